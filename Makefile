@@ -1,0 +1,49 @@
+# Two commands are all that is needed: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+ifeq ($(OS),Windows_NT)
+BIN    := $(VENV)/Scripts
+else
+BIN    := $(VENV)/bin
+endif
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint types pytest pluggy-oldest bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/hermes-plugins demo
+
+test: lint types pytest pluggy-oldest
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+pytest: $(VENV)/.installed-dev
+	$(BIN)/python -P -m pytest -n auto
+
+# The oldest pluggy that we allow differs from the newest in what it passes to a hook.
+pluggy-oldest: $(VENV)/.pluggy-oldest
+	PYTHONPATH=$(VENV)/pluggy-oldest $(BIN)/python -P -m pytest -q -n auto tests/test_hookspecs.py tests/dispatch tests/test_manager.py
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/run.py
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.pluggy-oldest: $(VENV)/.installed-dev
+	$(PIP) install --no-deps --upgrade --target $(VENV)/pluggy-oldest pluggy==1.6.0
+	@touch $@
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,76 @@
+"""`demo`: the life of a memory plugin, in a home that is thrown away afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+
+from hermes_core.cli.activation import disable_command, enable_command, status_command
+from hermes_core.cli.listing import list_command
+from hermes_core.manager import MemoryManager
+
+_SAMPLE = Path(__file__).parent / "sample"
+
+
+@click.command("demo")
+@click.pass_context
+def demo_command(ctx: click.Context) -> None:
+    """Show what this does, in a temporary home; nothing of yours is touched."""
+    with tempfile.TemporaryDirectory(prefix="hermes-demo-") as folder:
+        ctx.obj = folder
+        _step("A home with a plugin in it.", f"It is {folder}, and goes when the demo ends.")
+        shutil.copytree(
+            _SAMPLE,
+            Path(folder) / "plugins" / "sample",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+        _step("What is installed. Nothing was imported for that.", "$ hermes-plugins list")
+        ctx.invoke(list_command)
+        _step(
+            "One external provider, tried in a process of its own.",
+            "$ hermes-plugins enable sample",
+        )
+        ctx.invoke(enable_command, name="sample")
+        _step("A first session.", "What is said goes to the provider when the turn is over.")
+        _first_session(folder)
+        _step("A second session, later.", "The agent asks its memory before it asks the model.")
+        _second_session(folder)
+        _step("Does it work? This loads it again, as an agent would.", "$ hermes-plugins status")
+        ctx.invoke(status_command)
+        _step("Off again. The built-in stays.", "$ hermes-plugins disable")
+        ctx.invoke(disable_command)
+        click.echo("\nThat was it. Next: README.md, or hermes-plugins --help")
+
+
+def _step(title: str, detail: str) -> None:
+    click.echo("\n" + click.style(title, bold=True))
+    click.echo(f"  {detail}")
+
+
+def _first_session(home: str) -> None:
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all("monday", platform="cli")
+    message = "We deploy the billing service with make release, never by hand."
+    manager.on_turn_start(1, message)
+    manager.prefetch_all(message)
+    manager.sync_all(message, "Noted: make release it is.")
+    manager.queue_prefetch_all(message)
+    manager.shutdown_all()
+    click.echo(f"  user:   {message}")
+    click.echo("  agent:  Noted: make release it is.")
+
+
+def _second_session(home: str) -> None:
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all("friday", platform="cli")
+    question = "How do we deploy billing?"
+    manager.on_turn_start(1, question)
+    recalled = manager.prefetch_all(question)
+    count = manager.handle_tool_call("sample_count", {})
+    manager.shutdown_all()
+    click.echo(f"  user:      {question}")
+    click.echo(f"  recalled:  {recalled or 'nothing'}")
+    click.echo(f"  tool sample_count:  {count}")

@@ -1,0 +1,123 @@
+"""What config.yaml says: the part that `list` needs, and all of it, validated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from hermes_core.config._yaml import Document, read_document, type_name
+from hermes_core.errors import ConfigError
+from hermes_core.names import BUILTIN, normalise, split_choice
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Who owned a provider, and in which state, when a person enabled it."""
+
+    owner: str
+    version: str = ""
+    hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which external provider a person chose. ``name`` is "" for none."""
+
+    name: str = ""
+    owner: str = ""
+    pins: Mapping[str, Pin] = field(default_factory=lambda: MappingProxyType({}))
+    strict: bool = False
+
+    @property
+    def pin(self) -> Pin | None:
+        """The chosen provider's pin."""
+        return self.pins.get(normalise(self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A validated config.yaml. ``memory`` has our keys and the providers' sections."""
+
+    home: Path
+    selection: Selection = Selection()
+    memory: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """Where it was read from."""
+        return self.home / "config.yaml"
+
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """The observers that a person named."""
+        return tuple(self.memory.get("observers") or ())
+
+    @property
+    def deadlines(self) -> Mapping[str, float]:
+        """The deadlines that differ from ours, by field name of `Deadlines`."""
+        own = dict(self.memory.get("deadlines") or {})
+        if "prefetch_budget" in self.memory:
+            own["prefetch"] = self.memory["prefetch_budget"]
+        return own
+
+
+def read_selection(home: Path) -> Selection:
+    """The selection alone, with a plain type check: listing must not load a validator."""
+    return _selection(read_document(home))
+
+
+def load_config(home: Path) -> Config:
+    """All of config.yaml, validated; every problem is named, each with its line."""
+    from hermes_core.config._validation import validate  # noqa: PLC0415 - jsonschema is slow
+
+    document = read_document(home)
+    warnings = validate(document)
+    memory = document.data.get("memory") or {}
+    return Config(home, _selection(document), MappingProxyType(memory), warnings)
+
+
+def _selection(document: Document) -> Selection:
+    memory = _expect(document, ("memory",), document.data.get("memory"), dict, "a mapping") or {}
+    choice = provider_choice(document, memory.get("provider"))
+    name, owner = split_choice(choice)
+    pins = {
+        normalise(str(key)): _pin(document, str(key), value)
+        for key, value in (
+            _expect(document, ("memory", "pins"), memory.get("pins"), dict, "a mapping") or {}
+        ).items()
+    }
+    if normalise(name) == BUILTIN:
+        name = owner = ""
+    return Selection(name, owner, MappingProxyType(pins), memory.get("pin") == "strict")
+
+
+def provider_choice(document: Document, value: Any) -> str:
+    """``memory.provider``: a string, or nothing."""
+    keys = ("memory", "provider")
+    if isinstance(value, list):
+        raise ConfigError(
+            "expected a string, got a list; only one external provider can be active",
+            where=document.where(keys),
+        )
+    choice: str = _expect(document, keys, value, str, "a string") or ""
+    return choice.strip()
+
+
+def _pin(document: Document, key: str, value: Any) -> Pin:
+    keys = ("memory", "pins", key)
+    entry = _expect(document, keys, value, dict, "a mapping") or {}
+    texts = {
+        name: _expect(document, (*keys, name), entry.get(name), str, "a string") or ""
+        for name in ("owner", "version", "hash")
+    }
+    return Pin(**texts)
+
+
+def _expect(document: Document, keys: tuple[str, ...], value: Any, kind: type, name: str) -> Any:
+    if value is None or isinstance(value, kind):
+        return value
+    raise ConfigError(f"expected {name}, got {type_name(value)}", where=document.where(keys))

@@ -1,0 +1,101 @@
+"""Who owns a name: one provider, or a conflict that a person has to settle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hermes_core.config import Selection
+from hermes_core.discovery._info import OURS, ProviderInfo
+from hermes_core.discovery._pins import pin_problem, same_owner
+from hermes_core.names import BUILTIN, normalise
+
+
+def settle(found: Iterable[ProviderInfo], selection: Selection) -> list[ProviderInfo]:
+    """Give each provider its state, the built-in first, then by name."""
+    by_key: dict[str, list[ProviderInfo]] = {}
+    for info in map(_checked_name, found):
+        by_key.setdefault(info.key, []).append(info)
+    settled = [
+        _with_state(info, selection)
+        for same in by_key.values()
+        for info in _without_rivals(_one_each(same), selection)
+    ]
+    return sorted(settled, key=lambda each: (each.source != "builtin", each.key, each.owner))
+
+
+def _checked_name(info: ProviderInfo) -> ProviderInfo:
+    if info.name.isprintable() and info.name.strip() and "@" not in info.name:
+        return info
+    return replace(
+        info, state="broken", loadable=False, problem=f"{info.name!r} can't be a provider's name"
+    )
+
+
+def _one_each(same: list[ProviderInfo]) -> list[ProviderInfo]:
+    """Drop a directory that only wraps an installed package: it is the same provider."""
+    packages = [each for each in same if each.entry_point]
+    return [
+        each
+        for each in same
+        if each.directory is None or not any(_wraps(each, package) for package in packages)
+    ]
+
+
+def _wraps(directory: ProviderInfo, package: ProviderInfo) -> bool:
+    if directory.directory is None:
+        return False
+    top = re.escape(package.entry_point.partition(":")[0].partition(".")[0].strip())
+    try:
+        source = (directory.directory / "__init__.py").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return re.search(rf"^\s*(?:from|import)\s+{top}\b", source, re.MULTILINE) is not None
+
+
+def _without_rivals(same: list[ProviderInfo], selection: Selection) -> list[ProviderInfo]:
+    """Mark those that may not have the name, each with all owners named."""
+    usable = [each for each in same if each.loadable]
+    if usable and usable[0].key == BUILTIN:
+        return [each if each.source == "builtin" else _refused(each) for each in same]
+    if len(usable) < 2:  # noqa: PLR2004
+        return same
+    ours = [each for each in usable if normalise(each.distribution) in OURS]
+    chosen = [each for each in usable if _is_chosen(each, selection)]
+    winners = ours or chosen
+    owners = ", ".join(sorted(each.owner for each in usable))
+    problem = f"claimed by {owners}; choose one with memory.provider: {usable[0].name}@OWNER"
+    return [
+        each
+        if each in winners or not each.loadable
+        else replace(each, state="conflict", problem=problem)
+        for each in same
+    ]
+
+
+def _refused(info: ProviderInfo) -> ProviderInfo:
+    problem = f"the name {BUILTIN} is reserved; {info.owner} can't have it"
+    return replace(info, state="conflict", problem=problem)
+
+
+def _is_chosen(info: ProviderInfo, selection: Selection) -> bool:
+    return (
+        bool(selection.owner)
+        and info.key == normalise(selection.name)
+        and info.owned_by(selection.owner)
+    )
+
+
+def _with_state(info: ProviderInfo, selection: Selection) -> ProviderInfo:
+    if info.source == "builtin":
+        return replace(info, state="active", active=True)
+    if not info.loadable or info.state == "conflict" or info.key != normalise(selection.name):
+        return info
+    if selection.owner and not info.owned_by(selection.owner):
+        return info
+    changed = pin_problem(info, selection)
+    if changed:
+        active = not selection.strict and same_owner(info, selection.pin)
+        return replace(info, state="changed", problem=changed, active=active)
+    return replace(info, state="active", active=True)

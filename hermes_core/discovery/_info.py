@@ -1,0 +1,55 @@
+"""What is known about a provider without importing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hermes_core.names import normalise
+
+MEMORY_GROUP: Final = "hermes_agent.memory_providers"
+PLUGIN_GROUP: Final = "hermes_agent.plugins"
+OBSERVER_GROUP: Final = "hermes_plugins.observers"
+
+#: The distributions that we ship: their providers win over a third party's of the same name.
+OURS: Final = frozenset({"hermes-plugins"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderInfo:
+    """One provider as it was found. ``state`` is one of active, installed, conflict,
+    broken, changed, no-provider; ``problem`` says why it is not simply installed.
+
+    ``directory`` is where a directory plugin lies, ``location`` the folder on the import
+    path in which the distribution was found. What is broken may be ``loadable`` all the
+    same: an invalid plugin.yaml is a nuisance, no obstacle.
+    """  # noqa: D205 - one sentence would say less
+
+    name: str
+    source: str  # builtin, directory or entry-point
+    distribution: str = ""
+    version: str = ""
+    entry_point: str = ""
+    description: str = ""
+    active: bool = False
+    state: str = "installed"
+    problem: str = ""
+    directory: Path | None = None
+    location: Path | None = None
+    files: tuple[str, ...] = ()
+    loadable: bool = True
+
+    @property
+    def key(self) -> str:
+        """The name in the form in which names compare."""
+        return normalise(self.name)
+
+    @property
+    def owner(self) -> str:
+        """Who it belongs to, as written behind the @ of ``name@owner``."""
+        return self.distribution or "directory"
+
+    def owned_by(self, owner: str) -> bool:
+        """Whether ``owner`` is its owner, however that is spelt."""
+        return normalise(owner) == normalise(self.owner)

@@ -1,0 +1,289 @@
+"""One adapter per provider: the pluggy plugin whose hookimpls call the provider's methods.
+
+A provider's method can't be a hookimpl itself: pluggy passes neither keyword-only arguments
+nor ``**kwargs``, drops None and stops at the first exception.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from inspect import iscoroutine
+from time import perf_counter
+from typing import Any, Final
+
+from hermes_core.dispatch._deadlines import Deadlines
+from hermes_core.dispatch._health import Breaker, HookHealth, HookStats
+from hermes_core.dispatch._lane import Job, Lane
+from hermes_core.dispatch._loop import EventLoop
+from hermes_core.dispatch._outcome import Outcome
+from hermes_core.dispatch._signature import Invocation
+from hermes_core.errors import DeadlineExceeded, HermesError, ProviderPaused, WrongReturnType
+from hermes_core.hookspecs import HOOKS, HookRule, Messages
+from hermes_core.hookspecs import Lane as LaneName
+from hermes_core.provider import MemoryProvider
+
+logger = logging.getLogger("hermes_core")
+
+# Defaults of the base class that do something; every other default is the neutral value.
+_ACTIVE_DEFAULTS: Final = frozenset({"initialize_for_inspection", "handle_tool_call"})
+
+# Never held back: they are how a provider gets going again, and how it ends.
+_UNPAUSED: Final = frozenset({"initialize", "initialize_for_inspection", "shutdown"})
+
+
+class ProviderAdapter:
+    """Calls one provider, and answers every hook with an `Outcome`.
+
+    Args:
+        provider: A `MemoryProvider`, or anything that looks like one.
+        name: Its name, read once: a property may do anything.
+        deadlines: How long its calls may take.
+        inline: Call it on the caller's thread. For the built-in, which is ours.
+    """
+
+    def __init__(
+        self,
+        provider: MemoryProvider,
+        name: str,
+        *,
+        deadlines: Deadlines | None = None,
+        inline: bool = False,
+    ) -> None:
+        self.provider = provider
+        self.name = name
+        self.inline = inline
+        self.tools: frozenset[str] = frozenset()
+        self.deadlines = deadlines or Deadlines()
+        self._lanes = {lane: Lane(f"memory-{name}-{lane.value}") for lane in LaneName}
+        self._breakers = {lane: Breaker() for lane in LaneName}
+        self._stats: dict[str, HookStats] = {}
+        self._invocations: dict[str, Invocation | None] = {}
+        self._loop = EventLoop(f"memory-{name}-loop")
+        self._told: set[tuple[str, str]] = set()
+
+    # -- the hookimpls; `HookCalls` registers those that are named in HOOKS --------------
+
+    def is_available(self) -> Outcome:
+        return self._run("is_available")
+
+    def unavailable_reason(self) -> Outcome:
+        return self._run("unavailable_reason")
+
+    def initialize(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
+        return self._run("initialize", session_id, optional=extra)
+
+    def initialize_for_inspection(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
+        return self._run("initialize_for_inspection", session_id, optional=extra)
+
+    def system_prompt_block(self) -> Outcome:
+        return self._run("system_prompt_block")
+
+    def prefetch(self, query: str, session_id: str) -> Outcome:
+        return self._run("prefetch", query, optional={"session_id": session_id})
+
+    def queue_prefetch(self, query: str, session_id: str) -> Outcome:
+        return self._run("queue_prefetch", query, optional={"session_id": session_id})
+
+    def recall_status(self) -> Outcome:
+        return self._run("recall_status")
+
+    def sync_turn(
+        self, user_content: str, assistant_content: str, session_id: str, messages: Messages | None
+    ) -> Outcome:
+        optional = {"session_id": session_id, "messages": messages}
+        return self._run("sync_turn", user_content, assistant_content, optional=optional)
+
+    def get_tool_schemas(self) -> Outcome:
+        return self._run("get_tool_schemas")
+
+    def handle_tool_call(
+        self, tool_name: str, args: dict[str, Any], extra: Mapping[str, Any]
+    ) -> Outcome | None:
+        if tool_name not in self.tools:
+            return None
+        return self._run("handle_tool_call", tool_name, args, optional=extra)
+
+    def shutdown(self) -> Outcome:
+        return self._run("shutdown")
+
+    def on_turn_start(self, turn_number: int, message: str, extra: Mapping[str, Any]) -> Outcome:
+        return self._run("on_turn_start", turn_number, message, optional=extra)
+
+    def on_session_end(self, messages: Messages) -> Outcome:
+        return self._run("on_session_end", messages)
+
+    def on_session_switch(
+        self,
+        new_session_id: str,
+        parent_session_id: str,
+        reset: bool,
+        rewound: bool,
+        extra: Mapping[str, Any],
+    ) -> Outcome:
+        optional = {
+            **extra,
+            "parent_session_id": parent_session_id,
+            "reset": reset,
+            "rewound": rewound,
+        }
+        return self._run("on_session_switch", new_session_id, optional=optional)
+
+    def on_pre_compress(self, messages: Messages, extra: Mapping[str, Any]) -> Outcome:
+        return self._run("on_pre_compress", messages, optional=extra)
+
+    def on_delegation(
+        self, task: str, result: str, child_session_id: str, extra: Mapping[str, Any]
+    ) -> Outcome:
+        optional = {**extra, "child_session_id": child_session_id}
+        return self._run("on_delegation", task, result, optional=optional)
+
+    def on_memory_write(
+        self, action: str, target: str, content: str, metadata: dict[str, Any] | None
+    ) -> Outcome:
+        by_position = {"metadata": metadata}
+        return self._run("on_memory_write", action, target, content, by_position=by_position)
+
+    def get_config_schema(self) -> Outcome:
+        return self._run("get_config_schema")
+
+    def save_config(self, values: dict[str, Any], hermes_home: str) -> Outcome:
+        return self._run("save_config", values, hermes_home)
+
+    def backup_paths(self) -> Outcome:
+        return self._run("backup_paths")
+
+    # -- what the manager needs besides ---------------------------------------------------
+
+    def post(self, hook: str, call: Callable[[], Any]) -> Job:
+        """Queue ``call`` on the lane of ``hook`` and return at once."""
+        rule = HOOKS[hook]
+        return self._lanes[rule.lane].submit(call, getattr(self.deadlines, rule.deadline))
+
+    def flush(self, timeout: float) -> bool:
+        """Whether every queued write and recall is done, after at most ``timeout`` seconds."""
+        lanes = (self._lanes[LaneName.WRITE], self._lanes[LaneName.RECALL])
+        end = perf_counter() + timeout
+        done = [lane.flush(max(end - perf_counter(), 0)) for lane in lanes]  # each, in any case
+        return all(done)
+
+    def pending_writes(self) -> int:
+        """How many writes have not been delivered yet."""
+        return self._lanes[LaneName.WRITE].pending()
+
+    def close(self, timeout: float) -> None:
+        """Let go of the threads."""
+        for lane in self._lanes.values():
+            lane.close()
+        self._loop.close()
+        end = perf_counter() + timeout
+        for lane in self._lanes.values():
+            lane.join(end - perf_counter())
+
+    def health(self) -> dict[str, HookHealth]:
+        """How each hook that was called has fared."""
+        return {
+            hook: stats.health(self._breakers[HOOKS[hook].lane].state)
+            for hook, stats in self._stats.items()
+        }
+
+    # -- one call -------------------------------------------------------------------------
+
+    def _run(
+        self,
+        hook: str,
+        *args: Any,
+        optional: Mapping[str, Any] | None = None,
+        by_position: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        rule = HOOKS[hook]
+        begin = perf_counter()
+        try:
+            invocation = self._invocation(hook)
+            if invocation is None:
+                return Outcome(self.name, hook, rule.neutral)
+            value = self._in_lane(
+                hook, rule, lambda: invocation(*args, optional=optional, by_position=by_position)
+            )
+            value = self._checked(rule, value)
+        except Exception as error:  # noqa: BLE001 - the provider boundary: recorded, told, returned
+            seconds = perf_counter() - begin
+            self._record(hook, seconds, error)
+            return Outcome(self.name, hook, rule.neutral, error, seconds)
+        seconds = perf_counter() - begin
+        self._record(hook, seconds, None)
+        return Outcome(self.name, hook, value, None, seconds)
+
+    def _invocation(self, hook: str) -> Invocation | None:
+        """How to call the method; None if calling it would do nothing."""
+        if hook not in self._invocations:
+            method = getattr(self.provider, hook, None)
+            if method is None and hook == "initialize_for_inspection":
+                method = getattr(self.provider, "initialize", None)
+            default = getattr(MemoryProvider, hook)
+            inherited = getattr(method, "__func__", None) is default
+            if method is None or (inherited and hook not in _ACTIVE_DEFAULTS):
+                self._invocations[hook] = None
+            else:
+                self._invocations[hook] = Invocation(method)
+        return self._invocations[hook]
+
+    def _in_lane(self, hook: str, rule: HookRule, call: Callable[[], Any]) -> Any:
+        deadline = getattr(self.deadlines, rule.deadline)
+        lane = self._lanes[rule.lane]
+
+        def complete() -> Any:
+            value = call()
+            return self._loop.run(value, deadline) if iscoroutine(value) else value
+
+        if self.inline or lane.on_thread():
+            return complete()
+        if self._breakers[rule.lane].state == "open" and hook not in _UNPAUSED:
+            raise ProviderPaused("not called: it failed too often or hangs; it is tried again soon")
+        return lane.call(complete, deadline)
+
+    @staticmethod
+    def _checked(rule: HookRule, value: Any) -> Any:
+        if value is None or not rule.returns:
+            return rule.neutral if rule.returns else value
+        if not isinstance(value, rule.returns):
+            expected = rule.returns[0].__name__
+            raise WrongReturnType(f"returned {type(value).__name__}, expected {expected}")
+        return value
+
+    def _record(self, hook: str, seconds: float, error: Exception | None) -> None:
+        stats = self._stats.get(hook)
+        if stats is None:
+            stats = self._stats[hook] = HookStats()
+        if error is None:
+            stats.record(seconds)
+            self._breakers[HOOKS[hook].lane].succeeded()
+            return
+        stats.record(seconds, describe(error))
+        self._trouble(HOOKS[hook].lane, error)
+        self._tell(hook, error)
+
+    def _trouble(self, lane: LaneName, error: Exception) -> None:
+        breaker = self._breakers[lane]
+        if isinstance(error, ProviderPaused):
+            return
+        if isinstance(error, DeadlineExceeded) and self._lanes[lane].stuck:
+            breaker.trip()
+        elif lane is LaneName.RECALL:
+            # Elsewhere an error is an answer: it costs nothing to hear it again.
+            breaker.failed()
+
+    def _tell(self, hook: str, error: Exception) -> None:
+        """Warn once for each way in which a hook fails; `health` has the count."""
+        text = describe(error)
+        level = logging.DEBUG if (hook, text) in self._told else logging.WARNING
+        self._told.add((hook, text))
+        logger.log(level, "memory provider %s: %s failed: %s", self.name, hook, text)
+
+
+def describe(error: BaseException) -> str:
+    """An error as one line: its type, unless it is ours, and its text."""
+    text = " ".join(str(error).split())
+    if isinstance(error, HermesError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

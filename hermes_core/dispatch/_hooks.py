@@ -1,0 +1,86 @@
+"""The pluggy side: one plugin manager per `MemoryManager`, and calls to chosen providers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pluggy
+
+from hermes_core.dispatch._adapter import ProviderAdapter
+from hermes_core.dispatch._health import HookHealth
+from hermes_core.dispatch._observers import Observer
+from hermes_core.dispatch._outcome import Outcome
+from hermes_core.hookspecs import HOOKS, PROJECT, MemoryHooks
+
+
+class _Plugins(pluggy.PluginManager):
+    """Knows hookimpls by the table of hooks, for the plugins that are our own guards."""
+
+    def __init__(self) -> None:
+        super().__init__(PROJECT)
+        self.observers: dict[int, Observer] = {}
+        self.add_hookspecs(MemoryHooks)
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        if isinstance(plugin, ProviderAdapter):
+            # pluggy calls the last registered first; the built-in is always first.
+            return {"tryfirst": plugin.inline} if name in HOOKS else None
+        observer = self.observers.get(id(plugin))
+        return observer.options.get(name) if observer else None
+
+    def marked(self, plugin: Any, name: str) -> Any:
+        """What an author wrote at ``@hookimpl``, for an observer's own object."""
+        return super().parse_hookimpl_opts(plugin, name)
+
+
+class HookCalls:
+    """Calls hooks at all providers or at some; observers see every call."""
+
+    def __init__(self) -> None:
+        self._plugins = _Plugins()
+        self._adapters: list[ProviderAdapter] = []
+        self._callers: dict[tuple[str, int], Callable[..., Any]] = {}
+
+    def add(self, adapter: ProviderAdapter) -> None:
+        """Register a provider."""
+        self._plugins.register(adapter, name=f"provider:{adapter.name}")
+        self._adapters.append(adapter)
+        self._callers.clear()
+
+    def observe(self, name: str, observer: Any) -> None:
+        """Register an observer: a module, an instance or a class with hookimpls."""
+        guard = Observer(name, observer, self._plugins.marked)
+        self._plugins.observers[id(guard.plugin)] = guard
+        self._plugins.register(guard.plugin, name=f"observer:{name}")
+        self._callers.clear()
+
+    def call(self, hook: str, **arguments: Any) -> list[Outcome]:
+        """Call a hook at every provider, the built-in first."""
+        outcomes: list[Outcome] = getattr(self._plugins.hook, hook)(**arguments)
+        return outcomes
+
+    def first(self, hook: str, **arguments: Any) -> Outcome | None:
+        """Call a ``firstresult`` hook."""
+        outcome: Outcome | None = getattr(self._plugins.hook, hook)(**arguments)
+        return outcome
+
+    def only(self, adapter: ProviderAdapter, hook: str) -> Callable[..., Any]:
+        """A caller of ``hook`` that reaches one provider, and the observers."""
+        key = (hook, id(adapter))
+        if key not in self._callers:
+            others = [each for each in self._adapters if each is not adapter]
+            self._callers[key] = self._plugins.subset_hook_caller(hook, others)
+        return self._callers[key]
+
+    def health(self) -> Iterable[tuple[str, dict[str, HookHealth]]]:
+        """Providers and observers by name, with how their hooks have fared."""
+        for adapter in self._adapters:
+            yield adapter.name, adapter.health()
+        for observer in self._plugins.observers.values():
+            yield f"observer:{observer.name}", observer.health()
+
+    def close(self) -> None:
+        """Let go of the observers' threads."""
+        for observer in self._plugins.observers.values():
+            observer.close()

@@ -1,0 +1,215 @@
+"""A lane: one daemon thread that runs a provider's calls one after the other.
+
+Daemon threads and no `ThreadPoolExecutor`: the interpreter joins an executor's threads at
+exit, so that a provider which hangs would keep the agent from ending.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any, Final
+
+from hermes_core.errors import DeadlineExceeded, ProviderCallError, ProviderPaused
+
+
+class Job:
+    """One call on its way through a lane."""
+
+    __slots__ = (
+        "_call",
+        "_claim",
+        "_context",
+        "_finished",
+        "deadline",
+        "error",
+        "started",
+        "value",
+    )
+
+    def __init__(self, call: Callable[[], Any], deadline: float) -> None:
+        self._call = call
+        # The calling thread's context variables hold there as they would in a plain call.
+        self._context = copy_context()
+        # Two plain locks instead of two events: a turn makes several of these.
+        self._claim = threading.Lock()
+        self._finished = threading.Lock()
+        self._finished.acquire()
+        self.deadline = deadline
+        self.started: float | None = None
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Call, and keep the result; nothing escapes, not even SystemExit."""
+        try:
+            self.value = self._context.run(self._call)
+        except BaseException as error:  # noqa: BLE001 - the provider boundary
+            self.error = error
+        finally:
+            self._finished.release()
+
+    def claim(self) -> bool:
+        """True for the first who asks: the lane that starts it or the caller who gives up."""
+        return self._claim.acquire(blocking=False)
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it has finished, after waiting for at most ``timeout`` seconds."""
+        if not self._finished.acquire(timeout=max(timeout, 0)):
+            return False
+        self._finished.release()
+        return True
+
+    def result(self) -> Any:
+        """The value of a finished job, or what it raised.
+
+        A SystemExit or KeyboardInterrupt of a plugin's own making ends the call, not the agent.
+        """
+        if self.error is None:
+            return self.value
+        if isinstance(self.error, Exception):
+            raise self.error
+        raise ProviderCallError(f"raised {type(self.error).__name__}") from self.error
+
+    def overdue(self) -> bool:
+        """Whether it has been running for longer than it may."""
+        return self.started is not None and monotonic() - self.started > self.deadline
+
+
+class Lane:
+    """Runs jobs in order on a thread that is started when first needed.
+
+    A job that runs past its deadline loses the thread: the lane goes on with a new one.
+    It does so once; while two calls hang, nothing more is started until one returns.
+    """
+
+    _SPARE: Final = 1
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._current: Job | None = None
+        self._abandoned = 0
+        self._closed = False
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a call hangs past its deadline, with or without a replacement at work."""
+        self._watch()
+        return self._abandoned > 0 or self._is_overdue()
+
+    def on_thread(self) -> bool:
+        """Whether the caller runs on this lane's thread."""
+        return threading.current_thread() is self._thread
+
+    def submit(self, call: Callable[[], Any], deadline: float) -> Job:
+        """Queue a call and return at once."""
+        if self._pid != os.getpid():  # a forked child has none of our threads
+            self._reset()
+        if self._thread is None:
+            self._start()
+        else:
+            self._watch()
+        job = Job(call, deadline)
+        self._jobs.put(job)
+        return job
+
+    def call(self, call: Callable[[], Any], deadline: float) -> Any:
+        """Run a call and give its value; raise what it raised, or `DeadlineExceeded`.
+
+        The deadline covers the wait for the thread too. A call that has not started by then
+        never will.
+        """
+        job = self.submit(call, deadline)
+        if self._is_overdue():
+            job.claim()
+            raise ProviderPaused("an earlier call still hangs")
+        if not job.wait(deadline):
+            if job.claim():
+                raise DeadlineExceeded(f"no answer within {deadline:g} s: an earlier call is slow")
+            self._watch()
+            if not job.wait(0):
+                raise DeadlineExceeded(f"no answer within {deadline:g} s")
+        return job.result()
+
+    def flush(self, timeout: float) -> bool:
+        """Whether all that was queued has been run, after at most ``timeout`` seconds."""
+        if self._thread is None or self._pid != os.getpid():
+            return True
+        end = monotonic() + timeout
+        marker = self.submit(_nothing, timeout)
+        while not marker.wait(min(0.05, end - monotonic())):
+            if monotonic() >= end:
+                marker.claim()
+                return False
+            self._watch()
+        return self._abandoned == 0
+
+    def pending(self) -> int:
+        """How many calls are queued or running."""
+        return self._jobs.qsize() + (self._current is not None) + self._abandoned
+
+    def close(self) -> None:
+        """Let the thread end when its queue is empty. Further jobs are queued in vain."""
+        if self._thread is not None and not self._closed:
+            self._closed = True
+            self._jobs.put(None)
+
+    def join(self, timeout: float) -> None:
+        """Wait for the thread of a closed lane to end."""
+        if self._thread is not None and not self.on_thread():
+            self._thread.join(max(timeout, 0))
+
+    def _start(self) -> None:
+        with self._lock:
+            thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+            self._thread = thread
+            thread.start()
+
+    def _work(self) -> None:
+        me = threading.current_thread()
+        jobs = self._jobs
+        while self._thread is me:
+            job = jobs.get()
+            if job is None:
+                return
+            if not job.claim():
+                continue
+            job.started = monotonic()
+            self._current = job
+            job.run()
+            with self._lock:
+                if self._current is job:
+                    self._current = None
+                else:
+                    self._abandoned -= 1
+
+    def _is_overdue(self) -> bool:
+        current = self._current
+        return current is not None and current.overdue()
+
+    def _watch(self) -> None:
+        """Replace the thread if its call is overdue. There is no watchdog: who calls looks."""
+        if not self._is_overdue():
+            return
+        with self._lock:
+            if self._closed or self._abandoned >= self._SPARE or not self._is_overdue():
+                return
+            self._abandoned += 1
+            self._current = None
+            self._thread = None
+        self._start()
+
+
+def _nothing() -> None:
+    """What a flush marker does."""

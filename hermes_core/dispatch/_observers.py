@@ -1,0 +1,123 @@
+"""Observers: plugins of a person's choice that trace, audit or change what hooks give.
+
+An observer implements or wraps hookspecs with `hermes_core.hookspecs.hookimpl`. It is not
+trusted with the turn: each of its steps has 50 ms on a thread of its own. One that takes
+longer is dropped, one that raises is left out of that call; `health` shows both.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from functools import partial, wraps
+from inspect import isclass
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any, Final
+
+from hermes_core.dispatch._adapter import describe
+from hermes_core.dispatch._health import HookHealth, HookStats
+from hermes_core.dispatch._lane import Lane
+from hermes_core.dispatch._outcome import Outcome
+from hermes_core.errors import DeadlineExceeded, HermesError
+from hermes_core.hookspecs import HOOKS
+
+logger = logging.getLogger("hermes_core")
+
+_SKIPPED: Final = object()
+
+
+class Observer:
+    """Guards one observer. ``plugin`` is what pluggy gets to see of it."""
+
+    SECONDS: Final = 0.05
+
+    def __init__(self, name: str, observer: Any, options: Callable[[Any, str], Any]) -> None:
+        self.name = name
+        self.dropped = ""
+        self.options: dict[str, Any] = {}
+        self.plugin = SimpleNamespace()
+        self._stats: dict[str, HookStats] = {}
+        self._lane = Lane(f"memory-observer-{name}")
+        target = observer() if isclass(observer) else observer
+        for hook in HOOKS:
+            found = options(target, hook)
+            if found:
+                self.options[hook] = found
+                guard = self._wrapper if found.get("wrapper") else self._implementation
+                setattr(self.plugin, hook, guard(hook, getattr(target, hook)))
+            if found and found.get("hookwrapper"):
+                raise HermesError(
+                    f"{hook} is an old-style hookwrapper",
+                    where=f"observer {name}",
+                    hint="use hookimpl(wrapper=True)",
+                )
+
+    def close(self) -> None:
+        """Let go of the thread."""
+        self._lane.close()
+
+    def health(self) -> dict[str, HookHealth]:
+        """How each hook that it implements has fared; ``breaker`` says if it was dropped."""
+        state = "open" if self.dropped else "closed"
+        return {hook: stats.health(state) for hook, stats in self._stats.items()}
+
+    def _implementation(self, hook: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)  # pluggy reads the parameters from what is wrapped
+        def guarded(*args: Any) -> Outcome | None:
+            begin = perf_counter()
+            value = self._step(hook, partial(method, *args))
+            if value is _SKIPPED or value is None:
+                return None
+            return Outcome(f"observer:{self.name}", hook, value, None, perf_counter() - begin)
+
+        return guarded
+
+    def _wrapper(
+        self, hook: str, method: Callable[..., Generator[None, Any, Any]]
+    ) -> Callable[..., Generator[None, Any, Any]]:
+        @wraps(method)
+        def guarded(*args: Any) -> Generator[None, Any, Any]:
+            generator = method(*args)
+            began = self._step(hook, partial(next, generator)) is not _SKIPPED
+            result = yield
+            if not began:
+                return result
+            changed = self._step(hook, partial(_finish, generator, result))
+            return changed if _same_shape(result, changed) else result
+
+        return guarded
+
+    def _step(self, hook: str, call: Callable[[], Any]) -> Any:
+        """Run one step of the observer, or give _SKIPPED."""
+        if self.dropped:
+            return _SKIPPED
+        begin = perf_counter()
+        error = ""
+        try:
+            value = self._lane.call(call, self.SECONDS)
+        except DeadlineExceeded:
+            error = self.dropped = f"took longer than {self.SECONDS * 1000:g} ms in {hook}"
+            logger.warning("observer %s is dropped: it %s", self.name, error)
+            value = _SKIPPED
+        except Exception as caught:  # noqa: BLE001 - the observer's boundary
+            error = describe(caught)
+            logger.warning("observer %s failed in %s: %s", self.name, hook, error)
+            value = _SKIPPED
+        self._stats.setdefault(hook, HookStats()).record(perf_counter() - begin, error)
+        return value
+
+
+def _finish(generator: Generator[None, Any, Any], result: Any) -> Any:
+    try:
+        generator.send(result)
+    except StopIteration as stop:
+        return stop.value
+    raise HermesError("a hook wrapper must yield exactly once")
+
+
+def _same_shape(result: Any, changed: Any) -> bool:
+    """Whether an observer gave back what a hook call gives: outcomes, or one of them."""
+    if isinstance(result, list):
+        return isinstance(changed, list) and all(isinstance(each, Outcome) for each in changed)
+    return isinstance(changed, Outcome)

@@ -1,0 +1,65 @@
+"""Calls a method with those of the contract's arguments that its signature accepts.
+
+Plugins in the wild were written against older contracts: ``sync_turn`` without
+``messages``, ``on_memory_write`` without ``metadata`` or with it under another name,
+``handle_tool_call`` without ``**kwargs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from typing import Any, Final
+
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Invocation:
+    """How to call one method: worked out once, used for every call."""
+
+    __slots__ = ("_keywords", "_method", "_slots", "_takes_any_keyword", "_takes_any_position")
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        self._slots: list[Parameter] = []
+        self._keywords: set[str] = set()
+        self._takes_any_keyword = self._takes_any_position = False
+        try:
+            parameters = signature(method).parameters.values()
+        except (TypeError, ValueError):  # written in C: nothing to adapt to
+            self._takes_any_keyword = self._takes_any_position = True
+            return
+        for parameter in parameters:
+            if parameter.kind in _POSITIONAL:
+                self._slots.append(parameter)
+            if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
+                self._keywords.add(parameter.name)
+            self._takes_any_keyword |= parameter.kind is Parameter.VAR_KEYWORD
+            self._takes_any_position |= parameter.kind is Parameter.VAR_POSITIONAL
+
+    def __call__(
+        self,
+        *args: Any,
+        optional: Mapping[str, Any] | None = None,
+        by_position: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call the method.
+
+        Args:
+            *args: What every version of the contract passes by position.
+            optional: Keywords, passed to whom names them or takes any.
+            by_position: Like ``optional``, but also passed to whom has a further positional
+                parameter, whatever its name is.
+        """
+        if not self._takes_any_position:
+            args = args[: len(self._slots)]
+        keywords = {k: v for k, v in (optional or {}).items() if self._accepts(k)}
+        for key, value in (by_position or {}).items():
+            if self._accepts(key):
+                keywords[key] = value
+            elif len(args) < len(self._slots):
+                args = (*args, value)
+        return self._method(*args, **keywords)
+
+    def _accepts(self, keyword: str) -> bool:
+        return self._takes_any_keyword or keyword in self._keywords

@@ -1,0 +1,99 @@
+"""The errors this package raises, each with what happened, where, and what to do.
+
+    HermesError
+     ├ HomeError              HERMES_HOME can't be used as it is
+     ├ ConfigError            config.yaml can't be read, is invalid, or can't be changed safely
+     ├ UnknownProviderError   no installed provider has that name
+     ├ ProviderConflictError  two owners claim one name, or a pin names another owner
+     ├ ProviderLoadError      a plugin could not be turned into a provider
+     ├ ProviderUnavailableError  a plugin loads, but says that it can't work
+     ├ CheckpointError        a required pre-compression checkpoint failed
+     └ ProviderCallError      a provider's method failed
+        ├ DeadlineExceeded    it did not return in time
+        ├ ProviderPaused      it was not called: it has failed too often, or is stuck
+        └ WrongReturnType     it returned what the contract does not allow
+
+``str(error)`` is one line for a person. The traceback of what caused it, where there is
+one, is in ``__cause__``.
+"""
+
+from __future__ import annotations
+
+
+class HermesError(Exception):
+    """Base of all our errors: ``what`` happened, ``where``, and a ``hint`` what to do."""
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class HomeError(HermesError):
+    """HERMES_HOME can't be used as it is."""
+
+
+class ConfigError(HermesError):
+    """config.yaml can't be read, is invalid, or can't be changed safely.
+
+    ``problems`` has one line for each thing that is wrong; ``what`` joins them.
+    """
+
+    def __init__(
+        self, what: str, *, where: str = "", hint: str = "", problems: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.problems = problems or (str(self),)
+
+
+class UnknownProviderError(HermesError):
+    """No installed provider has that name."""
+
+
+class ProviderConflictError(HermesError):
+    """Two owners claim one name, or the pin names another owner than the one found."""
+
+
+class ProviderLoadError(HermesError):
+    """A plugin could not be turned into a provider.
+
+    ``step`` says how far it came: find, import, register, construct or check.
+    """
+
+    def __init__(
+        self, what: str, *, plugin: str, distribution: str = "", step: str, hint: str = ""
+    ) -> None:
+        owner = f" of {distribution}" if distribution else ""
+        super().__init__(f"{step} failed: {what}", where=f"plugin {plugin}{owner}", hint=hint)
+        self.plugin = plugin
+        self.distribution = distribution
+        self.step = step
+
+
+class ProviderUnavailableError(HermesError):
+    """The provider loads, but says that it can't work as it is configured."""
+
+
+class CheckpointError(HermesError):
+    """A provider that promises durable checkpoints could not make one."""
+
+
+class ProviderCallError(HermesError):
+    """A provider's method failed."""
+
+
+class DeadlineExceeded(ProviderCallError):  # noqa: N818 - reads as what happened
+    """A provider's method did not return in time."""
+
+
+class ProviderPaused(ProviderCallError):  # noqa: N818 - reads as what happened
+    """A provider was not called: it has failed too often, or an earlier call is stuck."""
+
+
+class WrongReturnType(ProviderCallError):  # noqa: N818 - reads as what happened
+    """A provider's method returned what the contract does not allow."""

@@ -1,0 +1,47 @@
+"""Imports what an entry point names, or a directory plugin as a package."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from functools import reduce
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+
+def import_value(entry_point: str) -> Any:
+    """The object that ``module:attribute [extras]`` names."""
+    reference = entry_point.partition("[")[0]
+    module, _, attributes = (part.strip() for part in reference.partition(":"))
+    value: Any = importlib.import_module(module)
+    return reduce(getattr, attributes.split("."), value) if attributes else value
+
+
+def import_directory(folder: Path, site: Path | None = None) -> Any:
+    """A directory plugin as a package, so that its relative imports work.
+
+    One that lies in an installed distribution has its own name there and keeps it. Any
+    other gets a name made from its path: two homes may have plugins of one name.
+    """
+    if site is not None:
+        return importlib.import_module(".".join(folder.relative_to(site).parts))
+    digest = sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    name = f"_hermes_plugin_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{folder} can't be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        for each in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+            del sys.modules[each]
+        raise
+    return module

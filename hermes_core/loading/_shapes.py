@@ -1,0 +1,129 @@
+"""All shapes in which a plugin may offer its provider.
+
+An instance; a class; a factory without arguments; ``register(ctx)``; a module with
+``register`` or with a subclass of `MemoryProvider`. A step that raises is an error, never
+a reason to try the next shape: that would turn a plugin's bug into "not found".
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final, cast
+
+from hermes_core.loading._context import PluginContext
+from hermes_core.names import normalise
+from hermes_core.provider import MemoryProvider
+
+_MEMBERS: Final = ("name", "is_available", "initialize", "get_tool_schemas")
+
+
+class Progress:
+    """How far loading came: the step that a failure is told with."""
+
+    step = "find"
+
+
+def provider_from(value: Any, name: str, progress: Progress) -> MemoryProvider:
+    """The provider that an entry point's value stands for."""
+    if isinstance(value, ModuleType):
+        return _from_module(value, name, progress)
+    if inspect.isclass(value):
+        return _constructed(value, progress)
+    if looks_like_provider(value):
+        return cast("MemoryProvider", value)
+    if callable(value):
+        return _from_callable(value, name, progress)
+    raise TypeError(f"{type(value).__name__} is neither a provider nor a way to get one")
+
+
+def looks_like_provider(value: Any) -> bool:
+    """Whether an object has what every provider has; duck types are welcome.
+
+    Looks at the class, so that a ``name`` property which raises is not run yet.
+    """
+    kind = type(value)
+    own = getattr(value, "__dict__", {})
+    return all(hasattr(kind, member) or member in own for member in _MEMBERS)
+
+
+def _from_module(module: ModuleType, name: str, progress: Progress) -> MemoryProvider:
+    register = getattr(module, "register", None)
+    if callable(register):
+        return _registered(register, name, progress)
+    classes = [
+        each
+        for each in vars(module).values()
+        if inspect.isclass(each) and issubclass(each, MemoryProvider) and each is not MemoryProvider
+    ]
+    # A class that misses a method is built all the same: Python says which one.
+    candidates = [each for each in classes if not inspect.isabstract(each)] or classes
+    candidates = [
+        each for each in candidates if each.__module__.startswith(module.__name__)
+    ] or candidates
+    if len(candidates) == 1:
+        return _constructed(candidates[0], progress)
+    if candidates:
+        names = ", ".join(each.__name__ for each in candidates)
+        raise TypeError(f"module {module.__name__} has several providers: {names}")
+    raise TypeError(f"module {module.__name__} has neither register(ctx) nor a MemoryProvider")
+
+
+def _from_callable(value: Callable[..., Any], name: str, progress: Progress) -> MemoryProvider:
+    if _wants_context(value):
+        return _registered(value, name, progress)
+    progress.step = "construct"
+    return _instance(value(), progress)
+
+
+def _wants_context(value: Callable[..., Any]) -> bool:
+    try:
+        parameters = list(inspect.signature(value).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    positional = [
+        each
+        for each in parameters
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    return bool(positional) and (
+        positional[0].default is positional[0].empty or positional[0].name in ("ctx", "context")
+    )
+
+
+def _registered(register: Callable[..., Any], name: str, progress: Progress) -> MemoryProvider:
+    progress.step = "register"
+    context = PluginContext()
+    returned = register(context) if _wants_context(register) else register()
+    offered = list(context.providers)
+    if not offered and returned is not None:
+        offered = [returned]
+    if not offered:
+        others = ", ".join(f"{count} {kind}" for kind, count in context.registered.items())
+        raise LookupError(f"it registered no memory provider{others and f', only {others}'}")
+    providers = [_instance(each, progress) for each in offered]
+    if len(providers) == 1:
+        return providers[0]
+    named = [each for each in providers if normalise(str(each.name)) == normalise(name)]
+    if len(named) == 1:
+        return named[0]
+    raise LookupError(f"it registered {len(providers)} providers, not one called {name}")
+
+
+def _instance(value: Any, progress: Progress) -> MemoryProvider:
+    if inspect.isclass(value):
+        return _constructed(value, progress)
+    if looks_like_provider(value):
+        return cast("MemoryProvider", value)
+    missing = ", ".join(each for each in _MEMBERS if not hasattr(type(value), each))
+    raise TypeError(f"{type(value).__name__} is no memory provider: it has no {missing}")
+
+
+def _constructed(kind: type[Any], progress: Progress) -> MemoryProvider:
+    progress.step = "construct"
+    value = kind()
+    if looks_like_provider(value):
+        return cast("MemoryProvider", value)
+    missing = ", ".join(each for each in _MEMBERS if not hasattr(kind, each))
+    raise TypeError(f"{kind.__name__} is no memory provider: it has no {missing}")

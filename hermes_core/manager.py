@@ -1,0 +1,368 @@
+"""MemoryManager: the one object that an agent's loop calls.
+
+Built-in first, at most one external provider, and a turn that no provider can break::
+
+    manager = MemoryManager.from_config()
+    manager.initialize_all("session-1", platform="cli")
+    system_prompt += manager.build_system_prompt()
+    ...
+    manager.on_turn_start(1, message)
+    recalled = manager.prefetch_all(message)
+    ...                                       # the model; manager.handle_tool_call(...)
+    manager.sync_all(message, answer)
+    manager.queue_prefetch_all(message)
+    ...
+    manager.shutdown_all()
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, Outcome, ProviderAdapter
+from hermes_core.errors import CheckpointError, HermesError
+from hermes_core.home import resolve_home
+from hermes_core.hookspecs import Messages
+from hermes_core.names import BUILTIN, normalise
+from hermes_core.provider import MemoryProvider
+from hermes_core.tools import ToolTable, tool_answer, tool_error
+
+logger = logging.getLogger("hermes_core")
+
+_PRIMARY: Final = "primary"
+
+
+class MemoryManager:
+    """Calls the built-in and at most one external provider through a turn's life.
+
+    One manager serves one conversation at a time; a process may hold many.
+
+    Args:
+        external_prefetch_timeout: Seconds that recall may take per turn.
+        deadlines: Seconds for every other kind of call.
+        reserved_tools: Tool names that the host keeps for itself.
+        home: HERMES_HOME, handed to providers; by default the environment's.
+    """
+
+    def __init__(
+        self,
+        *,
+        external_prefetch_timeout: float | None = None,
+        deadlines: Deadlines | None = None,
+        reserved_tools: Iterable[str] = (),
+        home: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._deadlines = deadlines or Deadlines()
+        if external_prefetch_timeout is not None:
+            from dataclasses import replace  # noqa: PLC0415
+
+            self._deadlines = replace(self._deadlines, prefetch=external_prefetch_timeout)
+        self._home = home
+        self._hooks = HookCalls()
+        self._builtin: ProviderAdapter | None = None
+        self._external: ProviderAdapter | None = None
+        self._tools = ToolTable(reserved_tools)
+        self._session_id = ""
+        self._context = _PRIMARY
+        self._closed = False
+        #: What kept a configured provider or observer from being used.
+        self.problems: tuple[HermesError, ...] = ()
+
+    @classmethod
+    def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
+        """A manager as ``config.yaml`` describes it. It always has the built-in.
+
+        What is wrong with the configuration or with the external provider does not raise:
+        it is logged, and kept in ``problems``.
+        """
+        from hermes_core.assembly import assemble  # noqa: PLC0415 - discovery, YAML, jsonschema
+
+        return assemble(cls, resolve_home(home))
+
+    # -- providers ------------------------------------------------------------------------
+
+    @property
+    def providers(self) -> list[MemoryProvider]:
+        """The providers, the built-in first."""
+        return [adapter.provider for adapter in self._adapters()]
+
+    def get_provider(self, name: str) -> MemoryProvider | None:
+        """The provider of that name."""
+        for adapter in self._adapters():
+            if normalise(adapter.name) == normalise(name):
+                return adapter.provider
+        return None
+
+    def add_provider(self, provider: MemoryProvider) -> bool:
+        """Add the built-in, or one external provider; False if it was refused."""
+        try:
+            name = provider.name
+        except Exception as error:  # noqa: BLE001 - the provider boundary
+            return self._refuse(f"{type(provider).__name__}: its name raised {error!r}")
+        if not isinstance(name, str) or not name.strip():
+            return self._refuse(f"{type(provider).__name__}: its name is {name!r}, not a string")
+        builtin = normalise(name) == BUILTIN
+        present = self._builtin if builtin else self._external
+        if present is not None:
+            return self._refuse(
+                f"{name}: {present.name} is active already; only one external provider can be"
+                if not builtin
+                else "builtin: the built-in is there already"
+            )
+        adapter = ProviderAdapter(provider, name, deadlines=self._deadlines, inline=builtin)
+        self._hooks.add(adapter)
+        if builtin:
+            self._builtin = adapter
+        else:
+            self._external = adapter
+        self._refresh_tools(adapter)
+        return True
+
+    def add_observer(self, name: str, observer: Any) -> None:
+        """Let an observer see, and change, what hooks give. A person's choice alone."""
+        self._hooks.observe(name, observer)
+
+    @staticmethod
+    def _refuse(reason: str) -> bool:
+        logger.warning("memory provider refused: %s", reason)
+        return False
+
+    def _adapters(self) -> list[ProviderAdapter]:
+        return [each for each in (self._builtin, self._external) if each is not None]
+
+    # -- a session ------------------------------------------------------------------------
+
+    def initialize_all(self, session_id: str, **kwargs: Any) -> None:
+        """Start a session at every provider."""
+        self._initialize("initialize", session_id, kwargs)
+
+    def initialize_all_for_inspection(self, session_id: str, **kwargs: Any) -> None:
+        """Like `initialize_all`, for a look only: no network, no workers."""
+        self._initialize("initialize_for_inspection", session_id, kwargs)
+
+    def _initialize(self, hook: str, session_id: str, given: Mapping[str, Any]) -> None:
+        extra = {
+            "hermes_home": str(resolve_home(self._home)),
+            "platform": "cli",
+            "agent_context": _PRIMARY,
+            "agent_identity": "default",
+            "agent_workspace": "hermes",
+            **given,
+        }
+        self._session_id = session_id
+        self._context = str(extra["agent_context"])
+        self._hooks.call(hook, session_id=session_id, extra=extra)
+        for adapter in self._adapters():
+            self._refresh_tools(adapter)
+
+    def build_system_prompt(self) -> str:
+        """Every provider's static text, joined by blank lines."""
+        return _joined(self._hooks.call("system_prompt_block"))
+
+    def on_session_end(self, messages: Messages) -> None:
+        """The session ends; the whole conversation is handed over."""
+        self._write("on_session_end", messages=messages)
+
+    def on_session_switch(
+        self,
+        new_session_id: str,
+        *,
+        parent_session_id: str = "",
+        reset: bool = False,
+        rewound: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """The session id changes; what was written before belongs to the old one."""
+        if not new_session_id:
+            return
+        self._session_id = new_session_id
+        arguments = {
+            "new_session_id": new_session_id,
+            "parent_session_id": parent_session_id,
+            "reset": reset,
+            "rewound": rewound,
+            "extra": kwargs,
+        }
+        self._at_builtin("on_session_switch", arguments)
+        if self._external is not None:
+            # Behind the old session's writes; waited for, so that recall finds the new one.
+            job = self._post(self._external, "on_session_switch", arguments)
+            job.wait(self._deadlines.hook)
+
+    # -- a turn ---------------------------------------------------------------------------
+
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+        """A turn begins."""
+        self._hooks.call("on_turn_start", turn_number=turn_number, message=message, extra=kwargs)
+
+    def prefetch_all(self, query: str, *, session_id: str = "") -> str:
+        """What the providers recall for ``query``, joined by blank lines; "" if nothing."""
+        return _joined(
+            self._hooks.call("prefetch", query=query, session_id=self._session(session_id))
+        )
+
+    def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:
+        """After a turn: let the providers start the recall for the next. Returns at once."""
+        arguments = {"query": query, "session_id": self._session(session_id)}
+        self._at_builtin("queue_prefetch", arguments)
+        if self._external is not None:
+            self._post(self._external, "queue_prefetch", arguments)
+
+    def recall_status_all(self) -> list[Any]:
+        """What the last recall of each provider injected."""
+        outcomes = self._hooks.call("recall_status")
+        return [each.value for each in outcomes if hasattr(each.value, "provider_label")]
+
+    def sync_all(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: Messages | None = None,
+        interrupted: bool = False,
+    ) -> None:
+        """A turn is complete. Returns at once; an interrupted or half-empty one is not kept."""
+        if interrupted or not user_content.strip() or not assistant_content.strip():
+            return
+        self._write(
+            "sync_turn",
+            user_content=user_content,
+            assistant_content=assistant_content,
+            session_id=self._session(session_id),
+            messages=messages,
+        )
+
+    def on_pre_compress(self, messages: Messages, *, require_checkpoint: bool = False) -> str:
+        """Messages are about to be discarded: the providers' texts for the summary.
+
+        Raises:
+            CheckpointError: It was required, and a provider that promises durable
+                checkpoints could not make one. Don't compress.
+        """
+        extra = {"require_checkpoint": True} if require_checkpoint else {}
+        outcomes = self._hooks.call("on_pre_compress", messages=messages, extra=extra)
+        if require_checkpoint:
+            self._require_checkpoints(outcomes)
+        return _joined(outcomes)
+
+    def _require_checkpoints(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            provider = self.get_provider(outcome.provider)
+            version = getattr(provider, "pre_compress_checkpoint_api_version", 1)
+            if outcome.error is not None and version >= 2:  # noqa: PLR2004
+                raise CheckpointError(
+                    str(outcome.error), where=f"provider {outcome.provider}"
+                ) from outcome.error
+
+    def on_delegation(
+        self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any
+    ) -> None:
+        """A subagent of this agent has completed its task."""
+        self._write(
+            "on_delegation",
+            task=task,
+            result=result,
+            child_session_id=child_session_id,
+            extra=kwargs,
+        )
+
+    def on_memory_write(
+        self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
+    ) -> None:
+        """The built-in notes changed: tell the external provider."""
+        if self._external is not None and self._context == _PRIMARY:
+            arguments = {
+                "action": action,
+                "target": target,
+                "content": content,
+                "metadata": metadata,
+            }
+            self._post(self._external, "on_memory_write", arguments)
+
+    # -- tools ----------------------------------------------------------------------------
+
+    def get_all_tool_schemas(self) -> list[dict[str, Any]]:
+        """The schemas of all tools, bare: name, description, parameters."""
+        return self._tools.schemas()
+
+    def get_all_tool_names(self) -> set[str]:
+        """The names of all tools."""
+        return self._tools.names()
+
+    def has_tool(self, tool_name: str) -> bool:
+        """Whether a provider has that tool."""
+        return self._tools.owner(tool_name) is not None
+
+    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Run a tool at its owner. Always a JSON string."""
+        outcome = self._hooks.first(
+            "handle_tool_call", tool_name=tool_name, args=args, extra=kwargs
+        )
+        if outcome is None:
+            return tool_error(f"no memory provider has the tool {tool_name!r}")
+        if outcome.error is not None:
+            return tool_error(f"{tool_name} of {outcome.provider} failed: {outcome.error}")
+        return tool_answer(outcome.value, outcome.provider)
+
+    def _refresh_tools(self, adapter: ProviderAdapter) -> None:
+        (outcome,) = self._hooks.only(adapter, "get_tool_schemas")()
+        builtin = adapter is self._builtin
+        for error in self._tools.replace(adapter.name, outcome.value, builtin=builtin):
+            logger.warning("tool refused: %s", error)
+        adapter.tools = self._tools.of(adapter.name)
+
+    # -- health and the end ---------------------------------------------------------------
+
+    def health(self) -> dict[str, dict[str, HookHealth]]:
+        """How every hook of every provider and observer has fared."""
+        return dict(self._hooks.health())
+
+    def flush_pending(self, timeout: float | None = None) -> bool:
+        """Whether all queued work is done, after waiting for at most ``timeout`` seconds."""
+        seconds = self._deadlines.write if timeout is None else timeout
+        return self._external is None or self._external.flush(seconds)
+
+    def shutdown_all(self) -> None:
+        """Deliver what is queued, within the deadline, and shut the providers down."""
+        if self._closed:
+            return
+        self._closed = True
+        for adapter in reversed(self._adapters()):
+            end = monotonic() + self._deadlines.shutdown
+            if not adapter.flush(self._deadlines.shutdown):
+                count = adapter.pending_writes()
+                logger.warning("memory provider %s: %d writes undelivered", adapter.name, count)
+            self._hooks.only(adapter, "shutdown")()
+            adapter.close(max(end - monotonic(), 0))
+        self._hooks.close()
+
+    # -- ways to call ---------------------------------------------------------------------
+
+    def _session(self, session_id: str) -> str:
+        return session_id or self._session_id
+
+    def _at_builtin(self, hook: str, arguments: Mapping[str, Any]) -> None:
+        if self._builtin is not None:
+            self._hooks.only(self._builtin, hook)(**arguments)
+
+    def _post(self, adapter: ProviderAdapter, hook: str, arguments: Mapping[str, Any]) -> Any:
+        return adapter.post(hook, partial(self._hooks.only(adapter, hook), **arguments))
+
+    def _write(self, hook: str, **arguments: Any) -> None:
+        """To the built-in now; to the external provider in its lane, if it may have it.
+
+        A cron job's or a subagent's words would corrupt what it knows of its user.
+        """
+        self._at_builtin(hook, arguments)
+        if self._external is not None and self._context == _PRIMARY:
+            self._post(self._external, hook, arguments)
+
+
+def _joined(outcomes: list[Outcome]) -> str:
+    return "\n\n".join(each.value for each in outcomes if each.value)
