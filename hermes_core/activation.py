@@ -69,7 +69,8 @@ def activate(config: Config) -> Activation:
         info = chosen(config)
         if info is None:
             return Activation()
-        warning = pin_problem(info, config.selection)
+        changed = pin_problem(info, config.selection)
+        warning = f"plugin {info.name}: {changed}" if changed else ""
         deadlines = deadlines_of(config)
         provider = load_provider(info, config.home, deadline=deadlines.load)
         require_available(info, provider, deadlines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from hermes_core.errors import HomeError
@@ -58,6 +57,8 @@ def replace_file(path: Path, content: bytes) -> None:
 
     Keeps the mode of an existing file (0600 for a new one) and a symbolic link as a link.
     """
+    import tempfile  # noqa: PLC0415 - listing writes nothing
+
     target = Path(os.path.realpath(path))
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)

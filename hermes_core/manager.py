@@ -26,7 +26,6 @@ from typing import Any, Final
 
 from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, Outcome, ProviderAdapter
 from hermes_core.errors import CheckpointError, HermesError
-from hermes_core.home import resolve_home
 from hermes_core.hookspecs import Messages
 from hermes_core.names import BUILTIN, normalise
 from hermes_core.provider import MemoryProvider
@@ -59,9 +58,7 @@ class MemoryManager:
     ) -> None:
         self._deadlines = deadlines or Deadlines()
         if external_prefetch_timeout is not None:
-            from dataclasses import replace  # noqa: PLC0415
-
-            self._deadlines = replace(self._deadlines, prefetch=external_prefetch_timeout)
+            self._deadlines = self._deadlines._replace(prefetch=external_prefetch_timeout)
         self._home = home
         self._hooks = HookCalls()
         self._builtin: ProviderAdapter | None = None
@@ -70,8 +67,10 @@ class MemoryManager:
         self._session_id = ""
         self._context = _PRIMARY
         self._closed = False
-        #: What kept a configured provider or observer from being used.
+        #: What kept the configuration, a provider or an observer from being used.
         self.problems: tuple[HermesError, ...] = ()
+        #: What was used all the same, but should be looked at.
+        self.warnings: tuple[str, ...] = ()
 
     @classmethod
     def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
@@ -82,7 +81,7 @@ class MemoryManager:
         """
         from hermes_core.assembly import assemble  # noqa: PLC0415 - discovery, YAML, jsonschema
 
-        return assemble(cls, resolve_home(home))
+        return assemble(cls, home)
 
     # -- providers ------------------------------------------------------------------------
 
@@ -146,6 +145,8 @@ class MemoryManager:
         self._initialize("initialize_for_inspection", session_id, kwargs)
 
     def _initialize(self, hook: str, session_id: str, given: Mapping[str, Any]) -> None:
+        from hermes_core.home import resolve_home  # noqa: PLC0415 - pathlib, after the import
+
         extra = {
             "hermes_home": str(resolve_home(self._home)),
             "platform": "cli",

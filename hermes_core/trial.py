@@ -12,13 +12,16 @@ import signal
 import subprocess
 import sys
 import traceback
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from hermes_core.activation import activate, deadlines_of
 from hermes_core.config import Config, Selection, load_config
-from hermes_core.names import split_choice
+from hermes_core.errors import HermesError
+from hermes_core.manager import MemoryManager
+from hermes_core.names import BUILTIN, split_choice
 
 # The parent's import path comes first: it is where the plugin was found.
 _CHILD: Final = (
@@ -30,19 +33,27 @@ _START_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of it. ``error`` is "" if the provider loads and is available."""
+    """What came of it: ``problems`` is empty if everything works."""
 
     provider_name: str = ""
-    loaded: bool = False
-    error: str = ""
-    warning: str = ""
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     traceback: str = ""
 
 
-def try_activation(config: Config, choice: str = "") -> Trial:
-    """Activate the provider that the configuration, or ``choice``, names."""
+def try_configured(config: Config) -> Trial:
+    """Build a manager from config.yaml, as an agent would."""
+    return _try(config, "")
+
+
+def try_provider(config: Config, choice: str) -> Trial:
+    """Activate the provider ``choice`` (name or name@owner), whatever config.yaml names."""
+    return _try(config, choice)
+
+
+def _try(config: Config, choice: str) -> Trial:
     deadlines = deadlines_of(config)
-    limit = _START_SECONDS + deadlines.load + 2 * deadlines.available
+    limit = _START_SECONDS + deadlines.load * (1 + len(config.observers)) + 2 * deadlines.available
     request = {"path": sys.path, "home": str(config.home), "choice": choice}
     process = subprocess.Popen(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", _CHILD],
@@ -51,19 +62,24 @@ def try_activation(config: Config, choice: str = "") -> Trial:
         stderr=subprocess.DEVNULL,
         start_new_session=os.name == "posix",
     )
+    plugin = f"plugin {choice or config.selection.name}"
     try:
         output, _ = process.communicate(json.dumps(request).encode(), timeout=limit)
     except subprocess.TimeoutExpired:
-        return Trial(error=f"plugin {choice or config.selection.name}: no end after {limit:g} s")
+        return Trial(problems=(f"{plugin}: no end after {limit:g} s",))
     finally:
         _end(process)
     try:
-        return Trial(**json.loads(output))
+        return Trial(**{key: _frozen(value) for key, value in json.loads(output).items()})
     except ValueError:
+        code = process.returncode
         return Trial(
-            error=f"plugin {choice or config.selection.name}: "
-            f"it ended the process that loaded it (exit code {process.returncode})"
+            problems=(f"{plugin}: it ended the process that loaded it (exit code {code})",)
         )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -87,24 +103,38 @@ def child(request: dict[str, Any]) -> NoReturn:
     answer = os.dup(1)
     os.dup2(2, 1)
     try:
-        result = _activate(Path(request["home"]), request["choice"])
+        home, choice = Path(request["home"]), request["choice"]
+        result = _provider_alone(home, choice) if choice else _as_an_agent(home)
     except BaseException as error:  # noqa: BLE001 - the answer is the only way to tell
-        result = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        result = _answer([error])
     os.write(answer, json.dumps(result).encode())
     os._exit(0)  # a plugin's threads must not hold us up
 
 
-def _activate(home: Path, choice: str) -> dict[str, Any]:
-    config = load_config(home)
-    if choice:
-        config = replace(config, selection=Selection(*split_choice(choice)))
+def _as_an_agent(home: Path) -> dict[str, Any]:
+    manager = MemoryManager.from_config(home)
+    external = [each.name for each in manager.providers if each.name != BUILTIN]
+    return _answer(list(manager.problems), manager.warnings, *external)
+
+
+def _provider_alone(home: Path, choice: str) -> dict[str, Any]:
+    config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
     activation = activate(config)
-    if activation.error is not None:
-        shown = traceback.format_exception(activation.error)
-        return {
-            "loaded": activation.provider is not None,
-            "error": str(activation.error),
-            "traceback": "".join(shown),
-        }
-    name = str(activation.provider.name) if activation.provider is not None else ""
-    return {"provider_name": name, "loaded": bool(name), "warning": activation.warning}
+    if activation.provider is None:
+        return _answer([activation.error] if activation.error else [])
+    return _answer([], (), activation.provider.name)
+
+
+def _answer(
+    errors: Sequence[BaseException], warnings: Sequence[str] = (), provider_name: str = ""
+) -> dict[str, Any]:
+    return {
+        "provider_name": provider_name,
+        "problems": [_line(error) for error in errors],
+        "warnings": list(warnings),
+        "traceback": "".join("".join(traceback.format_exception(error)) for error in errors),
+    }
+
+
+def _line(error: BaseException) -> str:
+    return str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-import click
-
-_COLOURS: Final = {
-    "active": "green",
-    "installed": None,
-    "changed": "yellow",
-    "conflict": "red",
-    "broken": "red",
-    "no-provider": "bright_black",
-}
+_COLOURS: Final = {"active": 32, "changed": 33, "conflict": 31, "broken": 31, "no-provider": 90}
+_BOLD: Final = 1
 
 
 def on_terminal() -> bool:
@@ -25,48 +16,49 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def colourful() -> bool:
-    """Whether colours are wanted: on a terminal, unless NO_COLOR or TERM=dumb says no."""
-    return on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 def paint(text: str, state: str) -> str:
     """Text in the colour of a state, where colours are wanted."""
-    colour = _COLOURS.get(state)
-    return click.style(text, fg=colour) if colour and colourful() else text
+    return _styled(text, _COLOURS.get(state))
+
+
+def bold(text: str) -> str:
+    """Text that stands out, where colours are wanted."""
+    return _styled(text, _BOLD)
+
+
+def _styled(text: str, code: int | None) -> str:
+    wanted = on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return f"\033[{code}m{text}\033[0m" if code and wanted else text
+
+
+def say(text: str = "") -> None:
+    """A line for whoever runs the command."""
+    sys.stdout.write(f"{text}\n")
 
 
 def print_json(**values: Any) -> None:
     """One object, with the version of its form."""
     import json  # noqa: PLC0415 - a table needs none
 
-    click.echo(json.dumps({"schema": 1, **values}, indent=2, ensure_ascii=False))
+    say(json.dumps({"schema": 1, **values}, indent=2, ensure_ascii=False))
 
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], states: Sequence[str]
 ) -> None:
     """Aligned columns on a terminal; elsewhere tabs between the fields and no header."""
+    lines = [[" ".join(cell.split()) for cell in row] for row in rows]
     if not on_terminal():
-        for row in rows:
-            click.echo("\t".join(_one_line(cell) for cell in row))
+        for line in lines:
+            say("\t".join(line))
         return
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    room = shutil.get_terminal_size().columns
-    title = "  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True))
-    click.echo(
-        click.style(title[:room].rstrip(), bold=True) if colourful() else title[:room].rstrip()
-    )
-    for row, state in zip(rows, states, strict=True):
-        line = "  ".join(
-            _one_line(cell).ljust(width) for cell, width in zip(row, widths, strict=True)
-        )
-        click.echo(paint(_shortened(line.rstrip(), room), state))
+    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    room = os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    say(bold(_aligned(header, widths, room)))
+    for line, state in zip(lines, states, strict=True):
+        say(paint(_aligned(line, widths, room), state))
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _shortened(line: str, room: int) -> str:
-    return line if len(line) <= room else line[: max(room - 1, 0)] + "…"
+def _aligned(cells: Sequence[str], widths: Sequence[int], room: int) -> str:
+    line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+    return line if len(line) <= room else line[: room - 1] + "…"

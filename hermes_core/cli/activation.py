@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hermes_core.activation import chosen
-from hermes_core.cli._output import paint, print_json
-from hermes_core.cli.listing import as_json, complete_name
+from hermes_core.cli._list import as_json
+from hermes_core.cli._output import paint, print_json, say
+from hermes_core.cli.listing import complete_name
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.writing import DELETE, change_config
 from hermes_core.discovery import ProviderInfo, find_provider, pin_of, scan
 from hermes_core.errors import ConfigError, HermesError
 from hermes_core.home import resolve_home
 from hermes_core.names import BUILTIN, normalise, split_choice
-from hermes_core.trial import Trial, try_activation
+from hermes_core.trial import Trial, try_configured, try_provider
 
 
 @click.command("enable")
@@ -32,21 +32,23 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
     config = load_config(resolve_home(ctx.obj))
     info = find_provider(name, scan(config.home, Selection(), everything=True))
     if info.source == BUILTIN:
-        click.echo("builtin is always active; nothing was changed.")
+        say("builtin is always active; nothing was changed.")
         return
     choice = _choice(name, info)
-    trial = try_activation(config, choice)
-    if trial.error and not force:
+    trial = try_provider(config, choice)
+    if trial.problems and not force:
         if ctx.find_root().params["debug"]:
             click.echo(trial.traceback, err=True)
-        raise HermesError(trial.error, hint="nothing was changed; --force enables it all the same")
+        raise HermesError(
+            trial.problems[0], hint="nothing was changed; --force enables it all the same"
+        )
     _write_choice(config, choice, info)
     before = config.selection.name
     if before and normalise(before) != info.key:
-        click.echo(f"{info.name} replaces {before}.")
-    click.echo(
-        f"{info.name} is enabled{f' (it does not work now: {trial.error})' if trial.error else ''}."
-    )
+        say(f"{info.name} replaces {before}.")
+    say(f"{info.name} is enabled.")
+    for problem in trial.problems:
+        say(f"It does not work yet: {problem}")
 
 
 def _choice(name: str, info: ProviderInfo) -> str:
@@ -55,7 +57,7 @@ def _choice(name: str, info: ProviderInfo) -> str:
 
 
 def _write_choice(config: Config, choice: str, info: ProviderInfo) -> None:
-    pin = {key: value for key, value in asdict(pin_of(info)).items() if value}
+    pin = {key: value for key, value in pin_of(info)._asdict().items() if value}
     changes: dict[tuple[str, ...], Any] = {("memory", "provider"): choice}
     changes |= _without_pins(config, keep=info.key)
     changes["memory", "pins", _pin_key(config, info)] = pin
@@ -95,10 +97,10 @@ def disable_command(ctx: click.Context, name: str | None) -> None:
         now = f"{active} is" if active else "none is"
         raise HermesError(f"{name} is not active, {now}; nothing was changed")
     if not active:
-        click.echo("no external provider is active; nothing was changed.")
+        say("no external provider is active; nothing was changed.")
         return
     change_config(config.home, {("memory", "provider"): "", **_without_pins(config)})
-    click.echo(f"{active} is disabled. Its own data was not touched.")
+    say(f"{active} is disabled. Its own data was not touched.")
 
 
 @click.command("status")
@@ -117,60 +119,50 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
 
 
 def _report(home: Path) -> dict[str, Any]:
-    problems: list[str] = []
-    warnings: list[str] = []
-    config = Config(home)
     try:
         config = load_config(home)
-        warnings += config.warnings
     except ConfigError as error:
-        problems += error.problems
-    provider = _provider_report(config, problems, warnings) if config.selection.name else None
+        config = Config(home)
+        trial = Trial(problems=error.problems)
+    else:
+        # The same code as an agent runs, so that the two can't disagree.
+        trial = try_configured(config)
     return {
-        "ok": not problems,
+        "ok": not trial.problems,
         "home": str(home),
         "config": str(config.path) if config.path.exists() else "",
         "builtin": as_json(find_provider(BUILTIN, scan(home, config.selection))),
-        "provider": provider,
+        "provider": _provider_report(config, trial) if config.selection.name else None,
         "observers": list(config.observers),
-        "problems": problems,
-        "warnings": warnings,
+        "problems": list(trial.problems),
+        "warnings": list(trial.warnings),
     }
 
 
-def _provider_report(config: Config, problems: list[str], warnings: list[str]) -> dict[str, Any]:
-    report: dict[str, Any] = {"name": config.selection.name, "active": False}
-    trial = Trial()
+def _provider_report(config: Config, trial: Trial) -> dict[str, Any]:
+    report: dict[str, Any] = {"name": config.selection.name, "state": "missing"}
     try:
         info = chosen(config)
-        if info is not None:
-            report.update(as_json(info))
-        trial = try_activation(config)
-    except HermesError as error:
-        trial = Trial(error=str(error))
-    if trial.error:
-        problems.append(trial.error)
-    if trial.warning:
-        warnings.append(f"{report['name']} {trial.warning}")
-    report.update(loaded=trial.loaded, available=not trial.error, active=not trial.error)
-    return report
+    except HermesError:  # it is among the trial's problems
+        info = None
+    if info is not None:
+        report.update(as_json(info))
+    return {**report, "active": bool(trial.provider_name), "works": bool(trial.provider_name)}
 
 
 def _print_report(report: dict[str, Any]) -> None:
     provider = report["provider"]
     config = report["config"] or "none (that is fine)"
-    click.echo(f"home:      {report['home']}")
-    click.echo(f"config:    {config}")
-    click.echo(f"built-in:  {paint('active', 'active')}, always")
+    say(f"home:      {report['home']}")
+    say(f"config:    {config}")
+    say(f"built-in:  {paint('active', 'active')}, always")
     if provider is None:
-        click.echo("external:  none")
+        say("external:  none")
     else:
-        works = (
-            paint("works", "active") if provider["available"] else paint("does not work", "broken")
-        )
+        works = paint("works", "active") if provider["works"] else paint("does not work", "broken")
         version = f" {provider['version']}" if provider.get("version") else ""
         owner = f" ({provider['distribution']}{version})" if provider.get("distribution") else ""
-        click.echo(f"external:  {provider['name']}{owner}, {works}")
+        say(f"external:  {provider['name']}{owner}, {works}")
     for label in ("observers", "warnings", "problems"):
         for line in report[label]:
-            click.echo(f"{label[:-1] + ':':10} {line}")
+            say(f"{label[:-1] + ':':10} {line}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from hermes_core.cli._output import bold, say
 from hermes_core.cli.activation import disable_command, enable_command, status_command
 from hermes_core.cli.listing import list_command
 from hermes_core.manager import MemoryManager
@@ -30,7 +31,7 @@ def demo_command(ctx: click.Context) -> None:
         _step("What is installed. Nothing was imported for that.", "$ hermes-plugins list")
         ctx.invoke(list_command)
         _step(
-            "One external provider, tried in a process of its own.",
+            "One external provider, tried in a process first.",
             "$ hermes-plugins enable sample",
         )
         ctx.invoke(enable_command, name="sample")
@@ -42,12 +43,12 @@ def demo_command(ctx: click.Context) -> None:
         ctx.invoke(status_command)
         _step("Off again. The built-in stays.", "$ hermes-plugins disable")
         ctx.invoke(disable_command)
-        click.echo("\nThat was it. Next: README.md, or hermes-plugins --help")
+        say("\nThat was it. Next: README.md, or hermes-plugins --help")
 
 
 def _step(title: str, detail: str) -> None:
-    click.echo("\n" + click.style(title, bold=True))
-    click.echo(f"  {detail}")
+    say("\n" + bold(title))
+    say(f"  {detail}")
 
 
 def _first_session(home: str) -> None:
@@ -59,8 +60,8 @@ def _first_session(home: str) -> None:
     manager.sync_all(message, "Noted: make release it is.")
     manager.queue_prefetch_all(message)
     manager.shutdown_all()
-    click.echo(f"  user:   {message}")
-    click.echo("  agent:  Noted: make release it is.")
+    say(f"  user:   {message}")
+    say("  agent:  Noted: make release it is.")
 
 
 def _second_session(home: str) -> None:
@@ -71,6 +72,6 @@ def _second_session(home: str) -> None:
     recalled = manager.prefetch_all(question)
     count = manager.handle_tool_call("sample_count", {})
     manager.shutdown_all()
-    click.echo(f"  user:      {question}")
-    click.echo(f"  recalled:  {recalled or 'nothing'}")
-    click.echo(f"  tool sample_count:  {count}")
+    say(f"  user:      {question}")
+    say(f"  recalled:  {recalled or 'nothing'}")
+    say(f"  tool sample_count:  {count}")

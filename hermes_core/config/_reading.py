@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from hermes_core.config._yaml import Document, read_document, type_name
 from hermes_core.errors import ConfigError
 from hermes_core.names import BUILTIN, normalise, split_choice
 
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+
+class Pin(NamedTuple):
     """Who owned a provider, and in which state, when a person enabled it."""
 
     owner: str
@@ -22,13 +22,12 @@ class Pin:
     hash: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """Which external provider a person chose. ``name`` is "" for none."""
 
     name: str = ""
     owner: str = ""
-    pins: Mapping[str, Pin] = field(default_factory=lambda: MappingProxyType({}))
+    pins: Mapping[str, Pin] = _EMPTY
     strict: bool = False
 
     @property
@@ -37,13 +36,12 @@ class Selection:
         return self.pins.get(normalise(self.name))
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(NamedTuple):
     """A validated config.yaml. ``memory`` has our keys and the providers' sections."""
 
     home: Path
     selection: Selection = Selection()
-    memory: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    memory: Mapping[str, Any] = _EMPTY
     warnings: tuple[str, ...] = ()
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 from hermes_core.config import Selection
 from hermes_core.discovery._info import OURS, ProviderInfo
@@ -28,8 +27,8 @@ def settle(found: Iterable[ProviderInfo], selection: Selection) -> list[Provider
 def _checked_name(info: ProviderInfo) -> ProviderInfo:
     if info.name.isprintable() and info.name.strip() and "@" not in info.name:
         return info
-    return replace(
-        info, state="broken", loadable=False, problem=f"{info.name!r} can't be a provider's name"
+    return info._replace(
+        state="broken", loadable=False, problem=f"{info.name!r} can't be a provider's name"
     )
 
 
@@ -69,14 +68,14 @@ def _without_rivals(same: list[ProviderInfo], selection: Selection) -> list[Prov
     return [
         each
         if each in winners or not each.loadable
-        else replace(each, state="conflict", problem=problem)
+        else each._replace(state="conflict", problem=problem)
         for each in same
     ]
 
 
 def _refused(info: ProviderInfo) -> ProviderInfo:
     problem = f"the name {BUILTIN} is reserved; {info.owner} can't have it"
-    return replace(info, state="conflict", problem=problem)
+    return info._replace(state="conflict", problem=problem)
 
 
 def _is_chosen(info: ProviderInfo, selection: Selection) -> bool:
@@ -89,7 +88,7 @@ def _is_chosen(info: ProviderInfo, selection: Selection) -> bool:
 
 def _with_state(info: ProviderInfo, selection: Selection) -> ProviderInfo:
     if info.source == "builtin":
-        return replace(info, state="active", active=True)
+        return info._replace(state="active", active=True)
     if not info.loadable or info.state == "conflict" or info.key != normalise(selection.name):
         return info
     if selection.owner and not info.owned_by(selection.owner):
@@ -97,5 +96,5 @@ def _with_state(info: ProviderInfo, selection: Selection) -> ProviderInfo:
     changed = pin_problem(info, selection)
     if changed:
         active = not selection.strict and same_owner(info, selection.pin)
-        return replace(info, state="changed", problem=changed, active=active)
-    return replace(info, state="active", active=True)
+        return info._replace(state="changed", problem=changed, active=active)
+    return info._replace(state="active", active=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -20,6 +19,7 @@ from hermes_core.errors import ProviderConflictError, UnknownProviderError
 from hermes_core.names import BUILTIN, normalise
 
 _MARKER: Final = b"hermes_agent."
+_BUILTIN_DESCRIPTION: Final = "What an agent remembers without any backend; always on."
 _NO_PROVIDER: Final = "registers no memory provider"
 
 
@@ -47,7 +47,7 @@ def _info(distribution: Distribution, entry_point: EntryPoint) -> ProviderInfo:
         distribution=distribution.name,
         version=distribution.version,
         entry_point=entry_point.value,
-        description=distribution.summary,
+        description=_BUILTIN_DESCRIPTION if ours else distribution.summary,
         state="broken" if distribution.problem else "installed",
         problem=distribution.problem,
         location=distribution.location,
@@ -59,20 +59,19 @@ def _plugin_info(distribution: Distribution, entry_point: EntryPoint) -> Provide
     info = _info(distribution, entry_point)
     if any(mentions_provider(path) for path in _sources(distribution, entry_point)):
         return info
-    return replace(info, state="no-provider", problem=_NO_PROVIDER, loadable=False)
+    return info._replace(state="no-provider", problem=_NO_PROVIDER, loadable=False)
 
 
 def _broken(distribution: Distribution) -> ProviderInfo:
     info = _info(distribution, EntryPoint("", distribution.name, ""))
-    return replace(info, loadable=False)
+    return info._replace(loadable=False)
 
 
 def _misspelt(distribution: Distribution) -> Iterator[ProviderInfo]:
     """An entry point in a group that nobody reads, but that was meant for us."""
     for each in distribution.entry_points:
         if each.group.startswith("hermes_agent.") and "memory" in each.group:
-            yield replace(
-                _info(distribution, each),
+            yield _info(distribution, each)._replace(
                 state="broken",
                 loadable=False,
                 problem=f"declared in the group {each.group}, which nobody reads; "
@@ -143,8 +142,7 @@ def carried_directories(known: Iterable[ProviderInfo]) -> Iterator[ProviderInfo]
             if path.name == "plugin.yaml" and str(path.parent / "__init__.py") in files:
                 info = describe_directory(distribution.location / path.parent)
                 if info.loadable:
-                    yield replace(
-                        info,
+                    yield info._replace(
                         distribution=distribution.name,
                         version=distribution.version,
                         description=info.description or distribution.summary,

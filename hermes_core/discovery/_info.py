@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hermes_core.names import normalise
 
@@ -16,8 +15,7 @@ OBSERVER_GROUP: Final = "hermes_plugins.observers"
 OURS: Final = frozenset({"hermes-plugins"})
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderInfo:
+class ProviderInfo(NamedTuple):
     """One provider as it was found. ``state`` is one of active, installed, conflict,
     broken, changed, no-provider; ``problem`` says why it is not simply installed.
 

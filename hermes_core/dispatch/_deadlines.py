@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 LOAD_SECONDS: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Deadlines:
+class Deadlines(NamedTuple):
     """Seconds that each kind of call may take; ``memory.deadlines`` in config.yaml."""
 
     load: float = LOAD_SECONDS

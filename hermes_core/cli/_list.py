@@ -1,0 +1,82 @@
+"""`list`, without click: it is the command that has to be fast."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hermes_core.cli._output import print_json, print_table
+from hermes_core.config import Selection, read_selection
+from hermes_core.discovery import ProviderInfo, scan
+from hermes_core.errors import ConfigError
+from hermes_core.home import resolve_home
+
+
+class ListRequest(NamedTuple):
+    """What was asked for."""
+
+    home: str | None = None
+    everything: bool = False
+    json: bool = False
+
+
+def parse_list(arguments: list[str]) -> ListRequest | None:
+    """The request, if the arguments are plainly one for `list`; everything else is click's."""
+    home = None
+    rest = list(arguments)
+    if rest[:1] == ["--home"] and len(rest) > 1:
+        home, rest = rest[1], rest[2:]
+    elif rest and rest[0].startswith("--home="):
+        home, rest = rest[0].removeprefix("--home="), rest[1:]
+    options = set(rest[1:])
+    if rest[:1] != ["list"] or not options <= {"--all", "--json"}:
+        return None
+    return ListRequest(home, "--all" in options, "--json" in options)
+
+
+def run_list(request: ListRequest) -> int:
+    """List the installed providers."""
+    home = resolve_home(request.home)
+    error = None
+    try:
+        selection = read_selection(home)
+    except ConfigError as caught:
+        # What is active can't be told; what is installed can.
+        error, selection = caught, Selection()
+    found = scan(home, selection, everything=request.everything)
+    if request.json:
+        print_json(providers=[as_json(each) for each in found])
+    else:
+        _print_rows(found)
+    if error is not None:
+        raise error
+    return 0
+
+
+def as_json(info: ProviderInfo) -> dict[str, Any]:
+    """A provider as the contract's JSON has it."""
+    return {
+        "name": info.name,
+        "active": info.active,
+        "state": info.state,
+        "source": info.source,
+        "distribution": info.distribution,
+        "version": info.version,
+        "entry_point": info.entry_point,
+        "description": info.description,
+        "problem": info.problem,
+    }
+
+
+def _print_rows(found: list[ProviderInfo]) -> None:
+    header = ("NAME", "STATE", "VERSION", "SOURCE", "DESCRIPTION")
+    rows = [
+        (
+            each.name,
+            each.state,
+            each.version,
+            each.distribution or each.source,
+            each.problem or each.description,
+        )
+        for each in found
+    ]
+    print_table(header, rows, [each.state for each in found])
