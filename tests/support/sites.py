@@ -65,7 +65,8 @@ class Site:
             text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
             recorded.append(f"{path},sha256={text},{target.stat().st_size}")
         (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n\nText.\n",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            f"Summary: {summary}\n\nText.\n",
             "utf-8",
         )
         if groups is not None:
