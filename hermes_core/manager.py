@@ -24,7 +24,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final
 
-from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, Outcome, ProviderAdapter
+from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, Job, Outcome, ProviderAdapter
 from hermes_core.errors import CheckpointError, HermesError
 from hermes_core.hookspecs import Messages
 from hermes_core.names import BUILTIN, normalise
@@ -193,13 +193,17 @@ class MemoryManager:
         if self._external is not None:
             # Behind the old session's writes; waited for, so that recall finds the new one.
             job = self._post(self._external, "on_session_switch", arguments)
-            job.wait(self._deadlines.hook)
+            if job is not None:
+                job.wait(self._deadlines.hook)
 
     # -- a turn ---------------------------------------------------------------------------
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
-        """A turn begins."""
-        self._hooks.call("on_turn_start", turn_number=turn_number, message=message, extra=kwargs)
+        """A turn begins. Returns at once; recall and tools come after it."""
+        arguments = {"turn_number": turn_number, "message": message, "extra": kwargs}
+        self._at_builtin("on_turn_start", arguments)
+        if self._external is not None:
+            self._post(self._external, "on_turn_start", arguments)
 
     def prefetch_all(self, query: str, *, session_id: str = "") -> str:
         """What the providers recall for ``query``, joined by blank lines; "" if nothing."""
@@ -352,7 +356,9 @@ class MemoryManager:
         if self._builtin is not None:
             self._hooks.only(self._builtin, hook)(**arguments)
 
-    def _post(self, adapter: ProviderAdapter, hook: str, arguments: Mapping[str, Any]) -> Any:
+    def _post(
+        self, adapter: ProviderAdapter, hook: str, arguments: Mapping[str, Any]
+    ) -> Job | None:
         return adapter.post(hook, partial(self._hooks.only(adapter, hook), **arguments))
 
     def _write(self, hook: str, **arguments: Any) -> None:

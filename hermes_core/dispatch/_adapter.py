@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import iscoroutine
 from time import perf_counter
 from typing import Any, Final
@@ -61,6 +62,7 @@ class ProviderAdapter:
         self._invocations: dict[str, Invocation | None] = {}
         self._loop = EventLoop(f"memory-{name}-loop")
         self._told: set[tuple[str, str]] = set()
+        self._turn_start: Job | None = None
 
     # -- the hookimpls; `HookCalls` registers those that are named in HOOKS --------------
 
@@ -155,10 +157,24 @@ class ProviderAdapter:
 
     # -- what the manager needs besides ---------------------------------------------------
 
-    def post(self, hook: str, call: Callable[[], Any]) -> Job:
-        """Queue ``call`` on the lane of ``hook`` and return at once."""
+    def post(self, hook: str, call: Callable[[], Any]) -> Job | None:
+        """Queue ``call`` on the lane of ``hook`` and return at once.
+
+        None if there was nothing to queue: the method does nothing, or (for what is no
+        write) the provider is paused.
+        """
+        invocation = self._found(hook)
+        if invocation is None or invocation.instant:
+            call()
+            return None
         rule = HOOKS[hook]
-        return self._lanes[rule.lane].submit(call, getattr(self.deadlines, rule.deadline))
+        if rule.lane is not LaneName.WRITE and self._is_paused(rule.lane):
+            self._record(hook, 0.0, _paused())
+            return None
+        job = self._lanes[rule.lane].submit(call, getattr(self.deadlines, rule.deadline))
+        if hook == "on_turn_start":
+            self._turn_start = job
+        return job
 
     def flush(self, timeout: float) -> bool:
         """Whether every queued write and recall is done, after at most ``timeout`` seconds."""
@@ -202,9 +218,8 @@ class ProviderAdapter:
             invocation = self._invocation(hook)
             if invocation is None:
                 return Outcome(self.name, hook, rule.neutral)
-            value = self._in_lane(
-                hook, rule, lambda: invocation(*args, optional=optional, by_position=by_position)
-            )
+            call = partial(invocation, *args, optional=optional, by_position=by_position)
+            value = call() if invocation.instant else self._in_lane(hook, rule, call)
             value = self._checked(rule, value)
         except Exception as error:  # noqa: BLE001 - the provider boundary: recorded, told, returned
             seconds = perf_counter() - begin
@@ -228,19 +243,31 @@ class ProviderAdapter:
                 self._invocations[hook] = Invocation(method)
         return self._invocations[hook]
 
+    def _found(self, hook: str) -> Invocation | None:
+        """Like `_invocation`, for those who leave its errors to `_run`."""
+        try:
+            return self._invocation(hook)
+        except Exception:  # noqa: BLE001 - the call meets it again, and records it
+            return None
+
     def _in_lane(self, hook: str, rule: HookRule, call: Callable[[], Any]) -> Any:
         deadline = getattr(self.deadlines, rule.deadline)
         lane = self._lanes[rule.lane]
 
         def complete() -> Any:
+            if hook == "prefetch" and self._turn_start is not None:
+                self._turn_start.wait(deadline)  # it was queued on another lane
             value = call()
             return self._loop.run(value, deadline) if iscoroutine(value) else value
 
         if self.inline or lane.on_thread():
             return complete()
-        if self._breakers[rule.lane].state == "open" and hook not in _UNPAUSED:
-            raise ProviderPaused("not called: it failed too often or hangs; it is tried again soon")
+        if hook not in _UNPAUSED and self._is_paused(rule.lane):
+            raise _paused()
         return lane.call(complete, deadline)
+
+    def _is_paused(self, lane: LaneName) -> bool:
+        return self._breakers[lane].state == "open"
 
     @staticmethod
     def _checked(rule: HookRule, value: Any) -> Any:
@@ -279,6 +306,10 @@ class ProviderAdapter:
         level = logging.DEBUG if (hook, text) in self._told else logging.WARNING
         self._told.add((hook, text))
         logger.log(level, "memory provider %s: %s failed: %s", self.name, hook, text)
+
+
+def _paused() -> ProviderPaused:
+    return ProviderPaused("not called: it failed too often or hangs; it is tried again soon")
 
 
 def describe(error: BaseException) -> str:

@@ -46,12 +46,15 @@ class Job:
 
     def run(self) -> None:
         """Call, and keep the result; nothing escapes, not even SystemExit."""
+        self.started = monotonic()
         try:
             self.value = self._context.run(self._call)
         except BaseException as error:  # noqa: BLE001 - the provider boundary
             self.error = error
-        finally:
-            self._finished.release()
+
+    def finish(self) -> None:
+        """Let those go on who wait for it."""
+        self._finished.release()
 
     def claim(self) -> bool:
         """True for the first who asks: the lane that starts it or the caller who gives up."""
@@ -114,12 +117,7 @@ class Lane:
 
     def submit(self, call: Callable[[], Any], deadline: float) -> Job:
         """Queue a call and return at once."""
-        if self._pid != os.getpid():  # a forked child has none of our threads
-            self._reset()
-        if self._thread is None:
-            self._start()
-        else:
-            self._watch()
+        self._ready()
         job = Job(call, deadline)
         self._jobs.put(job)
         return job
@@ -130,10 +128,12 @@ class Lane:
         The deadline covers the wait for the thread too. A call that has not started by then
         never will.
         """
-        job = self.submit(call, deadline)
+        self._ready()
         if self._is_overdue():
-            job.claim()
             raise ProviderPaused("an earlier call still hangs")
+        job = Job(call, deadline)
+        # Nothing between these two: while we run, the thread that we woke can't.
+        self._jobs.put(job)
         if not job.wait(deadline):
             if job.claim():
                 raise DeadlineExceeded(f"no answer within {deadline:g} s: an earlier call is slow")
@@ -170,6 +170,15 @@ class Lane:
         if self._thread is not None and not self.on_thread():
             self._thread.join(max(timeout, 0))
 
+    def _ready(self) -> None:
+        """See to it that there is a thread, and that it gets somewhere."""
+        if self._pid != os.getpid():  # a forked child has none of our threads
+            self._reset()
+        if self._thread is None:
+            self._start()
+        elif self._current is not None:
+            self._watch()
+
     def _start(self) -> None:
         with self._lock:
             thread = threading.Thread(target=self._work, name=self.name, daemon=True)
@@ -185,7 +194,6 @@ class Lane:
                 return
             if not job.claim():
                 continue
-            job.started = monotonic()
             self._current = job
             job.run()
             with self._lock:
@@ -193,6 +201,7 @@ class Lane:
                     self._current = None
                 else:
                     self._abandoned -= 1
+            job.finish()  # last: whoever wakes up finds the interpreter free
 
     def _is_overdue(self) -> bool:
         current = self._current

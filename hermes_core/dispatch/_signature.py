@@ -15,12 +15,23 @@ _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 
 
 class Invocation:
-    """How to call one method: worked out once, used for every call."""
+    """How to call one method: worked out once, used for every call.
 
-    __slots__ = ("_keywords", "_method", "_slots", "_takes_any_keyword", "_takes_any_position")
+    ``instant`` says that the method can neither block nor fail.
+    """
+
+    __slots__ = (
+        "_keywords",
+        "_method",
+        "_slots",
+        "_takes_any_keyword",
+        "_takes_any_position",
+        "instant",
+    )
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self._method = method
+        self.instant = returns_constant(method)
         self._slots: list[Parameter] = []
         self._keywords: set[str] = set()
         self._takes_any_keyword = self._takes_any_position = False
@@ -63,3 +74,17 @@ class Invocation:
 
     def _accepts(self, keyword: str) -> bool:
         return self._takes_any_keyword or keyword in self._keywords
+
+
+def _constant() -> None:
+    """What a method that does nothing looks like to the interpreter."""
+
+
+def returns_constant(method: Callable[..., Any]) -> bool:
+    """Whether all that a method does is to give back a constant, as stubs do.
+
+    Compares operations without their arguments. The code of anything that does more (calls,
+    reads an attribute, is a generator or a coroutine) has more of them.
+    """
+    code = getattr(getattr(method, "__func__", method), "__code__", None)
+    return code is not None and code.co_code[::2] == _constant.__code__.co_code[::2]

@@ -1,0 +1,19 @@
+"""Runs every benchmark; exit code 1 if one of them misses a target."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = ("start.py", "manager.py")
+
+
+def main() -> None:
+    folder = Path(__file__).parent
+    results = [subprocess.run([sys.executable, folder / name], check=False) for name in BENCHMARKS]
+    sys.exit(max(result.returncode for result in results))
+
+
+if __name__ == "__main__":
+    main()
