@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_core.activation import activate, activate_builtin, deadlines_of
 from hermes_core.config import Config, load_config
 from hermes_core.discovery import find_observer
-from hermes_core.errors import ConfigError, HermesError
+from hermes_core.errors import ConfigError, HermesError, HomeError
 from hermes_core.home import resolve_home
 from hermes_core.loading import load_observer
 
@@ -23,23 +24,30 @@ def assemble(
     kind: type[MemoryManager], home: str | os.PathLike[str] | None = None
 ) -> MemoryManager:
     """Build a manager; what is wrong is logged and kept in its ``problems``."""
-    folder = resolve_home(home)
     problems: list[HermesError] = []
     try:
+        folder = resolve_home(home)
         config = load_config(folder)
+    except HomeError as error:
+        problems.append(error)
+        config = Config(folder := Path(os.path.abspath(home or "")))  # noqa: PTH100
     except ConfigError as error:
         problems.append(error)
         config = Config(folder)
     manager = kind(deadlines=deadlines_of(config), home=folder)
-    manager.add_provider(activate_builtin(config))
+    # Whether writes need approval is not known then: better ask.
+    settings = {"write_approval": True} if problems else config.memory
+    manager.add_provider(activate_builtin(config), provider_config=settings)
     activation = activate(config)
     if activation.error is not None:
         problems.append(activation.error)
-    elif activation.provider is not None:
-        manager.add_provider(activation.provider)
+    elif activation.provider is not None and not manager.add_provider(activation.provider):
+        problems.append(HermesError(manager.refusals[-1], where="memory.provider"))
     problems += _observe(manager, config)
     manager.problems = tuple(problems)
-    manager.warnings = (*config.warnings, *((activation.warning,) if activation.warning else ()))
+    manager._warnings = tuple(  # noqa: SLF001 - it is ours to build
+        filter(None, (*config.own_warnings, activation.warning))
+    )
     for problem in manager.problems:
         logger.error("memory: %s", problem)
     for warning in manager.warnings:

@@ -19,6 +19,8 @@ one, is in ``__cause__``.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class HermesError(Exception):
     """Base of all our errors: ``what`` happened, ``where``, and a ``hint`` what to do."""
@@ -29,9 +31,20 @@ class HermesError(Exception):
         self.where = where
         self.hint = hint
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process, whatever arguments a child class wants."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{text} ({self.hint})" if self.hint else text
+        return one_line(f"{text} ({self.hint})" if self.hint else text)
+
+
+def _rebuilt(kind: type[HermesError], args: tuple[Any, ...], state: dict[str, Any]) -> HermesError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class HomeError(HermesError):
@@ -97,3 +110,20 @@ class ProviderPaused(ProviderCallError):  # noqa: N818 - reads as what happened
 
 class WrongReturnType(ProviderCallError):  # noqa: N818 - reads as what happened
     """A provider's method returned what the contract does not allow."""
+
+
+def describe(error: BaseException) -> str:
+    """Any exception as one line: its type, unless it is ours, and its text."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a plugin's exception; its type has to do
+        text = ""
+    if isinstance(error, HermesError):
+        return text
+    text = " ".join(text.split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def one_line(text: str) -> str:
+    """Text with blanks for its line breaks and control characters."""
+    return "".join(char if char.isprintable() else " " for char in text).strip()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from hermes_core.errors import HomeError
@@ -14,15 +17,20 @@ def resolve_home(home: str | os.PathLike[str] | None = None) -> Path:
 
     It need not exist yet; what exists must be a folder.
     """
-    given = os.fspath(home) if home is not None else os.environ.get("HERMES_HOME", "")
-    path = Path(given).expanduser() if given else _default_home()
-    path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
+    given = os.fspath(home or "") or os.environ.get("HERMES_HOME", "")
     try:
+        path = Path(given).expanduser() if given else _default_home()
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
         mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if error.filename is None:  # the working folder is gone
+            raise HomeError(f"can't be found: {error.strerror}", where=given) from error
         return path
+    except RuntimeError as error:
+        raise HomeError(str(error), where=given, hint="set HERMES_HOME to a folder") from error
     except (OSError, ValueError) as error:
-        raise HomeError(f"can't be read: {error}", where=str(path)) from error
+        reason = getattr(error, "strerror", None) or error
+        raise HomeError(f"can't be read: {reason}", where=given) from error
     if not stat.S_ISDIR(mode):
         raise HomeError(
             "the Hermes home is not a folder",
@@ -52,27 +60,51 @@ def ensure_folder(folder: Path) -> Path:
     return folder
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(
+    path: Path,
+    content: bytes,
+    *,
+    mode: int | None = None,
+    before_rename: Callable[[], None] | None = None,
+) -> bool:
     """Write a file so that it has the old content or the new, never a mix.
 
-    Keeps the mode of an existing file (0600 for a new one) and a symbolic link as a link.
-    """
-    import tempfile  # noqa: PLC0415 - listing writes nothing
+    A symbolic link stays a link.
 
-    target = Path(os.path.realpath(path))
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    Args:
+        path: The file.
+        content: What it shall hold.
+        mode: Its mode; by default that of the existing file, 0600 for a new one.
+        before_rename: Called when all is ready; if it raises, nothing was changed.
+
+    Returns:
+        Whether the new content is safe from a power cut too.
+    """
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if mode is None:
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+    temporary = f"{target.parent}/.{target.name}.{secrets.token_hex(4)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(temporary, flags, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, mode)  # noqa: PTH101 - a path by name, beside the calls around it
-        os.replace(name, target)  # noqa: PTH105
+            os.fsync(handle)
+        if mode != 0o600:  # noqa: PLR2004
+            os.chmod(temporary, mode)  # noqa: PTH101 - a path by name, beside the calls around it
+        if before_rename is not None:
+            before_rename()
+        os.replace(temporary, target)  # noqa: PTH105
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        with suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
         raise
-    sync_folder(target.parent)
+    try:
+        sync_folder(target.parent)
+    except OSError:
+        return False
+    return True
 
 
 def sync_folder(folder: Path) -> None:

@@ -25,9 +25,9 @@ from time import monotonic
 from typing import Any, Final
 
 from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, Job, Outcome, ProviderAdapter
-from hermes_core.errors import CheckpointError, HermesError
+from hermes_core.errors import CheckpointError, HermesError, describe
 from hermes_core.hookspecs import Messages
-from hermes_core.names import BUILTIN, normalise
+from hermes_core.names import BUILTIN, name_problem, normalise
 from hermes_core.provider import MemoryProvider
 from hermes_core.tools import ToolTable, tool_answer, tool_error
 
@@ -58,6 +58,8 @@ class MemoryManager:
     ) -> None:
         self._deadlines = deadlines or Deadlines()
         if external_prefetch_timeout is not None:
+            if not external_prefetch_timeout >= 0:
+                raise ValueError(f"external_prefetch_timeout is {external_prefetch_timeout}")
             self._deadlines = self._deadlines._replace(prefetch=external_prefetch_timeout)
         self._home = home
         self._hooks = HookCalls()
@@ -69,8 +71,10 @@ class MemoryManager:
         self._closed = False
         #: What kept the configuration, a provider or an observer from being used.
         self.problems: tuple[HermesError, ...] = ()
-        #: What was used all the same, but should be looked at.
-        self.warnings: tuple[str, ...] = ()
+        #: Why providers that were added were not taken.
+        self.refusals: tuple[str, ...] = ()
+        self._warnings: tuple[str, ...] = ()
+        self._refused_tools: dict[str, list[str]] = {}
 
     @classmethod
     def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
@@ -97,14 +101,23 @@ class MemoryManager:
                 return adapter.provider
         return None
 
-    def add_provider(self, provider: MemoryProvider) -> bool:
-        """Add the built-in, or one external provider; False if it was refused."""
+    def add_provider(
+        self, provider: MemoryProvider, *, provider_config: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Add the built-in, or one external provider; False if it was refused.
+
+        Args:
+            provider: A `MemoryProvider`, or anything that looks like one.
+            provider_config: Its settings, which it gets when it is initialised.
+        """
         try:
-            name = provider.name
-        except Exception as error:  # noqa: BLE001 - the provider boundary
-            return self._refuse(f"{type(provider).__name__}: its name raised {error!r}")
-        if not isinstance(name, str) or not name.strip():
-            return self._refuse(f"{type(provider).__name__}: its name is {name!r}, not a string")
+            name, reason = provider.name, ""
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a property
+            name, reason = "", f"its name can't be read: {describe(error)}"
+        if not reason and normalise(str(name)) != BUILTIN:
+            reason = name_problem(name)
+        if reason:
+            return self._refuse(f"{type(provider).__name__}: {reason}")
         builtin = normalise(name) == BUILTIN
         present = self._builtin if builtin else self._external
         if present is not None:
@@ -113,10 +126,13 @@ class MemoryManager:
                 if not builtin
                 else "builtin: the built-in is there already"
             )
-        adapter = ProviderAdapter(provider, name, deadlines=self._deadlines, inline=builtin)
+        adapter = ProviderAdapter(
+            provider, name, deadlines=self._deadlines, inline=builtin, config=provider_config
+        )
         self._hooks.add(adapter)
         if builtin:
             self._builtin = adapter
+            self._ask_builtin("mirror_to", self.on_memory_write)
         else:
             self._external = adapter
         self._refresh_tools(adapter)
@@ -126,9 +142,14 @@ class MemoryManager:
         """Let an observer see, and change, what hooks give. A person's choice alone."""
         self._hooks.observe(name, observer)
 
-    @staticmethod
-    def _refuse(reason: str) -> bool:
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is used all the same, but should be looked at."""
+        return (*self._warnings, *(each for told in self._refused_tools.values() for each in told))
+
+    def _refuse(self, reason: str) -> bool:
         logger.warning("memory provider refused: %s", reason)
+        self.refusals = (*self.refusals, reason)
         return False
 
     def _adapters(self) -> list[ProviderAdapter]:
@@ -145,10 +166,8 @@ class MemoryManager:
         self._initialize("initialize_for_inspection", session_id, kwargs)
 
     def _initialize(self, hook: str, session_id: str, given: Mapping[str, Any]) -> None:
-        from hermes_core.home import resolve_home  # noqa: PLC0415 - pathlib, after the import
-
         extra = {
-            "hermes_home": str(resolve_home(self._home)),
+            "hermes_home": self._home_folder(),
             "platform": "cli",
             "agent_context": _PRIMARY,
             "agent_identity": "default",
@@ -161,13 +180,20 @@ class MemoryManager:
         for adapter in self._adapters():
             self._refresh_tools(adapter)
 
+    def _home_folder(self) -> str:
+        if self._home is not None:
+            return os.path.abspath(self._home)  # noqa: PTH100 - no pathlib on the way in
+        from hermes_core.home import resolve_home  # noqa: PLC0415
+
+        return str(resolve_home())
+
     def build_system_prompt(self) -> str:
         """Every provider's static text, joined by blank lines."""
         return _joined(self._hooks.call("system_prompt_block"))
 
     def on_session_end(self, messages: Messages) -> None:
         """The session ends; the whole conversation is handed over."""
-        self._write("on_session_end", messages=messages)
+        self._write("on_session_end", messages=_copied(messages))
 
     def on_session_switch(
         self,
@@ -193,7 +219,7 @@ class MemoryManager:
         if self._external is not None:
             # Behind the old session's writes; waited for, so that recall finds the new one.
             job = self._post(self._external, "on_session_switch", arguments)
-            if job is not None:
+            if job is not None and not self._external.hangs("on_session_switch"):
                 job.wait(self._deadlines.hook)
 
     # -- a turn ---------------------------------------------------------------------------
@@ -221,7 +247,7 @@ class MemoryManager:
     def recall_status_all(self) -> list[Any]:
         """What the last recall of each provider injected."""
         outcomes = self._hooks.call("recall_status")
-        return [each.value for each in outcomes if hasattr(each.value, "provider_label")]
+        return [each.value for each in outcomes if each.value is not None]
 
     def sync_all(
         self,
@@ -233,14 +259,14 @@ class MemoryManager:
         interrupted: bool = False,
     ) -> None:
         """A turn is complete. Returns at once; an interrupted or half-empty one is not kept."""
-        if interrupted or not user_content.strip() or not assistant_content.strip():
+        if interrupted or not _has_text(user_content) or not _has_text(assistant_content):
             return
         self._write(
             "sync_turn",
             user_content=user_content,
             assistant_content=assistant_content,
             session_id=self._session(session_id),
-            messages=messages,
+            messages=None if messages is None else _copied(messages),
         )
 
     def on_pre_compress(self, messages: Messages, *, require_checkpoint: bool = False) -> str:
@@ -251,19 +277,24 @@ class MemoryManager:
                 checkpoints could not make one. Don't compress.
         """
         extra = {"require_checkpoint": True} if require_checkpoint else {}
-        outcomes = self._hooks.call("on_pre_compress", messages=messages, extra=extra)
+        outcomes = self._hooks.call("on_pre_compress", messages=_copied(messages), extra=extra)
         if require_checkpoint:
             self._require_checkpoints(outcomes)
         return _joined(outcomes)
 
     def _require_checkpoints(self, outcomes: list[Outcome]) -> None:
+        promised = False
         for outcome in outcomes:
             provider = self.get_provider(outcome.provider)
             version = getattr(provider, "pre_compress_checkpoint_api_version", 1)
-            if outcome.error is not None and version >= 2:  # noqa: PLR2004
-                raise CheckpointError(
-                    str(outcome.error), where=f"provider {outcome.provider}"
-                ) from outcome.error
+            if not isinstance(version, int) or version < 2:  # noqa: PLR2004
+                continue
+            promised = True
+            if outcome.error is not None:
+                where = f"provider {outcome.provider}"
+                raise CheckpointError(describe(outcome.error), where=where) from outcome.error
+        if not promised:
+            raise CheckpointError("no provider promises durable checkpoints")
 
     def on_delegation(
         self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any
@@ -290,6 +321,14 @@ class MemoryManager:
             }
             self._post(self._external, "on_memory_write", arguments)
 
+    def pending_nudge(self) -> str:
+        """A reminder to take notes, for the next user message; "" most of the time."""
+        return str(self._ask_builtin("pending_nudge") or "")
+
+    def review_prompt(self, messages: Messages) -> str:
+        """What to send to a model in the background, with the memory tool, after a nudge."""
+        return str(self._ask_builtin("review_prompt", messages) or "")
+
     # -- tools ----------------------------------------------------------------------------
 
     def get_all_tool_schemas(self) -> list[dict[str, Any]]:
@@ -312,15 +351,23 @@ class MemoryManager:
         if outcome is None:
             return tool_error(f"no memory provider has the tool {tool_name!r}")
         if outcome.error is not None:
-            return tool_error(f"{tool_name} of {outcome.provider} failed: {outcome.error}")
+            return tool_error(
+                f"{tool_name} of {outcome.provider} failed: {describe(outcome.error)}"
+            )
         return tool_answer(outcome.value, outcome.provider)
 
     def _refresh_tools(self, adapter: ProviderAdapter) -> None:
-        (outcome,) = self._hooks.only(adapter, "get_tool_schemas")()
+        outcomes = self._hooks.only(adapter, "get_tool_schemas")()
+        offered = [each.value for each in outcomes if each.provider == adapter.name]
         builtin = adapter is self._builtin
-        for error in self._tools.replace(adapter.name, outcome.value, builtin=builtin):
-            logger.warning("tool refused: %s", error)
-        adapter.tools = self._tools.of(adapter.name)
+        errors = self._tools.replace(adapter.name, offered[0] if offered else [], builtin=builtin)
+        told = [str(error) for error in errors]
+        for each in told:
+            if each not in self._refused_tools.get(adapter.name, ()):
+                logger.warning("tool refused: %s", each)
+        self._refused_tools[adapter.name] = told
+        for every in self._adapters():
+            every.tools = self._tools.of(every.name)
 
     # -- health and the end ---------------------------------------------------------------
 
@@ -340,7 +387,7 @@ class MemoryManager:
         self._closed = True
         for adapter in reversed(self._adapters()):
             end = monotonic() + self._deadlines.shutdown
-            if not adapter.flush(self._deadlines.shutdown):
+            if not adapter.flush_writes(self._deadlines.shutdown):
                 count = adapter.pending_writes()
                 logger.warning("memory provider %s: %d writes undelivered", adapter.name, count)
             self._hooks.only(adapter, "shutdown")()
@@ -351,6 +398,11 @@ class MemoryManager:
 
     def _session(self, session_id: str) -> str:
         return session_id or self._session_id
+
+    def _ask_builtin(self, method: str, *arguments: Any) -> Any:
+        """Call what only our own built-in has; another one in its place may lack it."""
+        ask = getattr(self._builtin.provider, method, None) if self._builtin else None
+        return ask(*arguments) if ask is not None else None
 
     def _at_builtin(self, hook: str, arguments: Mapping[str, Any]) -> None:
         if self._builtin is not None:
@@ -372,4 +424,13 @@ class MemoryManager:
 
 
 def _joined(outcomes: list[Outcome]) -> str:
-    return "\n\n".join(each.value for each in outcomes if each.value)
+    return "\n\n".join(each.value for each in outcomes if _has_text(each.value))
+
+
+def _has_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _copied(messages: Messages) -> Messages:
+    """A list of our own: the host goes on with its own, and providers may do what they like."""
+    return [dict(message) for message in messages]

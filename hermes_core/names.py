@@ -9,12 +9,44 @@ from typing import Final
 
 BUILTIN: Final = "builtin"
 
+#: Our own keys under ``memory`` in config.yaml. They can't be a provider's name, since its
+#: settings would stand in the same place.
+MEMORY_KEYS: Final = (
+    "provider",
+    "pin",
+    "pins",
+    "observers",
+    "prefetch_budget",
+    "deadlines",
+    "memory_enabled",
+    "user_profile_enabled",
+    "memory_char_limit",
+    "user_char_limit",
+    "write_approval",
+    "nudge_interval",
+)
+
 _SEPARATORS: Final = re.compile(r"[-_.]+")
 
 
 def normalise(name: str) -> str:
     """The form in which names compare: PEP 503, case and NFKC folded."""
-    return _SEPARATORS.sub("-", unicodedata.normalize("NFKC", name).casefold())
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return _SEPARATORS.sub("-", unicodedata.normalize("NFKC", folded))
+
+
+def name_problem(name: object, *, ours: bool = False) -> str:
+    """Why something can't be a provider's name, or ""."""
+    if not isinstance(name, str):
+        return f"its name is {name!r}, not a string"
+    if not name.strip():
+        return f"its name is empty: {name!r}"
+    if not name.isprintable() or "@" in name:
+        return f"{name!r} can't be a provider's name"
+    key = normalise(name)
+    if (key == BUILTIN and not ours) or key in map(normalise, MEMORY_KEYS):
+        return f"the name {name} is reserved"
+    return ""
 
 
 def split_choice(choice: str) -> tuple[str, str]:

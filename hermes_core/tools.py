@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterable
@@ -33,6 +34,7 @@ class ToolTable:
         self._host = frozenset(reserved)
         self._schemas: dict[str, dict[str, Any]] = {}
         self._owners: dict[str, str] = {}
+        self._builtin: set[str] = set()
 
     def replace(self, provider: str, schemas: Iterable[Any], *, builtin: bool) -> list[ToolError]:
         """Take a provider's tools as they are now, in place of those it had before.
@@ -75,18 +77,21 @@ class ToolTable:
         return set(self._schemas)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """All schemas, bare: name, description, parameters."""
-        return list(self._schemas.values())
+        """All schemas, bare: name, description, parameters; the built-in's first."""
+        ordered = sorted(self._schemas.items(), key=lambda each: each[0] not in self._builtin)
+        return [copy.deepcopy(schema) for _, schema in ordered]
 
     def _add(self, provider: str, schema: dict[str, Any], *, builtin: bool) -> None:
         name = schema["name"]
         if name in self._host or (name in RESERVED and not builtin):
             keeper = "the host" if name in self._host else "the built-in"
             raise ToolError(f"the tool name {name!r} is reserved for {keeper}")
-        if name in self._owners:
+        if name in self._owners and not (builtin and name not in self._builtin):
             raise ToolError(f"the tool {name!r} belongs to {self._owners[name]} already")
         self._schemas[name] = schema
         self._owners[name] = provider
+        if builtin:
+            self._builtin.add(name)
 
 
 def normalise_schema(schema: Any) -> dict[str, Any]:
@@ -119,24 +124,29 @@ def _check_parameters(name: str, parameters: Any) -> None:
         raise ToolError(f"the tool {name!r} has parameters that are no object schema")
     try:
         Draft202012Validator.check_schema(parameters)
-    except SchemaError as error:
-        raise ToolError(f"the tool {name!r} has invalid parameters: {error.message}") from error
+    except (SchemaError, RecursionError) as error:
+        why = getattr(error, "message", "they are nested too deeply")
+        raise ToolError(f"the tool {name!r} has invalid parameters: {why}") from error
 
 
 def tool_answer(value: Any, provider: str) -> str:
     """What a provider's tool returned, as the JSON string that a host expects."""
     if isinstance(value, str):
         try:
-            json.loads(value)
+            json.loads(value, parse_constant=_no_constant)
         except (ValueError, RecursionError):
             return json.dumps({"result": value}, ensure_ascii=False)
         return value
     if value is None:
         return tool_error(f"{provider} gave no answer")
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         return tool_error(f"{provider} gave an answer that is no JSON: {error}")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def tool_error(message: str) -> str:

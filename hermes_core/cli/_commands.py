@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import Final
 
 import click
 
 from hermes_core import __version__
+from hermes_core.discovery import own_commands
+from hermes_core.loading import import_value
 
 _COMMANDS: Final = {
     "demo": "demo",
@@ -23,14 +26,19 @@ class _Commands(click.Group):
     """Finds commands by name, and says what a misspelt one may have meant."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        return sorted({*_COMMANDS, *own_commands()})
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        home = _COMMANDS.get(cmd_name)
-        if home is None:
+        command: click.Command
+        if home := _COMMANDS.get(cmd_name):
+            module = import_module(f"hermes_core.cli.{home}")
+            command = getattr(module, f"{cmd_name}_command")
+            return command
+        # The built-in brings its own, found like itself: we import no plugin by name.
+        value = own_commands().get(cmd_name)
+        if value is None:
             return None
-        module = import_module(f"hermes_core.cli.{home}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command = import_value(value)
         return command
 
 
@@ -39,6 +47,8 @@ class _Commands(click.Group):
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, home: str | None, debug: bool) -> None:  # noqa: ARG001 - main reads it
+def cli(ctx: click.Context, home: str | None, debug: bool) -> None:
     """Memory plugins for Hermes agents: see what is installed, choose one, check it."""
     ctx.obj = home
+    if not debug:
+        logging.disable()  # what matters is said by the command itself, once

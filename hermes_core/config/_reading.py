@@ -50,6 +50,11 @@ class Config(NamedTuple):
         return self.home / "config.yaml"
 
     @property
+    def own_warnings(self) -> tuple[str, ...]:
+        """Those about ``memory``; hermes-agent has a dozen keys beside it."""
+        return tuple(each for each in self.warnings if ": memory." in each)
+
+    @property
     def observers(self) -> tuple[str, ...]:
         """The observers that a person named."""
         return tuple(self.memory.get("observers") or ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from math import isnan
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator
@@ -11,7 +12,9 @@ from referencing import Registry
 
 from hermes_core.config._yaml import Document, type_name
 from hermes_core.errors import ConfigError
-from hermes_core.names import normalise, split_choice
+from hermes_core.names import BUILTIN, name_problem, normalise, split_choice
+
+_LIKENESS: Final = 0.75
 
 _TEXT: Final = {"type": ["string", "null"]}
 _SWITCH: Final = {"type": ["boolean", "null"]}
@@ -19,8 +22,9 @@ _SIZE: Final = {"type": ["integer", "null"], "minimum": 1}
 _COUNT: Final = {"type": ["integer", "null"], "minimum": 0}
 _SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": 3600}
 
-#: Our keys under ``memory``. A provider can't have one of these names.
-MEMORY_KEYS: Final[dict[str, Any]] = {
+_DEADLINES: Final = ("load", "available", "initialize", "tool", "hook", "write", "shutdown")
+
+_KEYS: Final[dict[str, Any]] = {
     "provider": _TEXT,
     "pin": {"enum": ["warn", "strict", None]},
     "pins": {
@@ -35,10 +39,7 @@ MEMORY_KEYS: Final[dict[str, Any]] = {
     "prefetch_budget": {"type": "number", "minimum": 0, "maximum": 600},
     "deadlines": {
         "type": ["object", "null"],
-        "additionalProperties": False,
-        "properties": dict.fromkeys(
-            ("load", "available", "initialize", "tool", "hook", "write", "shutdown"), _SECONDS
-        ),
+        "properties": dict.fromkeys(_DEADLINES, _SECONDS),
     },
     "memory_enabled": _SWITCH,
     "user_profile_enabled": _SWITCH,
@@ -51,7 +52,7 @@ MEMORY_KEYS: Final[dict[str, Any]] = {
 SCHEMA: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
-    "properties": {"memory": {"type": ["object", "null"], "properties": MEMORY_KEYS}},
+    "properties": {"memory": {"type": ["object", "null"], "properties": _KEYS}},
 }
 
 _TYPE_NAMES: Final = {
@@ -64,12 +65,20 @@ _TYPE_NAMES: Final = {
 }
 
 
+_BOUNDS: Final = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+}
+
+
 def validate(document: Document) -> tuple[str, ...]:
     """Raise one `ConfigError` with all that is wrong; give what is only worth a warning."""
     # An empty registry: a $ref is never fetched.
     validator = Draft202012Validator(SCHEMA, registry=Registry())
     found = sorted(validator.iter_errors(document.data), key=lambda each: list(map(str, each.path)))
     problems = [_explain(document, error) for error in found]
+    problems += _odd_values(document)
     unknown, warnings = _unknown_keys(document)
     problems += unknown
     if problems:
@@ -97,36 +106,55 @@ def _cause(keys: tuple[str, ...], error: ValidationError) -> str:
     if error.validator == "enum":
         choices = ", ".join(str(choice) for choice in allowed if choice is not None)
         return f"expected one of {choices}, got {got!r}"
-    if error.validator in ("minimum", "exclusiveMinimum", "maximum"):
-        word = "at most" if error.validator == "maximum" else "at least"
+    if word := _BOUNDS.get(str(error.validator)):
         return f"expected {word} {allowed}, got {got}"
-    if error.validator == "additionalProperties":
-        schema: Any = error.schema
-        known = list(schema["properties"])
-        odd = sorted(set(map(str, got)) - set(known))
-        return f"unknown key {', '.join(odd)}; there are {', '.join(known)}"
     return " ".join(error.message.split())
 
 
+def _section(document: Document, *keys: str) -> dict[Any, Any]:
+    found: Any = document.data
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _odd_values(document: Document) -> list[str]:
+    """What a JSON Schema can't say."""
+    memory = _section(document, "memory")
+    found = []
+    times = {("memory", "prefetch_budget"): memory.get("prefetch_budget")}
+    for key, value in _section(document, "memory", "deadlines").items():
+        times["memory", "deadlines", str(key)] = value  # type: ignore[index]
+    for keys, value in times.items():
+        if isinstance(value, float) and isnan(value):
+            found.append(f"{document.where(keys)}: expected a number, got not-a-number")
+    choice = _chosen_name(memory.get("provider"))
+    if choice and choice != BUILTIN and (problem := name_problem(choice)):
+        found.append(f"{document.where(('memory', 'provider'))}: {problem}")
+    return found
+
+
 def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:
+    problems: list[str] = []
     warnings: list[str] = []
-    problems = [
-        f"{document.where((str(key),))}: unknown key; did you mean memory?"
-        for key in document.data
-        if key != "memory" and get_close_matches(str(key).casefold(), ["memory"], cutoff=0.8)
-    ]
-    memory = document.data.get("memory")
-    memory = memory if isinstance(memory, dict) else {}
+    memory = _section(document, "memory")
     chosen = _chosen_name(memory.get("provider"))
-    for key, value in memory.items():
-        if key in MEMORY_KEYS or normalise(str(key)) == chosen:
-            continue
-        where = document.where(("memory", str(key)))
-        close = get_close_matches(str(key).casefold(), MEMORY_KEYS, n=1, cutoff=0.8)
-        if close:
-            problems.append(f"{where}: unknown key; did you mean {close[0]}?")
-        elif not isinstance(value, dict):  # a mapping is a provider's section
-            warnings.append(f"{where}: unknown key, left alone")
+    for keys, known in (
+        (("memory",), tuple(_KEYS)),
+        (("memory", "deadlines"), _DEADLINES),
+        ((), ("memory",)),
+    ):
+        for key, value in _section(document, *keys).items():
+            if key in known or (keys == ("memory",) and normalise(str(key)) == chosen):
+                continue
+            where = document.where((*keys, str(key)))
+            close = get_close_matches(str(key).casefold(), known, n=1, cutoff=_LIKENESS)
+            if close:
+                problems.append(f"{where}: unknown key; did you mean {close[0]}?")
+            elif known is _DEADLINES:  # nobody else has keys there
+                problems.append(f"{where}: unknown key; there are {', '.join(known)}")
+            elif keys != ("memory",) or not isinstance(value, dict):  # else a provider's section
+                warnings.append(f"{where}: unknown key, left alone")
     return problems, warnings
 
 

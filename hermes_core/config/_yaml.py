@@ -13,24 +13,26 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from hermes_core.errors import ConfigError
-
-Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from hermes_core.yamltext import YamlProblem, nodes, parse
 
 FILE_NAME: Final = "config.yaml"
 MAX_BYTES: Final = 1_000_000
 
+_MARK: Final = "\ufeff"
+_STRING: Final = "tag:yaml.org,2002:str"
+
 
 class Document(NamedTuple):
-    """A parsed file. ``root`` is None where there is nothing but comments."""
+    """A parsed file. ``mark`` is its byte order mark, which is not part of the text."""
 
     path: Path
     text: str
-    root: yaml.MappingNode | None
     data: dict[str, Any]
+    mark: str = ""
 
     def line(self, keys: tuple[str, ...]) -> int:
         """The line, from 1, of the key at a path, or of its nearest parent that has one."""
-        node: yaml.Node | None = self.root
+        node = nodes(self.text)
         line = 1
         for key in keys:
             entry = find_entry(node, key)
@@ -50,7 +52,8 @@ def find_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] 
         return None
     found = None
     for each, value in node.value:
-        if isinstance(each, yaml.ScalarNode) and each.value == key:
+        # A key 1 or yes is a number or a boolean, not the text.
+        if isinstance(each, yaml.ScalarNode) and each.tag == _STRING and each.value == key:
             found = (each, value)
     return found
 
@@ -63,22 +66,20 @@ def read_document(home: Path) -> Document:
 
 def parse_document(path: Path, text: str) -> Document:
     """Parse the text of a config.yaml."""
+    mark = _MARK if text.startswith(_MARK) else ""
+    text = text.removeprefix(_MARK)
     try:
-        loader = Loader(text)
-        try:
-            root = loader.get_single_node()
-            data = loader.construct_document(root) if root is not None else {}
-        finally:
-            loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(_syntax(error), where=_syntax_place(path, error)) from error
+        _, data = parse(text)
+    except YamlProblem as error:
+        line = f"{path.name}:{error.line}" if error.line else str(path)
+        raise ConfigError(f"is not valid YAML: {error.what}", where=line) from error
     if data is None:
-        return Document(path, text, None, {})
+        data = {}
     if not isinstance(data, dict):
         raise ConfigError(
             f"expected keys and values, got {type_name(data)}", where=f"{path.name}:1"
         )
-    return Document(path, text, root, data)
+    return Document(path, text, data, mark)
 
 
 def _read_text(path: Path) -> str:
@@ -105,18 +106,6 @@ def _read_text(path: Path) -> str:
         raise ConfigError(
             "is not UTF-8 text", where=f"{path}:{line}", hint="save it as UTF-8"
         ) from error
-
-
-def _syntax(error: Exception) -> str:
-    if isinstance(error, yaml.MarkedYAMLError):
-        parts = (part for part in (error.context, error.problem) if part)
-        return f"is not valid YAML: {', '.join(parts)}"
-    return f"is not valid YAML: {' '.join(str(error).split())}"
-
-
-def _syntax_place(path: Path, error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    return f"{path.name}:{mark.line + 1}" if mark else str(path)
 
 
 def type_name(value: Any) -> str:

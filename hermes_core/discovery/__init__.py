@@ -12,6 +12,7 @@ from hermes_core.discovery._entry_points import (
     carried_directories,
     declared_providers,
     find_observer,
+    own_commands,
 )
 from hermes_core.discovery._info import ProviderInfo
 from hermes_core.discovery._pins import content_hash, pin_of, pin_problem
@@ -24,6 +25,7 @@ __all__ = [
     "discover",
     "find_observer",
     "find_provider",
+    "own_commands",
     "pin_of",
     "pin_problem",
     "scan",

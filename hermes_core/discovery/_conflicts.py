@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from hermes_core.config import Selection
 from hermes_core.discovery._info import OURS, ProviderInfo
 from hermes_core.discovery._pins import pin_problem, same_owner
-from hermes_core.names import BUILTIN, normalise
+from hermes_core.discovery._sources import defines_class, imports, syntax
+from hermes_core.names import BUILTIN, name_problem, normalise
 
 
 def settle(found: Iterable[ProviderInfo], selection: Selection) -> list[ProviderInfo]:
@@ -25,16 +25,15 @@ def settle(found: Iterable[ProviderInfo], selection: Selection) -> list[Provider
 
 
 def _checked_name(info: ProviderInfo) -> ProviderInfo:
-    if info.name.isprintable() and info.name.strip() and "@" not in info.name:
+    if info.key == BUILTIN:  # who may have it is settled below
         return info
-    return info._replace(
-        state="broken", loadable=False, problem=f"{info.name!r} can't be a provider's name"
-    )
+    problem = name_problem(info.name)
+    return info._replace(state="broken", loadable=False, problem=problem) if problem else info
 
 
 def _one_each(same: list[ProviderInfo]) -> list[ProviderInfo]:
     """Drop a directory that only wraps an installed package: it is the same provider."""
-    packages = [each for each in same if each.entry_point]
+    packages = [each for each in same if each.entry_point and each.loadable]
     return [
         each
         for each in same
@@ -43,14 +42,14 @@ def _one_each(same: list[ProviderInfo]) -> list[ProviderInfo]:
 
 
 def _wraps(directory: ProviderInfo, package: ProviderInfo) -> bool:
+    """Whether a directory has nothing of its own but what it imports from the package."""
     if directory.directory is None:
         return False
-    top = re.escape(package.entry_point.partition(":")[0].partition(".")[0].strip())
-    try:
-        source = (directory.directory / "__init__.py").read_text("utf-8", "replace")
-    except OSError:
+    tree = syntax(directory.directory / "__init__.py")
+    if tree is None or defines_class(tree):
         return False
-    return re.search(rf"^\s*(?:from|import)\s+{top}\b", source, re.MULTILINE) is not None
+    top = package.entry_point.partition(":")[0].partition(".")[0].strip()
+    return any(name.partition(".")[0] == top for name, _ in imports(tree))
 
 
 def _without_rivals(same: list[ProviderInfo], selection: Selection) -> list[ProviderInfo]:
@@ -63,7 +62,7 @@ def _without_rivals(same: list[ProviderInfo], selection: Selection) -> list[Prov
     ours = [each for each in usable if normalise(each.distribution) in OURS]
     chosen = [each for each in usable if _is_chosen(each, selection)]
     winners = ours or chosen
-    owners = ", ".join(sorted(each.owner for each in usable))
+    owners = ", ".join(sorted(each.label for each in usable))
     problem = f"claimed by {owners}; choose one with memory.provider: {usable[0].name}@OWNER"
     return [
         each

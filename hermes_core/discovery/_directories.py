@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_core.discovery._info import ProviderInfo
+from hermes_core.discovery._info import NO_PROVIDER, ProviderInfo
+from hermes_core.discovery._sources import speaks_of_provider
 
-_MENTIONS: Final = (b"register_memory_provider", b"MemoryProvider")
 _MAX_BYTES: Final = 1_000_000
 
 
 def home_directories(home: Path) -> Iterator[ProviderInfo]:
     """The plugins that a person put below ``$HERMES_HOME/plugins``."""
-    folder = home / "plugins"
     try:
-        entries = sorted(folder.iterdir())
+        folders = sorted((home / "plugins").iterdir())
     except OSError:
         return
-    for entry in entries:
-        if entry.name.startswith(("_", ".")) or not entry.is_dir():
-            continue
-        yield describe_directory(entry)
+    for folder in folders:
+        if not folder.name.startswith(("_", ".")) and os.path.isdir(folder):  # noqa: PTH112
+            yield describe_directory(folder)
 
 
 def describe_directory(folder: Path) -> ProviderInfo:
@@ -30,10 +29,10 @@ def describe_directory(folder: Path) -> ProviderInfo:
     manifest, problem = read_manifest(folder)
     state = "broken" if problem else "installed"
     loadable = True
-    if not (folder / "__init__.py").is_file():
-        state, problem, loadable = "broken", "has no __init__.py", False
-    elif not any(mentions_provider(path) for path in folder.glob("*.py")):
-        state, problem, loadable = "no-provider", "registers no memory provider", False
+    if not os.path.isfile(folder / "__init__.py"):  # noqa: PTH113 - swallows what pathlib raises
+        state, problem, loadable = "broken", "has no __init__.py that can be read", False
+    elif not speaks_of_provider(folder):
+        state, problem, loadable = "no-provider", NO_PROVIDER, False
     return ProviderInfo(
         name=folder.name,
         source="directory",
@@ -46,36 +45,39 @@ def describe_directory(folder: Path) -> ProviderInfo:
     )
 
 
-def mentions_provider(path: Path) -> bool:
-    """Whether a source file speaks of memory providers; read as text, never run."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES)
-    except OSError:
-        return False
-    return any(word in content for word in _MENTIONS)
-
-
 def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
-    """plugin.yaml, of which every field is optional, and what is wrong with it."""
-    path = folder / "plugin.yaml"
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            return {}, "plugin.yaml is too large to be one"
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return {}, ""
-    except OSError as error:
-        return {}, f"plugin.yaml can't be read: {error.strerror or error}"
-    import yaml  # noqa: PLC0415 - no plugin.yaml, no cost
+    """plugin.yaml, of which every field is optional, and what is wrong with it.
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    Scalars are texts, as they are written: version 1.10 is not 1.1.
+    """
+    path = folder / "plugin.yaml"
+    if not os.path.lexists(path):
+        return {}, ""
+    from hermes_core.yamltext import TEXT_LOADER, YamlProblem, parse  # noqa: PLC0415
+
     try:
-        data = yaml.load(content.decode("utf-8-sig"), Loader=loader)  # noqa: S506 - a safe one
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        return {}, f"plugin.yaml is not valid YAML: {' '.join(str(error).split())}"
-    return (data, "") if isinstance(data, dict) else ({}, "plugin.yaml has no keys")
+        _, data = parse(_read(path), TEXT_LOADER)
+    except YamlProblem as error:
+        return {}, f"plugin.yaml is not valid YAML: {error.what}"
+    except OSError as error:
+        return {}, f"plugin.yaml {error.strerror or error}"
+    if isinstance(data, dict):
+        return data, ""
+    return {}, "plugin.yaml has no keys" if data else ""
+
+
+def _read(path: Path) -> str:
+    if not os.path.isfile(path):  # noqa: PTH113 - a pipe would never end
+        raise OSError(None, "is not a regular file")
+    with path.open("rb") as file:
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise OSError(None, "is too large to be one")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise OSError(None, "is not UTF-8 text") from error
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else " ".join(str(value).split())
+    return " ".join(value.split()) if isinstance(value, str) else ""

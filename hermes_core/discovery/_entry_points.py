@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from hermes_core.discovery._directories import describe_directory, mentions_provider
+from hermes_core.discovery._directories import describe_directory, read_manifest
 from hermes_core.discovery._info import (
+    COMMAND_GROUP,
     MEMORY_GROUP,
+    NO_PROVIDER,
     OBSERVER_GROUP,
     OURS,
     PLUGIN_GROUP,
     ProviderInfo,
 )
 from hermes_core.discovery._metadata import Distribution, EntryPoint, distributions
+from hermes_core.discovery._sources import module_files, registers_provider
 from hermes_core.errors import ProviderConflictError, UnknownProviderError
 from hermes_core.names import BUILTIN, normalise
 
 _MARKER: Final = b"hermes_agent."
 _BUILTIN_DESCRIPTION: Final = "What an agent remembers without any backend; always on."
-_NO_PROVIDER: Final = "registers no memory provider"
 
 
 def declared_providers() -> Iterator[ProviderInfo]:
     """One for each provider that a distribution declares in one of the two groups."""
     for distribution in distributions(_MARKER):
-        memory = [each for each in distribution.entry_points if each.group == MEMORY_GROUP]
-        plugins = [each for each in distribution.entry_points if each.group == PLUGIN_GROUP]
+        declared = list(dict.fromkeys(distribution.entry_points))
+        memory = [each for each in declared if each.group == MEMORY_GROUP]
+        plugins = [each for each in declared if each.group == PLUGIN_GROUP]
         if memory:
             # It says itself which of its plugins are for memory: the others are not.
             yield from (_info(distribution, each) for each in memory)
@@ -41,6 +45,9 @@ def declared_providers() -> Iterator[ProviderInfo]:
 
 def _info(distribution: Distribution, entry_point: EntryPoint) -> ProviderInfo:
     ours = normalise(distribution.name) in OURS and entry_point.name == BUILTIN
+    problem = distribution.problem
+    if entry_point.group and not entry_point.sound:
+        problem = f"its entry point {entry_point.value!r} names no object"
     return ProviderInfo(
         name=entry_point.name,
         source="builtin" if ours else "entry-point",
@@ -48,18 +55,19 @@ def _info(distribution: Distribution, entry_point: EntryPoint) -> ProviderInfo:
         version=distribution.version,
         entry_point=entry_point.value,
         description=_BUILTIN_DESCRIPTION if ours else distribution.summary,
-        state="broken" if distribution.problem else "installed",
-        problem=distribution.problem,
+        state="broken" if problem else "installed",
+        problem=problem,
         location=distribution.location,
         files=distribution.files,
+        loadable=entry_point.sound,
     )
 
 
 def _plugin_info(distribution: Distribution, entry_point: EntryPoint) -> ProviderInfo:
     info = _info(distribution, entry_point)
-    if any(mentions_provider(path) for path in _sources(distribution, entry_point)):
+    if not info.loadable or _registers(distribution, entry_point):
         return info
-    return info._replace(state="no-provider", problem=_NO_PROVIDER, loadable=False)
+    return info._replace(state="no-provider", problem=NO_PROVIDER, loadable=False)
 
 
 def _broken(distribution: Distribution) -> ProviderInfo:
@@ -79,31 +87,38 @@ def _misspelt(distribution: Distribution) -> Iterator[ProviderInfo]:
             )
 
 
-def _sources(distribution: Distribution, entry_point: EntryPoint) -> Iterator[Path]:
-    """The Python files of an entry point's package, found without importing it."""
-    top = entry_point.top
+def _registers(distribution: Distribution, entry_point: EntryPoint) -> bool:
+    """Whether the distribution's own sources register a memory provider.
+
+    Not counted: directory plugins that it carries beside this one.
+    """
+    top = entry_point.module.partition(".")[0]
+    carried = {
+        str(PurePosixPath(name).parent)
+        for name in distribution.files
+        if PurePosixPath(name).name == "plugin.yaml"
+    }
     recorded = [
         distribution.location / name
         for name in distribution.files
-        if name.endswith(".py") and PurePosixPath(name).parts[0] in (top, f"{top}.py")
+        if name.endswith(".py")
+        and (name.startswith(f"{top}/") or not carried & set(map(str, PurePosixPath(name).parents)))
     ]
-    yield from recorded or _importable(top)
+    if distribution.registers or registers_provider(recorded):
+        return True
+    # An editable install records no sources of its own.
+    return not recorded and registers_provider(module_files(entry_point.module))
 
 
-def _importable(top: str) -> Iterator[Path]:
-    """The files of a top-level package that RECORD does not list: an editable install."""
-    from importlib.util import find_spec  # noqa: PLC0415 - rarely needed
-
-    try:
-        spec = find_spec(top)  # of a top-level name: imports nothing
-    except (ImportError, ValueError):
-        return
-    if spec is None:
-        return
-    for folder in spec.submodule_search_locations or ():
-        yield from Path(folder).rglob("*.py")
-    if spec.origin and spec.origin.endswith(".py"):
-        yield Path(spec.origin)
+def own_commands() -> dict[str, str]:
+    """The commands that our own distribution's providers add: name and entry point."""
+    return {
+        each.name: each.value
+        for distribution in distributions(COMMAND_GROUP.encode())
+        if normalise(distribution.name) in OURS
+        for each in distribution.entry_points
+        if each.group == COMMAND_GROUP
+    }
 
 
 def find_observer(name: str) -> ProviderInfo:
@@ -140,9 +155,12 @@ def carried_directories(known: Iterable[ProviderInfo]) -> Iterator[ProviderInfo]
         for name in sorted(files):
             path = PurePosixPath(name)
             if path.name == "plugin.yaml" and str(path.parent / "__init__.py") in files:
-                info = describe_directory(distribution.location / path.parent)
+                # RECORD may lead out of the site: ../share/...
+                folder = Path(os.path.normpath(distribution.location / path.parent))
+                info = describe_directory(folder)
                 if info.loadable:
                     yield info._replace(
+                        name=str(read_manifest(folder)[0].get("name") or info.name),
                         distribution=distribution.name,
                         version=distribution.version,
                         description=info.description or distribution.summary,

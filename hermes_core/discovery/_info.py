@@ -10,6 +10,9 @@ from hermes_core.names import normalise
 MEMORY_GROUP: Final = "hermes_agent.memory_providers"
 PLUGIN_GROUP: Final = "hermes_agent.plugins"
 OBSERVER_GROUP: Final = "hermes_plugins.observers"
+COMMAND_GROUP: Final = "hermes_plugins.commands"
+
+NO_PROVIDER: Final = "registers no memory provider"
 
 #: The distributions that we ship: their providers win over a third party's of the same name.
 OURS: Final = frozenset({"hermes-plugins"})
@@ -47,6 +50,11 @@ class ProviderInfo(NamedTuple):
     def owner(self) -> str:
         """Who it belongs to, as written behind the @ of ``name@owner``."""
         return self.distribution or "directory"
+
+    @property
+    def label(self) -> str:
+        """The owner, in words that tell two directories apart."""
+        return self.distribution or f"the directory {self.directory.name if self.directory else ''}"
 
     def owned_by(self, owner: str) -> bool:
         """Whether ``owner`` is its owner, however that is spelt."""

@@ -12,12 +12,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from hermes_core.discovery._sources import REGISTERS
 from hermes_core.names import normalise
 
 _SUFFIXES: Final = (".dist-info", ".egg-info")
-_HEADER: Final = re.compile(r"^(Name|Version|Summary):[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE)
+_HEADER: Final = re.compile(
+    r"^(Name|Version|Summary):[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE
+)
 
 
 class EntryPoint(NamedTuple):
@@ -33,9 +36,11 @@ class EntryPoint(NamedTuple):
         return self.value.partition("[")[0].partition(":")[0].strip()
 
     @property
-    def top(self) -> str:
-        """The module's top-level package."""
-        return self.module.partition(".")[0]
+    def sound(self) -> bool:
+        """Whether the value can name an object: ``module``, or ``module:object``."""
+        module, _, attributes = self.value.partition("[")[0].partition(":")
+        names = f"{module}.{attributes}" if attributes else module
+        return all(part.strip().isidentifier() for part in names.split("."))
 
 
 class Distribution(NamedTuple):
@@ -48,6 +53,7 @@ class Distribution(NamedTuple):
     entry_points: tuple[EntryPoint, ...]
     files: tuple[str, ...]  # as RECORD gives them, below location
     problem: str
+    registers: bool = False  # a provider, in sources that are no files
 
 
 def distributions(
@@ -60,32 +66,52 @@ def distributions(
         path: Instead of ``sys.path``.
     """
     seen: set[str] = set()
-    for entry in dict.fromkeys(sys.path if path is None else path):
-        found = list(_in_folder(entry or ".", marker))
-        for distribution in _once(found):
+    shadowing: list[list[str]] = []
+    for entry in dict.fromkeys(_usable(sys.path if path is None else path)):
+        names = _info_folders(entry)
+        for distribution in _once(list(_in_folder(entry, names, marker))):
             key = normalise(distribution.name)
-            if key not in seen:
+            # An older one further down the path is not the one that would be imported.
+            if key not in seen and not _is_shadowed(key, shadowing):
                 seen.add(key)
                 yield distribution
+        shadowing.append(names or [])
     if path is None:
-        yield from _from_finders(seen)
+        yield from _from_finders(seen, marker)
 
 
-def _in_folder(folder: str, marker: bytes | None) -> Iterator[Distribution]:
+def _usable(path: Iterable[object]) -> Iterator[str]:
+    """The entries that the import system looks at, too."""
+    for entry in path:
+        if isinstance(entry, str) and "\0" not in entry:
+            yield entry or "."
+
+
+def _is_shadowed(key: str, shadowing: list[list[str]]) -> bool:
+    return any(normalise(name.partition("-")[0]) == key for names in shadowing for name in names)
+
+
+def _info_folders(folder: str) -> list[str] | None:
+    """The names of the dist-info folders in a folder; None if it is none."""
     try:
         with os.scandir(folder) as entries:
-            names = sorted(
+            return sorted(
                 each.name
                 for each in entries
                 # pip leaves "~name" behind when it could not remove an old version
                 if each.name.endswith(_SUFFIXES) and not each.name.startswith("~")
             )
-    except FileNotFoundError:
-        return
     except NotADirectoryError:
+        return None
+    except OSError:  # not there, or not readable: neither can it be imported from
+        return []
+
+
+def _in_folder(
+    folder: str, names: list[str] | None, marker: bytes | None
+) -> Iterator[Distribution]:
+    if names is None:
         yield from _from_archive(folder, marker)
-        return
-    except OSError:  # not readable: neither can it be imported from
         return
     for name in names:
         declared = _read(f"{folder}/{name}/entry_points.txt")
@@ -141,7 +167,8 @@ def parse_entry_points(text: str) -> tuple[tuple[EntryPoint, ...], str]:
 
 def _headers(text: str) -> dict[str, str]:
     head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
-    return dict(reversed(_HEADER.findall(head)))  # the first of two counts
+    # The first of two counts.
+    return {key.title(): value for key, value in reversed(_HEADER.findall(head))}
 
 
 def _recorded(info: Path) -> tuple[str, ...]:
@@ -150,7 +177,16 @@ def _recorded(info: Path) -> tuple[str, ...]:
     if content is None:
         return ()
     lines = content.decode("utf-8", "replace").splitlines()
-    return tuple(line.rsplit(",", 2)[0].strip('"').replace('""', '"') for line in lines if line)
+    names = (_first_cell(line) for line in lines)
+    return tuple(name for name in names if name and "\0" not in name)
+
+
+def _first_cell(line: str) -> str:
+    """The first of three cells of a line of CSV."""
+    if not line.startswith('"'):
+        return line.rsplit(",", 2)[0]
+    quoted = re.match(r'"((?:[^"]|"")*)"', line)
+    return quoted.group(1).replace('""', '"') if quoted else ""
 
 
 def _read(path: str) -> bytes | None:
@@ -183,7 +219,7 @@ def _from_archive(path: str, marker: bytes | None) -> Iterator[Distribution]:
         yield from _translated(each, marker)
 
 
-def _from_finders(seen: set[str]) -> Iterator[Distribution]:
+def _from_finders(seen: set[str], marker: bytes | None) -> Iterator[Distribution]:
     """What import hooks bring that are neither the interpreter's nor the backport's own."""
     finders = [
         finder
@@ -198,32 +234,44 @@ def _from_finders(seen: set[str]) -> Iterator[Distribution]:
 
     context = importlib_metadata.DistributionFinder.Context()  # type: ignore[no-untyped-call]
     for finder in finders:
-        for each in finder.find_distributions(context):
-            for distribution in _translated(each, None):
+        try:
+            found = list(finder.find_distributions(context))
+        except Exception:  # noqa: BLE001, S112 - somebody's hook; what it hides, import can't find
+            continue
+        for each in found:
+            for distribution in _translated(each, marker):
                 if normalise(distribution.name) not in seen:
                     seen.add(normalise(distribution.name))
                     yield distribution
 
 
-def _translated(found: object, marker: bytes | None) -> Iterator[Distribution]:
+def _translated(found: Any, marker: bytes | None) -> Iterator[Distribution]:
     """One of importlib's distributions as one of ours."""
-    read_text = getattr(found, "read_text", None)
-    if read_text is None:
-        return
+    problem = ""
+    entry_points: tuple[EntryPoint, ...] = ()
     try:
-        text = read_text("entry_points.txt") or ""
-        fields = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
-    except (OSError, UnicodeDecodeError):
+        fields = _headers(found.read_text("METADATA") or found.read_text("PKG-INFO") or "")
+        name = fields.get("Name", "")
+        try:
+            text = found.read_text("entry_points.txt") or ""
+            if marker is not None and marker.decode() not in text:
+                return
+            entry_points, problem = parse_entry_points(text)
+        except UnicodeDecodeError:
+            problem = f"entry_points.txt of {name} is not UTF-8"
+        location = Path(str(found.locate_file("")))
+        registers = any(REGISTERS in _archived(found, each) for each in found.files or ())
+    except (AttributeError, OSError, UnicodeDecodeError, ValueError):
         return
-    if marker is not None and marker.decode() not in text:
-        return
-    entry_points, problem = parse_entry_points(text)
-    yield Distribution(
-        fields.get("Name", ""),
-        fields.get("Version", ""),
-        fields.get("Summary", ""),
-        Path(str(found.locate_file(""))) if hasattr(found, "locate_file") else Path(),
-        entry_points,
-        (),
-        problem,
-    )
+    version, summary = fields.get("Version", ""), fields.get("Summary", "")
+    yield Distribution(name, version, summary, location, entry_points, (), problem, registers)
+
+
+def _archived(found: Any, name: Any) -> bytes:
+    """A source file in an archive."""
+    if not str(name).endswith(".py"):
+        return b""
+    try:
+        return bytes(found.locate_file(name).read_bytes())
+    except (OSError, KeyError):
+        return b""

@@ -24,7 +24,7 @@ def pin_problem(info: ProviderInfo, selection: Selection) -> str:
     if not info.owned_by(pin.owner):
         return f"belongs to {info.owner}, but was enabled as {pin.owner}'s; {again}"
     if pin.version and pin.version != info.version:
-        return f"is version {info.version}, but was enabled as {pin.version}; {again}"
+        return f"is version {info.version or 'unknown'}, but was enabled as {pin.version}; {again}"
     if pin.hash and pin.hash != content_hash(info):
         return f"its files differ from those that were enabled; {again}"
     return ""
@@ -67,6 +67,7 @@ def _content(info: ProviderInfo) -> Iterator[tuple[str, Path]]:
 
 def _counts(name: str) -> bool:
     path = PurePosixPath(name)
-    if path.suffix == ".pyc" or ".." in path.parts:  # scripts lie outside the site
+    outside = ".." in path.parts or Path(name).is_absolute()  # scripts lie there
+    if path.suffix == ".pyc" or outside or not path.parts:
         return False
     return not path.parts[0].endswith((".dist-info", ".data"))

@@ -37,7 +37,7 @@ def find_provider(choice: str, providers: Iterable[ProviderInfo]) -> ProviderInf
     if len(owned) == 1:
         return owned[0]
     raise ProviderConflictError(
-        f"claimed by {', '.join(sorted(each.owner for each in usable))}; none of them is loaded",
+        f"claimed by {', '.join(sorted(each.label for each in usable))}; none of them is loaded",
         where=f"plugin {name}",
         hint=f"choose one: {name}@{usable[0].owner}",
     )

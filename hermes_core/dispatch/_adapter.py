@@ -10,16 +10,17 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import iscoroutine
+from secrets import token_hex
 from time import perf_counter
 from typing import Any, Final
 
 from hermes_core.dispatch._deadlines import Deadlines
 from hermes_core.dispatch._health import Breaker, HookHealth, HookStats
-from hermes_core.dispatch._lane import Job, Lane
+from hermes_core.dispatch._lane import Job, Lane, contained
 from hermes_core.dispatch._loop import EventLoop
 from hermes_core.dispatch._outcome import Outcome
 from hermes_core.dispatch._signature import Invocation
-from hermes_core.errors import DeadlineExceeded, HermesError, ProviderPaused, WrongReturnType
+from hermes_core.errors import DeadlineExceeded, ProviderPaused, WrongReturnType, describe
 from hermes_core.hookspecs import HOOKS, HookRule, Messages
 from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.provider import MemoryProvider
@@ -41,6 +42,7 @@ class ProviderAdapter:
         name: Its name, read once: a property may do anything.
         deadlines: How long its calls may take.
         inline: Call it on the caller's thread. For the built-in, which is ours.
+        config: Its settings, handed to ``initialize``.
     """
 
     def __init__(
@@ -50,13 +52,16 @@ class ProviderAdapter:
         *,
         deadlines: Deadlines | None = None,
         inline: bool = False,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         self.provider = provider
         self.name = name
         self.inline = inline
+        self._config = {} if config is None else {"provider_config": config}
         self.tools: frozenset[str] = frozenset()
         self.deadlines = deadlines or Deadlines()
-        self._lanes = {lane: Lane(f"memory-{name}-{lane.value}") for lane in LaneName}
+        self._lanes = {lane: Lane(f"memory-{name}-{lane.value}", self._hung) for lane in LaneName}
+        self._closed = False
         self._breakers = {lane: Breaker() for lane in LaneName}
         self._stats: dict[str, HookStats] = {}
         self._invocations: dict[str, Invocation | None] = {}
@@ -73,10 +78,12 @@ class ProviderAdapter:
         return self._run("unavailable_reason")
 
     def initialize(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
-        return self._run("initialize", session_id, optional=extra)
+        optional = {**extra, **self._config, "session_id": session_id}
+        return self._run("initialize", session_id, optional=optional)
 
     def initialize_for_inspection(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
-        return self._run("initialize_for_inspection", session_id, optional=extra)
+        optional = {**extra, **self._config, "session_id": session_id}
+        return self._run("initialize_for_inspection", session_id, optional=optional)
 
     def system_prompt_block(self) -> Outcome:
         return self._run("system_prompt_block")
@@ -94,7 +101,10 @@ class ProviderAdapter:
         self, user_content: str, assistant_content: str, session_id: str, messages: Messages | None
     ) -> Outcome:
         optional = {"session_id": session_id, "messages": messages}
-        return self._run("sync_turn", user_content, assistant_content, optional=optional)
+        by_name = {"turn_id": token_hex(16), "attempt": 1}
+        return self._run(
+            "sync_turn", user_content, assistant_content, optional=optional, by_name=by_name
+        )
 
     def get_tool_schemas(self) -> Outcome:
         return self._run("get_tool_schemas")
@@ -113,7 +123,7 @@ class ProviderAdapter:
         return self._run("on_turn_start", turn_number, message, optional=extra)
 
     def on_session_end(self, messages: Messages) -> Outcome:
-        return self._run("on_session_end", messages)
+        return self._run("on_session_end", messages, by_name=_event())
 
     def on_session_switch(
         self,
@@ -138,13 +148,15 @@ class ProviderAdapter:
         self, task: str, result: str, child_session_id: str, extra: Mapping[str, Any]
     ) -> Outcome:
         optional = {**extra, "child_session_id": child_session_id}
-        return self._run("on_delegation", task, result, optional=optional)
+        return self._run("on_delegation", task, result, optional=optional, by_name=_event())
 
     def on_memory_write(
         self, action: str, target: str, content: str, metadata: dict[str, Any] | None
     ) -> Outcome:
         by_position = {"metadata": metadata}
-        return self._run("on_memory_write", action, target, content, by_position=by_position)
+        return self._run(
+            "on_memory_write", action, target, content, by_position=by_position, by_name=_event()
+        )
 
     def get_config_schema(self) -> Outcome:
         return self._run("get_config_schema")
@@ -163,6 +175,10 @@ class ProviderAdapter:
         None if there was nothing to queue: the method does nothing, or (for what is no
         write) the provider is paused.
         """
+        if hook == "on_turn_start":
+            self._turn_start = None
+        if self._closed:
+            return None
         invocation = self._found(hook)
         if invocation is None or invocation.instant:
             call()
@@ -171,24 +187,34 @@ class ProviderAdapter:
         if rule.lane is not LaneName.WRITE and self._is_paused(rule.lane):
             self._record(hook, 0.0, _paused())
             return None
-        job = self._lanes[rule.lane].submit(call, getattr(self.deadlines, rule.deadline))
+        deadline = getattr(self.deadlines, rule.deadline)
+        job = self._lanes[rule.lane].submit(call, deadline, hook)
         if hook == "on_turn_start":
             self._turn_start = job
         return job
 
+    def hangs(self, hook: str) -> bool:
+        """Whether a call hangs on the lane of ``hook``."""
+        return self._lanes[HOOKS[hook].lane].stuck
+
     def flush(self, timeout: float) -> bool:
-        """Whether every queued write and recall is done, after at most ``timeout`` seconds."""
-        lanes = (self._lanes[LaneName.WRITE], self._lanes[LaneName.RECALL])
+        """Whether everything queued is done, after at most ``timeout`` seconds."""
         end = perf_counter() + timeout
+        lanes = self._lanes.values()
         done = [lane.flush(max(end - perf_counter(), 0)) for lane in lanes]  # each, in any case
         return all(done)
+
+    def flush_writes(self, timeout: float) -> bool:
+        """Whether every queued write is done, after at most ``timeout`` seconds."""
+        return self._lanes[LaneName.WRITE].flush(timeout)
 
     def pending_writes(self) -> int:
         """How many writes have not been delivered yet."""
         return self._lanes[LaneName.WRITE].pending()
 
     def close(self, timeout: float) -> None:
-        """Let go of the threads."""
+        """Call nothing more, and let go of the threads."""
+        self._closed = True
         for lane in self._lanes.values():
             lane.close()
         self._loop.close()
@@ -200,7 +226,7 @@ class ProviderAdapter:
         """How each hook that was called has fared."""
         return {
             hook: stats.health(self._breakers[HOOKS[hook].lane].state)
-            for hook, stats in self._stats.items()
+            for hook, stats in list(self._stats.items())  # other lanes go on meanwhile
         }
 
     # -- one call -------------------------------------------------------------------------
@@ -211,17 +237,25 @@ class ProviderAdapter:
         *args: Any,
         optional: Mapping[str, Any] | None = None,
         by_position: Mapping[str, Any] | None = None,
+        by_name: Mapping[str, Any] | None = None,
     ) -> Outcome:
         rule = HOOKS[hook]
+        if self._closed:
+            return Outcome(self.name, hook, rule.neutral, ProviderPaused("it is shut down"))
         begin = perf_counter()
         try:
             invocation = self._invocation(hook)
             if invocation is None:
                 return Outcome(self.name, hook, rule.neutral)
-            call = partial(invocation, *args, optional=optional, by_position=by_position)
+            call = partial(
+                invocation, *args, optional=optional, by_position=by_position, by_name=by_name
+            )
             value = call() if invocation.instant else self._in_lane(hook, rule, call)
-            value = self._checked(rule, value)
-        except Exception as error:  # noqa: BLE001 - the provider boundary: recorded, told, returned
+            value = _checked(hook, rule, value)
+        except BaseException as caught:
+            if not isinstance(caught, Exception) and not self._lanes[rule.lane].on_thread():
+                raise  # ours: somebody pressed Ctrl-C
+            error = contained(caught)
             seconds = perf_counter() - begin
             self._record(hook, seconds, error)
             return Outcome(self.name, hook, rule.neutral, error, seconds)
@@ -256,7 +290,8 @@ class ProviderAdapter:
 
         def complete() -> Any:
             if hook == "prefetch" and self._turn_start is not None:
-                self._turn_start.wait(deadline)  # it was queued on another lane
+                # It was queued on another lane. One that is slow may cost half of our time.
+                self._turn_start.wait(deadline / 2)
             value = call()
             return self._loop.run(value, deadline) if iscoroutine(value) else value
 
@@ -264,19 +299,16 @@ class ProviderAdapter:
             return complete()
         if hook not in _UNPAUSED and self._is_paused(rule.lane):
             raise _paused()
-        return lane.call(complete, deadline)
+        return lane.call(complete, deadline, hook)
 
     def _is_paused(self, lane: LaneName) -> bool:
         return self._breakers[lane].state == "open"
 
-    @staticmethod
-    def _checked(rule: HookRule, value: Any) -> Any:
-        if value is None or not rule.returns:
-            return rule.neutral if rule.returns else value
-        if not isinstance(value, rule.returns):
-            expected = rule.returns[0].__name__
-            raise WrongReturnType(f"returned {type(value).__name__}, expected {expected}")
-        return value
+    def _hung(self, job: Job) -> None:
+        """A call lost its thread. Who waited for it has noticed; for the others it is told."""
+        if not job.awaited:
+            error = DeadlineExceeded("it hangs past its deadline")
+            self._record(job.hook, job.deadline, error)
 
     def _record(self, hook: str, seconds: float, error: Exception | None) -> None:
         stats = self._stats.get(hook)
@@ -308,13 +340,25 @@ class ProviderAdapter:
         logger.log(level, "memory provider %s: %s failed: %s", self.name, hook, text)
 
 
+def _checked(hook: str, rule: HookRule, value: Any) -> Any:
+    """What a provider returned, if the contract allows it."""
+    if value is None:
+        return rule.neutral
+    if hook == "recall_status" and not hasattr(value, "provider_label"):
+        raise WrongReturnType(f"returned {type(value).__name__}, expected RecallStatus")
+    if not rule.returns:
+        return value
+    if not isinstance(value, rule.returns):
+        expected = rule.returns[0].__name__
+        raise WrongReturnType(f"returned {type(value).__name__}, expected {expected}")
+    walk: Any = value
+    return [*walk] if rule.returns[0] is list else value  # walked here, under our guard
+
+
+def _event() -> dict[str, Any]:
+    """What identifies a write, for those who ask for it."""
+    return {"event_id": token_hex(16), "attempt": 1}
+
+
 def _paused() -> ProviderPaused:
     return ProviderPaused("not called: it failed too often or hangs; it is tried again soon")
-
-
-def describe(error: BaseException) -> str:
-    """An error as one line: its type, unless it is ours, and its text."""
-    text = " ".join(str(error).split())
-    if isinstance(error, HermesError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

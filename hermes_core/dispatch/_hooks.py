@@ -9,8 +9,9 @@ import pluggy
 
 from hermes_core.dispatch._adapter import ProviderAdapter
 from hermes_core.dispatch._health import HookHealth
-from hermes_core.dispatch._observers import Observer
+from hermes_core.dispatch._observers import GuardedHooks, Observer, ObserverError
 from hermes_core.dispatch._outcome import Outcome
+from hermes_core.errors import describe
 from hermes_core.hookspecs import HOOKS, PROJECT, MemoryHooks
 
 
@@ -19,19 +20,19 @@ class _Plugins(pluggy.PluginManager):
 
     def __init__(self) -> None:
         super().__init__(PROJECT)
-        self.observers: dict[int, Observer] = {}
         self.add_hookspecs(MemoryHooks)
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
         if isinstance(plugin, ProviderAdapter):
             # pluggy calls the last registered first; the built-in is always first.
             return {"tryfirst": plugin.inline} if name in HOOKS else None
-        observer = self.observers.get(id(plugin))
-        return observer.options.get(name) if observer else None
+        if isinstance(plugin, GuardedHooks):
+            return plugin.observer.options.get(name)
+        return None
 
     def marked(self, plugin: Any, name: str) -> Any:
         """What an author wrote at ``@hookimpl``, for an observer's own object."""
-        return super().parse_hookimpl_opts(plugin, name)
+        return super().parse_hookimpl_opts(plugin, name) if hasattr(plugin, name) else None
 
 
 class HookCalls:
@@ -40,6 +41,7 @@ class HookCalls:
     def __init__(self) -> None:
         self._plugins = _Plugins()
         self._adapters: list[ProviderAdapter] = []
+        self._observers: list[Observer] = []
         self._callers: dict[tuple[str, int], Callable[..., Any]] = {}
 
     def add(self, adapter: ProviderAdapter) -> None:
@@ -51,8 +53,12 @@ class HookCalls:
     def observe(self, name: str, observer: Any) -> None:
         """Register an observer: a module, an instance or a class with hookimpls."""
         guard = Observer(name, observer, self._plugins.marked)
-        self._plugins.observers[id(guard.plugin)] = guard
-        self._plugins.register(guard.plugin, name=f"observer:{name}")
+        try:
+            self._plugins.register(guard.plugin, name=f"observer:{name}")
+        except (ValueError, pluggy.PluginValidationError) as error:
+            guard.close()
+            raise ObserverError(describe(error), where=f"observer {name}") from error
+        self._observers.append(guard)
         self._callers.clear()
 
     def call(self, hook: str, **arguments: Any) -> list[Outcome]:
@@ -77,10 +83,10 @@ class HookCalls:
         """Providers and observers by name, with how their hooks have fared."""
         for adapter in self._adapters:
             yield adapter.name, adapter.health()
-        for observer in self._plugins.observers.values():
+        for observer in self._observers:
             yield f"observer:{observer.name}", observer.health()
 
     def close(self) -> None:
         """Let go of the observers' threads."""
-        for observer in self._plugins.observers.values():
+        for observer in self._observers:
             observer.close()

@@ -18,20 +18,31 @@ from hermes_core.errors import DeadlineExceeded, ProviderCallError, ProviderPaus
 
 
 class Job:
-    """One call on its way through a lane."""
+    """One call on its way through a lane.
+
+    Args:
+        call: What to run.
+        deadline: How many seconds it may run.
+        hook: What it is, for whoever hears that it hangs.
+        awaited: Whether its caller waits, and will notice by itself.
+    """
 
     __slots__ = (
         "_call",
         "_claim",
         "_context",
         "_finished",
+        "awaited",
         "deadline",
         "error",
+        "hook",
         "started",
         "value",
     )
 
-    def __init__(self, call: Callable[[], Any], deadline: float) -> None:
+    def __init__(
+        self, call: Callable[[], Any], deadline: float, hook: str = "", *, awaited: bool = False
+    ) -> None:
         self._call = call
         # The calling thread's context variables hold there as they would in a plain call.
         self._context = copy_context()
@@ -40,6 +51,8 @@ class Job:
         self._finished = threading.Lock()
         self._finished.acquire()
         self.deadline = deadline
+        self.hook = hook
+        self.awaited = awaited
         self.started: float | None = None
         self.value: Any = None
         self.error: BaseException | None = None
@@ -68,19 +81,26 @@ class Job:
         return True
 
     def result(self) -> Any:
-        """The value of a finished job, or what it raised.
-
-        A SystemExit or KeyboardInterrupt of a plugin's own making ends the call, not the agent.
-        """
+        """The value of a finished job, or what it raised."""
         if self.error is None:
             return self.value
-        if isinstance(self.error, Exception):
-            raise self.error
-        raise ProviderCallError(f"raised {type(self.error).__name__}") from self.error
+        raise contained(self.error)
 
-    def overdue(self) -> bool:
-        """Whether it has been running for longer than it may."""
-        return self.started is not None and monotonic() - self.started > self.deadline
+    def left(self) -> float:
+        """How many seconds it may still run; below zero when it is overdue."""
+        return self.deadline if self.started is None else self.started + self.deadline - monotonic()
+
+
+def contained(error: BaseException) -> Exception:
+    """An exception that ends a call and nothing else.
+
+    A SystemExit or KeyboardInterrupt of a plugin's own making must not end the agent.
+    """
+    if isinstance(error, Exception):
+        return error
+    told = ProviderCallError(f"raised {type(error).__name__}: {error}".removesuffix(": "))
+    told.__cause__ = error
+    return told
 
 
 class Lane:
@@ -88,12 +108,18 @@ class Lane:
 
     A job that runs past its deadline loses the thread: the lane goes on with a new one.
     It does so once; while two calls hang, nothing more is started until one returns.
+
+    Args:
+        name: The thread's name.
+        hung: Told of each job that loses the thread.
     """
 
     _SPARE: Final = 1
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, hung: Callable[[Job], None] | None = None) -> None:
         self.name = name
+        self._hung = hung
+        self._closed = False
         self._reset()
 
     def _reset(self) -> None:
@@ -102,8 +128,8 @@ class Lane:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._current: Job | None = None
+        self._last: Job | None = None
         self._abandoned = 0
-        self._closed = False
 
     @property
     def stuck(self) -> bool:
@@ -115,44 +141,58 @@ class Lane:
         """Whether the caller runs on this lane's thread."""
         return threading.current_thread() is self._thread
 
-    def submit(self, call: Callable[[], Any], deadline: float) -> Job:
-        """Queue a call and return at once."""
+    def submit(self, call: Callable[[], Any], deadline: float, hook: str = "") -> Job | None:
+        """Queue a call and return at once; None if the lane is closed."""
+        if self._closed:
+            return None
         self._ready()
-        job = Job(call, deadline)
+        self._last = job = Job(call, deadline, hook)
         self._jobs.put(job)
         return job
 
-    def call(self, call: Callable[[], Any], deadline: float) -> Any:
+    def call(self, call: Callable[[], Any], deadline: float, hook: str = "") -> Any:
         """Run a call and give its value; raise what it raised, or `DeadlineExceeded`.
 
         The deadline covers the wait for the thread too. A call that has not started by then
         never will.
         """
+        if self._closed:
+            raise ProviderPaused("it is shut down")
         self._ready()
         if self._is_overdue():
             raise ProviderPaused("an earlier call still hangs")
-        job = Job(call, deadline)
+        self._last = job = Job(call, deadline, hook, awaited=True)
         # Nothing between these two: while we run, the thread that we woke can't.
         self._jobs.put(job)
-        if not job.wait(deadline):
+        if not job.wait(deadline if self._current is None else 0) and not self._await(job):
             if job.claim():
                 raise DeadlineExceeded(f"no answer within {deadline:g} s: an earlier call is slow")
+            job.deadline = 0  # whatever it waited for, its caller has left: it is overdue
             self._watch()
-            if not job.wait(0):
-                raise DeadlineExceeded(f"no answer within {deadline:g} s")
+            raise DeadlineExceeded(f"no answer within {deadline:g} s")
         return job.result()
+
+    def _await(self, job: Job) -> bool:
+        """Wait for a job behind others, and see to it that they don't hold it up for ever."""
+        end = monotonic() + job.deadline
+        while (left := end - monotonic()) > 0:
+            current = self._current
+            ahead = left if current is None or current is job else current.left() + 0.001
+            if job.wait(min(left, max(ahead, 0.001))):
+                return True
+            self._watch()
+        return job.wait(0)
 
     def flush(self, timeout: float) -> bool:
         """Whether all that was queued has been run, after at most ``timeout`` seconds."""
-        if self._thread is None or self._pid != os.getpid():
+        job = self._last
+        if job is None or self._pid != os.getpid():
             return True
         end = monotonic() + timeout
-        marker = self.submit(_nothing, timeout)
-        while not marker.wait(min(0.05, end - monotonic())):
-            if monotonic() >= end:
-                marker.claim()
-                return False
+        while not job.wait(min(0.05, end - monotonic())):
             self._watch()
+            if monotonic() >= end:
+                return False
         return self._abandoned == 0
 
     def pending(self) -> int:
@@ -160,8 +200,8 @@ class Lane:
         return self._jobs.qsize() + (self._current is not None) + self._abandoned
 
     def close(self) -> None:
-        """Let the thread end when its queue is empty. Further jobs are queued in vain."""
-        if self._thread is not None and not self._closed:
+        """Run nothing more; the thread ends with the call that it runs."""
+        if not self._closed:
             self._closed = True
             self._jobs.put(None)
 
@@ -181,18 +221,20 @@ class Lane:
 
     def _start(self) -> None:
         with self._lock:
-            thread = threading.Thread(target=self._work, name=self.name, daemon=True)
-            self._thread = thread
-            thread.start()
+            if self._thread is None:
+                thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+                self._thread = thread
+                thread.start()
 
     def _work(self) -> None:
         me = threading.current_thread()
         jobs = self._jobs
         while self._thread is me:
             job = jobs.get()
-            if job is None:
+            if job is None or self._closed:
                 return
             if not job.claim():
+                job.finish()
                 continue
             self._current = job
             job.run()
@@ -205,20 +247,20 @@ class Lane:
 
     def _is_overdue(self) -> bool:
         current = self._current
-        return current is not None and current.overdue()
+        return current is not None and current.started is not None and current.left() < 0
 
     def _watch(self) -> None:
         """Replace the thread if its call is overdue. There is no watchdog: who calls looks."""
         if not self._is_overdue():
             return
         with self._lock:
-            if self._closed or self._abandoned >= self._SPARE or not self._is_overdue():
+            job = self._current
+            spent = self._abandoned >= self._SPARE
+            if self._closed or job is None or spent or not self._is_overdue():
                 return
             self._abandoned += 1
             self._current = None
             self._thread = None
         self._start()
-
-
-def _nothing() -> None:
-    """What a flush marker does."""
+        if self._hung is not None:
+            self._hung(job)

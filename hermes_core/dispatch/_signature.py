@@ -53,6 +53,7 @@ class Invocation:
         *args: Any,
         optional: Mapping[str, Any] | None = None,
         by_position: Mapping[str, Any] | None = None,
+        by_name: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call the method.
 
@@ -61,10 +62,17 @@ class Invocation:
             optional: Keywords, passed to whom names them or takes any.
             by_position: Like ``optional``, but also passed to whom has a further positional
                 parameter, whatever its name is.
+            by_name: Like ``optional``, but only to whom names them.
         """
         if not self._takes_any_position:
             args = args[: len(self._slots)]
-        keywords = {k: v for k, v in (optional or {}).items() if self._accepts(k)}
+        taken = {slot.name for slot in self._slots[: len(args)]}
+        keywords = {
+            key: value
+            for key, value in (optional or {}).items()
+            if self._accepts(key) and key not in taken
+        }
+        keywords |= {k: v for k, v in (by_name or {}).items() if k in self._keywords}
         for key, value in (by_position or {}).items():
             if self._accepts(key):
                 keywords[key] = value

@@ -6,20 +6,26 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from hermes_core.config import Selection
+from hermes_core.config import read_selection
 from hermes_core.discovery import ProviderInfo, find_provider, scan
 from hermes_core.dispatch._deadlines import LOAD_SECONDS
 from hermes_core.dispatch._lane import Lane
-from hermes_core.errors import DeadlineExceeded, ProviderLoadError
+from hermes_core.errors import (
+    DeadlineExceeded,
+    ProviderCallError,
+    ProviderConflictError,
+    ProviderLoadError,
+    describe,
+)
 from hermes_core.home import resolve_home
 from hermes_core.loading._context import PluginContext
 from hermes_core.loading._importing import import_directory, import_value
 from hermes_core.loading._shapes import Progress, provider_from
-from hermes_core.loading._streams import guarded_streams
-from hermes_core.names import BUILTIN, normalise
+from hermes_core.loading._streams import guarded_streams, quiet_stdout
+from hermes_core.names import BUILTIN, name_problem
 from hermes_core.provider import MemoryProvider
 
-__all__ = ["PluginContext", "load_observer", "load_provider"]
+__all__ = ["PluginContext", "import_value", "load_observer", "load_provider"]
 
 
 def load_provider(
@@ -43,9 +49,11 @@ def load_provider(
     """
     if isinstance(name_or_info, ProviderInfo):
         info = name_or_info
+        if info.state == "conflict":
+            raise ProviderConflictError(info.problem, where=f"plugin {info.name}")
     else:
-        found = scan(resolve_home(home), Selection(), everything=True)
-        info = find_provider(name_or_info, found)
+        folder = resolve_home(home)
+        info = find_provider(name_or_info, scan(folder, read_selection(folder), everything=True))
     if info.source == BUILTIN:  # ours: it needs no guard
         return _provider(info, Progress())
     provider: MemoryProvider = _guarded(info, deadline, _provider)
@@ -63,24 +71,28 @@ def _guarded(
     """Run the steps of loading on a thread that may be left behind."""
     progress = Progress()
     lane = Lane(f"load-{info.name}")
+
+    def run() -> Any:
+        with quiet_stdout():
+            return steps(info, progress)
+
     try:
         with guarded_streams():
-            return lane.call(lambda: steps(info, progress), deadline)
+            return lane.call(run, deadline)
     except ProviderLoadError:
         raise
     except DeadlineExceeded as error:
         raise _failure(info, progress, f"no end after {deadline:g} s") from error
-    except Exception as error:
-        raise _failure(info, progress, _text(error), _hint(error)) from error
+    except Exception as error:  # noqa: BLE001 - the plugin boundary: told with its cause
+        cause = error.__cause__ if isinstance(error, ProviderCallError) else None
+        raise _failure(info, progress, describe(cause or error), _hint(error)) from (cause or error)
     finally:
         lane.close()
 
 
 def _value(info: ProviderInfo, progress: Progress) -> Any:
     if not info.loadable:
-        raise ProviderLoadError(
-            info.problem, plugin=info.name, distribution=info.distribution, step="find"
-        )
+        raise _failure(info, progress, info.problem)
     progress.step = "import"
     if info.directory is not None:
         return import_directory(info.directory, info.location)
@@ -90,11 +102,9 @@ def _value(info: ProviderInfo, progress: Progress) -> Any:
 def _provider(info: ProviderInfo, progress: Progress) -> MemoryProvider:
     provider = provider_from(_value(info, progress), info.name, progress)
     progress.step = "check"
-    name = provider.name
-    if not isinstance(name, str) or not name.strip():
-        raise TypeError(f"its name is {name!r}, not a string")
-    if normalise(name) == BUILTIN and info.source != BUILTIN:
-        raise ValueError(f"its name is {name!r}, which is reserved")
+    problem = name_problem(provider.name, ours=info.source == BUILTIN)
+    if problem:
+        raise _failure(info, progress, problem)
     return provider
 
 
@@ -104,10 +114,6 @@ def _failure(
     return ProviderLoadError(
         what, plugin=info.name, distribution=info.distribution, step=progress.step, hint=hint
     )
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
 
 
 def _hint(error: Exception) -> str:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import time
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
+
+_COMPLETE: Final = "__hermes_complete__"
 
 
 def import_value(entry_point: str) -> Any:
     """The object that ``module:attribute [extras]`` names."""
+    importlib.invalidate_caches()  # it may have been installed a moment ago
     reference = entry_point.partition("[")[0]
     module, _, attributes = (part.strip() for part in reference.partition(":"))
     value: Any = importlib.import_module(module)
@@ -25,12 +30,19 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
     One that lies in an installed distribution has its own name there and keeps it. Any
     other gets a name made from its path: two homes may have plugins of one name.
     """
-    if site is not None:
-        return importlib.import_module(".".join(folder.relative_to(site).parts))
+    if site is not None and folder.is_relative_to(site):
+        return import_value(".".join(folder.relative_to(site).parts))
     digest = sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()[:12]
     name = f"_hermes_plugin_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
+    # Another thread may be at it, and may never end: our deadline covers the wait.
+    while (module := sys.modules.get(name)) is not None:
+        if getattr(module, _COMPLETE, False):
+            return module
+        time.sleep(0.01)
+    return _executed(name, folder)
+
+
+def _executed(name: str, folder: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
@@ -44,4 +56,5 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
         for each in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
             del sys.modules[each]
         raise
+    setattr(module, _COMPLETE, True)
     return module

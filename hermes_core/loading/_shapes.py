@@ -39,35 +39,43 @@ def provider_from(value: Any, name: str, progress: Progress) -> MemoryProvider:
 
 
 def looks_like_provider(value: Any) -> bool:
-    """Whether an object has what every provider has; duck types are welcome.
+    """Whether an object has what every provider has; duck types are welcome."""
+    return not missing_members(value)
 
-    Looks at the class, so that a ``name`` property which raises is not run yet.
+
+def missing_members(value: Any) -> list[str]:
+    """What an object lacks to be a provider.
+
+    Looks at the class first, so that a ``name`` property which raises is not run yet.
     """
-    kind = type(value)
-    own = getattr(value, "__dict__", {})
-    return all(hasattr(kind, member) or member in own for member in _MEMBERS)
+    return [
+        member
+        for member in _MEMBERS
+        if not hasattr(type(value), member) and not hasattr(value, member)
+    ]
 
 
 def _from_module(module: ModuleType, name: str, progress: Progress) -> MemoryProvider:
     register = getattr(module, "register", None)
     if callable(register):
         return _registered(register, name, progress)
+    named = dict.fromkeys(each for each in vars(module).values() if inspect.isclass(each))
     classes = [
-        each
-        for each in vars(module).values()
-        if inspect.isclass(each) and issubclass(each, MemoryProvider) and each is not MemoryProvider
+        each for each in named if issubclass(each, MemoryProvider) and each is not MemoryProvider
     ]
     # A class that misses a method is built all the same: Python says which one.
     candidates = [each for each in classes if not inspect.isabstract(each)] or classes
-    candidates = [
-        each for each in candidates if each.__module__.startswith(module.__name__)
-    ] or candidates
+    candidates = [each for each in candidates if _is_within(each, module)] or candidates
     if len(candidates) == 1:
         return _constructed(candidates[0], progress)
     if candidates:
         names = ", ".join(each.__name__ for each in candidates)
         raise TypeError(f"module {module.__name__} has several providers: {names}")
     raise TypeError(f"module {module.__name__} has neither register(ctx) nor a MemoryProvider")
+
+
+def _is_within(kind: type, module: ModuleType) -> bool:
+    return f"{kind.__module__}.".startswith(f"{module.__name__}.")
 
 
 def _from_callable(value: Callable[..., Any], name: str, progress: Progress) -> MemoryProvider:
@@ -82,22 +90,31 @@ def _wants_context(value: Callable[..., Any]) -> bool:
         parameters = list(inspect.signature(value).parameters.values())
     except (TypeError, ValueError):
         return False
-    positional = [
-        each
-        for each in parameters
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    return bool(positional) and (
-        positional[0].default is positional[0].empty or positional[0].name in ("ctx", "context")
-    )
+    first = parameters[0] if parameters else None
+    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+        return False
+    if first.kind is first.VAR_POSITIONAL:  # a decorator that hides what is behind it
+        return getattr(value, "__name__", "") in ("register", "call", "wrapper", "inner")
+    return first.default is first.empty or first.name in ("ctx", "context")
+
+
+def _takes_one(register: Callable[..., Any]) -> bool:
+    """Whether a ``register`` can be given the context."""
+    try:
+        inspect.signature(register).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # written in C: the contract says that it takes one
+        return True
+    return True
 
 
 def _registered(register: Callable[..., Any], name: str, progress: Progress) -> MemoryProvider:
     progress.step = "register"
     context = PluginContext()
-    returned = register(context) if _wants_context(register) else register()
+    returned = register(context) if _takes_one(register) else register()
     offered = list(context.providers)
-    if not offered and returned is not None:
+    if not offered and (inspect.isclass(returned) or looks_like_provider(returned)):
         offered = [returned]
     if not offered:
         others = ", ".join(f"{count} {kind}" for kind, count in context.registered.items())
@@ -116,8 +133,12 @@ def _instance(value: Any, progress: Progress) -> MemoryProvider:
         return _constructed(value, progress)
     if looks_like_provider(value):
         return cast("MemoryProvider", value)
-    missing = ", ".join(each for each in _MEMBERS if not hasattr(type(value), each))
-    raise TypeError(f"{type(value).__name__} is no memory provider: it has no {missing}")
+    raise TypeError(_no_provider(value))
+
+
+def _no_provider(value: Any) -> str:
+    missing = ", ".join(missing_members(value))
+    return f"{type(value).__name__} is no memory provider: it has no {missing}"
 
 
 def _constructed(kind: type[Any], progress: Progress) -> MemoryProvider:
@@ -125,5 +146,4 @@ def _constructed(kind: type[Any], progress: Progress) -> MemoryProvider:
     value = kind()
     if looks_like_provider(value):
         return cast("MemoryProvider", value)
-    missing = ", ".join(each for each in _MEMBERS if not hasattr(kind, each))
-    raise TypeError(f"{kind.__name__} is no memory provider: it has no {missing}")
+    raise TypeError(_no_provider(value))

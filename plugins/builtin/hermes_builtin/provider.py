@@ -2,26 +2,145 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
-from hermes_core import MemoryProvider
+from hermes_builtin.notes import (
+    REMINDER,
+    SCHEMA,
+    MemoryTool,
+    Notes,
+    NudgeCounter,
+    Origin,
+    Settings,
+    Step,
+    Written,
+    review_prompt,
+    snapshot,
+)
+from hermes_core import HermesError, MemoryProvider
+
+Mirror = Callable[[str, str, str, dict[str, Any]], None]
+
+_COMPRESSION: Final = "compression"
 
 
 class BuiltinProvider(MemoryProvider):
-    """What an agent remembers without any backend."""
+    """What an agent remembers without any backend: its notes."""
+
+    def __init__(self) -> None:
+        self._notes: Notes | None = None
+        self._tool: MemoryTool | None = None
+        self._nudges = NudgeCounter(0)
+        self._snapshot = ""
+        self._session = ""
+        self._platform = ""
+        self._mirror: Mirror | None = None
 
     @property
     def name(self) -> str:
         """The reserved name."""
         return "builtin"
 
+    @property
+    def notes(self) -> Notes:
+        """The notebooks of the home that it was initialised with."""
+        if self._notes is None:
+            raise HermesError("the built-in has not been initialised")
+        return self._notes
+
     def is_available(self) -> bool:
         """It needs nothing."""
         return True
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """There is nothing to connect to."""
+        """Open the notebooks, and take the snapshot that this session keeps."""
+        settings = Settings.of(kwargs.get("provider_config") or {})
+        self.shutdown()
+        self._notes = Notes(Path(kwargs["hermes_home"]), settings)
+        self._tool = self._notes.tool(self._committed)
+        self._nudges = NudgeCounter(settings.nudge_interval if self._notes.enabled() else 0)
+        self._session = session_id
+        self._platform = str(kwargs.get("platform", ""))
+        self._snapshot = snapshot(self._notes.enabled())
+
+    def system_prompt_block(self) -> str:
+        """The notes as they were when the session began."""
+        return self._snapshot
+
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:  # noqa: ARG002
+        """Count the turn."""
+        self._nudges.turn(self._session)
+        if self._tool is not None:
+            self._tool.new_turn()
+
+    def on_session_switch(
+        self,
+        new_session_id: str,
+        *,
+        parent_session_id: str = "",  # noqa: ARG002
+        reset: bool = False,
+        rewound: bool = False,  # noqa: ARG002
+        **kwargs: Any,
+    ) -> None:
+        """Go on in another session; a new or a compressed one gets a new snapshot."""
+        self._session = new_session_id
+        if self._notes is not None and (reset or kwargs.get("reason") == _COMPRESSION):
+            self._snapshot = snapshot(self._notes.enabled())
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        """No tools."""
-        return []
+        """The memory tool, unless both notebooks are switched off."""
+        return [SCHEMA] if self._notes is None or self._notes.enabled() else []
+
+    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:  # noqa: ARG002
+        """Answer a call of the memory tool."""
+        if self._tool is None:
+            raise HermesError("the built-in has not been initialised")
+        session = str(kwargs.get("session_id") or self._session)
+        return self._tool.call(args, Origin("tool", session))
+
+    def shutdown(self) -> None:
+        """Close the history."""
+        if self._notes is not None:
+            self._notes.close()
+
+    # -- what only the built-in has: the manager asks for these by name -------------------
+
+    def mirror_to(self, mirror: Mirror) -> None:
+        """Tell ``mirror`` of every change that was made: action, target, content, metadata."""
+        self._mirror = mirror
+
+    def mirror(self, target: str, steps: list[Step], origin: str) -> None:
+        """Pass on the steps of a change that was made."""
+        if self._mirror is None:
+            return
+        for step in steps:
+            metadata = {
+                "write_origin": origin,
+                "session_id": self._session,
+                "platform": self._platform,
+                "tool_name": "memory",
+            }
+            if step.old_text:
+                metadata["old_text"] = step.old_text
+            self._mirror(step.action, target, step.content, metadata)
+
+    def pending_nudge(self) -> str:
+        """A reminder to take notes, if it is time for one."""
+        return REMINDER if self._nudges.due(self._session) else ""
+
+    def review_prompt(self, messages: list[dict[str, Any]]) -> str:
+        """What to ask a model, with the memory tool at hand, to review a conversation."""
+        texts = {}
+        for target, notebook in self.notes.enabled().items():
+            try:
+                texts[target] = "\n".join(f"- {entry}" for entry in notebook.read().entries)
+            except HermesError as error:
+                texts[target] = f"(can't be read: {error})"
+        return review_prompt(messages, texts)
+
+    def _committed(self, target: str, written: Written) -> None:
+        if written.steps:
+            self._nudges.reset(self._session)
+            self.mirror(target, written.steps, "assistant_tool")

@@ -1,0 +1,115 @@
+"""What source files say, read as text: nothing here runs or imports a plugin."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import ast
+
+REGISTERS: Final = b"register_memory_provider"
+_SUBCLASS: Final = b"MemoryProvider"
+
+_MAX_BYTES: Final = 1_000_000
+_MAX_FILES: Final = 2_000
+
+
+def registers_provider(paths: Iterable[Path]) -> bool:
+    """Whether one of the files registers a memory provider."""
+    return any(REGISTERS in _content(path) for path in paths)
+
+
+def speaks_of_provider(folder: Path) -> bool:
+    """Whether a directory plugin has, or gets from elsewhere, a memory provider."""
+    for path in python_files(folder):
+        content = _content(path)
+        if REGISTERS in content or _SUBCLASS in content:
+            return True
+    tree = syntax(folder / "__init__.py")
+    if tree is None:
+        return False
+    return any(
+        registers_provider(module_files(name))
+        for name, imported in imports(tree)
+        if "register" in imported
+    )
+
+
+def python_files(folder: Path) -> Iterator[Path]:
+    """The Python files below a folder, in a bounded number."""
+    count = 0
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith((".", "__pycache__")))
+        for name in sorted(names):
+            if name.endswith(".py"):
+                count += 1
+                if count > _MAX_FILES:
+                    return
+                yield Path(parent, name)
+
+
+def module_files(module: str) -> Iterator[Path]:
+    """The files of an importable package, found without importing it.
+
+    Only a top-level name may be asked for (``find_spec("a.b")`` imports ``a``), so below a
+    namespace package the path is followed by hand.
+    """
+    from importlib.util import find_spec  # noqa: PLC0415 - rarely needed
+
+    top, *rest = module.split(".")
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError, AttributeError):
+        return
+    if spec is None:
+        return
+    namespace = spec.origin is None
+    for location in spec.submodule_search_locations or ():
+        base = Path(location, *rest) if namespace else Path(location)
+        yield from python_files(base)
+        if base.with_suffix(".py").is_file():
+            yield base.with_suffix(".py")
+    if spec.origin and spec.origin.endswith(".py"):
+        yield Path(spec.origin)
+
+
+def syntax(path: Path) -> ast.Module | None:
+    """The syntax tree of a file, or None if it has none."""
+    import ast  # noqa: PLC0415 - only where names collide or a plugin wraps a package
+
+    try:
+        return ast.parse(_content(path))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The modules that a file imports, absolutely, with the names it takes from them."""
+    import ast  # noqa: PLC0415
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module, tuple(alias.asname or alias.name for alias in node.names)
+
+
+def defines_class(tree: ast.Module) -> bool:
+    """Whether a file has a class of its own."""
+    import ast  # noqa: PLC0415
+
+    return any(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
+
+
+def _content(path: Path) -> bytes:
+    """The beginning of a regular file; opening anything else might never return."""
+    try:
+        if not os.path.isfile(path):  # noqa: PTH113 - swallows what pathlib raises
+            return b""
+        with path.open("rb") as file:
+            return file.read(_MAX_BYTES)
+    except (OSError, ValueError):
+        return b""

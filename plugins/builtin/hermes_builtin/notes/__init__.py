@@ -1,0 +1,141 @@
+"""The two notebooks, MEMORY.md and USER.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hermes_builtin.notes._errors import NotesError, Refused
+from hermes_builtin.notes._guard import Finding
+from hermes_builtin.notes._history import Blocked, Change, History, entry_id
+from hermes_builtin.notes._nudge import REMINDER, NudgeCounter, review_prompt
+from hermes_builtin.notes._operations import Operation, Step, operation
+from hermes_builtin.notes._pending import Pending, Staged
+from hermes_builtin.notes._snapshot import snapshot
+from hermes_builtin.notes._store import TARGETS, Notebook, Origin, Page, Written
+from hermes_builtin.notes._tool import SCHEMA, MemoryTool
+
+__all__ = [
+    "REMINDER",
+    "SCHEMA",
+    "TARGETS",
+    "Change",
+    "Finding",
+    "History",
+    "MemoryTool",
+    "Notebook",
+    "Notes",
+    "NotesError",
+    "NudgeCounter",
+    "Operation",
+    "Origin",
+    "Page",
+    "Refused",
+    "Settings",
+    "Step",
+    "Written",
+    "entry_id",
+    "operation",
+    "review_prompt",
+    "snapshot",
+]
+
+_TRUE: Final = frozenset({"on", "true", "yes", "1", "approve", "enabled"})
+
+
+class Settings(NamedTuple):
+    """What config.yaml says about the notes, with hermes-agent's names and defaults."""
+
+    memory_enabled: bool = True
+    user_profile_enabled: bool = True
+    memory_char_limit: int = 2200
+    user_char_limit: int = 1375
+    write_approval: bool = False
+    nudge_interval: int = 10
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Settings:
+        """Those of our keys that have a value."""
+        given = {key: values[key] for key in cls._fields if values.get(key) is not None}
+        if isinstance(approval := given.get("write_approval"), str):
+            given["write_approval"] = approval.strip().casefold() in _TRUE
+        return cls(**given)
+
+
+class Notes:
+    """Both notebooks of a home, their history, and what waits for a person."""
+
+    def __init__(self, home: Path, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.pending = Pending(home)
+        folder = home / "memories"
+        self.history = History(folder / "history.db")
+        limits = {
+            "memory": self.settings.memory_char_limit,
+            "user": self.settings.user_char_limit,
+        }
+        self.notebooks = {
+            target: Notebook(folder, target, limits[target], self.history) for target in TARGETS
+        }
+
+    def enabled(self) -> dict[str, Notebook]:
+        """The notebooks that are switched on."""
+        switches = {
+            "memory": self.settings.memory_enabled,
+            "user": self.settings.user_profile_enabled,
+        }
+        return {name: book for name, book in self.notebooks.items() if switches[name]}
+
+    def tool(self, committed: Callable[[str, Written], None]) -> MemoryTool:
+        """The `memory` tool over these notebooks."""
+        pending = self.pending if self.settings.write_approval else None
+        return MemoryTool(self.enabled(), pending, committed)
+
+    def change(self, target: str, operations: Sequence[Operation], origin: Origin) -> Written:
+        """Change a notebook as a person, whom no approval stops."""
+        return self.notebooks[target].change(operations, origin)
+
+    def undo(self, number: int | None, origin: Origin) -> tuple[Change, Written]:
+        """Take back one change, or the newest."""
+        if number is None:
+            for target, notebook in self.notebooks.items():
+                with notebook.file.locked():  # an edit that nobody has noticed yet comes first
+                    self.history.catch_up(target, notebook.file.read())
+            newest = self.history.changes(limit=1)
+            change = newest[0] if newest else None
+        else:
+            change = self.history.change(number)
+        if change is None:
+            raise NotesError("there is no such change" if number else "there is nothing to undo")
+        return change, self.notebooks[change.target].undo(change, origin)
+
+    def approve(self, name: str, origin: Origin) -> tuple[Staged, Written]:
+        """Carry out a write that waited; it stays pending if that fails."""
+        staged = self.pending.get(name)
+        if staged.target not in self.notebooks:
+            raise NotesError(f"{name} is for a notebook {staged.target!r}, which there is not")
+        written = self.change(staged.target, staged.operations, origin)
+        self.pending.discard(name)
+        return staged, written
+
+    def allow(self, name: str) -> str:
+        """Vouch for a text that the guard objects to: one in the files, or a refused write."""
+        for text in self._objected():
+            if entry_id(text) == name:
+                self.history.allow(text)
+                return text
+        raise NotesError(f"the guard has objected to nothing with the id {name}")
+
+    def blocked(self) -> list[Blocked]:
+        """Writes that the guard refused."""
+        return self.history.blocked() if self.history.path.exists() else []
+
+    def _objected(self) -> Iterator[str]:
+        for notebook in self.notebooks.values():
+            yield from notebook.findings(notebook.read().entries)
+        yield from (each.text for each in self.blocked())
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.history.close()

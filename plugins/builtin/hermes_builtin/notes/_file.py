@@ -1,0 +1,92 @@
+"""One notebook file: read with care, replaced under the lock that hermes-agent takes too."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from hermes_builtin.notes._errors import FileChanged, NotesError
+from hermes_core.home import ensure_folder, replace_file
+from hermes_core.locking import LockTimeoutError, file_lock
+
+MAX_BYTES: Final = 16_000_000
+
+
+class NotesFile:
+    """A file, its lock, and the promise that it holds the old text or the new."""
+
+    def __init__(self, path: Path, *, lock_seconds: float = 10.0) -> None:
+        self.path = path
+        self._lock_path = path.with_name(f"{path.name}.lock")
+        self._lock_seconds = lock_seconds
+
+    def read(self) -> str:
+        """The text; "" if there is no file. Whatever else is the matter is an error."""
+        # Without O_NONBLOCK, opening a FIFO waits until somebody writes to it.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        try:
+            handle = os.open(self.path, flags)
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise self._error(f"can't be read: {error.strerror or error}") from error
+        try:
+            with os.fdopen(handle, "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise self._error("is not a regular file", "move it away")
+                if status.st_size > MAX_BYTES:
+                    raise self._error(f"has {status.st_size:,} bytes, too many for notes")
+                content = file.read()
+        except OSError as error:
+            raise self._error(f"can't be read: {error.strerror or error}") from error
+        return self._decoded(content)
+
+    def _decoded(self, content: bytes) -> str:
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise self._error(
+                f"is not UTF-8 text (line {line}, byte {error.start})",
+                "convert it to UTF-8 in an editor; nothing was changed",
+            ) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock, so that what is read inside is still true when it is written."""
+        if not self.path.parent.is_dir():
+            ensure_folder(self.path.parent)
+        try:
+            with file_lock(self._lock_path, self._lock_seconds):
+                yield
+        except LockTimeoutError as error:
+            raise self._error(f"is {error.what}", f"{error.hint}; nothing was changed") from error
+        except OSError as error:
+            raise self._error(f"can't be locked: {error.strerror or error}") from error
+
+    def replace(self, text: str, expected: str) -> bool:
+        """Put ``text`` in place of ``expected``; False if it may not survive a power cut.
+
+        Raises:
+            FileChanged: Somebody without our lock, such as an editor, was faster.
+            NotesError: It can't be written; the file is as it was.
+        """
+
+        def unchanged() -> None:
+            if self.read() != expected:
+                raise FileChanged(f"{self.path} was changed in the meantime")
+
+        try:
+            return replace_file(self.path, text.encode(), mode=0o600, before_rename=unchanged)
+        except OSError as error:
+            raise self._error(
+                f"can't be written: {error.strerror or error}", "nothing was changed"
+            ) from error
+
+    def _error(self, what: str, hint: str = "") -> NotesError:
+        return NotesError(what, where=str(self.path), hint=hint)

@@ -1,0 +1,115 @@
+"""Writes that wait for a person, where ``memory.write_approval`` is on.
+
+One JSON file for each, in hermes-agent's place and form, so that either can show them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hermes_builtin.notes._errors import NotesError, Refused
+from hermes_builtin.notes._format import previews
+from hermes_builtin.notes._operations import Operation, operation
+from hermes_builtin.notes._store import Origin
+from hermes_core.home import ensure_folder, replace_file
+
+_NAME: Final = re.compile(r"[0-9a-f]{8}")
+
+
+class Staged(NamedTuple):
+    """A write that waits."""
+
+    id: str
+    created_at: float
+    origin: str
+    session: str
+    summary: str
+    target: str
+    operations: list[Operation]
+
+
+class Pending:
+    """``pending/memory`` below the home."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "pending" / "memory"
+
+    def stage(self, target: str, operations: Sequence[Operation], origin: Origin) -> str:
+        """Keep a write until a person decides; gives its id."""
+        name = secrets.token_hex(4)
+        batch = len(operations) > 1
+        first = operations[0]
+        payload: dict[str, Any] = {"target": target}
+        if batch:
+            payload |= {"action": "batch", "operations": [each._asdict() for each in operations]}
+        else:
+            payload |= first._asdict()
+        record = {
+            "id": name,
+            "subsystem": "memory",
+            "action": "batch" if batch else first.action,
+            "summary": "; ".join(_summary(each) for each in operations),
+            "origin": origin.who,
+            "session": origin.session,
+            "created_at": time.time(),
+            "payload": payload,
+        }
+        ensure_folder(self.folder)
+        try:
+            content = json.dumps(record, ensure_ascii=False, indent=2).encode()
+            replace_file(self.folder / f"{name}.json", content, mode=0o600)
+        except OSError as error:
+            raise NotesError(
+                f"the write could not be staged: {error.strerror or error}", where=str(self.folder)
+            ) from error
+        return name
+
+    def all(self) -> list[Staged]:
+        """What waits, oldest first."""
+        found = [self._read(path) for path in self.folder.glob("*.json")]
+        return sorted(found, key=lambda each: each.created_at)
+
+    def get(self, name: str) -> Staged:
+        """One of them."""
+        path = self.folder / f"{name}.json"
+        if not _NAME.fullmatch(name) or not path.exists():
+            raise NotesError(f"nothing with the id {name} is pending")
+        return self._read(path)
+
+    def discard(self, name: str) -> None:
+        """It has been decided."""
+        (self.folder / f"{name}.json").unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> Staged:
+        try:
+            record = json.loads(path.read_text("utf-8"))
+            payload = record["payload"]
+            wanted = payload.get("operations") or [payload]
+            operations = [
+                operation(each.get("action"), each.get("content"), each.get("old_text"))
+                for each in wanted
+            ]
+            return Staged(
+                path.stem,
+                float(record.get("created_at") or 0),
+                str(record.get("origin") or ""),
+                str(record.get("session") or ""),
+                str(record.get("summary") or ""),
+                str(payload["target"]),
+                operations,
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, Refused) as error:
+            raise NotesError(
+                f"is no staged write: {error}", where=str(path), hint="move it away"
+            ) from error
+
+
+def _summary(wanted: Operation) -> str:
+    text = previews([wanted.content or wanted.old_text])[0]
+    return f"{wanted.action}: {text}"

@@ -1,0 +1,240 @@
+"""A notebook: its file, its history, its cap and its guard, behind three operations.
+
+The file under the lock is the truth. Whatever somebody else wrote to it (an editor,
+``echo >>``, another agent) is taken over as it stands and noted as a file edit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hermes_builtin.notes._errors import FileChanged, NotesError, Refused
+from hermes_builtin.notes._file import NotesFile
+from hermes_builtin.notes._format import parse, render, usage
+from hermes_builtin.notes._guard import Finding, scan
+from hermes_builtin.notes._history import Change, History, entry_id
+from hermes_builtin.notes._operations import Operation, Step, apply
+
+_FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}
+TARGETS: Final = tuple(_FILES)
+
+_TRIES: Final = 5
+
+
+class Origin(NamedTuple):
+    """Who changes a notebook: tool, command, import or approval; in which session."""
+
+    who: str = "tool"
+    session: str = ""
+
+
+class Page(NamedTuple):
+    """What is in a notebook at one moment."""
+
+    entries: list[str]
+    length: int
+    limit: int
+
+    @property
+    def usage(self) -> str:
+        """How full it is."""
+        return usage(self.length, self.limit)
+
+
+class Written(NamedTuple):
+    """What came of a change. ``durable`` is False if a power cut could undo it."""
+
+    page: Page
+    steps: list[Step]
+    durable: bool = True
+
+
+class Notebook:
+    """MEMORY.md or USER.md."""
+
+    def __init__(self, folder: Path, target: str, limit: int, history: History) -> None:
+        self.target = target
+        self.limit = limit
+        self.file = NotesFile(folder / _FILES[target])
+        self._history = history
+
+    def read(self) -> Page:
+        """What is in it now. Takes no lock: a file is always whole."""
+        text = self.file.read()
+        return self._page(self._history.entries(self.target, text))
+
+    def findings(self, entries: Sequence[str]) -> dict[str, Finding]:
+        """The entries that the guard objects to, unless a person has allowed them."""
+        if scan("\n\n".join(entries)) is None:  # one look at all of them is nearly always enough
+            return {}
+        found = {entry: scan(entry) for entry in entries}
+        return {
+            entry: finding
+            for entry, finding in found.items()
+            if finding is not None and not self._history.is_allowed(entry)
+        }
+
+    def check(self, operations: Sequence[Operation]) -> None:
+        """Refuse content that is too large to be a note, or that the guard objects to."""
+        for wanted in operations:
+            if len(wanted.content) > self.limit:
+                raise Refused(
+                    f"This entry alone has {len(wanted.content):,} characters, and all of "
+                    f"{_FILES[self.target]} may have {self.limit:,}. Save the gist of it."
+                )
+            finding = scan(wanted.content)
+            if finding is not None and not self._history.is_allowed(wanted.content):
+                name = self._history.block(self.target, wanted.content, str(finding))
+                raise Refused(
+                    f"Not saved: this looks like an attempt to command the model ({finding}). "
+                    "Notes are facts. If the user wants this one, they can run: "
+                    f"hermes-plugins memory allow {name}"
+                )
+
+    def change(self, operations: Sequence[Operation], origin: Origin) -> Written:
+        """Carry out all operations, or none.
+
+        Raises:
+            Refused: One of them can't be carried out, or the notebook would be too full.
+            NotesError: The file can't be read or written; it is as it was.
+        """
+        self.check(operations)
+
+        def edit(entries: list[str]) -> tuple[list[str], list[Step]]:
+            steps = []
+            for wanted in operations:
+                entries, step = apply(entries, wanted)
+                if step is not None:
+                    steps.append(step)
+            return entries, steps
+
+        action = operations[0].action if len(operations) == 1 else "batch"
+        return self._rewrite(edit, action, origin)
+
+    def edited(self, base: Sequence[str], text: str, origin: Origin) -> Written:
+        """Take over what a person made of the entries ``base`` in an editor."""
+        wanted = parse(text)
+        self.check([Operation("add", entry) for entry in wanted if entry not in base])
+        return self._rewrite(_merger(base, wanted), "edit", origin)
+
+    def undo(self, change: Change, origin: Origin) -> Written:
+        """Take one change back, and keep what came after it."""
+        base, wanted = change.known.entries, self._history.before(change)
+        return self._rewrite(_merger(base, wanted), "undo", origin, capped=False)
+
+    def _rewrite(
+        self,
+        edit: Callable[[list[str]], tuple[list[str], list[Step]]],
+        action: str,
+        origin: Origin,
+        *,
+        capped: bool = True,
+    ) -> Written:
+        with self.file.locked():
+            for _ in range(_TRIES):
+                try:
+                    return self._rewrite_once(edit, action, origin, capped=capped)
+                except FileChanged:
+                    continue  # an editor was faster; its text is the truth now
+        raise NotesError(
+            "is being changed all the time by a program that does not take its lock",
+            where=str(self.file.path),
+            hint="nothing was changed",
+        )
+
+    def _rewrite_once(
+        self,
+        edit: Callable[[list[str]], tuple[list[str], list[Step]]],
+        action: str,
+        origin: Origin,
+        *,
+        capped: bool,
+    ) -> Written:
+        before = self.file.read()
+        entries = self._history.catch_up(self.target, before)
+        page = self._page(entries)
+        changed, steps = edit(list(entries))
+        if not steps:
+            return Written(page, [])
+        after = self._page(changed)
+        if capped and after.length > max(self.limit, page.length):
+            raise Refused(_full(page, after), current=True)
+        text = render(changed)
+        number = self._history.begin(
+            Change(self.target, origin.who, action, origin.session, before, text)
+        )
+        try:
+            durable = self.file.replace(text, expected=before)
+        except BaseException:
+            # What can't be noted now is found out when the notebook is next looked at.
+            with suppress(NotesError):
+                self._history.forget(number)
+            raise
+        with suppress(NotesError):
+            self._history.finish(number)
+        return Written(after, steps, durable)
+
+    def _page(self, entries: list[str]) -> Page:
+        return Page(entries, len(render(entries)), self.limit)
+
+
+def _merger(
+    base: Sequence[str], wanted: Sequence[str]
+) -> Callable[[list[str]], tuple[list[str], list[Step]]]:
+    """Makes of the entries as they are now what ``wanted`` makes of ``base``."""
+
+    def merge(entries: list[str]) -> tuple[list[str], list[Step]]:
+        if entries == base:
+            result = list(wanted)
+        else:
+            result = _without(entries, _surplus(base, wanted)) + _surplus(wanted, base)
+        steps = steps_between(entries, result)
+        if not steps and entries != result:  # only the order differs
+            steps = [Step("replace", "")]
+        return result, steps
+
+    return merge
+
+
+def steps_between(before: Sequence[str], after: Sequence[str]) -> list[Step]:
+    """The removals and additions that lead from one list of entries to another."""
+    removed = [Step("remove", entry, entry) for entry in _surplus(before, after)]
+    return removed + [Step("add", entry) for entry in _surplus(after, before)]
+
+
+def _surplus(entries: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Those entries that ``other`` has not, or has less often."""
+    left = Counter(other)
+    found = []
+    for entry in entries:
+        if left[entry] > 0:
+            left[entry] -= 1
+        else:
+            found.append(entry)
+    return found
+
+
+def _without(entries: Sequence[str], gone: Sequence[str]) -> list[str]:
+    left = Counter(gone)
+    kept = []
+    for entry in entries:
+        if left[entry] > 0:
+            left[entry] -= 1
+        else:
+            kept.append(entry)
+    return kept
+
+
+def _full(before: Page, after: Page) -> str:
+    return (
+        f"The notebook is full: {before.length:,} of {before.limit:,} characters are used, and "
+        f"this would make {after.length:,}. Consolidate: in one call with operations, remove or "
+        "shorten what is outdated or said twice, and add the new entry."
+    )
+
+
+__all__ = ["TARGETS", "Notebook", "Origin", "Page", "Written", "entry_id"]

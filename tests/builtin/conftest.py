@@ -1,0 +1,33 @@
+"""Sessions on a home, ended with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import Machine
+from support.notes import Agent
+
+StartAgent = Callable[..., Agent]
+
+
+@pytest.fixture
+def agent(home: Path) -> Iterator[StartAgent]:
+    """Starts a session on the home; settings of the notes are keywords."""
+    started: list[Agent] = []
+
+    def start(*arguments: Any, **options: Any) -> Agent:
+        started.append(Agent(home, *arguments, **options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """The installed command on a home of its own."""
+    return Machine(tmp_path / "machine")

@@ -1,0 +1,246 @@
+"""Observers that are wrong in themselves: refused with a reason, or left out of the call."""
+
+from __future__ import annotations
+
+import threading
+from time import perf_counter, sleep
+from typing import Any
+
+import pytest
+from support.observers import FULL
+from support.providers import SLACK, TOOL, Gate, Recorder
+
+from hermes_core import HermesError, MemoryManager, Outcome, hookimpl
+
+
+def _manager(*providers: Any) -> MemoryManager:
+    manager = MemoryManager()
+    for each in providers or (Recorder(tools=[TOOL], prefetch="recalled"),):
+        assert manager.add_provider(each)
+    return manager
+
+
+def _with(**hooks: Any) -> Any:
+    """An observer that lacks no hook, with these in place of the empty ones."""
+    return type("Eye", (), {**FULL, **hooks})()
+
+
+def test_a_wrapper_that_forgot_its_yield_does_not_break_the_turn() -> None:
+    class Eye:
+        @hookimpl(wrapper=True)
+        def prefetch(self, query):
+            raise RuntimeError("no yield in here")
+
+    manager = _manager()
+    try:
+        try:
+            manager.add_observer("eye", Eye())
+        except HermesError:
+            return  # refusing it is as good
+        assert manager.prefetch_all("q") == "recalled"
+    finally:
+        manager.shutdown_all()
+
+
+def test_a_wrapper_that_forgot_its_yield_does_not_hold_up_the_turn() -> None:
+    class Eye:
+        @hookimpl(wrapper=True)
+        def prefetch(self, query):
+            sleep(0.6)
+
+    manager = _manager()
+    try:
+        try:
+            manager.add_observer("eye", Eye())
+        except HermesError:
+            return
+        begin = perf_counter()
+        manager.prefetch_all("q")
+        assert perf_counter() - begin < 0.5
+    finally:
+        manager.shutdown_all()
+
+
+def test_an_observer_with_an_argument_that_no_hook_has_is_refused_by_name() -> None:
+    class Eye:
+        @hookimpl
+        def prefetch(self, qurey):
+            return None
+
+    manager = _manager()
+    try:
+        with pytest.raises(HermesError, match=r"observer eye.*qurey"):
+            manager.add_observer("eye", Eye())
+        assert manager.prefetch_all("q") == "recalled"
+    finally:
+        manager.shutdown_all()
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(3)], ids=["error", "exit"])
+def test_an_observer_that_can_not_be_built_is_refused_by_name(error: BaseException) -> None:
+    class Eye:
+        def __init__(self) -> None:
+            raise error
+
+    manager = _manager()
+    try:
+        with pytest.raises(HermesError, match="observer eye"):
+            manager.add_observer("eye", Eye)
+    finally:
+        manager.shutdown_all()
+
+
+def test_two_observers_of_one_name_are_refused_by_name() -> None:
+    manager = _manager()
+    try:
+        manager.add_observer("eye", _with())
+        with pytest.raises(HermesError, match="observer eye"):
+            manager.add_observer("eye", _with())
+    finally:
+        manager.shutdown_all()
+
+
+GARBAGE = {"int": 5, "bytes": b"x", "list": ["a"], "dict": {"a": 1}, "object": object()}
+
+_JOINED = "what an observer gives is joined as if it were text"
+
+
+@pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE.keys())
+def test_an_answer_of_a_wrong_type_is_left_out(value: Any) -> None:
+    class Eye:
+        @hookimpl
+        def prefetch(self):
+            return value
+
+        @hookimpl
+        def system_prompt_block(self):
+            return value
+
+        @hookimpl
+        def on_pre_compress(self):
+            return value
+
+    manager = _manager()
+    manager.add_observer("eye", Eye())
+    try:
+        assert manager.prefetch_all("q") == "recalled"
+        assert manager.build_system_prompt() == ""
+        assert manager.on_pre_compress([]) == ""
+        assert manager.health()["observer:eye"]["prefetch"].failures == 1
+    finally:
+        manager.shutdown_all()
+
+
+@pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE.keys())
+def test_an_outcome_with_a_value_of_a_wrong_type_changes_nothing(value: Any) -> None:
+    class Eye:
+        @hookimpl(wrapper=True)
+        def prefetch(self):
+            yield
+            return [Outcome("ext", "prefetch", value)]
+
+    manager = _manager()
+    manager.add_observer("eye", Eye())
+    try:
+        assert manager.prefetch_all("q") == "recalled"
+    finally:
+        manager.shutdown_all()
+
+
+@pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE.keys())
+def test_a_tool_answers_in_json_whatever_an_observer_makes_of_it(value: Any) -> None:
+    import json
+
+    class Eye:
+        @hookimpl(wrapper=True)
+        def handle_tool_call(self):
+            outcome = yield
+            return outcome._replace(value=value)
+
+    manager = _manager()
+    manager.add_observer("eye", Eye())
+    try:
+        json.loads(manager.handle_tool_call("ext_tool", {}))
+    finally:
+        manager.shutdown_all()
+
+
+@pytest.mark.parametrize("style", ["add", "empty"])
+def test_an_observer_of_the_tools_does_not_keep_a_provider_from_being_added(style: str) -> None:
+    class Add:
+        @hookimpl
+        def get_tool_schemas(self):
+            return [{"name": "eye_tool"}]
+
+    class Empty:
+        @hookimpl(wrapper=True)
+        def get_tool_schemas(self):
+            yield
+            return []
+
+    manager = MemoryManager()
+    manager.add_observer("eye", Add() if style == "add" else Empty())
+    try:
+        assert manager.add_provider(Recorder(tools=[TOOL], prefetch="recalled"))
+        manager.initialize_all("s1")
+        assert manager.prefetch_all("q") == "recalled"
+        assert manager.has_tool("ext_tool") == (style == "add")
+    finally:
+        manager.shutdown_all()
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_an_asynchronous_observer_does_not_break_the_turn() -> None:
+    class Eye:
+        @hookimpl
+        async def prefetch(self):
+            return "note"
+
+    manager = _manager()
+    try:
+        try:
+            manager.add_observer("eye", Eye())
+        except HermesError:
+            return
+        assert "recalled" in manager.prefetch_all("q")
+    finally:
+        manager.shutdown_all()
+
+
+def test_two_observers_that_hang_cost_their_time_once() -> None:
+    with Gate() as gate:
+
+        class Eye:
+            @hookimpl
+            def prefetch(self):
+                gate()
+
+        manager = _manager()
+        manager.add_observer("one", Eye())
+        manager.add_observer("two", Eye())
+        begin = perf_counter()
+        assert manager.prefetch_all("q") == "recalled"
+        assert perf_counter() - begin < 0.1 + SLACK
+        health = manager.health()
+        gate.open()
+        manager.shutdown_all()
+    assert {health[f"observer:{each}"]["prefetch"].breaker for each in ("one", "two")} == {"open"}
+
+
+def test_an_observer_that_is_asked_twice_at_once_has_its_time_twice() -> None:
+    class Eye:
+        @hookimpl
+        def prefetch(self):
+            sleep(0.03)
+
+    manager = _manager()
+    manager.add_observer("eye", Eye())
+    callers = [threading.Thread(target=manager.prefetch_all, args=("q",)) for _ in range(4)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    health = manager.health()["observer:eye"]["prefetch"]
+    manager.shutdown_all()
+    assert health.failures == 0
+    assert health.breaker == "closed"

@@ -1,0 +1,107 @@
+"""`hermes-plugins info`."""
+
+from __future__ import annotations
+
+import pytest
+from support.sites import PLUGINS
+
+
+def test_info_says_what_is_known_in_lines(machine):
+    machine.install("alpha", version="2.1")
+    lines = machine.run("info", "alpha").done().lines
+    assert lines[0].split() == ["alpha", "installed"]
+    fields = dict(line.split(": ", 1) for line in lines[1:])
+    assert fields["description"] == "Memory by memory-alpha"
+    assert fields["distribution"] == "memory-alpha 2.1"
+    assert fields["source"] == "entry-point"
+    assert fields["entry point"] == "memory_alpha:register"
+    assert fields["location"] == str(machine.site.folder)
+
+
+def test_json_is_what_list_has_and_where_it_lies(machine):
+    machine.install("alpha", version="2.1")
+    data = machine.json("info", "alpha")
+    assert data.keys() == {"schema", "provider"}
+    listed = machine.providers()["alpha"]
+    assert data["provider"] == {**listed, "location": str(machine.site.folder)}
+
+
+def test_the_builtin_has_info_too(machine):
+    provider = machine.json("info", "builtin")["provider"]
+    assert (provider["state"], provider["source"]) == ("active", "builtin")
+
+
+@pytest.mark.parametrize("spelling", ["my_memory", "My.Memory", "MY--MEMORY", "ｍｙ-memory"])  # noqa: RUF001
+def test_names_compare_after_normalisation(machine, spelling):
+    machine.install("My-Memory", distribution="memory-mine")
+    assert machine.run("info", spelling).done().lines[0].split()[0] == "My-Memory"
+
+
+def test_an_unknown_name_gets_the_nearest_and_what_to_install(machine):
+    machine.install("mnemosyne")
+    line = machine.run("info", "mnemosine").failed()
+    assert "'mnemosine'" in line
+    assert "did you mean mnemosyne?" in line
+    assert "pip install" in line
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "gadget-box",
+        pytest.param(
+            "Gadget_Box",
+            marks=pytest.mark.xfail(
+                reason="info compares the name of what can't be loaded as it is spelt",
+                strict=True,
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_loaded_can_be_looked_at_under_every_spelling(machine, spelling):
+    machine.site.add(
+        "tools-only",
+        groups={PLUGINS: {"gadget-box": "tools_only"}},
+        files={"tools_only/__init__.py": "def register(ctx):\n    ctx.register_tool()\n"},
+    )
+    result = machine.run("info", spelling).done()
+    assert "no-provider" in result.lines[0]
+    assert "registers no memory provider" in result.out
+
+
+@pytest.mark.xfail(
+    reason="info refuses name@owner of what can't be loaded",
+    strict=True,
+)
+def test_a_broken_one_can_be_looked_at_by_its_owner(machine):
+    (machine.home / "plugins" / "hollow").mkdir(parents=True)
+    assert "has no __init__.py" in machine.run("info", "hollow").done().out
+    assert "has no __init__.py" in machine.run("info", "hollow@directory").done().out
+
+
+def test_of_two_owners_each_can_be_asked_for(machine):
+    machine.install("twice", distribution="first-owner")
+    machine.install("twice", distribution="second-owner")
+    line = machine.run("info", "twice").failed()
+    assert "first-owner, second-owner" in line
+    assert "twice@first-owner" in line
+    for owner in ("first-owner", "second-owner"):
+        provider = machine.json("info", f"twice@{owner}")["provider"]
+        assert (provider["distribution"], provider["state"]) == (owner, "conflict")
+
+
+def test_an_owner_that_does_not_have_it_is_told_who_has(machine):
+    machine.install("alpha")
+    line = machine.run("info", "alpha@somebody").failed()
+    assert "alpha is provided by memory-alpha, not by somebody" in line
+
+
+@pytest.mark.xfail(
+    reason="info labels a directory plugin's version as its distribution",
+    strict=True,
+)
+def test_the_version_of_a_directory_plugin_is_not_called_its_distribution(machine):
+    machine.add_directory("beta", manifest="version: 1.2.3\n")
+    lines = machine.run("info", "beta").done().lines
+    assert "distribution: 1.2.3" not in lines
+    assert any("1.2.3" in line for line in lines)

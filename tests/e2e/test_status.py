@@ -1,0 +1,136 @@
+"""`hermes-plugins status`: what runs, and whether it does."""
+
+from __future__ import annotations
+
+import pytest
+from support.sites import OBSERVERS, provider_source
+
+
+def test_an_empty_home_is_fine(machine):
+    with machine.unchanged():
+        result = machine.run("status").done()
+        report = machine.json("status")
+    assert str(machine.home) in result.out
+    assert "external:  none" in result.lines
+    assert (report["ok"], report["provider"], report["problems"]) == (True, None, [])
+    assert (report["builtin"]["name"], report["builtin"]["active"]) == ("builtin", True)
+
+
+def test_a_working_provider_is_named_with_its_owner_and_version(machine):
+    machine.install("alpha", version="2.1")
+    machine.write_config("memory: {provider: alpha}\n")
+    with machine.unchanged():
+        result = machine.run("status").done()
+        report = machine.json("status")
+    assert "external:  alpha (memory-alpha 2.1), works" in result.lines
+    assert report["ok"] is True
+    assert report["home"] == str(machine.home)
+    assert report["config"] == str(machine.config_file)
+    provider = report["provider"]
+    assert (provider["name"], provider["state"], provider["active"], provider["works"]) == (
+        "alpha",
+        "active",
+        True,
+        True,
+    )
+    assert (provider["distribution"], provider["version"]) == ("memory-alpha", "2.1")
+
+
+@pytest.mark.parametrize(
+    ("source", "cause"),
+    [
+        ("raise RuntimeError('boom')  # MemoryProvider\n", "boom"),
+        ("import os; os._exit(4)  # MemoryProvider\n", "exit code 4"),
+        (provider_source("alpha").replace("return True", "return False"), "is not available"),
+    ],
+)
+def test_a_provider_that_does_not_work_is_a_problem_and_the_builtin_stays(machine, source, cause):
+    machine.install("alpha", source)
+    machine.write_config("memory: {provider: alpha}\n")
+    with machine.unchanged():
+        result = machine.run("status")
+        report = machine.json("status", code=1)
+    assert (result.code, result.err) == (1, "")
+    assert "built-in:  active, always" in result.lines
+    assert any(line.startswith("external:  alpha") for line in result.lines)
+    assert "does not work" in result.out
+    (problem,) = [line for line in result.lines if line.startswith("problem:")]
+    assert "plugin alpha" in problem
+    assert cause in problem
+    assert (report["ok"], report["builtin"]["active"]) == (False, True)
+    assert (report["provider"]["active"], report["provider"]["works"]) == (False, False)
+    assert cause in report["problems"][0]
+
+
+def test_a_provider_that_is_not_installed_is_missing(machine):
+    machine.install("alphabet")
+    machine.write_config("memory: {provider: alpha}\n")
+    with machine.unchanged():
+        report = machine.json("status", code=1)
+    assert (report["provider"]["name"], report["provider"]["state"]) == ("alpha", "missing")
+    (problem,) = report["problems"]
+    assert "'alpha'" in problem
+    assert "alphabet" in problem
+    assert "pip install" in problem
+
+
+@pytest.mark.xfail(reason="status calls it missing whenever it is refused", strict=True)
+def test_a_conflict_has_the_same_state_in_status_and_list(machine):
+    machine.install("twice", distribution="first-owner")
+    machine.install("twice", distribution="second-owner")
+    machine.write_config("memory: {provider: twice}\n")
+    report = machine.json("status", code=1)
+    assert "first-owner, second-owner" in report["problems"][0]
+    assert report["provider"]["state"] == "conflict"
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        "[{'name': f'tool_{n}', 'description': 'x', 'parameters': {}} for n in range(200)]",
+        "[{'name': 'tool', 'description': object(), 'parameters': {'default': {1, 2}}}]",
+        "[None, 3, {'name': 'memory'}]",
+    ],
+)
+def test_tools_that_nobody_can_use_do_not_disturb_the_status(machine, tools):
+    machine.install("alpha", provider_source("alpha").replace("return []", f"return {tools}"))
+    machine.write_config("memory: {provider: alpha}\n")
+    assert machine.json("status")["provider"]["works"] is True
+
+
+def test_an_observer_that_is_not_there_is_a_problem(machine):
+    machine.write_config("memory: {observers: [trace]}\n")
+    report = machine.json("status", code=1)
+    assert report["observers"] == ["trace"]
+    assert "no observer 'trace' is installed" in report["problems"][0]
+
+
+def test_an_observer_that_is_there_is_shown(machine):
+    machine.site.add(
+        "tracing",
+        groups={OBSERVERS: {"trace": "tracing_module"}},
+        files={"tracing_module.py": "def prefetch(query, session_id):\n    pass\n"},
+    )
+    machine.write_config("memory: {observers: [trace]}\n")
+    assert "observer:  trace" in machine.run("status").done().lines
+
+
+@pytest.mark.xfail(reason="whatever ends the child is blamed on the provider", strict=True)
+@pytest.mark.parametrize("provider", ["", "alpha"])
+def test_an_observer_that_ends_the_process_is_not_taken_for_a_plugin(machine, provider):
+    machine.install("alpha")
+    machine.site.add(
+        "tracing",
+        groups={OBSERVERS: {"trace": "tracing_module"}},
+        files={"tracing_module.py": "import os; os._exit(5)\n"},
+    )
+    machine.write_config(f"memory: {{provider: {provider!r}, observers: [trace]}}\n")
+    (problem,) = machine.json("status", code=1)["problems"]
+    assert "exit code 5" in problem
+    assert f"plugin {provider}:" not in problem
+
+
+def test_a_foreign_key_is_a_warning_and_no_problem(machine):
+    machine.write_config("model: x\nmemory:\n  shoe_size: 46\n")
+    result = machine.run("status").done()
+    assert "warning:   config.yaml:3: memory.shoe_size: unknown key, left alone" in result.lines
