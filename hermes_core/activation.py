@@ -13,7 +13,7 @@ from hermes_core.discovery import ProviderInfo, find_provider, pin_problem, scan
 from hermes_core.dispatch import Deadlines, ProviderAdapter
 from hermes_core.errors import HermesError, ProviderConflictError, ProviderUnavailableError
 from hermes_core.loading import load_provider
-from hermes_core.names import BUILTIN
+from hermes_core.names import BUILTIN, normalise
 from hermes_core.provider import MemoryProvider
 
 
@@ -47,11 +47,10 @@ def chosen(config: Config) -> ProviderInfo | None:
     selection = config.selection
     if not selection.name:
         return None
-    choice = f"{selection.name}@{selection.owner}" if selection.owner else selection.name
     found = scan(config.home, selection)
-    if not any(each.loadable for each in found if each.key == choice):
+    if not any(each.loadable for each in found if each.key == normalise(selection.name)):
         found = scan(config.home, selection, everything=True)
-    info = find_provider(choice, found)
+    info = find_provider(selection.choice, found)
     problem = pin_problem(info, selection)
     pin = selection.pin
     if problem and (selection.strict or (pin is not None and not info.owned_by(pin.owner))):

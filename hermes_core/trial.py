@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -29,6 +32,9 @@ _CHILD: Final = (
     "from hermes_core.trial import child; child(request)"
 )
 _START_SECONDS: Final = 10.0
+
+# In the environment of the child and, unless they clear it, of all that it starts.
+_TOKEN: Final = "HERMES_PLUGINS_TRIAL"  # noqa: S105 - a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,36 +60,61 @@ def try_provider(config: Config, choice: str) -> Trial:
 def _try(config: Config, choice: str) -> Trial:
     deadlines = deadlines_of(config)
     limit = _START_SECONDS + deadlines.load * (1 + len(config.observers)) + 2 * deadlines.available
-    request = {"path": sys.path, "home": str(config.home), "choice": choice}
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, "-c", _CHILD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=os.name == "posix",
-    )
-    plugin = f"plugin {choice or config.selection.name}"
-    try:
-        output, _ = process.communicate(json.dumps(request).encode(), timeout=limit)
-    except subprocess.TimeoutExpired:
-        return Trial(problems=(f"{plugin}: no end after {limit:g} s",))
-    finally:
-        _end(process)
-    try:
-        return Trial(**{key: _frozen(value) for key, value in json.loads(output).items()})
-    except ValueError:
-        code = process.returncode
-        return Trial(
-            problems=(f"{plugin}: it ended the process that loaded it (exit code {code})",)
-        )
+    names = [f"plugin {choice or config.selection.name}"] if choice or config.selection.name else []
+    if not choice:
+        names += [f"observer {name}" for name in config.observers]
+    what = " or ".join(names) or "the built-in"
+    with tempfile.TemporaryDirectory(prefix="hermes-trial-", ignore_cleanup_errors=True) as folder:
+        answer = Path(folder, "answer.json")
+        request = {
+            "path": sys.path,
+            "home": str(config.home),
+            "choice": choice,
+            "answer": str(answer),
+        }
+        code = _run_child(request, {"HERMES_HOME": str(config.home)}, limit)
+        if code is None:
+            return Trial(problems=(f"{what}: no end after {limit:g} s",))
+        try:
+            told = json.loads(answer.read_bytes())
+        except (OSError, ValueError):
+            problem = f"{what}: it ended the process that loaded it (exit code {code})"
+            return Trial(problems=(problem,))
+    return Trial(**{key: _frozen(value) for key, value in told.items()})
 
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _run_child(request: dict[str, Any], environment: dict[str, str], limit: float) -> int | None:
+    """Run the child, and end all that it leaves behind; gives its exit code."""
+    token = secrets.token_hex(16)
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter
+        [sys.executable, "-P", "-c", _CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=os.name == "posix",
+        env={**os.environ, **environment, _TOKEN: token},
+    )
+    try:
+        # Written at once and waited for by its exit: a process that it leaves behind may
+        # hold its pipes open for ever.
+        with suppress(BrokenPipeError):
+            if process.stdin is not None:
+                process.stdin.write(json.dumps(request).encode())
+                process.stdin.close()
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _end(process)
+        _end_marked(token)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the child and whatever it has started."""
+    """End the child and its process group."""
     if os.name == "posix":
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -98,16 +129,23 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def _end_marked(token: str) -> None:
+    """End what went into a session of its own, where the system shows it (Linux)."""
+    mark = f"{_TOKEN}={token}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (folder / "environ").read_bytes():
+                os.kill(int(folder.name), signal.SIGKILL)
+
+
 def child(request: dict[str, Any]) -> NoReturn:
-    """The child's side: the answer goes to stdout, which the plugin does not get to see."""
-    answer = os.dup(1)
-    os.dup2(2, 1)
+    """The child's side: the answer goes to a file."""
     try:
         home, choice = Path(request["home"]), request["choice"]
         result = _provider_alone(home, choice) if choice else _as_an_agent(home)
     except BaseException as error:  # noqa: BLE001 - the answer is the only way to tell
         result = _answer([error])
-    os.write(answer, json.dumps(result).encode())
+    Path(request["answer"]).write_text(json.dumps(result), "utf-8")
     os._exit(0)  # a plugin's threads must not hold us up
 
 

@@ -5,27 +5,67 @@ from __future__ import annotations
 import os
 import sys
 
-from hermes_core.errors import HermesError
+from hermes_core.errors import HermesError, one_line
 
 
 def main() -> None:
     """Entry point of the console script: run a command, tell failures in one line."""
+    _prepare_streams()
+    try:
+        code = _run(sys.argv[1:])
+        sys.stdout.flush()  # here, where somebody catches what goes wrong
+    except SystemExit as error:  # click's way to end
+        code = _flushed(error.code)
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:  # `... | head`: nobody reads on, so nothing more is said
+        code = 1
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        code = _tell(error)
+    _leave(code)
+
+
+def _prepare_streams() -> None:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # `>&-`
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):
         # A name that the terminal can't show must not end the listing.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+def _flushed(code: object) -> int:
     try:
-        sys.exit(_run(sys.argv[1:]))
-    except BrokenPipeError:  # `... | head`: nobody reads on, so nothing more is said
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        return _tell(error)
+    return code if isinstance(code, int) else int(code is not None)
+
+
+def _tell(error: Exception) -> int:
+    if isinstance(error, HermesError):
+        text = str(error)
+    elif isinstance(error, OSError):
+        text = error.strerror or str(error)
+    else:
+        text = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+    sys.stderr.write(f"hermes-plugins: {one_line(text)}\n")
+    return 1
+
+
+def _leave(code: int) -> None:
+    """End. What could not be written must not be tried again by the interpreter."""
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except Exception as error:
-        if "--debug" in sys.argv:
-            raise
-        text = str(error) if isinstance(error, HermesError) else _unexpected(error)
-        sys.stderr.write(f"hermes-plugins: {' '.join(text.split())}\n")
-        sys.exit(1)
+    sys.exit(code)
 
 
 def _run(arguments: list[str]) -> int:
@@ -35,11 +75,11 @@ def _run(arguments: list[str]) -> int:
     request = parse_list(arguments)
     if request is not None:
         return run_list(request)
+    import signal  # noqa: PLC0415
+
     from hermes_core.cli._commands import cli  # noqa: PLC0415
 
+    # So that what a command has started is ended with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cli(prog_name="hermes-plugins")
     return 0
-
-
-def _unexpected(error: Exception) -> str:
-    return f"unexpected {type(error).__name__}: {error} (--debug shows where)"

@@ -11,6 +11,7 @@ import click
 from hermes_core import __version__
 from hermes_core.discovery import own_commands
 from hermes_core.loading import import_value
+from hermes_core.names import nearest
 
 _COMMANDS: Final = {
     "demo": "demo",
@@ -41,9 +42,33 @@ class _Commands(click.Group):
         command = import_value(value)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may have been meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = nearest(args[0], self.list_commands(ctx))
+            if not close:
+                raise
+            meant = f"{error.message} Did you mean {' or '.join(close)}?"
+            raise click.UsageError(meant, ctx) from error
+
+
+def _given_home(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value == "":
+        raise click.BadParameter("an empty name is no folder")
+    return value
+
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--home", metavar="FOLDER", help="Use this Hermes home instead of HERMES_HOME.")
+@click.option(
+    "--home",
+    metavar="FOLDER",
+    callback=_given_home,
+    help="Use this Hermes home instead of HERMES_HOME.",
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from hermes_core.cli._output import print_json, print_table
 from hermes_core.config import Selection, read_selection
 from hermes_core.discovery import ProviderInfo, scan
-from hermes_core.errors import ConfigError
+from hermes_core.errors import ConfigError, HermesError, UnknownProviderError
 from hermes_core.home import resolve_home
+from hermes_core.names import normalise
 
 
 class ListRequest(NamedTuple):
@@ -23,10 +24,8 @@ def parse_list(arguments: list[str]) -> ListRequest | None:
     """The request, if the arguments are plainly one for `list`; everything else is click's."""
     home = None
     rest = list(arguments)
-    if rest[:1] == ["--home"] and len(rest) > 1:
+    if rest[:1] == ["--home"] and len(rest) > 1 and rest[1]:
         home, rest = rest[1], rest[2:]
-    elif rest and rest[0].startswith("--home="):
-        home, rest = rest[0].removeprefix("--home="), rest[1:]
     options = set(rest[1:])
     if rest[:1] != ["list"] or not options <= {"--all", "--json"}:
         return None
@@ -36,13 +35,22 @@ def parse_list(arguments: list[str]) -> ListRequest | None:
 def run_list(request: ListRequest) -> int:
     """List the installed providers."""
     home = resolve_home(request.home)
-    error = None
+    error: HermesError | None = None
     try:
         selection = read_selection(home)
     except ConfigError as caught:
         # What is active can't be told; what is installed can.
         error, selection = caught, Selection()
     found = scan(home, selection, everything=request.everything)
+    if not request.everything and _is_missing(selection, found):
+        # It may be one of those that take longer to find.
+        complete = scan(home, selection, everything=True)
+        found = complete if not _is_missing(selection, complete) else found
+        if _is_missing(selection, found):
+            error = UnknownProviderError(
+                f"memory.provider is {selection.name}, which is not installed",
+                hint="hermes-plugins status says more",
+            )
     if request.json:
         print_json(providers=[as_json(each) for each in found])
     else:
@@ -50,6 +58,11 @@ def run_list(request: ListRequest) -> int:
     if error is not None:
         raise error
     return 0
+
+
+def _is_missing(selection: Selection, found: list[ProviderInfo]) -> bool:
+    key = normalise(selection.name)
+    return bool(selection.name) and not any(each.key == key for each in found)
 
 
 def as_json(info: ProviderInfo) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hermes_core.errors import one_line
+
 _COLOURS: Final = {"active": 32, "changed": 33, "conflict": 31, "broken": 31, "no-provider": 90}
 _BOLD: Final = 1
 
@@ -36,23 +38,29 @@ def say(text: str = "") -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def plain(text: str) -> str:
+    """Text from a plugin on one line, without the characters that steer a terminal."""
+    return " ".join(one_line(text).split())
+
+
 def print_json(**values: Any) -> None:
     """One object, with the version of its form."""
     import json  # noqa: PLC0415 - a table needs none
 
-    say(json.dumps({"schema": 1, **values}, indent=2, ensure_ascii=False))
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    say(json.dumps({"schema": 1, **values}, indent=2, ensure_ascii=not utf8))
 
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], states: Sequence[str]
 ) -> None:
     """Aligned columns on a terminal; elsewhere tabs between the fields and no header."""
-    lines = [[" ".join(cell.split()) for cell in row] for row in rows]
+    lines = [[plain(cell) for cell in row] for row in rows]
     if not on_terminal():
         for line in lines:
             say("\t".join(line))
         return
-    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(header, *lines, strict=True)]
     room = os.get_terminal_size(sys.stdout.fileno()).columns or 80
     say(bold(_aligned(header, widths, room)))
     for line, state in zip(lines, states, strict=True):
@@ -60,5 +68,20 @@ def print_table(
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int], room: int) -> str:
-    line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-    return line if len(line) <= room else line[: room - 1] + "…"
+    pairs = zip(cells, widths, strict=True)
+    line = "  ".join(cell + " " * (width - _width(cell)) for cell, width in pairs).rstrip()
+    if _width(line) <= room:
+        return line
+    while _width(line) >= room:
+        line = line[:-1]
+    return line + "…"
+
+
+def _width(text: str) -> int:
+    """How many columns a terminal takes for a text."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width  # noqa: PLC0415
+
+    wide = sum(east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(combining(char) > 0 for char in text)

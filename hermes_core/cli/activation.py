@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from hermes_core.activation import chosen
 from hermes_core.cli._list import as_json
 from hermes_core.cli._output import paint, print_json, say
 from hermes_core.cli.listing import complete_name
@@ -43,8 +42,8 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
             trial.problems[0], hint="nothing was changed; --force enables it all the same"
         )
     _write_choice(config, choice, info)
-    before = config.selection.name
-    if before and normalise(before) != info.key:
+    before = config.selection.choice
+    if before and not (normalise(before) == normalise(choice) or normalise(before) == info.key):
         say(f"{info.name} replaces {before}.")
     say(f"{info.name} is enabled.")
     for problem in trial.problems:
@@ -92,15 +91,22 @@ def disable_command(ctx: click.Context, name: str | None) -> None:
             "external provider only adds to"
         )
     config = load_config(resolve_home(ctx.obj))
-    active = config.selection.name
-    if name and normalise(split_choice(name)[0]) != normalise(active):
+    active = config.selection.choice
+    if name and not _is_meant(name, config.selection):
         now = f"{active} is" if active else "none is"
         raise HermesError(f"{name} is not active, {now}; nothing was changed")
     if not active:
         say("no external provider is active; nothing was changed.")
         return
     change_config(config.home, {("memory", "provider"): "", **_without_pins(config)})
-    say(f"{active} is disabled. Its own data was not touched.")
+    say(f"{config.selection.name} is disabled. Its own data was not touched.")
+
+
+def _is_meant(name: str, selection: Selection) -> bool:
+    wanted, owner = split_choice(name)
+    if normalise(wanted) != normalise(selection.name):
+        return False
+    return not owner or not selection.owner or normalise(owner) == normalise(selection.owner)
 
 
 @click.command("status")
@@ -109,16 +115,18 @@ def disable_command(ctx: click.Context, name: str | None) -> None:
 def status_command(ctx: click.Context, json_wanted: bool) -> None:
     """Say what is active and whether it works; exit code 1 if it does not."""
     home = resolve_home(ctx.obj)
-    report = _report(home)
+    report, traceback = _report(home)
     if json_wanted:
         print_json(**report)
     else:
         _print_report(report)
+    if traceback and ctx.find_root().params["debug"]:
+        click.echo(traceback, err=True)
     if not report["ok"]:
         ctx.exit(1)
 
 
-def _report(home: Path) -> dict[str, Any]:
+def _report(home: Path) -> tuple[dict[str, Any], str]:
     try:
         config = load_config(home)
     except ConfigError as error:
@@ -127,7 +135,7 @@ def _report(home: Path) -> dict[str, Any]:
     else:
         # The same code as an agent runs, so that the two can't disagree.
         trial = try_configured(config)
-    return {
+    report = {
         "ok": not trial.problems,
         "home": str(home),
         "config": str(config.path) if config.path.exists() else "",
@@ -137,17 +145,17 @@ def _report(home: Path) -> dict[str, Any]:
         "problems": list(trial.problems),
         "warnings": list(trial.warnings),
     }
+    return report, trial.traceback
 
 
 def _provider_report(config: Config, trial: Trial) -> dict[str, Any]:
-    report: dict[str, Any] = {"name": config.selection.name, "state": "missing"}
-    try:
-        info = chosen(config)
-    except HermesError:  # it is among the trial's problems
-        info = None
-    if info is not None:
-        report.update(as_json(info))
-    return {**report, "active": bool(trial.provider_name), "works": bool(trial.provider_name)}
+    selection = config.selection
+    found = scan(config.home, selection, everything=True)
+    same = [each for each in found if each.key == normalise(selection.name)]
+    same = [each for each in same if not selection.owner or each.owned_by(selection.owner)]
+    report = as_json(same[0]) if same else {"name": selection.name, "state": "missing"}
+    works = bool(trial.provider_name)
+    return {**report, "active": works, "works": works}
 
 
 def _print_report(report: dict[str, Any]) -> None:

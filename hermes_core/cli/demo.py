@@ -34,7 +34,7 @@ def demo_command(ctx: click.Context) -> None:
             "One external provider, tried in a process first.",
             "$ hermes-plugins enable sample",
         )
-        ctx.invoke(enable_command, name="sample")
+        ctx.invoke(enable_command, name="sample@directory")
         _step("A first session.", "What is said goes to the provider when the turn is over.")
         _first_session(folder)
         _step("A second session, later.", "The agent asks its memory before it asks the model.")

@@ -5,17 +5,26 @@ from __future__ import annotations
 import click
 
 from hermes_core.cli._list import ListRequest, as_json, run_list
-from hermes_core.cli._output import on_terminal, paint, print_json, say
+from hermes_core.cli._output import on_terminal, paint, plain, print_json, say
 from hermes_core.config import Selection, read_selection
 from hermes_core.discovery import ProviderInfo, find_provider, scan
+from hermes_core.errors import HermesError
 from hermes_core.home import resolve_home
+from hermes_core.names import normalise, split_choice
 
 
 def complete_name(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Provider names for the shell's completion."""
-    home = ctx.find_root().params.get("home")
-    found = scan(resolve_home(home), Selection())
-    return [each.name for each in found if each.loadable and each.name.startswith(incomplete)]
+    try:
+        found = scan(resolve_home(ctx.find_root().params.get("home")), Selection())
+    except HermesError:  # somebody is typing: this is not the time
+        return []
+    names = (
+        f"{each.name}@{each.owner}" if each.state == "conflict" else each.name
+        for each in found
+        if each.loadable
+    )
+    return [name for name in names if normalise(name).startswith(normalise(incomplete))]
 
 
 @click.command("list")
@@ -39,11 +48,12 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
     if json_wanted:
         print_json(provider={**as_json(info), "location": place})
         return
-    say(f"{info.name}  {paint(info.state, info.state)}")
+    say(f"{plain(info.name)}  {paint(info.state, info.state)}")
     details = {
         "problem": info.problem,
         "description": info.description,
-        "distribution": f"{info.distribution} {info.version}".strip(),
+        "version": "" if info.distribution else info.version,
+        "distribution": f"{info.distribution} {info.version}" if info.distribution else "",
         "source": info.source,
         "entry point": info.entry_point,
         "location": place,
@@ -51,10 +61,12 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
     width = max(map(len, details)) if on_terminal() else 0
     for label, value in details.items():
         if value:
-            say(f"{label + ':':{width + 1}} {value}")
+            say(f"{label + ':':{width + 1}} {plain(value)}")
 
 
 def _listed(name: str, found: list[ProviderInfo]) -> ProviderInfo:
     """The provider, also where it can't be loaded: that is when one asks."""
-    same = [each for each in found if name in (each.key, each.name)]
-    return same[0] if len(same) == 1 else find_provider(name, found)
+    wanted, owner = split_choice(name)
+    same = [each for each in found if each.key == normalise(wanted)]
+    owned = [each for each in same if not owner or each.owned_by(owner)]
+    return owned[0] if len(owned) == 1 else find_provider(name, found)

@@ -31,6 +31,11 @@ class Selection(NamedTuple):
     strict: bool = False
 
     @property
+    def choice(self) -> str:
+        """As it is written: name, or name@owner."""
+        return f"{self.name}@{self.owner}" if self.owner else self.name
+
+    @property
     def pin(self) -> Pin | None:
         """The chosen provider's pin."""
         return self.pins.get(normalise(self.name))

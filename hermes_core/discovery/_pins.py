@@ -57,7 +57,8 @@ def _content(info: ProviderInfo) -> Iterator[tuple[str, Path]]:
     if info.directory is not None and not info.distribution:
         for path in sorted(info.directory.rglob("*")):
             name = path.relative_to(info.directory).as_posix()
-            if path.is_file() and _counts(name):
+            hidden = any(part.startswith(".") for part in PurePosixPath(name).parts)  # .git
+            if not hidden and path.is_file() and _counts(name):
                 yield name, path
     elif info.location is not None:
         for name in sorted(info.files):

@@ -61,9 +61,9 @@ def test_what_was_refused_is_not_recorded(home: Path, agent) -> None:
 
 def test_the_newest_state_in_the_history_is_the_file(home: Path, agent) -> None:
     session = agent()
-    for text in ("one\r\n§\r\ntwo", "three\n", "\ufefffour"):
+    for number, text in enumerate(("one\r\n§\r\ntwo", "three\n", "\ufefffour")):
         write_notes(home, text)
-        saved(session.add(f"after {text.split()[0]}"))
+        saved(session.add(f"note {number}"))
         assert recorded(home)[0]["after"].encode() == notes_file(home).read_bytes()
 
 

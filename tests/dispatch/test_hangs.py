@@ -88,7 +88,7 @@ def test_a_caller_is_back_at_the_deadline_and_the_built_in_answers(hook: str) ->
 def test_the_breaker_opens_and_health_says_why(hook: str) -> None:
     with _hanging_in(hook) as (manager, _, _):
         DRIVE[hook](manager)
-        sleep(BRIEF)
+        sleep(2 * BRIEF)
         DRIVE[hook](manager)  # whoever looks next, notices
         health = manager.health()["ext"].get(hook)
         assert health is not None
@@ -103,7 +103,7 @@ def test_a_lane_is_replaced_once_and_not_again_while_both_hang(hook: str) -> Non
     with _hanging_in(hook) as (manager, external, _):
         for _ in range(4):
             DRIVE[hook](manager)
-            sleep(BRIEF)
+            sleep(2 * BRIEF)
         assert 1 <= len(external.of(hook)) <= 2
         names = [each.name for each in memory_threads() - before]
         assert len(names) <= len(set(names)) + 1
@@ -121,7 +121,7 @@ def test_later_calls_do_not_wait_again(hook: str) -> None:
     with _hanging_in(hook) as (manager, _, _):
         for _ in range(2):
             DRIVE[hook](manager)
-            sleep(BRIEF)
+            sleep(2 * BRIEF)
         later = sorted(_seconds(manager, hook) for _ in range(4))
     assert later[2] < BRIEF / 2
 
@@ -140,8 +140,8 @@ def test_a_turn_start_that_hangs_does_not_cost_the_recall() -> None:
 
 
 @pytest.mark.xfail(
-    reason="nobody replaces a lane while somebody waits for it: a call behind one that hangs "
-    "waits for its own deadline, not for that of the one that hangs",
+    reason="a call that was queued a moment ago is not seen as one that may hang: who comes "
+    "behind it waits for its own deadline",
     strict=True,
 )
 def test_a_tool_call_behind_a_hang_waits_no_longer_than_the_hang_may_last() -> None:
@@ -159,8 +159,45 @@ def test_other_lanes_go_on_while_one_hangs() -> None:
         assert manager.health()["ext"]["handle_tool_call"].breaker == "open"
         assert manager.prefetch_all("q") == "recalled"
         manager.sync_all("u", "a")
-        assert manager.flush_pending(5)
+        assert eventually(lambda: external.of("sync_turn"))
+
+
+@pytest.mark.xfail(
+    reason="a flush waits in vain for a call that its caller has given up", strict=True
+)
+@pytest.mark.parametrize("hook", ["prefetch", "handle_tool_call"])
+def test_a_call_that_was_given_up_is_no_queued_work(hook: str) -> None:
+    with _hanging_in(hook) as (manager, external, _):
+        DRIVE[hook](manager)
+        manager.sync_all("u", "a")
+        begin = perf_counter()
+        assert manager.flush_pending(1)
+        assert perf_counter() - begin < 0.5
         assert external.of("sync_turn")
+
+
+@pytest.mark.xfail(
+    reason="a hang is noticed by the next call on its lane, not by who asks for the health",
+    strict=True,
+)
+@pytest.mark.parametrize("hook", ["sync_turn", "queue_prefetch", "on_turn_start"])
+def test_health_knows_of_a_hang_though_nothing_more_is_called(hook: str) -> None:
+    with _hanging_in(hook) as (manager, _, _):
+        DRIVE[hook](manager)
+        assert eventually(lambda: hook in manager.health()["ext"], 1.0)
+        assert manager.health()["ext"][hook].breaker == "open"
+
+
+@pytest.mark.xfail(reason="it is counted when it hangs and when it returns", strict=True)
+def test_a_call_that_returns_after_all_is_counted_once() -> None:
+    with _hanging_in("sync_turn") as (manager, external, gate):
+        manager.sync_all("first", "a")
+        sleep(2 * BRIEF)
+        manager.sync_all("second", "a")
+        gate.open()
+        assert eventually(lambda: len(external.of("sync_turn")) == 2)
+        assert manager.flush_pending(5)
+        assert manager.health()["ext"]["sync_turn"].calls == 2
 
 
 def test_a_hang_behind_a_slow_call_is_noticed_too() -> None:

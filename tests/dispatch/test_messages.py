@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
 from support.providers import Recorder, running
 
 
@@ -40,3 +41,19 @@ def test_a_provider_that_changes_its_list_does_not_change_the_host_s() -> None:
         manager.on_session_end(messages)
         manager.flush_pending(5)
     assert messages == [{"role": "user", "content": "u"}]
+
+
+@pytest.mark.xfail(
+    reason="messages are copied as dictionaries, and what is none ends the turn", strict=True
+)
+@pytest.mark.parametrize(
+    "messages", [None, [object()], ["hello"], [None]], ids=["none", "objects", "texts", "nones"]
+)
+def test_messages_of_another_kind_break_no_turn(messages: Any) -> None:
+    external = Recorder()
+    with running(external) as manager:
+        manager.sync_all("u", "a", messages=messages)
+        manager.on_pre_compress(messages)
+        manager.on_session_end(messages)
+        assert manager.flush_pending(5)
+    assert len(external.of("sync_turn")) == len(external.of("on_session_end")) == 1

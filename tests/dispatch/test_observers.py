@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from time import perf_counter, sleep
 from types import ModuleType
 from typing import Any
 
 import pytest
 from support.observers import FULL
-from support.providers import DRIVE, SLACK, TOOL, Gate, Recorder, eventually, running
+from support.providers import DRIVE, TOOL, Recorder, eventually, running
 
 from hermes_core import HermesError, MemoryManager, Outcome, hookimpl
 from hermes_core.hookspecs import HOOKS
@@ -187,70 +186,6 @@ def test_an_observer_that_exits_ends_nothing(error: BaseException) -> None:
     manager.shutdown_all()
 
 
-@pytest.mark.parametrize("where", ["implement", "before", "after"])
-def test_an_observer_that_hangs_is_dropped_and_the_turn_goes_on(
-    where: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Gate() as gate:
-
-        class Before:
-            @hookimpl(wrapper=True)
-            def prefetch(self):
-                gate()
-                return (yield)
-
-        class After:
-            @hookimpl(wrapper=True)
-            def prefetch(self):
-                outcomes = yield
-                gate()
-                return outcomes
-
-        class Implement:
-            @hookimpl
-            def prefetch(self) -> str:
-                gate()
-                return "late"
-
-        observer = {"implement": Implement, "before": Before, "after": After}[where]()
-        manager = _observed(observer)
-        begin = perf_counter()
-        assert manager.prefetch_all("q") == "recalled"
-        assert perf_counter() - begin < 0.05 + SLACK
-        later = []
-        for _ in range(5):
-            begin = perf_counter()
-            assert manager.prefetch_all("q") == "recalled"
-            later.append(perf_counter() - begin)
-        health = manager.health()["observer:eye"]["prefetch"]
-        gate.open()
-        manager.shutdown_all()
-    assert sorted(later)[2] < 0.05
-    assert health.breaker == "open"
-    assert "50 ms" in health.last_error
-    assert sum("eye" in each.getMessage() for each in caplog.records) == 1
-
-
-def test_a_dropped_observer_is_dropped_from_all_hooks() -> None:
-    seen = []
-
-    class Eye:
-        @hookimpl
-        def prefetch(self) -> None:
-            sleep(0.2)
-
-        @hookimpl
-        def on_pre_compress(self) -> None:
-            seen.append("compress")
-
-    manager = _observed(Eye())
-    manager.on_pre_compress([])
-    manager.prefetch_all("q")
-    manager.on_pre_compress([])
-    manager.shutdown_all()
-    assert seen == ["compress"]
-
-
 @pytest.mark.parametrize(
     "garbage",
     [None, 5, "text", [5], [None], {"a": 1}, object()],
@@ -347,3 +282,16 @@ def test_managers_do_not_share_observers() -> None:
         assert seen == []
         assert list(other.health()) == ["ext"]
     observed.shutdown_all()
+
+
+@pytest.mark.xfail(reason="pluggy calls the one that was registered last first", strict=True)
+def test_the_built_in_is_first_whatever_an_observer_tries() -> None:
+    class Eye:
+        @hookimpl(tryfirst=True)
+        def prefetch(self) -> str:
+            return "note"
+
+    manager = _observed(Eye(), Recorder("builtin", prefetch="first"), Recorder(prefetch="last"))
+    recalled = manager.prefetch_all("q")
+    manager.shutdown_all()
+    assert recalled.startswith("first")

@@ -36,7 +36,6 @@ def test_a_home_that_is_a_file_is_an_error_that_names_it(stocked, tmp_path, argu
     assert file.read_text() == "mine"
 
 
-@pytest.mark.xfail(reason="runs of white space in an error become one blank", strict=True)
 def test_an_error_names_a_path_with_two_blanks_as_it_is(machine, tmp_path):
     file = tmp_path / "two  blanks"
     file.write_text("mine")
@@ -120,7 +119,6 @@ def test_the_tilde_of_nobody_is_an_error_that_names_it(machine):
     assert "~nobody-of-this-name" in line
 
 
-@pytest.mark.xfail(reason="--home '' silently takes the default home", strict=True)
 def test_an_empty_home_option_is_wrong_usage_and_not_another_home(machine):
     (machine.user / ".hermes").mkdir()
     config = machine.user / ".hermes" / "config.yaml"

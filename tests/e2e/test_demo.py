@@ -64,7 +64,6 @@ def test_the_demo_takes_no_notice_of_a_broken_home(machine, temporary):
         machine.run("demo").done()
 
 
-@pytest.mark.xfail(reason="the demo does not say whose sample it means", strict=True)
 def test_the_demo_works_beside_another_plugin_of_its_samples_name(machine, temporary):
     machine.install("sample", provider_source("sample"), distribution="somebody")
     result = machine.run("demo")

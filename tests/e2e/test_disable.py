@@ -41,7 +41,6 @@ def test_disabling_another_than_the_active_one_is_refused(machine):
     assert "alpha is" in line
 
 
-@pytest.mark.xfail(reason="the owner in disable NAME@OWNER is not looked at", strict=True)
 def test_disabling_the_name_of_another_owner_is_refused(machine):
     machine.write_config("memory: {provider: alpha@first-owner}\n")
     with machine.unchanged():

@@ -168,10 +168,6 @@ def test_a_directory_and_a_distribution_of_one_name_are_told_apart(machine):
     assert machine.json("status")["provider"]["source"] == "directory"
 
 
-@pytest.mark.xfail(
-    reason="the names are compared without their owners",
-    strict=True,
-)
 def test_another_owner_of_the_same_name_is_told_as_a_replacement(machine):
     conflicting(machine)
     machine.run("enable", "twice@first-owner").done()
@@ -179,10 +175,6 @@ def test_another_owner_of_the_same_name_is_told_as_a_replacement(machine):
     assert "replaces twice@first-owner" in result.out
 
 
-@pytest.mark.xfail(
-    reason="the child process keeps the caller's HERMES_HOME when --home is given",
-    strict=True,
-)
 def test_a_plugin_sees_the_home_that_the_command_was_given(machine, tmp_path):
     seen = tmp_path / "seen"
     other = tmp_path / "other"

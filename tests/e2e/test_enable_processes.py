@@ -39,17 +39,12 @@ def test_what_a_working_plugin_has_started_ends_with_the_trial(machine, holder):
     assert wait_until(holder.is_gone, 5)
 
 
-@pytest.mark.xfail(reason="a process in a session of its own is not found again", strict=True)
 def test_what_a_plugin_has_started_in_a_session_of_its_own_ends_too(machine, holder):
     machine.install("alpha", holder.spawn("start_new_session=True") + GOOD)
     machine.run("enable", "alpha").done()
     assert wait_until(holder.is_gone, 2)
 
 
-@pytest.mark.xfail(
-    reason="a forked process inherits the pipe of the answer, and its end is waited for",
-    strict=True,
-)
 def test_a_plugin_that_forks_a_worker_is_not_waited_for(machine, holder):
     fork = f"import os\nif os.fork() == 0:\n    exec({holder.source()!r})\n    os._exit(0)\n"
     machine.install("alpha", fork + GOOD)
@@ -137,7 +132,6 @@ def test_ctrl_c_ends_the_trial_and_all_that_it_started(machine, holder):
     assert wait_until(holder.is_gone, 5)
 
 
-@pytest.mark.xfail(reason="SIGTERM ends the command and leaves its child behind", strict=True)
 def test_a_command_that_is_terminated_leaves_nothing_running(machine, holder):
     process = hanging(machine, holder)
     process.terminate()
@@ -148,12 +142,7 @@ def test_a_command_that_is_terminated_leaves_nothing_running(machine, holder):
 @pytest.mark.parametrize(
     "module",
     [
-        pytest.param(
-            "json",
-            marks=pytest.mark.xfail(
-                reason="the child imports json from the current folder", strict=True
-            ),
-        ),
+        "json",
         "hermes_core",
     ],
 )

@@ -49,13 +49,7 @@ def test_an_unknown_name_gets_the_nearest_and_what_to_install(machine):
     "spelling",
     [
         "gadget-box",
-        pytest.param(
-            "Gadget_Box",
-            marks=pytest.mark.xfail(
-                reason="info compares the name of what can't be loaded as it is spelt",
-                strict=True,
-            ),
-        ),
+        "Gadget_Box",
     ],
 )
 def test_what_cannot_be_loaded_can_be_looked_at_under_every_spelling(machine, spelling):
@@ -69,10 +63,6 @@ def test_what_cannot_be_loaded_can_be_looked_at_under_every_spelling(machine, sp
     assert "registers no memory provider" in result.out
 
 
-@pytest.mark.xfail(
-    reason="info refuses name@owner of what can't be loaded",
-    strict=True,
-)
 def test_a_broken_one_can_be_looked_at_by_its_owner(machine):
     (machine.home / "plugins" / "hollow").mkdir(parents=True)
     assert "has no __init__.py" in machine.run("info", "hollow").done().out
@@ -96,10 +86,6 @@ def test_an_owner_that_does_not_have_it_is_told_who_has(machine):
     assert "alpha is provided by memory-alpha, not by somebody" in line
 
 
-@pytest.mark.xfail(
-    reason="info labels a directory plugin's version as its distribution",
-    strict=True,
-)
 def test_the_version_of_a_directory_plugin_is_not_called_its_distribution(machine):
     machine.add_directory("beta", manifest="version: 1.2.3\n")
     lines = machine.run("info", "beta").done().lines

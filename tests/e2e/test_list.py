@@ -174,10 +174,6 @@ def test_the_home_can_be_given_before_the_command(machine, tmp_path, spelling):
     assert "beta" not in machine.run("list").done().rows
 
 
-@pytest.mark.xfail(
-    reason="list leaves out an active provider that only --all finds",
-    strict=True,
-)
 def test_an_active_provider_that_a_distribution_only_carries_is_listed(machine):
     carry(machine)
     machine.run("enable", "carried").done()
@@ -185,10 +181,6 @@ def test_an_active_provider_that_a_distribution_only_carries_is_listed(machine):
     assert machine.providers()["carried"]["active"] is True
 
 
-@pytest.mark.xfail(
-    reason="list says nothing of a chosen provider that is not there",
-    strict=True,
-)
 def test_a_chosen_provider_that_is_not_installed_is_an_error_beside_the_list(machine):
     machine.install("alpha")
     machine.write_config("memory:\n  provider: vanished\n")
@@ -198,10 +190,6 @@ def test_a_chosen_provider_that_is_not_installed_is_an_error_beside_the_list(mac
     assert "vanished" in result.failed()
 
 
-@pytest.mark.xfail(
-    reason="names and descriptions are printed with their escape sequences",
-    strict=True,
-)
 def test_control_characters_of_metadata_reach_no_terminal(machine):
     machine.install("alpha")
     machine.add_directory("be\033[2Jta", provider_source("beta"))

@@ -103,7 +103,6 @@ def test_an_owner_that_is_refused_is_not_imported(pinned, tmp_path):
     assert not trace.exists()
 
 
-@pytest.mark.xfail(reason="status calls it missing whenever it is refused", strict=True)
 @pytest.mark.parametrize("change", [another_owner, other_content])
 def test_status_gives_a_refused_provider_the_state_that_list_gives_it(pinned, change):
     be_strict(pinned)
@@ -143,7 +142,6 @@ def test_a_directory_plugin_is_pinned_by_its_files(machine):
     assert (listed["state"], listed["active"]) == ("changed", True)
 
 
-@pytest.mark.xfail(reason="every file of the folder counts, .git and all", strict=True)
 def test_what_version_control_keeps_in_a_directory_plugin_is_no_change(machine):
     folder = machine.add_directory("beta")
     (folder / ".git").mkdir()

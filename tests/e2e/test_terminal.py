@@ -88,7 +88,6 @@ def test_a_terminal_that_does_not_tell_its_width_gets_a_table_all_the_same(stock
     assert "NAME" in shown
 
 
-@pytest.mark.xfail(reason="a wide character is counted as one column", strict=True)
 def test_wide_characters_take_two_columns(machine):
     machine.add_directory("kioku-記憶の保存", manifest="description: " + "記憶" * 30 + "\n")
     machine.install("alpha", version="1.0")
