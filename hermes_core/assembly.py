@@ -30,7 +30,8 @@ def assemble(
         config = load_config(folder)
     except HomeError as error:
         problems.append(error)
-        config = Config(folder := Path(os.path.abspath(home or "")))  # noqa: PTH100
+        given = home or os.environ.get("HERMES_HOME") or "~/.hermes"
+        config = Config(folder := Path(os.path.abspath(given)))  # noqa: PTH100
     except ConfigError as error:
         problems.append(error)
         config = Config(folder)

@@ -114,7 +114,7 @@ class MemoryManager:
             name, reason = provider.name, ""
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a property
             name, reason = "", f"its name can't be read: {describe(error)}"
-        if not reason and normalise(str(name)) != BUILTIN:
+        if not reason and not (isinstance(name, str) and normalise(name) == BUILTIN):
             reason = name_problem(name)
         if reason:
             return self._refuse(f"{type(provider).__name__}: {reason}")
@@ -182,7 +182,7 @@ class MemoryManager:
 
     def _home_folder(self) -> str:
         if self._home is not None:
-            return os.path.abspath(self._home)  # noqa: PTH100 - no pathlib on the way in
+            return os.path.abspath(os.path.expanduser(self._home))  # noqa: PTH100, PTH111
         from hermes_core.home import resolve_home  # noqa: PLC0415
 
         return str(resolve_home())
@@ -433,4 +433,4 @@ def _has_text(value: Any) -> bool:
 
 def _copied(messages: Messages) -> Messages:
     """A list of our own: the host goes on with its own, and providers may do what they like."""
-    return [dict(message) for message in messages]
+    return [dict(each) if isinstance(each, dict) else each for each in messages or ()]

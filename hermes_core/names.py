@@ -38,7 +38,11 @@ def normalise(name: str) -> str:
 def name_problem(name: object, *, ours: bool = False) -> str:
     """Why something can't be a provider's name, or ""."""
     if not isinstance(name, str):
-        return f"its name is {name!r}, not a string"
+        try:
+            shown = repr(name)
+        except Exception:  # noqa: BLE001 - a plugin's object; its type has to do
+            shown = f"a {type(name).__name__}"
+        return f"its name is {shown}, not a string"
     if not name.strip():
         return f"its name is empty: {name!r}"
     if not name.isprintable() or "@" in name:

@@ -176,7 +176,6 @@ def test_a_name_that_exits_is_a_reason_like_any_other(error: BaseException) -> N
     assert refused
 
 
-@pytest.mark.xfail(reason="the name is made a str unguarded", strict=True)
 def test_a_name_that_can_not_be_printed_is_refused() -> None:
     class Unprintable:
         def __str__(self) -> str:

@@ -22,6 +22,8 @@ from hermes_core.discovery._sources import module_files, registers_provider
 from hermes_core.errors import ProviderConflictError, UnknownProviderError
 from hermes_core.names import BUILTIN, normalise
 
+# What an editable install puts into the site instead of its sources.
+_FINDERS: Final = ("__editable__", "_editable_impl_")
 _MARKER: Final = b"hermes_agent."
 _BUILTIN_DESCRIPTION: Final = "What an agent remembers without any backend; always on."
 
@@ -102,6 +104,7 @@ def _registers(distribution: Distribution, entry_point: EntryPoint) -> bool:
         distribution.location / name
         for name in distribution.files
         if name.endswith(".py")
+        and not name.startswith(_FINDERS)
         and (name.startswith(f"{top}/") or not carried & set(map(str, PurePosixPath(name).parents)))
     ]
     if distribution.registers or registers_provider(recorded):

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -66,7 +67,7 @@ def distributions(
         path: Instead of ``sys.path``.
     """
     seen: set[str] = set()
-    shadowing: list[list[str]] = []
+    shadowing: list[tuple[str, list[str]]] = []
     for entry in dict.fromkeys(_usable(sys.path if path is None else path)):
         names = _info_folders(entry)
         for distribution in _once(list(_in_folder(entry, names, marker))):
@@ -75,7 +76,7 @@ def distributions(
             if key not in seen and not _is_shadowed(key, shadowing):
                 seen.add(key)
                 yield distribution
-        shadowing.append(names or [])
+        shadowing.append((entry, names or []))
     if path is None:
         yield from _from_finders(seen, marker)
 
@@ -87,8 +88,17 @@ def _usable(path: Iterable[object]) -> Iterator[str]:
             yield entry or "."
 
 
-def _is_shadowed(key: str, shadowing: list[list[str]]) -> bool:
-    return any(normalise(name.partition("-")[0]) == key for names in shadowing for name in names)
+def _is_shadowed(key: str, shadowing: list[tuple[str, list[str]]]) -> bool:
+    return any(
+        normalise(name.rpartition(".")[0].partition("-")[0]) == key and _has_metadata(folder, name)
+        for folder, names in shadowing
+        for name in names
+    )
+
+
+def _has_metadata(folder: str, name: str) -> bool:
+    """Not an empty folder that was left behind."""
+    return any(os.path.exists(f"{folder}/{name}/{file}") for file in ("METADATA", "PKG-INFO"))  # noqa: PTH110
 
 
 def _info_folders(folder: str) -> list[str] | None:
@@ -259,10 +269,12 @@ def _translated(found: Any, marker: bytes | None) -> Iterator[Distribution]:
             entry_points, problem = parse_entry_points(text)
         except UnicodeDecodeError:
             problem = f"entry_points.txt of {name} is not UTF-8"
-        location = Path(str(found.locate_file("")))
-        registers = any(REGISTERS in _archived(found, each) for each in found.files or ())
     except (AttributeError, OSError, UnicodeDecodeError, ValueError):
         return
+    location, registers = Path(), False
+    with suppress(NotImplementedError, OSError, ValueError):  # it may have no files
+        location = Path(str(found.locate_file("")))
+        registers = any(REGISTERS in _archived(found, each) for each in found.files or ())
     version, summary = fields.get("Version", ""), fields.get("Summary", "")
     yield Distribution(name, version, summary, location, entry_points, (), problem, registers)
 

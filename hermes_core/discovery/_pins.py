@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -55,11 +56,13 @@ def content_hash(info: ProviderInfo) -> str:
 
 def _content(info: ProviderInfo) -> Iterator[tuple[str, Path]]:
     if info.directory is not None and not info.distribution:
-        for path in sorted(info.directory.rglob("*")):
-            name = path.relative_to(info.directory).as_posix()
-            hidden = any(part.startswith(".") for part in PurePosixPath(name).parts)  # .git
-            if not hidden and path.is_file() and _counts(name):
-                yield name, path
+        for parent, folders, names in os.walk(info.directory):
+            folders[:] = sorted(each for each in folders if not each.startswith("."))  # .git
+            for name in sorted(names):
+                path = Path(parent, name)
+                relative = path.relative_to(info.directory).as_posix()
+                if not name.startswith(".") and _counts(relative):
+                    yield relative, path
     elif info.location is not None:
         for name in sorted(info.files):
             if _counts(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,8 +34,8 @@ def speaks_of_provider(folder: Path) -> bool:
         return False
     return any(
         registers_provider(module_files(name))
-        for name, imported in imports(tree)
-        if "register" in imported
+        for name, _ in imports(tree)
+        if name.partition(".")[0] not in sys.stdlib_module_names | {"hermes_core"}
     )
 
 

@@ -224,6 +224,8 @@ class ProviderAdapter:
 
     def health(self) -> dict[str, HookHealth]:
         """How each hook that was called has fared."""
+        for lane in self._lanes.values():
+            _ = lane.stuck  # who asks, looks: a call may hang that nobody waits for
         return {
             hook: stats.health(self._breakers[HOOKS[hook].lane].state)
             for hook, stats in list(self._stats.items())  # other lanes go on meanwhile
@@ -240,8 +242,11 @@ class ProviderAdapter:
         by_name: Mapping[str, Any] | None = None,
     ) -> Outcome:
         rule = HOOKS[hook]
+        error: Exception | None
         if self._closed:
             return Outcome(self.name, hook, rule.neutral, ProviderPaused("it is shut down"))
+        lane = self._lanes[rule.lane]
+        queued = lane.on_thread()
         begin = perf_counter()
         try:
             invocation = self._invocation(hook)
@@ -253,15 +258,15 @@ class ProviderAdapter:
             value = call() if invocation.instant else self._in_lane(hook, rule, call)
             value = _checked(hook, rule, value)
         except BaseException as caught:
-            if not isinstance(caught, Exception) and not self._lanes[rule.lane].on_thread():
+            if not isinstance(caught, Exception) and not queued:
                 raise  # ours: somebody pressed Ctrl-C
-            error = contained(caught)
-            seconds = perf_counter() - begin
-            self._record(hook, seconds, error)
-            return Outcome(self.name, hook, rule.neutral, error, seconds)
+            value, error = rule.neutral, contained(caught)
+        else:
+            error = None
         seconds = perf_counter() - begin
-        self._record(hook, seconds, None)
-        return Outcome(self.name, hook, value, None, seconds)
+        if not queued or lane.on_thread():  # else it lost its thread, and was counted then
+            self._record(hook, seconds, error)
+        return Outcome(self.name, hook, value, error, seconds)
 
     def _invocation(self, hook: str) -> Invocation | None:
         """How to call the method; None if calling it would do nothing."""

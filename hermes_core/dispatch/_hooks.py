@@ -13,6 +13,7 @@ from hermes_core.dispatch._observers import GuardedHooks, Observer, ObserverErro
 from hermes_core.dispatch._outcome import Outcome
 from hermes_core.errors import describe
 from hermes_core.hookspecs import HOOKS, PROJECT, MemoryHooks
+from hermes_core.names import BUILTIN
 
 
 class _Plugins(pluggy.PluginManager):
@@ -64,6 +65,8 @@ class HookCalls:
     def call(self, hook: str, **arguments: Any) -> list[Outcome]:
         """Call a hook at every provider, the built-in first."""
         outcomes: list[Outcome] = getattr(self._plugins.hook, hook)(**arguments)
+        if self._observers:  # one may have put itself in front
+            outcomes.sort(key=lambda each: each.provider != BUILTIN)
         return outcomes
 
     def first(self, hook: str, **arguments: Any) -> Outcome | None:

@@ -130,6 +130,7 @@ class Lane:
         self._current: Job | None = None
         self._last: Job | None = None
         self._abandoned = 0
+        self._lost = 0  # of these, the calls that nobody waited for
 
     @property
     def stuck(self) -> bool:
@@ -161,10 +162,11 @@ class Lane:
         self._ready()
         if self._is_overdue():
             raise ProviderPaused("an earlier call still hangs")
-        self._last = job = Job(call, deadline, hook, awaited=True)
+        job = Job(call, deadline, hook, awaited=True)
+        at_once = 0 if self._current is not None or self._jobs.qsize() else deadline
         # Nothing between these two: while we run, the thread that we woke can't.
         self._jobs.put(job)
-        if not job.wait(deadline if self._current is None else 0) and not self._await(job):
+        if not job.wait(at_once) and not self._await(job, deadline - at_once):
             if job.claim():
                 raise DeadlineExceeded(f"no answer within {deadline:g} s: an earlier call is slow")
             job.deadline = 0  # whatever it waited for, its caller has left: it is overdue
@@ -172,13 +174,13 @@ class Lane:
             raise DeadlineExceeded(f"no answer within {deadline:g} s")
         return job.result()
 
-    def _await(self, job: Job) -> bool:
+    def _await(self, job: Job, seconds: float) -> bool:
         """Wait for a job behind others, and see to it that they don't hold it up for ever."""
-        end = monotonic() + job.deadline
+        end = monotonic() + seconds
         while (left := end - monotonic()) > 0:
             current = self._current
-            ahead = left if current is None or current is job else current.left() + 0.001
-            if job.wait(min(left, max(ahead, 0.001))):
+            ahead = 0.01 if current is None else left if current is job else current.left()
+            if job.wait(min(left, max(ahead + 0.001, 0.001))):
                 return True
             self._watch()
         return job.wait(0)
@@ -193,7 +195,7 @@ class Lane:
             self._watch()
             if monotonic() >= end:
                 return False
-        return self._abandoned == 0
+        return self._lost == 0
 
     def pending(self) -> int:
         """How many calls are queued or running."""
@@ -243,6 +245,7 @@ class Lane:
                     self._current = None
                 else:
                     self._abandoned -= 1
+                    self._lost -= not job.awaited
             job.finish()  # last: whoever wakes up finds the interpreter free
 
     def _is_overdue(self) -> bool:
@@ -259,6 +262,7 @@ class Lane:
             if self._closed or job is None or spent or not self._is_overdue():
                 return
             self._abandoned += 1
+            self._lost += not job.awaited
             self._current = None
             self._thread = None
         self._start()

@@ -142,7 +142,7 @@ class Observer:
 def allowed(hook: str, value: Any) -> bool:
     """Whether the contract allows this value as an answer to this hook."""
     rule = HOOKS[hook]
-    return not rule.returns or value == rule.neutral or isinstance(value, rule.returns)
+    return not rule.returns or value is None or isinstance(value, rule.returns)
 
 
 def _finish(generator: Generator[None, Any, Any], result: Any) -> Any:

@@ -100,7 +100,8 @@ def _value(info: ProviderInfo, progress: Progress) -> Any:
 
 
 def _provider(info: ProviderInfo, progress: Progress) -> MemoryProvider:
-    provider = provider_from(_value(info, progress), info.name, progress)
+    attribute = info.entry_point.partition("[")[0].rpartition(":")[2].rpartition(".")[2].strip()
+    provider = provider_from(_value(info, progress), info.name, progress, attribute)
     progress.step = "check"
     problem = name_problem(provider.name, ours=info.source == BUILTIN)
     if problem:

@@ -9,7 +9,6 @@ import time
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 _COMPLETE: Final = "__hermes_complete__"
@@ -34,22 +33,17 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
         return import_value(".".join(folder.relative_to(site).parts))
     digest = sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()[:12]
     name = f"_hermes_plugin_{digest}"
-    # Another thread may be at it, and may never end: our deadline covers the wait.
-    while (module := sys.modules.get(name)) is not None:
-        if getattr(module, _COMPLETE, False):
-            return module
-        time.sleep(0.01)
-    return _executed(name, folder)
-
-
-def _executed(name: str, folder: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     if spec is None or spec.loader is None:
         raise ImportError(f"{folder} can't be imported")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    # Another thread may be at it, and may never end: our deadline covers the wait.
+    while (first := sys.modules.setdefault(name, module)) is not module:
+        if getattr(first, _COMPLETE, False):
+            return first
+        time.sleep(0.01)
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -25,8 +25,15 @@ class Progress:
     step = "find"
 
 
-def provider_from(value: Any, name: str, progress: Progress) -> MemoryProvider:
-    """The provider that an entry point's value stands for."""
+def provider_from(value: Any, name: str, progress: Progress, attribute: str = "") -> MemoryProvider:
+    """The provider that an entry point's value stands for.
+
+    Args:
+        value: What it names.
+        name: The provider's name, for choosing among several.
+        progress: Told how far it came.
+        attribute: How the value is called where it was found.
+    """
     if isinstance(value, ModuleType):
         return _from_module(value, name, progress)
     if inspect.isclass(value):
@@ -34,7 +41,7 @@ def provider_from(value: Any, name: str, progress: Progress) -> MemoryProvider:
     if looks_like_provider(value):
         return cast("MemoryProvider", value)
     if callable(value):
-        return _from_callable(value, name, progress)
+        return _from_callable(value, name, progress, attribute)
     raise TypeError(f"{type(value).__name__} is neither a provider nor a way to get one")
 
 
@@ -78,8 +85,10 @@ def _is_within(kind: type, module: ModuleType) -> bool:
     return f"{kind.__module__}.".startswith(f"{module.__name__}.")
 
 
-def _from_callable(value: Callable[..., Any], name: str, progress: Progress) -> MemoryProvider:
-    if _wants_context(value):
+def _from_callable(
+    value: Callable[..., Any], name: str, progress: Progress, attribute: str
+) -> MemoryProvider:
+    if attribute == "register" or _wants_context(value):
         return _registered(value, name, progress)
     progress.step = "construct"
     return _instance(value(), progress)
@@ -91,10 +100,8 @@ def _wants_context(value: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return False
     first = parameters[0] if parameters else None
-    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+    if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
         return False
-    if first.kind is first.VAR_POSITIONAL:  # a decorator that hides what is behind it
-        return getattr(value, "__name__", "") in ("register", "call", "wrapper", "inner")
     return first.default is first.empty or first.name in ("ctx", "context")
 
 

@@ -28,7 +28,7 @@ class _Router:
     def enter(self) -> None:
         """The current thread begins to load a plugin."""
         with self._lock:
-            if not self._loading:
+            if sys.stdout is not self:  # a redirection may have put us back
                 self._stdout, sys.stdout = sys.stdout, self
             self._loading.append(threading.get_ident())
 
@@ -74,14 +74,14 @@ def quiet_stdout() -> Iterator[None]:
 @contextmanager
 def guarded_streams() -> Iterator[None]:
     """On the thread that waits: what a plugin does to the streams is undone."""
-    streams = sys.stdout, sys.stderr
+    stderr = sys.stderr
     before = [_Descriptor(number) for number in (1, 2)]
     try:
         yield
     finally:
         for descriptor in before:
             descriptor.restore()
-        sys.stdout, sys.stderr = streams
+        sys.stderr = stderr
         _ROUTER.put_back()
         _reopen("stdout", 1)
         _reopen("stderr", 2)
@@ -117,5 +117,5 @@ def _reopen(name: str, number: int) -> None:
         return
     with suppress(OSError):
         encoding, errors = getattr(stream, "encoding", None), getattr(stream, "errors", None)
-        file = open(number, "w", encoding=encoding, errors=errors, closefd=False)  # noqa: SIM115
+        file = open(number, "w", 1, encoding, errors, closefd=False)  # noqa: SIM115 - by lines
         setattr(sys, name, file)

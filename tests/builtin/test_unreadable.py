@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.notes import append, notes_file, recorded, refused, saved, stored, write_notes
+
+#: Seconds that no call on a file may take.
+PATIENCE = 15.0
+LATE: list[threading.Timer] = []
 
 WRITES: dict[str, dict[str, Any]] = {
     "add": {"action": "add", "content": "new"},
@@ -18,6 +24,15 @@ WRITES: dict[str, dict[str, Any]] = {
     "read": {"action": "read"},
     "batch": {"operations": [{"action": "add", "content": "new"}]},
 }
+
+
+@pytest.fixture(autouse=True)
+def _in_time():
+    start = time.monotonic()
+    yield
+    while LATE:
+        LATE.pop().cancel()
+    assert time.monotonic() - start < PATIENCE
 
 
 def latin_1(path: Path) -> None:
@@ -37,7 +52,12 @@ def folder(path: Path) -> None:
 
 
 def fifo(path: Path) -> None:
+    """Who opens it without care waits for a writer: one comes, but too late."""
     os.mkfifo(path)
+    late = threading.Timer(PATIENCE, os.open, [path, os.O_RDWR])
+    late.daemon = True
+    late.start()
+    LATE.append(late)
 
 
 def device(path: Path) -> None:

@@ -122,9 +122,6 @@ def test_a_distribution_that_an_import_hook_brings_is_listed(found, packed, monk
     assert hooked.version == "1.1"
 
 
-@pytest.mark.xfail(
-    reason="NotImplementedError, which locate_file may raise, ends the listing", strict=True
-)
 def test_a_hook_whose_distributions_have_no_files_is_listed(found, packed, monkeypatch):
     class Fileless(importlib_metadata.Distribution):
         def read_text(self, filename):

@@ -73,9 +73,6 @@ def test_a_folder_of_plugins_that_may_be_listed_but_not_entered_is_no_crash(home
     assert "'builtin': ('active', False)" in listed(home, tests, "plugins", 0o444)
 
 
-@pytest.mark.xfail(
-    reason="a PermissionError while the pinned files are read ends the listing", strict=True
-)
 def test_a_pinned_plugin_with_a_folder_that_may_not_be_entered_is_told_as_changed(home, tests):
     output = listed(home, tests, "plugins/locked/sub", 0o444)
     assert "'locked': ('changed', True)" in output

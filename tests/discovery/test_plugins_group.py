@@ -93,17 +93,12 @@ def test_a_group_that_nobody_reads_is_shown_with_the_right_one(found, site):
     assert not typo.loadable
 
 
-finder = pytest.mark.xfail(
-    reason="the finder of an editable install is taken for its sources", strict=True
-)
-
-
 @pytest.mark.parametrize(
     "recorded",
     [
         "__editable__.dev.pth",
-        pytest.param("__editable___dev_finder.py", marks=finder),
-        pytest.param("_editable_impl_dev.py", marks=finder),
+        pytest.param("__editable___dev_finder.py"),
+        pytest.param("_editable_impl_dev.py"),
     ],
 )
 def test_an_editable_install_without_its_files_in_record_is_read_where_it_lies(

@@ -31,9 +31,6 @@ def test_a_version_without_a_provider_counts_too(found, first):
     assert found() == {}
 
 
-@pytest.mark.xfail(
-    reason="acme_memory.egg-info is read as the project acme_memory.egg", strict=True
-)
 def test_a_checkout_in_development_counts_too(found, first):
     info = first.add("acme-memory", "2.0")
     (info / "METADATA").rename(info / "PKG-INFO")

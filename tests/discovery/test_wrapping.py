@@ -71,20 +71,15 @@ def test_a_word_in_the_docstring_does_not_make_it_a_wrapper(home, site):
     assert [each.state for each in listed(home, "acme")] == ["conflict", "conflict"]
 
 
-unseen = pytest.mark.xfail(reason="only `from package import register` is seen", strict=True)
-
-
 @pytest.mark.parametrize(
     "source",
     [
         "from plain_acme import register",
         "from plain_acme import setup as register",
-        pytest.param("from plain_acme import register as start\nregister = start", marks=unseen),
-        pytest.param("from plain_acme import *", marks=unseen),
-        pytest.param(
-            "import plain_acme\n\ndef register(ctx):\n    plain_acme.register(ctx)\n", marks=unseen
-        ),
-        pytest.param("import plain_acme as it\nregister = it.register", marks=unseen),
+        pytest.param("from plain_acme import register as start\nregister = start"),
+        pytest.param("from plain_acme import *"),
+        pytest.param("import plain_acme\n\ndef register(ctx):\n    plain_acme.register(ctx)\n"),
+        pytest.param("import plain_acme as it\nregister = it.register"),
     ],
 )
 def test_a_wrapper_of_a_package_without_entry_points_is_a_provider(home, site, source):

@@ -246,9 +246,6 @@ def test_an_observer_that_is_asked_twice_at_once_has_its_time_twice() -> None:
     assert health.breaker == "closed"
 
 
-@pytest.mark.xfail(
-    reason="what an observer gives is compared with == on the caller's thread", strict=True
-)
 def test_a_value_that_can_not_be_compared_does_not_break_the_turn() -> None:
     class Odd:
         __hash__ = None  # type: ignore[assignment]

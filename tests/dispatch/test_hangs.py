@@ -139,11 +139,6 @@ def test_a_turn_start_that_hangs_does_not_cost_the_recall() -> None:
     assert found[1:] == ["recalled"] * 3  # the first may have come too late
 
 
-@pytest.mark.xfail(
-    reason="a call that was queued a moment ago is not seen as one that may hang: who comes "
-    "behind it waits for its own deadline",
-    strict=True,
-)
 def test_a_tool_call_behind_a_hang_waits_no_longer_than_the_hang_may_last() -> None:
     with _hanging_in("on_turn_start") as (manager, _, _):
         manager.on_turn_start(1, "m")
@@ -162,9 +157,6 @@ def test_other_lanes_go_on_while_one_hangs() -> None:
         assert eventually(lambda: external.of("sync_turn"))
 
 
-@pytest.mark.xfail(
-    reason="a flush waits in vain for a call that its caller has given up", strict=True
-)
 @pytest.mark.parametrize("hook", ["prefetch", "handle_tool_call"])
 def test_a_call_that_was_given_up_is_no_queued_work(hook: str) -> None:
     with _hanging_in(hook) as (manager, external, _):
@@ -176,10 +168,6 @@ def test_a_call_that_was_given_up_is_no_queued_work(hook: str) -> None:
         assert external.of("sync_turn")
 
 
-@pytest.mark.xfail(
-    reason="a hang is noticed by the next call on its lane, not by who asks for the health",
-    strict=True,
-)
 @pytest.mark.parametrize("hook", ["sync_turn", "queue_prefetch", "on_turn_start"])
 def test_health_knows_of_a_hang_though_nothing_more_is_called(hook: str) -> None:
     with _hanging_in(hook) as (manager, _, _):
@@ -188,7 +176,6 @@ def test_health_knows_of_a_hang_though_nothing_more_is_called(hook: str) -> None
         assert manager.health()["ext"][hook].breaker == "open"
 
 
-@pytest.mark.xfail(reason="it is counted when it hangs and when it returns", strict=True)
 def test_a_call_that_returns_after_all_is_counted_once() -> None:
     with _hanging_in("sync_turn") as (manager, external, gate):
         manager.sync_all("first", "a")

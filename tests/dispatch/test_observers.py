@@ -284,7 +284,6 @@ def test_managers_do_not_share_observers() -> None:
     observed.shutdown_all()
 
 
-@pytest.mark.xfail(reason="pluggy calls the one that was registered last first", strict=True)
 def test_the_built_in_is_first_whatever_an_observer_tries() -> None:
     class Eye:
         @hookimpl(tryfirst=True)

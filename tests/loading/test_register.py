@@ -147,11 +147,6 @@ def traced(function):
 """
 
 
-guessed = pytest.mark.xfail(
-    reason="whether *args wants the context is guessed from the function's own name", strict=True
-)
-
-
 @pytest.mark.parametrize(
     ("value", "inner"),
     [
@@ -159,8 +154,8 @@ guessed = pytest.mark.xfail(
         ("MODULE", "_traced"),
         ("MODULE:register", "call"),
         ("MODULE:register", "wrapper"),
-        pytest.param("MODULE:register", "_traced", marks=guessed),
-        pytest.param("MODULE:register", "decorated", marks=guessed),
+        ("MODULE:register", "_traced"),
+        ("MODULE:register", "decorated"),
     ],
 )
 def test_a_register_behind_a_plain_decorator_gets_the_context(load, value, inner):
@@ -172,8 +167,8 @@ def test_a_register_behind_a_plain_decorator_gets_the_context(load, value, inner
 @pytest.mark.parametrize(
     "inner",
     [
-        pytest.param("call", marks=guessed),
-        pytest.param("wrapper", marks=guessed),
+        "call",
+        "wrapper",
         "_traced",
         "decorated",
     ],

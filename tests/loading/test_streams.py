@@ -179,9 +179,6 @@ def test_a_plugin_may_use_stdout_as_the_text_stream_that_it_is(home, statement):
     assert spoken(home, source)[0] == SPOKEN
 
 
-@pytest.mark.xfail(
-    reason="the stderr that replaces a closed one keeps its lines back until the end", strict=True
-)
 def test_a_line_to_stderr_is_written_at_once_after_a_plugin_has_closed_it(home):
     add_directory(home, "mine", "import sys\nsys.stderr.close()\n" + provider_source("mine"))
     code = """

@@ -34,9 +34,6 @@ def test_a_home_that_is_a_file_is_a_problem_that_names_it(broken_home: Path) -> 
     manager.shutdown_all()
 
 
-@pytest.mark.xfail(
-    reason="where HERMES_HOME can't be used, the current folder is taken for it", strict=True
-)
 def test_a_home_that_is_a_file_does_not_make_the_current_folder_one(broken_home: Path) -> None:
     before = tree(broken_home)
     external = Recorder()
@@ -51,7 +48,6 @@ def test_a_home_that_is_a_file_does_not_make_the_current_folder_one(broken_home:
     assert tree(broken_home) == before
 
 
-@pytest.mark.xfail(reason="~ is taken for the name of a folder", strict=True)
 def test_a_home_may_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from hermes_builtin.notes._disguises import readings, respelt
-from hermes_builtin.notes._patterns import Match, plain, search, split
+from hermes_builtin.notes._patterns import Match, Text, plain, search
 
 _QUOTED: Final = 60
 
@@ -34,26 +35,28 @@ def scan(text: str) -> Finding | None:
 
 
 def _command(text: str) -> Finding | None:
-    first = plain(text)
-    found = _search(first)
-    if found is None:
-        found = next(filter(None, map(_search, readings(text, first))), None)
+    first = Text.of(plain(text))
+    found = _search(first) or next(filter(None, map(_search, _others(text, first))), None)
     if found is None:
         return None
     quote = found.quote if len(found.quote) <= _QUOTED else f"{found.quote[:_QUOTED]}..."
     return Finding(found.kind, f"“{quote}”")
 
 
-def _search(text: str) -> Match | None:
-    words = split(text)
-    found = search(text, words)
-    if found is None and (others := respelt(text, words)):
-        found = search(text, others)
+def _others(text: str, first: Text) -> Iterator[Text]:
+    return map(Text.of, readings(text, first))
+
+
+def _search(text: Text) -> Match | None:
+    found = search(text)
+    if found is None and (other := respelt(text)):
+        found = search(other)
     return found
 
 
 # -- characters that can't be seen -----------------------------------------------------------
 
+_FINE: Final = {ord("\n"): None, ord("\t"): None}
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cn", "Co", "Cs"))
 _BLANKS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _SELECTORS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -81,6 +84,8 @@ def hidden_characters(text: str) -> Finding | None:
     Joiners are part of emoji and of many scripts, direction marks of right-to-left text,
     and a soft hyphen of a long word: these pass where they belong.
     """
+    if text.isascii() and text.translate(_FINE).isprintable():
+        return None
     suspects = {char for char in set(text) if _is_suspect(char)}
     if not suspects:
         return None
@@ -97,7 +102,7 @@ def hidden_characters(text: str) -> Finding | None:
 
 
 def _is_suspect(char: str) -> bool:
-    if " " <= char <= "~" or char in "\n\t":
+    if " " <= char <= "~" or ord(char) in _FINE:
         return False
     return (
         unicodedata.category(char) in _UNSEEN

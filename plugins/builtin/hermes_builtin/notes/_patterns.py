@@ -12,8 +12,9 @@ import unicodedata
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Final, NamedTuple
 
 OVERRIDE: Final = "instruction override"
@@ -52,6 +53,7 @@ _RULES: Final = (
         ELSE 6 FIRST
         ONLY 3 HERE
         COMPLY 1 ALL 2 REQUESTS      unless preceded by NOT
+        NO 2 ORDERS 6 BINDS_YOU
     """),
     (OVERRIDE, "The model is to be somebody without limits", """
         YOU_ARE 9 UNBOUND
@@ -75,6 +77,8 @@ _RULES: Final = (
         THEY 1 MUST_NOT_KNOW
         WITHOUT 3 USER 3 UNKNOWING
         WITHOUT 2 UNKNOWING 3 USER
+        USER 6 KEEP_QUIET
+        KEEP_QUIET 6 USER
         OMIT 1 OWN_DOINGS
     """),
     (OVERRIDE, "Something is done in secret, denied or wiped", """
@@ -99,6 +103,7 @@ _RULES: Final = (
         ADD 8 EVERY_PROJECT 3 AGENT_FILES
         THIS 1 NOTE 3 GONE 4 AGAIN
         NOT 0 REMOVE 0 THIS 0 NOTE 12 COPY_ON
+        KEEP 2 THIS 1 NOTE 8 LATER
         BOOT 15 PAYLOAD
         PAYLOAD 12 BOOT
         BOOT 18 LINK 8 PIPE 0 SHELL
@@ -107,6 +112,7 @@ _RULES: Final = (
     (OVERRIDE, "Controls are switched off", """
         DISABLE 4 APPROVAL           unless preceded by NOT
         APPROVAL 4 DISABLE_LAST
+        APPROVAL 2 WAIVED
         SET 3 APPROVAL 3 NEVER_ASK
         DISABLE 3 DEFENCES 6 ALWAYS
     """),
@@ -114,7 +120,8 @@ _RULES: Final = (
         SEND 10 SECRETS 12 PLACE     unless preceded by NOT, around LOGIN
         SEND 6 PLACE 6 WITH 4 SECRETS  unless preceded by NOT, around LOGIN, around STOP
         SECRETS 12 PLACE 10 SEND_LAST
-        SECRETS 16 SEND 0 IT 3 PLACE
+        SECRETS 8 SEND_LAST 3 PLACE
+        SECRETS 16 SEND 1 IT 6 PLACE
         SEND 5 SECRETS 8 ANYONE      unless preceded by NOT
         SEND 6 USER_DATA 8 LINK_PART  unless preceded by NOT, around LOGIN
     """),
@@ -124,7 +131,8 @@ _RULES: Final = (
         SHOW 1 ALL 1 ABOVE
     """),
     (EXFILTRATION, "A command sends secrets", """
-        NETWORK 14 SECRETS           unless preceded by NOT, around LOGIN
+        NETWORK 14 SECRET_FILES      unless preceded by NOT, around LOGIN
+        NETWORK 12 VARIABLE 4 SECRETS  unless preceded by NOT, around LOGIN
         SECRETS 10 PIPE 3 NETWORK
         SOURCES 6 PIPE 2 NETWORK
         NETWORK 10 SUBST 2 SOURCES
@@ -139,25 +147,21 @@ _SHAPES: Final = (
     (OVERRIDE, "inst]", r"\[/?inst\]"),
     (OVERRIDE, "sys>>", r"<</?sys>>"),
     (OVERRIDE, "_of_turn>", r"<(?:start|end)_of_turn>"),
-    (OVERRIDE, "##", r"(?:^|\n)\s*#{2,} ?(?:system|instruction|response) ?:"),
+    (OVERRIDE, "##", r"## ?(?:system|instruction|response) ?:"),
     # Tags of a voice that a note hasn't, and the end of the block that notes are in.
     (OVERRIDE, "<", r"</?(?:system|operator|admin)(?:[-_ ]\w{1,20})?>"),
     (OVERRIDE, "</", r"</(?:memory[-_ ]?context|memory|notes?|context|user-profile)>"),
-    (OVERRIDE, "══════", r"═{6,}"),
-    (OVERRIDE, "--", r"--+ ?(?:begin|end)(?: of)?(?: the| new)* (?:system|memory|notes|context|prompt)"),
+    (OVERRIDE, "══════", r"══════"),
+    (OVERRIDE, "--", r"-- ?(?:begin|end)(?: of)?(?: the| new)* (?:system|memory|notes|context|prompt)"),
     # Turns of a conversation that never was.
-    (OVERRIDE, "role", r"[\"']role[\"'] ?: ?[\"'](?:system|developer)[\"']"),
-    (OVERRIDE, "assistant:", r"(?:^|\n)\s*(?:human|user) ?:[^\n]{0,2000}\n\s*assistant ?:"),
+    (OVERRIDE, "role", r"role[\"'] ?: ?[\"'](?:system|developer)[\"']"),
+    (OVERRIDE, "assistant:", r"(?:human|user) ?:[^\n]{0,500}+\n\s*assistant ?:"),
     # A shell that somebody else types into.
     (OVERRIDE, "/dev/tcp/", r"/dev/tcp/\S{1,60}"),
     # An image whose address the model is to fill with data.
-    (
-        EXFILTRATION,
-        "](http",
-        r"!\[[^\]\n]{0,80}\]\(https?://[^)\n]{0,200}[?&/=][^)\n]{0,80}[<{\[][^)\n]{0,60}"
-        r"(?:summary|conversation|message|base64|history|secret|key|token|prompt|memory|notes|user)",
-    ),
-)
+    (EXFILTRATION, "](http", r"""(?x) !\[[^\]\n]{0,80}+\]\(https?:// [^)<{\[\n!]{0,200}+ [<{\[] [^)\n]{0,60}?
+        (?:summary|conversation|message|base64|history|secret|key|token|prompt|memory|notes|user)"""),
+)  # fmt: skip
 
 # -- text to words ---------------------------------------------------------------------------
 
@@ -173,18 +177,25 @@ _SIGNS: Final = (
     ("|", " PIPE "),
     (">>", " APPEND "),
     ("$(", " SUBST "),
+    ("$", " VARIABLE "),
+    (" -i ", " IDENTITY "),
     ("system:", " SYSTEM "),
     ("[system]", " SYSTEM "),
 )
-_FOREIGN: Final = re.compile(r"[^\x00-\x7f]+")
+_FOREIGN: Final = re.compile(r"[^\x00-\x7f](?:[\x00-\x7f]{0,20}+[^\x00-\x7f])*")
 _DROPPED: Final = re.compile(
     r"[\u00ad\u0300-\u036f\u0640\u064b-\u065f\u0670\u115f\u1160\u180b-\u180e\u200b-\u200f"
     r"\u202a-\u202e\u2060-\u206f\u3099\u309a\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
 )
-_WORD_OF_ITS_OWN: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
-_PUNCTUATION: Final = re.compile(r"[^\w\u0900-\u0dff\u0e00-\u109f\u2550]+")
-_ARABIC_ARTICLE: Final = re.compile("^(?:[\u0648\u0641\u0628\u0643]?\u0627\u0644|\u0644\u0644)(?=\\w{3})")
-_OTHER_LETTERS: Final = {ord("ł"): "l", ord("ø"): "o", ord("đ"): "d", ord("ı"): "i"}
+_WITHOUT_SPACES: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]+")
+_PUNCTUATION: Final = re.compile(r"[^\w\x00-\x7f\u0900-\u0dff\u0e00-\u109f\u1780-\u17ff\u2550]+")
+_ARABIC_ARTICLE: Final = re.compile(
+    r"(?<!\w)(?:[\u0648\u0641\u0628\u0643]?\u0627\u0644|\u0644\u0644)(?=\w{3})"
+)
+_OTHER_LETTERS: Final = str.maketrans(
+    "łøđıᴀʙᴄᴅᴇꜰғɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ",  # noqa: RUF001 - small capitals are what is meant
+    "lodiabcdeffghijklmnoprstuvwyz",
+) | {0x1F170 + number: letter for number, letter in enumerate(ascii_lowercase)}
 
 
 def plain(text: str) -> str:
@@ -197,12 +208,25 @@ def plain(text: str) -> str:
 def _folded(match: re.Match[str]) -> str:
     text = unicodedata.normalize("NFKD", match.group()).casefold()
     text = _DROPPED.sub("", text).translate(_OTHER_LETTERS)
-    text = _WORD_OF_ITS_OWN.sub(r" \g<0> ", text)
+    text = _WITHOUT_SPACES.sub(lambda run: f" {' '.join(run.group())} ", text)
     return _ARABIC_ARTICLE.sub("", _PUNCTUATION.sub(" ", text))
 
 
-def split(text: str) -> list[str]:
-    """The words of a plain text, with words for the signs that mean something."""
+class Text(NamedTuple):
+    """A plain text, and its words."""
+
+    plain: str
+    words: list[str]
+    different: set[str]
+
+    @classmethod
+    def of(cls, text: str) -> Text:
+        """A plain text with words for the signs that mean something."""
+        words = _words(text)
+        return cls(text, words, set(words))
+
+
+def _words(text: str) -> list[str]:
     for sign, word in _SIGNS:
         text = text.replace(sign, word)
     return text.encode().translate(_blanks()).decode().split()
@@ -210,14 +234,19 @@ def split(text: str) -> list[str]:
 
 @cache
 def _blanks() -> bytes:
-    return bytes(code if code > 127 or chr(code).isalnum() else 32 for code in range(256))
+    """A table that makes a blank of every ASCII character but letters and digits."""
+    characters = bytes(range(256))
+    signs = bytes(code for code in range(128) if not chr(code).isalnum())
+    return characters.translate(bytes.maketrans(signs, b" " * len(signs)))
 
 
 # -- the rules, read -------------------------------------------------------------------------
 
 _STEP: Final = re.compile(r"(?:(\d+) )?([A-Z_]+)")
 _UNLESS: Final = re.compile(r"(preceded by|around|followed by) ([A-Z_]+)")
-_HEAD: Final = 4  # a stem has at least so many letters, and words are looked up by them
+_HEAD: Final = 4  # a stem has at least so many letters, and is looked up by them
+
+_Parts = tuple[str, ...]
 
 
 class Rule(NamedTuple):
@@ -226,11 +255,14 @@ class Rule(NamedTuple):
     kind: str
     steps: list[tuple[int, str]]
     unless: list[tuple[str, str]]
+    names: frozenset[str]
 
 
-class _Phrase(NamedTuple):
-    parts: tuple[str, ...]
-    classes: list[str]
+class _Entry(NamedTuple):
+    """The classes of a word, and the phrases it begins, by the next word's first letters."""
+
+    names: list[str]
+    phrases: dict[str, list[tuple[_Parts, list[str]]]]
 
 
 @cache
@@ -239,56 +271,67 @@ def rules() -> list[Rule]:
     found = []
     for kind, _, lines in _RULES:
         for line in lines.strip().splitlines():
-            row, _, unless = line.partition(" unless ")
+            row, _, unless = line.partition("#")[0].partition(" unless ")
             steps = [(int(gap or 0), name) for gap, name in _STEP.findall(row)]
-            found.append(Rule(kind, steps, _UNLESS.findall(unless)))
+            names = frozenset(name for _, name in steps)
+            found.append(Rule(kind, steps, _UNLESS.findall(unless), names))
     return found
 
 
 @cache
-def classes() -> dict[str, set[str]]:
-    """The phrases of each class, as words.txt has them."""
-    found: dict[str, set[str]] = {}
+def classes() -> dict[str, set[_Parts]]:
+    """The phrases of each class of words.txt, as words."""
+    found = {word.strip(): {(word.strip(),)} for _, word in _SIGNS}
     for line in Path(__file__).with_name("words.txt").read_text("utf-8").splitlines():
         if line[:1].isupper():
             members = found.setdefault(line.strip(), set())
         elif line[:1] == " ":
-            for words in re.sub(r"(?:^|\|)\s*[a-z]{2}:", ",", line).split(","):
-                members |= found[words.strip()[1:]] if "+" in words else {words.strip()}
-    for members in found.values():
-        members.discard("")
+            for phrase in re.sub(r"(?:^|\|)\s*[a-z]{2}:", ",", line).split(","):
+                members |= found[phrase.strip()[1:]] if "+" in phrase else {_parts(phrase)} - {()}
     return found
 
 
+def _parts(phrase: str) -> _Parts:
+    if phrase.strip().isupper():  # the word for a sign
+        return (phrase.strip(),)
+    words = _words(plain(phrase.replace("*", "0star0")))
+    return tuple(word.replace("0star0", "*") for word in words)
+
+
 @cache
-def _index() -> dict[str, list[_Phrase]]:
-    """Every phrase of every class, by the first letters of its first word."""
-    by_parts: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for name, phrases in classes().items():
-        for phrase in phrases:
-            by_parts[_parts(phrase)].append(name)
-    for _, word in _SIGNS:  # a sign is a class of its own
-        by_parts[word.strip(),].append(word.strip())
-    index: dict[str, list[_Phrase]] = defaultdict(list)
-    for parts, names in by_parts.items():
-        index[parts[0].rstrip("*")[:_HEAD]].append(_Phrase(parts, names))
-    return dict(index)
+def _names() -> dict[str, dict[_Parts, list[str]]]:
+    """The classes of every phrase that makes a rule, by the first letters of the phrase."""
+    found: dict[str, dict[_Parts, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name in sorted({name for rule in rules() for _, name in rule.steps}):
+        for parts in classes()[name]:
+            found[_head(parts[0])][parts].append(name)
+    return dict(found)
 
 
-def _parts(phrase: str) -> tuple[str, ...]:
-    if phrase.isupper():
-        return (phrase,)
-    starred = split(plain(phrase.replace("*", "0star0")))
-    return tuple(part.replace("0star0", "*") for part in starred)
+@lru_cache(maxsize=4096)
+def _entry(word: str) -> _Entry | None:
+    """What the rules know about a word, or None."""
+    entry = _Entry([], defaultdict(list))
+    for parts, names in _names().get(word[:_HEAD], {}).items():
+        if not _fits(parts[0], word):
+            continue
+        if len(parts) == 1:
+            entry.names.extend(names)
+        else:
+            entry.phrases[_head(parts[1])].append((parts, names))
+    return entry if entry.names or entry.phrases else None
+
+
+def _head(part: str) -> str:
+    return part.rstrip("*")[:_HEAD]
 
 
 @cache
 def _vocabulary() -> dict[str, set[str]]:
     """Every word of every phrase, by its first letters."""
     known: dict[str, set[str]] = defaultdict(set)
-    for phrases in _index().values():
-        for part in {part for phrase in phrases for part in phrase.parts}:
-            known[part.rstrip("*")[:_HEAD]].add(part)
+    for part in {part for phrases in classes().values() for parts in phrases for part in parts}:
+        known[_head(part)].add(part)
     return dict(known)
 
 
@@ -297,12 +340,14 @@ def is_known(word: str) -> bool:
     return any(_fits(part, word) for part in _vocabulary().get(word[:_HEAD], ()))
 
 
-def known_beginning(text: str) -> str:
-    """The longest known word with which a text begins, or ""."""
+def known_within(word: str) -> Iterator[tuple[int, str]]:
+    """The known words of four letters or more inside a word, the longest at each place."""
     known = _vocabulary()
-    parts = known.get(text[:_HEAD], set()) | known.get(text[: _HEAD - 1], set())
-    stems = (part.rstrip("*") for part in parts)
-    return max((stem for stem in stems if text.startswith(stem)), key=len, default="")
+    for place in range(len(word) - _HEAD + 1):
+        if parts := known.get(word[place : place + _HEAD]):
+            stems = (part.rstrip("*") for part in parts)
+            if found := max((one for one in stems if word.startswith(one, place)), key=len, default=""):
+                yield place, found
 
 
 def _fits(part: str, word: str) -> bool:
@@ -310,6 +355,9 @@ def _fits(part: str, word: str) -> bool:
 
 
 # -- the rules, applied ----------------------------------------------------------------------
+
+_ACROSS: Final = 8  # a match that reaches into another entry has no more words than this
+_BEFORE: Final = 3  # so many words before a match may make it harmless
 
 _Spans = Mapping[str, Sequence[tuple[int, int]]]
 
@@ -321,41 +369,41 @@ class Match(NamedTuple):
     quote: str
 
 
-def search(text: str, words: Sequence[str]) -> Match | None:
-    """The first thing wrong with a plain text, whose words these are."""
-    spans = _spans(words)
+def search(text: Text) -> Match | None:
+    """The first thing wrong with a text, or None."""
+    spans = _spans(text)
     for rule in rules():
-        if all(name in spans for _, name in rule.steps):
+        if rule.names <= spans.keys():
             for begin, end in _matches(rule, spans):
-                return Match(rule.kind, _quote(words[begin:end]))
+                if not _is_harmless(rule, text.words, begin, end):
+                    return Match(rule.kind, _quote(text.words[begin:end]))
     for kind, piece, pattern in _SHAPES:
-        if piece in text and (found := re.search(pattern, text)):
+        if piece in text.plain and (found := re.search(pattern, text.plain)):
             return Match(kind, found.group().strip())
     return None
 
 
-def _spans(words: Sequence[str]) -> _Spans:
+def _spans(text: Text) -> _Spans:
     """Where the words of each class are."""
-    index = _index()
-    known: dict[str, list[_Phrase]] = {}
-    for word in set(words):
-        if word[:_HEAD] in index:
-            phrases = [phrase for phrase in index[word[:_HEAD]] if _fits(phrase.parts[0], word)]
-            if phrases:
-                known[word] = phrases
+    known = {word: entry for word in text.different if (entry := _entry(word))}
     spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for begin, word in enumerate(words):
+    for begin, word in enumerate(text.words):
         if word in known:
-            for parts, names in known[word]:
-                end = begin + len(parts)
-                if len(parts) == 1 or _goes_on(parts, words[begin:end]):
-                    for name in names:
-                        spans[name].append((begin, end))
+            names, phrases = known[word]
+            for name in names:
+                spans[name].append((begin, begin + 1))
+            if phrases:
+                after = text.words[begin + 1 : begin + 2]
+                for parts, names in phrases.get(after[0][:_HEAD], ()) if after else ():
+                    if _stands_at(parts, text.words, begin):
+                        for name in names:
+                            spans[name].append((begin, begin + len(parts)))
     return spans
 
 
-def _goes_on(parts: tuple[str, ...], words: Sequence[str]) -> bool:
-    return len(parts) == len(words) and all(map(_fits, parts, words))
+def _stands_at(parts: _Parts, words: Sequence[str], begin: int) -> bool:
+    found = words[begin : begin + len(parts)]
+    return len(parts) == len(found) and all(map(_fits, parts, found))
 
 
 def _matches(rule: Rule, spans: _Spans) -> Iterator[tuple[int, int]]:
@@ -363,35 +411,48 @@ def _matches(rule: Rule, spans: _Spans) -> Iterator[tuple[int, int]]:
     for begin, end in spans[first]:
         last = end
         for gap, name in others:
-            following = _between(spans[name], last, last + gap)
-            if following is None:
+            place = bisect_left(spans[name], (last,))
+            if place == len(spans[name]) or spans[name][place][0] > last + gap:
                 break
-            last = following[1]
+            last = spans[name][place][1]
         else:
-            if not any(_is_there(where, spans, name, begin, last) for where, name in rule.unless):
-                yield begin, last
+            yield begin, last
 
 
-def _between(spans: Sequence[tuple[int, int]], low: int, high: int) -> tuple[int, int] | None:
-    """The first span that begins in this range."""
-    place = bisect_left(spans, (low,))
-    return spans[place] if place < len(spans) and spans[place][0] <= high else None
+def _is_harmless(rule: Rule, words: Sequence[str], begin: int, end: int) -> bool:
+    """Whether a match runs from one entry into the next, or has around it what excuses it."""
+    if end - begin > _ACROSS and "BREAK" in words[begin:end]:
+        return True
+    return any(_is_there(name, where, words, begin, end) for where, name in rule.unless)
 
 
-def _is_there(where: str, spans: _Spans, name: str, begin: int, end: int) -> bool:
-    """Whether a word of a class is before, in or after a match, in the same entry."""
-    found = spans.get(name, ())
-    if where == "followed by":
-        return _between(found, end, end) is not None
-    if where == "around":
-        return _between(found, begin, end - 1) is not None
-    before = _between(found, begin - 3, begin - 1)
-    return before is not None and _between(spans.get("BREAK", ()), before[0], begin) is None
+def _is_there(name: str, where: str, words: Sequence[str], begin: int, end: int) -> bool:
+    """Whether a class has a word before, in or after a match, in the same entry."""
+    places = {
+        "preceded by": range(max(begin - _BEFORE, 0), begin),
+        "around": range(begin, end),
+        "followed by": range(end, end + 1),
+    }[where]
+    phrases = _openings(name)
+    return any(
+        "BREAK" not in words[place:begin] and _stands_at(parts, words, place)
+        for place in places
+        for parts in phrases.get(words[place] if place < len(words) else "", ())
+    )
+
+
+@cache
+def _openings(name: str) -> dict[str, list[_Parts]]:
+    """The phrases of a class by their first word, which is no stem."""
+    found: dict[str, list[_Parts]] = defaultdict(list)
+    for parts in classes()[name]:
+        found[parts[0]].append(parts)
+    return dict(found)
 
 
 def _quote(words: Sequence[str]) -> str:
     """Words as a person would write them."""
     text = " ".join(words)
     for sign, word in reversed(_SIGNS):
-        text = text.replace(word, sign).replace(word.strip(), sign.strip())
+        text = text.replace(word, sign).replace(word.strip(), "")
     return unicodedata.normalize("NFC", text)
