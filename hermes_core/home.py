@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -83,7 +82,7 @@ def replace_file(
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     if mode is None:
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-    temporary = f"{target.parent}/.{target.name}.{secrets.token_hex(4)}.tmp"
+    temporary = f"{target.parent}/.{target.name}.{os.urandom(4).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     handle = os.open(temporary, flags, 0o600)
     try:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import iscoroutine
-from secrets import token_hex
+from os import urandom
 from time import perf_counter
 from typing import Any, Final
 
@@ -101,7 +101,7 @@ class ProviderAdapter:
         self, user_content: str, assistant_content: str, session_id: str, messages: Messages | None
     ) -> Outcome:
         optional = {"session_id": session_id, "messages": messages}
-        by_name = {"turn_id": token_hex(16), "attempt": 1}
+        by_name = {"turn_id": urandom(16).hex(), "attempt": 1}
         return self._run(
             "sync_turn", user_content, assistant_content, optional=optional, by_name=by_name
         )
@@ -362,7 +362,7 @@ def _checked(hook: str, rule: HookRule, value: Any) -> Any:
 
 def _event() -> dict[str, Any]:
     """What identifies a write, for those who ask for it."""
-    return {"event_id": token_hex(16), "attempt": 1}
+    return {"event_id": urandom(16).hex(), "attempt": 1}
 
 
 def _paused() -> ProviderPaused:

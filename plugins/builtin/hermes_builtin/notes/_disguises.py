@@ -1,35 +1,28 @@
-"""Undoes the disguises that a model sees through: the readings of a text, as plain text.
+"""Undoes the disguises that a model sees through.
 
-A disguise is undone only where a word that the rules know comes out. Ordinary text has
-no other reading than its own.
+Some change the whole text (base64, ``s p a c e d`` letters), others single words (``1gn0re``).
+A word is changed only into a word that the rules know: ordinary text has no other reading.
 """
 
 from __future__ import annotations
 
-import base64
+import binascii
 import codecs
-import html
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
-from urllib.parse import unquote
 
 from hermes_builtin.notes._patterns import Text, is_known, known_within, plain
 
 # -- whole texts -----------------------------------------------------------------------------
 
 _LETTER: Final = r"[^\W_\u3040-\u9fff]"
-_SPACED: Final = re.compile(
-    rf"[\s.,:;_*/'\"()<>-]{_LETTER}([ .,_*/-]){_LETTER}(?:\1{_LETTER})+(?!{_LETTER})"
-)
-_INSIDE_A_WORD: Final = re.compile(
-    r"[<'\"\\*`^~](?<=\w.)(?:(?<=<)[^<>]{0,200}>|(?<!<)['\"\\*`^~]*)(?=[a-z])"
-)
-_PERCENT: Final = re.compile(r"%(?:20|[46][1-9a-fA-F]|[57][0-9aA])")
-_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})")
-_TOKEN: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}")
-_HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}){8,}")
+_SPACED: Final = rf"[\s.,:;_*/'\"()<>-]{_LETTER}([ .,_*/-]){_LETTER}(?:\1{_LETTER})+(?!{_LETTER})"
+_INSIDE_A_WORD: Final = r"[<'\"\\*`^~](?<=\w.)(?:(?<=<)[^<>]{0,200}>|(?<!<)['\"\\*`^~]*)(?=[a-z])"
+_ESCAPED: Final = r"(?:\\u00|\\x|%|&#x)([2-7][0-9a-fA-F]);?|&#(\d{2,3});?"
+_TOKEN: Final = r"[A-Za-z0-9+/_-]{16,}"  # noqa: S105 - not that kind of token
+_HEX: Final = r"(?:[0-9a-fA-F]{2}){8,}"
 _STANDARD: Final = str.maketrans("-_", "+/")
 _MANY: Final = 16
 
@@ -38,43 +31,48 @@ _BACKWARDS: Final = frozenset(("erongi", "dragersid", "tegrof", "snoitcurtsni", 
 _ROT13: Final = frozenset(("vtaber", "qvfertneq", "sbetrg", "vafgehpgvbaf", "cebzcg"))
 
 
-def readings(text: str, first: Text) -> Iterator[str]:
-    """What else a text says when it is decoded, as plain texts.
+def readings(text: str, first: Text) -> Iterator[Text]:
+    """What else a text says.
 
     Args:
         text: As it was written.
         first: What it says at first sight.
     """
-    yield from (plain(decoded) for decoded in _decoded(text) if decoded not in (text, ""))
-    for undo in (_closed_up, _joined, _lettered):
+    for decode in (_unescaped, _decoded):
+        if (decoded := decode(text)) != text:
+            yield Text.of(plain(decoded))
+    for undo in (_closed_up, _joined, _lettered, _turned_round):
         if (reading := undo(first)) != first.plain:
-            yield reading
-    if not _BACKWARDS.isdisjoint(first.different):
-        yield first.plain[::-1]
-    if not _ROT13.isdisjoint(first.different):
-        yield codecs.encode(first.plain, "rot13")
+            yield Text.of(reading)
 
 
-def _decoded(text: str) -> Iterator[str]:
-    if "&" in text:
-        yield html.unescape(text)
-    if _PERCENT.search(text):
-        yield unquote(text)
-    if "\\" in text:
-        yield _ESCAPE.sub(lambda match: chr(int(match.group(1) or match.group(2), 16)), text)
-    tokens = [token for word in text.split() if len(word) >= _MANY for token in _TOKEN.findall(word)]
-    yield "\n\n".join(filter(None, map(_from, tokens)))
+def _unescaped(text: str) -> str:
+    r"""With letters for ``\u0069``, ``\x69``, ``%69``, ``&#105;`` and ``&#x69;``."""
+    if not ("\\" in text or "%" in text or "&#" in text):
+        return text
+    return re.sub(_ESCAPED, _character, text)
+
+
+def _character(match: re.Match[str]) -> str:
+    sixteen, ten = match.groups()
+    char = chr(int(sixteen, 16) if sixteen else int(ten))
+    return char if char.isalnum() or char == " " else match.group()
+
+
+def _decoded(text: str) -> str:
+    """What the words in base64 and hexadecimal say; the text itself without any."""
+    long = (word for word in text.split() if len(word) >= _MANY)
+    tokens = (token for word in long for token in re.findall(_TOKEN, word))
+    return "\n\n".join(filter(None, map(_from, tokens))) or text
 
 
 def _from(token: str) -> str:
-    """What a long word of letters and digits says in hexadecimal or base64; "" if nothing."""
-    if _HEX.fullmatch(token):
+    if re.fullmatch(_HEX, token):
         return bytes.fromhex(token).decode(errors="ignore")
-    if token.islower():
-        return ""
     with suppress(ValueError):
-        whole = token.translate(_STANDARD) + "=" * (-len(token) % 4)
-        return base64.b64decode(whole, validate=True).decode()
+        if not token.islower():
+            padded = token.translate(_STANDARD) + "=" * (-len(token) % 4)
+            return binascii.a2b_base64(padded).decode()
     return ""
 
 
@@ -82,7 +80,7 @@ def _closed_up(text: Text) -> str:
     """Without what is between single letters, as in ``s p a c e d``."""
     if sum(len(word) == 1 for word in text.different) < _SHORTEST:
         return text.plain
-    return _SPACED.sub(_word, f" {text.plain}")[1:]
+    return re.sub(_SPACED, _word, f" {text.plain}")[1:]
 
 
 def _word(match: re.Match[str]) -> str:
@@ -92,7 +90,7 @@ def _word(match: re.Match[str]) -> str:
 
 def _joined(text: Text) -> str:
     """Without signs or tags inside a word, as in ``cu''rl``; an apostrophe stays."""
-    return _INSIDE_A_WORD.sub(lambda match: "'" if match.group() == "'" else "", text.plain)
+    return re.sub(_INSIDE_A_WORD, lambda at: "'" if at.group() == "'" else "", text.plain)
 
 
 def _lettered(text: Text) -> str:
@@ -108,6 +106,13 @@ def _lettered(text: Text) -> str:
     return " ".join(swaps.get(word, word) for word in words) if swaps else text.plain
 
 
+def _turned_round(text: Text) -> str:
+    """Read backwards, or in ROT13, where that makes sense."""
+    if not _BACKWARDS.isdisjoint(text.different):
+        return text.plain[::-1]
+    return text.plain if _ROT13.isdisjoint(text.different) else codecs.encode(text.plain, "rot13")
+
+
 # -- single words ----------------------------------------------------------------------------
 
 _DIGITS: Final = (  # a 1 is an i or an l
@@ -115,12 +120,11 @@ _DIGITS: Final = (  # a 1 is an i or an l
     str.maketrans("0123456789", "olzeasgtbg"),
 )
 _TO_LATIN: Final = str.maketrans(
-    "аеорсхуіјѕһԁԛԝвкмнтгзαεορικνυτχγβωηɡʏ",  # noqa: RUF001 - that is what they are for
+    "аеорсхуіјѕһԁԛԝвкмнтгзαεορικνυτχγβωηɡʏ",
     "aeopcxyijshdqwbkmhtrzaeopiknutxybwngy",
 )
-_TO_CYRILLIC: Final = str.maketrans("aeopcxyikmhtb", "аеорсхуикмнтв")  # noqa: RUF001 - as above
+_TO_CYRILLIC: Final = str.maketrans("aeopcxyikmhtb", "аеорсхуикмнтв")
 _REPEATS: Final = tuple(3 * letter for letter in "aeiouylnrst")
-_REPEATED: Final = re.compile(r"([a-z])\1{2,}")
 _SHORTEST: Final = 3
 _LONGEST: Final = 200
 _SEVERAL: Final = 6  # three known words, with what is before each
@@ -153,7 +157,7 @@ def _reading(word: str) -> Sequence[str]:
 
 def _spellings(word: str) -> Iterator[str]:
     """A word without repetitions, with letters instead of digits, and of one script."""
-    word = _REPEATED.sub(r"\1", word)
+    word = re.sub(r"([a-z])\1{2,}", r"\1", word)
     latin = word if word.isascii() else word.translate(_TO_LATIN)
     yield from (latin.translate(letters) for letters in _DIGITS)
     if not word.isascii():
@@ -162,7 +166,8 @@ def _spellings(word: str) -> Iterator[str]:
 
 def _unglued(word: str) -> list[str]:
     """The known words in a word without spaces, with what is between them; or nothing."""
-    parts, end = [], 0
+    parts: list[str] = []
+    end = 0
     for place, known in known_within(word):
         if place >= end:
             parts += [word[end:place], known]

@@ -1,8 +1,8 @@
-"""The rules of the guard: which words, near which others, make a note a command.
+"""Applies the rules of guard-rules.txt, with the words of guard-words.txt, to a text.
 
-A rule reads like its sentence. ``DROP 3 EARLIER 2 ORDERS`` is one of the words of DROP, at most
-three words further one of EARLIER, and at most two words further one of ORDERS. The classes
-are in words.txt. What words can't say (tags, fences, image links) is a shape.
+Words are compared without regard to case, accents and punctuation, and distances are counted
+in words. So a rule takes time in proportion to the text, whatever the text is. What words
+can't say (tags, fences, image links) is a shape.
 """
 
 from __future__ import annotations
@@ -17,150 +17,32 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Final, NamedTuple
 
-OVERRIDE: Final = "instruction override"
-EXFILTRATION: Final = "exfiltration"
-
-#: Kind and reason, and the rules: words in a row, and what makes them harmless after all.
-_RULES: Final = (
-    (OVERRIDE, "The instructions that the model has are not to count", """
-        DROP 5 SYSTEM_PROMPT
-        DROP 4 YOURS 3 ORDERS
-        DROP 4 ORDERS 4 YOURS
-        DROP 2 ALL 2 EARLIER 2 ORDERS
-        DROP 2 ALL 2 ORDERS 3 EARLIER
-        DROP 3 EARLIER 2 ORDERS      unless followed by TOPIC
-        DROP 3 ORDERS 2 EARLIER      unless followed by TOPIC
-        DROP 1 ALL 1 ORDERS          unless followed by TOPIC
-        DROP 2 ALL 4 SAID            unless followed by TOPIC
-        DROP 2 EARLIER 2 ALL 2 ORDERS
-    """),
-    (OVERRIDE, "The same, in languages that put the verb last", """
-        YOURS 4 ORDERS 8 DROP_LAST
-        EARLIER 6 ORDERS 8 DROP_LAST
-        ORDERS 4 ALL 4 DROP_LAST
-        SYSTEM_PROMPT 8 DROP_LAST
-    """),
-    (OVERRIDE, "The instructions are said to be void", """
-        SYSTEM_PROMPT 6 VOID
-        YOURS 2 ORDERS 6 VOID        unless around TOPIC
-        ORDERS 3 YOURS 8 VOID
-        EARLIER 3 ORDERS 4 VOID      unless around TOPIC
-        ORDERS 2 EARLIER 6 VOID      unless around TOPIC
-    """),
-    (OVERRIDE, "This note is to count more than the instructions", """
-        NEW_ORDERS
-        FIRST 6 ELSE
-        ELSE 6 FIRST
-        ONLY 3 HERE
-        COMPLY 1 ALL 2 REQUESTS      unless preceded by NOT
-        NO 2 ORDERS 6 BINDS_YOU
-    """),
-    (OVERRIDE, "The model is to be somebody without limits", """
-        YOU_ARE 9 UNBOUND
-        YOU_ARE 9 NO 3 LIMITS
-        UNBOUND 4 YOU_ARE 4 AGENT
-        MODE 14 AGENT
-        AGENT 8 MODE
-        SAFEGUARDS 5 OFF
-        OFF 3 SAFEGUARDS
-        SYSTEM_LABEL 10 AGENT
-    """),
-    (OVERRIDE, "The user is not to know", """
-        NOT 2 TELL 4 USER            unless followed by NOT_THE_USER
-        TELL 2 USER 3 NOT_TELL_LAST
-        USER 8 NOT_TELL_LAST
-        NOT 3 TELL 4 OWN_DOINGS
-        OWN_DOINGS 8 NOT_TELL_LAST
-        HIDE 8 USER                  unless preceded by NOT, around UI, followed by NOT_THE_USER
-        USER 8 OWN_DOINGS 2 HIDE
-        HIDE 6 OWN_DOINGS            unless preceded by NOT
-        THEY 1 MUST_NOT_KNOW
-        WITHOUT 3 USER 3 UNKNOWING
-        WITHOUT 2 UNKNOWING 3 USER
-        USER 6 KEEP_QUIET
-        KEEP_QUIET 6 USER
-        OMIT 1 OWN_DOINGS
-    """),
-    (OVERRIDE, "Something is done in secret, denied or wiped", """
-        SECRETLY 5 DO
-        DO 5 SECRETLY
-        IF_ASKED 8 DENY
-        LIE 3 USER                   unless preceded by NOT
-        FAIL 5 CLAIM 5 SUCCESS
-        REMOVE 2 TRACES 6 TRACED
-        STEER 2 USER 2 TOWARDS
-        RECOMMEND 8 EVERY_ANSWER
-        NO_ASKING 3 RISKY
-        RISKY 5 NO_ASKING            unless preceded by NOT
-    """),
-    (OVERRIDE, "The note copies itself, or a key, to where it stays", """
-        ADD 10 KEY_FILES             unless preceded by NOT
-        KEY_FILES 3 ADD
-        APPEND 3 KEY_FILES
-        ADD 2 THIS 2 NOTE 8 AGENT_FILES
-        THIS 2 NOTE 3 ADD 6 AGENT_FILES
-        ADD 4 AGENT_FILES 4 EVERY_PROJECT
-        ADD 8 EVERY_PROJECT 3 AGENT_FILES
-        THIS 1 NOTE 3 GONE 4 AGAIN
-        NOT 0 REMOVE 0 THIS 0 NOTE 12 COPY_ON
-        KEEP 2 THIS 1 NOTE 8 LATER
-        BOOT 15 PAYLOAD
-        PAYLOAD 12 BOOT
-        BOOT 18 LINK 8 PIPE 0 SHELL
-        LINK 8 PIPE 0 SHELL 6 BOOT
-    """),
-    (OVERRIDE, "Controls are switched off", """
-        DISABLE 4 APPROVAL           unless preceded by NOT
-        APPROVAL 4 DISABLE_LAST
-        APPROVAL 2 WAIVED
-        SET 3 APPROVAL 3 NEVER_ASK
-        DISABLE 3 DEFENCES 6 ALWAYS
-    """),
-    (EXFILTRATION, "Secrets are sent to a place outside", """
-        SEND 10 SECRETS 12 PLACE     unless preceded by NOT, around LOGIN
-        SEND 6 PLACE 6 WITH 4 SECRETS  unless preceded by NOT, around LOGIN, around STOP
-        SECRETS 12 PLACE 10 SEND_LAST
-        SECRETS 8 SEND_LAST 3 PLACE
-        SECRETS 16 SEND 1 IT 6 PLACE
-        SEND 5 SECRETS 8 ANYONE      unless preceded by NOT
-        SEND 6 USER_DATA 8 LINK_PART  unless preceded by NOT, around LOGIN
-    """),
-    (EXFILTRATION, "The model is to show its instructions", """
-        SHOW 5 OWN_ORDERS            unless preceded by NOT
-        SYSTEM_PROMPT 6 SHOW_LAST
-        SHOW 1 ALL 1 ABOVE
-    """),
-    (EXFILTRATION, "A command sends secrets", """
-        NETWORK 14 SECRET_FILES      unless preceded by NOT, around LOGIN
-        NETWORK 12 VARIABLE 4 SECRETS  unless preceded by NOT, around LOGIN
-        SECRETS 10 PIPE 3 NETWORK
-        SOURCES 6 PIPE 2 NETWORK
-        NETWORK 10 SUBST 2 SOURCES
-        SUBST 1 SOURCES 14 NETWORK
-    """),
-)  # fmt: skip
+_OVERRIDE: Final = "instruction override"
+_EXFILTRATION: Final = "exfiltration"
 
 #: Kind, a piece of text without which the pattern can't match, and the pattern.
 _SHAPES: Final = (
     # The tokens of chat templates: ChatML, Llama, Gemma, Alpaca.
-    (OVERRIDE, "<|", r"<\|[\w ]{2,40}\|>"),
-    (OVERRIDE, "inst]", r"\[/?inst\]"),
-    (OVERRIDE, "sys>>", r"<</?sys>>"),
-    (OVERRIDE, "_of_turn>", r"<(?:start|end)_of_turn>"),
-    (OVERRIDE, "##", r"## ?(?:system|instruction|response) ?:"),
+    (_OVERRIDE, "<|", r"<\|[\w ]{2,40}\|>"),
+    (_OVERRIDE, "inst]", r"\[/?inst\]"),
+    (_OVERRIDE, "sys>>", r"<</?sys>>"),
+    (_OVERRIDE, "_of_turn>", r"<(?:start|end)_of_turn>"),
+    (_OVERRIDE, "##", r"## ?(?:system|instruction|response) ?:"),
     # Tags of a voice that a note hasn't, and the end of the block that notes are in.
-    (OVERRIDE, "<", r"</?(?:system|operator|admin)(?:[-_ ]\w{1,20})?>"),
-    (OVERRIDE, "</", r"</(?:memory[-_ ]?context|memory|notes?|context|user-profile)>"),
-    (OVERRIDE, "══════", r"══════"),
-    (OVERRIDE, "--", r"-- ?(?:begin|end)(?: of)?(?: the| new)* (?:system|memory|notes|context|prompt)"),
+    (_OVERRIDE, "<", r"</?(?:system|operator|admin)(?:[-_ ]\w{1,20})?>"),
+    (_OVERRIDE, "</", r"</(?:memory[-_ ]?context|memory|notes?|context|user-profile)>"),
+    (_OVERRIDE, "══════", r"══════"),
+    (_OVERRIDE, "--", r"-- ?(?:begin|end)(?: \w{2,3}){0,3} (?:system|memory|notes|prompt)"),
     # Turns of a conversation that never was.
-    (OVERRIDE, "role", r"role[\"'] ?: ?[\"'](?:system|developer)[\"']"),
-    (OVERRIDE, "assistant:", r"(?:human|user) ?:[^\n]{0,500}+\n\s*assistant ?:"),
+    (_OVERRIDE, "role", r"role[\"'] ?: ?[\"'](?:system|developer)[\"']"),
+    (_OVERRIDE, "assistant:", r"(?:human|user) ?:[^\n]{0,500}+\n\s*assistant ?:"),
     # A shell that somebody else types into.
-    (OVERRIDE, "/dev/tcp/", r"/dev/tcp/\S{1,60}"),
+    (_OVERRIDE, "/dev/tcp/", r"/dev/tcp/\S{1,60}"),
     # An image whose address the model is to fill with data.
-    (EXFILTRATION, "](http", r"""(?x) !\[[^\]\n]{0,80}+\]\(https?:// [^)<{\[\n!]{0,200}+ [<{\[] [^)\n]{0,60}?
-        (?:summary|conversation|message|base64|history|secret|key|token|prompt|memory|notes|user)"""),
+    (_EXFILTRATION, "](http", r"""(?x)
+        !\[[^\]\n]{0,80}+\]\(https?:// [^)<{\[\n!]{0,200}+ [<{\[] [^)\n]{0,60}?
+        (?:summary|conversation|message|base64|history|secret|key|token|prompt|memory|notes|user)
+    """),
 )  # fmt: skip
 
 # -- text to words ---------------------------------------------------------------------------
@@ -182,34 +64,19 @@ _SIGNS: Final = (
     ("system:", " SYSTEM "),
     ("[system]", " SYSTEM "),
 )
-_FOREIGN: Final = re.compile(r"[^\x00-\x7f](?:[\x00-\x7f]{0,20}+[^\x00-\x7f])*")
-_DROPPED: Final = re.compile(
-    r"[\u00ad\u0300-\u036f\u0640\u064b-\u065f\u0670\u115f\u1160\u180b-\u180e\u200b-\u200f"
-    r"\u202a-\u202e\u2060-\u206f\u3099\u309a\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
+_FOREIGN: Final = r"[^\x00-\x7f](?:[\x00-\x7f]{0,20}+[^\x00-\x7f])*"
+_ACCENTS: Final = r"[\u0300-\u036f\u0640\u064b-\u065f\u0670\u3099\u309a]"
+_INVISIBLE: Final = (
+    r"[\u00ad\u115f\u1160\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    r"\U000e0000-\U000e0fff]"
 )
-_WITHOUT_SPACES: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]+")
-_PUNCTUATION: Final = re.compile(r"[^\w\x00-\x7f\u0900-\u0dff\u0e00-\u109f\u1780-\u17ff\u2550]+")
-_ARABIC_ARTICLE: Final = re.compile(
-    r"(?<!\w)(?:[\u0648\u0641\u0628\u0643]?\u0627\u0644|\u0644\u0644)(?=\w{3})"
-)
+_WITHOUT_SPACES: Final = r"[\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]+"
+_PUNCTUATION: Final = r"[^\w\x00-\x7f\u0900-\u0dff\u0e00-\u109f\u1780-\u17ff\u2550]+"
+_ARABIC_ARTICLE: Final = r"(?<!\w)(?:[\u0648\u0641\u0628\u0643]?\u0627\u0644|\u0644\u0644)(?=\w{3})"
 _OTHER_LETTERS: Final = str.maketrans(
-    "łøđıᴀʙᴄᴅᴇꜰғɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ",  # noqa: RUF001 - small capitals are what is meant
+    "łøđıᴀʙᴄᴅᴇꜰғɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ",
     "lodiabcdeffghijklmnoprstuvwyz",
 ) | {0x1F170 + number: letter for number, letter in enumerate(ascii_lowercase)}
-
-
-def plain(text: str) -> str:
-    """Text in lower case, without accents and invisible characters."""
-    if not text.isascii():
-        text = _FOREIGN.sub(_folded, text)
-    return text.encode(errors="replace").lower().decode()
-
-
-def _folded(match: re.Match[str]) -> str:
-    text = unicodedata.normalize("NFKD", match.group()).casefold()
-    text = _DROPPED.sub("", text).translate(_OTHER_LETTERS)
-    text = _WITHOUT_SPACES.sub(lambda run: f" {' '.join(run.group())} ", text)
-    return _ARABIC_ARTICLE.sub("", _PUNCTUATION.sub(" ", text))
 
 
 class Text(NamedTuple):
@@ -226,6 +93,20 @@ class Text(NamedTuple):
         return cls(text, words, set(words))
 
 
+def plain(text: str) -> str:
+    """Text in lower case, without accents and invisible characters."""
+    if not text.isascii():
+        text = re.sub(_FOREIGN, _folded, text)
+    return text.encode(errors="replace").lower().decode()
+
+
+def _folded(match: re.Match[str]) -> str:
+    text = unicodedata.normalize("NFKD", match.group()).casefold()
+    text = re.sub(f"{_ACCENTS}|{_INVISIBLE}", "", text).translate(_OTHER_LETTERS)
+    text = re.sub(_WITHOUT_SPACES, lambda run: f" {' '.join(run.group())} ", text)
+    return re.sub(_ARABIC_ARTICLE, "", re.sub(_PUNCTUATION, " ", text))
+
+
 def _words(text: str) -> list[str]:
     for sign, word in _SIGNS:
         text = text.replace(sign, word)
@@ -235,15 +116,12 @@ def _words(text: str) -> list[str]:
 @cache
 def _blanks() -> bytes:
     """A table that makes a blank of every ASCII character but letters and digits."""
-    characters = bytes(range(256))
     signs = bytes(code for code in range(128) if not chr(code).isalnum())
-    return characters.translate(bytes.maketrans(signs, b" " * len(signs)))
+    return bytes.maketrans(signs, b" " * len(signs))
 
 
-# -- the rules, read -------------------------------------------------------------------------
+# -- the files, read once --------------------------------------------------------------------
 
-_STEP: Final = re.compile(r"(?:(\d+) )?([A-Z_]+)")
-_UNLESS: Final = re.compile(r"(preceded by|around|followed by) ([A-Z_]+)")
 _HEAD: Final = 4  # a stem has at least so many letters, and is looked up by them
 
 _Parts = tuple[str, ...]
@@ -254,8 +132,8 @@ class Rule(NamedTuple):
 
     kind: str
     steps: list[tuple[int, str]]
-    unless: list[tuple[str, str]]
     names: frozenset[str]
+    unless: list[tuple[str, str]]
 
 
 class _Entry(NamedTuple):
@@ -265,29 +143,39 @@ class _Entry(NamedTuple):
     phrases: dict[str, list[tuple[_Parts, list[str]]]]
 
 
+def _lines(name: str) -> Iterator[str]:
+    text = Path(__file__).with_name(name).read_text("utf-8")
+    for line in text.splitlines():
+        if content := line.partition("#")[0].rstrip():
+            yield content
+
+
 @cache
 def rules() -> list[Rule]:
     """The rules, in the order in which they are tried."""
     found = []
-    for kind, _, lines in _RULES:
-        for line in lines.strip().splitlines():
-            row, _, unless = line.partition("#")[0].partition(" unless ")
-            steps = [(int(gap or 0), name) for gap, name in _STEP.findall(row)]
-            names = frozenset(name for _, name in steps)
-            found.append(Rule(kind, steps, _UNLESS.findall(unless), names))
+    for line in _lines("guard-rules.txt"):
+        if line[0] != " ":
+            kind = line.partition(":")[0]
+            continue
+        row, _, unless = line.partition(" unless ")
+        steps = [(int(gap or 0), name) for gap, name in re.findall(r"(?:(\d+) )?([A-Z_]+)", row)]
+        names = frozenset(name for _, name in steps)
+        around = re.findall(r"(preceded by|around|followed by) ([A-Z_]+)", unless)
+        found.append(Rule(kind, steps, names, around))
     return found
 
 
 @cache
 def classes() -> dict[str, set[_Parts]]:
-    """The phrases of each class of words.txt, as words."""
-    found = {word.strip(): {(word.strip(),)} for _, word in _SIGNS}
-    for line in Path(__file__).with_name("words.txt").read_text("utf-8").splitlines():
-        if line[:1].isupper():
-            members = found.setdefault(line.strip(), set())
-        elif line[:1] == " ":
-            for phrase in re.sub(r"(?:^|\|)\s*[a-z]{2}:", ",", line).split(","):
-                members |= found[phrase.strip()[1:]] if "+" in phrase else {_parts(phrase)} - {()}
+    """The phrases of each class, as words. A sign is a class of its own."""
+    found: dict[str, set[_Parts]] = {word.strip(): {(word.strip(),)} for _, word in _SIGNS}
+    for line in _lines("guard-words.txt"):
+        if line[0] != " ":
+            members = found.setdefault(line, set())
+            continue
+        for phrase in re.sub(r"(?:^|\|)\s*[a-z]{2}:", ",", line).split(","):
+            members |= found[phrase.strip()[1:]] if "+" in phrase else {_parts(phrase)} - {()}
     return found
 
 
@@ -302,7 +190,7 @@ def _parts(phrase: str) -> _Parts:
 def _names() -> dict[str, dict[_Parts, list[str]]]:
     """The classes of every phrase that makes a rule, by the first letters of the phrase."""
     found: dict[str, dict[_Parts, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for name in sorted({name for rule in rules() for _, name in rule.steps}):
+    for name in sorted({name for rule in rules() for name in rule.names}):
         for parts in classes()[name]:
             found[_head(parts[0])][parts].append(name)
     return dict(found)
@@ -313,17 +201,21 @@ def _entry(word: str) -> _Entry | None:
     """What the rules know about a word, or None."""
     entry = _Entry([], defaultdict(list))
     for parts, names in _names().get(word[:_HEAD], {}).items():
-        if not _fits(parts[0], word):
-            continue
-        if len(parts) == 1:
-            entry.names.extend(names)
-        else:
-            entry.phrases[_head(parts[1])].append((parts, names))
+        if _fits(parts[0], word):
+            if len(parts) == 1:
+                entry.names.extend(names)
+            else:
+                entry.phrases[_head(parts[1])].append((parts, names))
     return entry if entry.names or entry.phrases else None
 
 
-def _head(part: str) -> str:
-    return part.rstrip("*")[:_HEAD]
+@cache
+def _openings(name: str) -> dict[str, list[_Parts]]:
+    """The phrases of a class by their first word, which is no stem."""
+    found: dict[str, list[_Parts]] = defaultdict(list)
+    for parts in classes()[name]:
+        found[parts[0]].append(parts)
+    return dict(found)
 
 
 @cache
@@ -344,10 +236,13 @@ def known_within(word: str) -> Iterator[tuple[int, str]]:
     """The known words of four letters or more inside a word, the longest at each place."""
     known = _vocabulary()
     for place in range(len(word) - _HEAD + 1):
-        if parts := known.get(word[place : place + _HEAD]):
-            stems = (part.rstrip("*") for part in parts)
-            if found := max((one for one in stems if word.startswith(one, place)), key=len, default=""):
-                yield place, found
+        stems = (part.rstrip("*") for part in known.get(word[place : place + _HEAD], ()))
+        if found := [stem for stem in stems if word.startswith(stem, place)]:
+            yield place, max(found, key=len)
+
+
+def _head(part: str) -> str:
+    return part.rstrip("*")[:_HEAD]
 
 
 def _fits(part: str, word: str) -> bool:
@@ -431,23 +326,14 @@ def _is_there(name: str, where: str, words: Sequence[str], begin: int, end: int)
     places = {
         "preceded by": range(max(begin - _BEFORE, 0), begin),
         "around": range(begin, end),
-        "followed by": range(end, end + 1),
+        "followed by": range(end, min(end + 1, len(words))),
     }[where]
     phrases = _openings(name)
     return any(
         "BREAK" not in words[place:begin] and _stands_at(parts, words, place)
         for place in places
-        for parts in phrases.get(words[place] if place < len(words) else "", ())
+        for parts in phrases.get(words[place], ())
     )
-
-
-@cache
-def _openings(name: str) -> dict[str, list[_Parts]]:
-    """The phrases of a class by their first word, which is no stem."""
-    found: dict[str, list[_Parts]] = defaultdict(list)
-    for parts in classes()[name]:
-        found[parts[0]].append(parts)
-    return dict(found)
 
 
 def _quote(words: Sequence[str]) -> str:
