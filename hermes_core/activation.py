@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from hermes_core.config import Config
 from hermes_core.discovery import ProviderInfo, find_provider, pin_problem, scan
 from hermes_core.dispatch import Deadlines, ProviderAdapter
-from hermes_core.errors import HermesError, ProviderConflictError, ProviderUnavailableError
+from hermes_core.errors import (
+    HermesError,
+    ProviderConflictError,
+    ProviderUnavailableError,
+    describe,
+)
 from hermes_core.loading import load_provider
 from hermes_core.names import BUILTIN, normalise
 from hermes_core.provider import MemoryProvider
@@ -85,7 +90,13 @@ def require_available(info: ProviderInfo, provider: MemoryProvider, deadlines: D
         outcome = adapter.is_available()
         if outcome.value:
             return
-        reason = str(outcome.error) if outcome.error else adapter.unavailable_reason().value
+        if outcome.error is not None:
+            raise ProviderUnavailableError(
+                f"is_available failed: {describe(outcome.error)}",
+                where=f"plugin {info.name}",
+                hint="that is the plugin's fault: tell its author",
+            ) from outcome.error
+        reason = adapter.unavailable_reason().value
     finally:
         adapter.close(0)
     raise ProviderUnavailableError(

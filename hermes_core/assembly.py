@@ -31,7 +31,8 @@ def assemble(
     except HomeError as error:
         problems.append(error)
         given = home or os.environ.get("HERMES_HOME") or "~/.hermes"
-        config = Config(folder := Path(os.path.abspath(given)))  # noqa: PTH100
+        folder = Path(os.path.abspath(os.path.expanduser(given)))  # noqa: PTH100, PTH111
+        config = Config(folder)
     except ConfigError as error:
         problems.append(error)
         config = Config(folder)

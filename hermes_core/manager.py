@@ -175,7 +175,7 @@ class MemoryManager:
             **given,
         }
         self._session_id = session_id
-        self._context = str(extra["agent_context"])
+        self._context = str(extra["agent_context"] or _PRIMARY)
         self._hooks.call(hook, session_id=session_id, extra=extra)
         for adapter in self._adapters():
             self._refresh_tools(adapter)
@@ -345,6 +345,8 @@ class MemoryManager:
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Run a tool at its owner. Always a JSON string."""
+        if not self.has_tool(tool_name):
+            self._look_for_tools()
         outcome = self._hooks.first(
             "handle_tool_call", tool_name=tool_name, args=args, extra=kwargs
         )
@@ -356,11 +358,19 @@ class MemoryManager:
             )
         return tool_answer(outcome.value, outcome.provider)
 
+    def _look_for_tools(self) -> None:
+        """A provider may offer tools only some time after it was initialised."""
+        if self._external is not None:
+            self._refresh_tools(self._external)
+
     def _refresh_tools(self, adapter: ProviderAdapter) -> None:
         outcomes = self._hooks.only(adapter, "get_tool_schemas")()
-        offered = [each.value for each in outcomes if each.provider == adapter.name]
+        offered = [each for each in outcomes if each.provider == adapter.name]
+        if offered and offered[0].error is not None:
+            return  # what it offered before is better than nothing
+        schemas = offered[0].value if offered else []
         builtin = adapter is self._builtin
-        errors = self._tools.replace(adapter.name, offered[0] if offered else [], builtin=builtin)
+        errors = self._tools.replace(adapter.name, schemas, builtin=builtin)
         told = [str(error) for error in errors]
         for each in told:
             if each not in self._refused_tools.get(adapter.name, ()):

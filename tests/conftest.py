@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.sites import Site
+
+from hermes_core.dispatch._observers import Observer
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +41,18 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         origin = getattr(sys.modules[name], "__file__", None) or ""
         if origin.startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def _patient_observers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Observers get more time than 50 ms, where that is not what a test is about."""
+    about_time = ("slow", "hang", "longer")
+    if not any(word in f"{request.path.name} {request.node.name}" for word in about_time):
+        monkeypatch.setattr(Observer, "SECONDS", 2.0)
+
+
+@pytest.fixture(autouse=True)
+def _no_ignored_interrupts(request: pytest.FixtureRequest) -> None:
+    """In the background of a shell, Ctrl-C is ignored, and so it is by all that we start."""
+    if "ctrl_c" in request.node.name and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        pytest.skip("interrupts are ignored here")

@@ -19,11 +19,11 @@ from textwrap import dedent
 from typing import NamedTuple
 
 import pytest
-from filelock import FileLock
 from support.commands import Machine
 from support.sites import MEMORY, provider_source
 
 from hermes_core import __version__
+from hermes_core.locking import file_lock
 
 ROOT = Path(__file__).parents[1]
 PROJECTS = {"pip", "setuptools"}  # a venv's own
@@ -36,7 +36,7 @@ class Built(NamedTuple):
     wheel: Path  # from the sdist
     direct: Path  # from the sources
     python: Path  # of the venv into which the wheel was installed
-    lock: FileLock
+    lock: Path
 
 
 def call(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -60,7 +60,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     folder = root / "packaging"
     bin_folder = "Scripts" if os.name == "nt" else "bin"
     python = folder / "venv" / bin_folder / f"python{'.exe' if os.name == 'nt' else ''}"
-    with FileLock(root / "packaging-build.lock"):
+    with file_lock(root / "packaging-build.lock", 300):
         if not (folder / "done").exists():
             _build(folder, python)
     if reason := (folder / "done").read_text():
@@ -68,7 +68,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     (sdist,) = (folder / "dist").glob("*.tar.gz")
     (wheel,) = (folder / "dist").glob("*.whl")
     (direct,) = (folder / "direct").glob("*.whl")
-    return Built(sdist, wheel, direct, python, FileLock(root / "packaging-use.lock"))
+    return Built(sdist, wheel, direct, python, root / "packaging-use.lock")
 
 
 def _build(folder: Path, python: Path) -> None:
@@ -95,7 +95,7 @@ def _build(folder: Path, python: Path) -> None:
 @pytest.fixture
 def installed(built: Built, tmp_path: Path) -> Iterator[Machine]:
     """The command of the fresh venv, for one test at a time."""
-    with built.lock:
+    with file_lock(built.lock, 300):
         yield Machine(tmp_path / "machine", built.python)
 
 

@@ -46,6 +46,8 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
     if before and not (normalise(before) == normalise(choice) or normalise(before) == info.key):
         say(f"{info.name} replaces {before}.")
     say(f"{info.name} is enabled.")
+    if info.problem and info.state == "broken":
+        say(f"Its {info.problem}.")
     for problem in trial.problems:
         say(f"It does not work yet: {problem}")
 
@@ -143,9 +145,16 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
         "provider": _provider_report(config, trial) if config.selection.name else None,
         "observers": list(config.observers),
         "problems": list(trial.problems),
-        "warnings": list(trial.warnings),
+        "warnings": [*trial.warnings, *_foreign_keys(config)],
     }
     return report, trial.traceback
+
+
+def _foreign_keys(config: Config) -> list[str]:
+    """The keys of config.yaml that are not ours, in one line: hermes-agent has a dozen."""
+    foreign = [each for each in config.warnings if each not in config.own_warnings]
+    keys = ", ".join(each.split(": ")[1] for each in foreign)
+    return [f"config.yaml: not ours, left alone: {keys}"] if keys else []
 
 
 def _provider_report(config: Config, trial: Trial) -> dict[str, Any]:

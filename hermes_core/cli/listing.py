@@ -22,7 +22,7 @@ def complete_name(ctx: click.Context, _parameter: click.Parameter, incomplete: s
     names = (
         f"{each.name}@{each.owner}" if each.state == "conflict" else each.name
         for each in found
-        if each.loadable
+        if each.loadable and each.state != "no-provider"
     )
     return [name for name in names if normalise(name).startswith(normalise(incomplete))]
 

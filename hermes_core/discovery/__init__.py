@@ -15,7 +15,7 @@ from hermes_core.discovery._entry_points import (
     own_commands,
 )
 from hermes_core.discovery._info import ProviderInfo
-from hermes_core.discovery._pins import content_hash, pin_of, pin_problem
+from hermes_core.discovery._pins import content_hash, pin_of, pin_problem, same_owner
 from hermes_core.discovery._select import find_provider
 from hermes_core.home import resolve_home
 
@@ -28,6 +28,7 @@ __all__ = [
     "own_commands",
     "pin_of",
     "pin_problem",
+    "same_owner",
     "scan",
 ]
 

@@ -54,7 +54,7 @@ def _wraps(directory: ProviderInfo, package: ProviderInfo) -> bool:
 
 def _without_rivals(same: list[ProviderInfo], selection: Selection) -> list[ProviderInfo]:
     """Mark those that may not have the name, each with all owners named."""
-    usable = [each for each in same if each.loadable]
+    usable = [each for each in same if each.loadable and each.state != "no-provider"]
     if usable and usable[0].key == BUILTIN:
         return [each if each.source == "builtin" else _refused(each) for each in same]
     if len(usable) < 2:  # noqa: PLR2004
@@ -66,7 +66,7 @@ def _without_rivals(same: list[ProviderInfo], selection: Selection) -> list[Prov
     problem = f"claimed by {owners}; choose one with memory.provider: {usable[0].name}@OWNER"
     return [
         each
-        if each in winners or not each.loadable
+        if each in winners or each not in usable
         else each._replace(state="conflict", problem=problem)
         for each in same
     ]

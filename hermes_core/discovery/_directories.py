@@ -32,7 +32,7 @@ def describe_directory(folder: Path) -> ProviderInfo:
     if not os.path.isfile(folder / "__init__.py"):  # noqa: PTH113 - swallows what pathlib raises
         state, problem, loadable = "broken", "has no __init__.py that can be read", False
     elif not speaks_of_provider(folder):
-        state, problem, loadable = "no-provider", NO_PROVIDER, False
+        state, problem = "no-provider", NO_PROVIDER  # by its text; `enable` looks for real
     return ProviderInfo(
         name=folder.name,
         source="directory",

@@ -161,7 +161,7 @@ def carried_directories(known: Iterable[ProviderInfo]) -> Iterator[ProviderInfo]
                 # RECORD may lead out of the site: ../share/...
                 folder = Path(os.path.normpath(distribution.location / path.parent))
                 info = describe_directory(folder)
-                if info.loadable:
+                if info.loadable and info.state != "no-provider":
                     yield info._replace(
                         name=str(read_manifest(folder)[0].get("name") or info.name),
                         distribution=distribution.name,

@@ -25,6 +25,8 @@ def find_provider(choice: str, providers: Iterable[ProviderInfo]) -> ProviderInf
     if not found:
         raise _unknown(choice, same, listed)
     usable = [each for each in found if each.loadable]
+    sure = [each for each in usable if each.state != "no-provider"]
+    usable = sure or usable
     if not usable:
         raise ProviderLoadError(
             found[0].problem, plugin=name, distribution=found[0].distribution, step="find"
@@ -50,7 +52,7 @@ def _unknown(
     if same:
         owners = ", ".join(each.owner for each in same)
         return UnknownProviderError(f"{name} is provided by {owners}, not by {owner}")
-    usable = [each.name for each in listed if each.loadable]
+    usable = [each.name for each in listed if each.loadable and each.state != "no-provider"]
     close = nearest(name, usable)
     meant = f"did you mean {' or '.join(close)}? " if close else ""
     return UnknownProviderError(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_core.config import read_selection
-from hermes_core.discovery import ProviderInfo, find_provider, scan
+from hermes_core.discovery import ProviderInfo, find_provider, pin_problem, same_owner, scan
 from hermes_core.dispatch._deadlines import LOAD_SECONDS
 from hermes_core.dispatch._lane import Lane
 from hermes_core.errors import (
@@ -22,7 +22,7 @@ from hermes_core.loading._context import PluginContext
 from hermes_core.loading._importing import import_directory, import_value
 from hermes_core.loading._shapes import Progress, provider_from
 from hermes_core.loading._streams import guarded_streams, quiet_stdout
-from hermes_core.names import BUILTIN, name_problem
+from hermes_core.names import BUILTIN, name_problem, normalise
 from hermes_core.provider import MemoryProvider
 
 __all__ = ["PluginContext", "import_value", "load_observer", "load_provider"]
@@ -53,7 +53,10 @@ def load_provider(
             raise ProviderConflictError(info.problem, where=f"plugin {info.name}")
     else:
         folder = resolve_home(home)
-        info = find_provider(name_or_info, scan(folder, read_selection(folder), everything=True))
+        selection = read_selection(folder)
+        info = find_provider(name_or_info, scan(folder, selection, everything=True))
+        if info.key == normalise(selection.name) and not same_owner(info, selection.pin):
+            raise ProviderConflictError(pin_problem(info, selection), where=f"plugin {info.name}")
     if info.source == BUILTIN:  # ours: it needs no guard
         return _provider(info, Progress())
     provider: MemoryProvider = _guarded(info, deadline, _provider)

@@ -91,9 +91,6 @@ def test_the_error_says_which_operation_it_was(kind: str, session) -> None:
     assert "2" in refused(session.memory(operations=[add("four"), FAILING[kind], add("five")]))
 
 
-@pytest.mark.xfail(
-    reason="what fails on the entries, not on its form, is not said by number", strict=True
-)
 @pytest.mark.parametrize("kind", ["no such entry", "ambiguous", "too long", "poisoned"])
 def test_the_error_says_which_operation_could_not_be_carried_out(kind: str, session) -> None:
     error = refused(session.memory(operations=[add("four"), FAILING[kind], add("five")]))

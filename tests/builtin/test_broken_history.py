@@ -30,9 +30,6 @@ def test_a_broken_history_is_a_clear_error_and_the_notes_are_untouched(
     assert stored(broken_history) == ["one"]
 
 
-@pytest.mark.xfail(
-    reason="notes that can be read are called unreadable when their history can't be", strict=True
-)
 def test_a_broken_history_does_not_keep_the_notes_out_of_the_prompt(broken_history, agent) -> None:
     session = agent()
     assert "one" in session.prompt
@@ -47,9 +44,6 @@ def test_a_history_that_was_moved_away_starts_anew(broken_history: Path, agent) 
     assert session.entries() == ["one", "two", "three"]
 
 
-@pytest.mark.xfail(
-    reason="a session goes on writing to the history that was moved away", strict=True
-)
 def test_a_history_that_was_moved_away_in_a_session_starts_anew_in_it(home: Path, agent) -> None:
     session = agent()
     saved(session.add("one"))
@@ -61,9 +55,6 @@ def test_a_history_that_was_moved_away_in_a_session_starts_anew_in_it(home: Path
 
 @pytest.mark.skipif(
     os.name != "posix" or os.geteuid() == 0, reason="root may write to a read-only folder"
-)
-@pytest.mark.xfail(
-    reason="notes that can be read are called unreadable when their history can't be", strict=True
 )
 def test_a_folder_with_a_history_that_became_read_only_has_its_notes_in_the_prompt(
     home: Path, agent

@@ -118,7 +118,6 @@ def test_standard_input_that_is_no_text_is_one_clear_line(machine: Machine) -> N
     assert not notes_file(machine.home).exists()
 
 
-@pytest.mark.xfail(reason="an error that nobody expected, by the name of its class", strict=True)
 def test_standard_input_that_is_no_text_is_expected_in_any_locale(machine: Machine) -> None:
     done = fed(machine, b"caf\xe9", "add", "-", PYTHONIOENCODING="utf-8:strict")
     assert done.returncode == 1
@@ -158,7 +157,6 @@ def test_the_history_names_who_and_what(machine: Machine) -> None:
     assert machine.json("memory", "history", "--target", "user")["changes"] == []
 
 
-@pytest.mark.xfail(reason="an edit is recorded only by the next write", strict=True)
 def test_the_history_has_the_edit_that_a_person_just_made(machine: Machine) -> None:
     machine.run("memory", "add", "likes tea").done()
     append(machine.home, "by a shell\n")
@@ -203,7 +201,6 @@ def test_a_home_that_can_not_be_made_is_one_line(machine: Machine) -> None:
     assert "/proc/hermes" in error
 
 
-@pytest.mark.xfail(reason="what is in a note is printed as it is", strict=True)
 def test_a_note_can_not_command_the_terminal_of_who_looks_at_it(machine: Machine) -> None:
     write_notes(machine.home, "likes tea\n§\nclear \x1b[2J\x1b]0;title\x07 me \u202etxt.exe")
     shown = machine.run("memory", "show").out

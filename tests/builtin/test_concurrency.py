@@ -29,7 +29,7 @@ from hermes_builtin.notes import Notes, Origin, Settings
 
 home, name, count, mode = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 notes = Notes(home, Settings(memory_char_limit=10**7))
-tool = notes.tool(lambda target, written: None)
+tool = notes.tool(lambda *told: None)
 
 def call(**arguments):
     answer = json.loads(tool.call({"target": "memory", **arguments}, Origin("tool", name)))
@@ -97,7 +97,8 @@ def test_what_was_acknowledged_before_a_kill_is_there(home: Path) -> None:
         for _ in range(5):
             last = worker.stdout.readline()
         worker.send_signal(signal.SIGKILL)
-        rest, _ = worker.communicate(timeout=60)
+        rest = worker.stdout.read()
+        worker.communicate(timeout=60)
         told[worker] = [*rest.split(), last.strip()]
     found = Counter(stored(home))
     assert set(found.values()) <= {1}
@@ -132,7 +133,7 @@ def test_threads_that_share_the_notes_lose_nothing(home: Path) -> None:
     answers: list[str] = []
 
     def work(name: str) -> None:
-        tool = notes.tool(lambda target, written: None)
+        tool = notes.tool(lambda *told: None)
         for number in range(10):
             arguments = {"target": "memory", "action": "add", "content": f"{name} {number}."}
             answers.append(tool.call(arguments, Origin("tool", name)))

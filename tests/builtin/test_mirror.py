@@ -103,7 +103,6 @@ def test_after_a_switch_the_new_session_is_told(session: Agent) -> None:
     assert [each.metadata["session_id"] for each in session.mirrored] == ["chat-7", "chat-8"]
 
 
-@pytest.mark.xfail(reason="the current session is told, not the one of the call", strict=True)
 def test_a_call_that_names_its_session_is_told_with_it(session: Agent) -> None:
     arguments = {"target": "memory", "action": "add", "content": "one"}
     saved(session.call(arguments, session_id="chat-9"))

@@ -73,7 +73,6 @@ def test_each_session_has_its_own_count(agent) -> None:
     assert turns(session, 3) == [False, False, True]
 
 
-@pytest.mark.xfail(reason="a write counts for the current session, whoever made it", strict=True)
 def test_a_write_that_names_its_session_counts_for_that_one(agent) -> None:
     session = agent("s1", nudge_interval=3)
     assert turns(session, 2) == [False, False]
@@ -162,7 +161,6 @@ def test_the_review_says_which_notebook_can_not_be_read(agent, home: Path) -> No
     assert "called Ada" in review
 
 
-@pytest.mark.xfail(reason="the review hands the model what the prompt leaves out", strict=True)
 def test_what_the_guard_keeps_out_of_the_prompt_is_not_in_the_review(agent, home: Path) -> None:
     write_notes(home, f"likes tea\n§\n{POISON}")
     review = agent().manager.review_prompt(TALK)

@@ -116,7 +116,7 @@ class NotesMachine(RuleBasedStateMachine):
             saved(answer)
             self.made([*self.entries, entry])
 
-    @precondition(lambda self: self.all_there())
+    @precondition(lambda self: self.entries and self.is_plain())
     @rule(data=st.data())
     def add_again(self, data: st.DataObject) -> None:
         self.notice()
@@ -168,6 +168,7 @@ class NotesMachine(RuleBasedStateMachine):
         self.session.notes.undo(None, Origin("command"))
         self.made(self.changes[-1][0])
 
+    @precondition(lambda self: self.is_plain())
     @rule(data=st.data())
     def undo_an_older_one(self, data: st.DataObject) -> None:
         rows = recorded(self.home)[::-1]
@@ -200,7 +201,7 @@ class NotesMachine(RuleBasedStateMachine):
         self.write(file_of(entries) + end)
         self.overwritten(entries)
 
-    @precondition(lambda self: not self.tail and self.is_plain())
+    @precondition(lambda self: self.is_plain())
     @rule()
     def convert_line_ends(self) -> None:
         self.write(self.text().replace("\r\n", "\n").replace("\n", "\r\n"))
@@ -208,7 +209,7 @@ class NotesMachine(RuleBasedStateMachine):
 
     def is_plain(self) -> bool:
         """Whether a separator is between all entries, and none was merely appended."""
-        return self.text().replace("\r\n", "\n").strip() == file_of(self.entries)
+        return not self.tail and self.text().replace("\r\n", "\n").strip() == file_of(self.entries)
 
     @rule()
     def delete(self) -> None:

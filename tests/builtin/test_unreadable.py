@@ -164,10 +164,7 @@ def test_the_error_says_where_the_bad_byte_is(home: Path, agent) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(
-            folder,
-            marks=pytest.mark.xfail(reason="the handle of a folder is not closed", strict=True),
-        ),
+        folder,
         latin_1,
         fifo,
         huge,

@@ -113,6 +113,12 @@ def test_a_name_that_yaml_would_take_for_something_else_stays_a_string(config, n
     assert by_yaml_11(after) == by_yaml_12(after)
 
 
+@pytest.mark.parametrize("name", ["y", "N"])
+def test_a_letter_that_is_a_boolean_to_other_readers_of_yaml_1_1_is_quoted(config, name):
+    config.write("memory:\n  provider: x\n")
+    assert config.change({PROVIDER: name}) == f'memory:\n  provider: "{name}"\n'
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -247,3 +253,22 @@ def test_a_comment_in_a_flow_mapping_outlives_the_entry_beside_it(config, text):
 def test_removing_the_first_section_keeps_the_byte_order_mark(config):
     config.write("\ufeffmemory:\n  provider: x\nmodel: y\n")
     assert config.change({("memory",): DELETE}) == "\ufeffmodel: y\n"
+
+
+@pytest.mark.xfail(reason="the hint shows Python's values, not YAML's", strict=True)
+@pytest.mark.parametrize("value", ["no", "1.0", None, {"owner": "x", "version": None}])
+def test_what_is_to_be_put_in_by_hand_is_yaml_that_means_it(config, value):
+    config.write("memory: words\n")
+    with pytest.raises(ConfigError) as caught:
+        config.change({PROVIDER: value})
+    line = str(caught.value).partition("by hand: memory.")[2].removesuffix(")")
+    assert yaml.safe_load(line) == {"provider": value}
+
+
+@pytest.mark.xfail(reason="what was merged shows through when the key on top is gone", strict=True)
+def test_removing_what_a_merge_brings_back_is_refused(config):
+    text = "base: &b {mem0: 1}\nmemory:\n  pins:\n    <<: *b\n    mem0: 2\n    x: 3\n"
+    config.write(text)
+    with pytest.raises(ConfigError):
+        config.change({PIN: DELETE})
+    assert config.text == text

@@ -51,8 +51,8 @@ DEEP = {
 }
 
 
-def outcome(source: str, home: object, use: str) -> str:
-    done = run_python(USE + source, home, use)
+def outcome(source: str, home: object, use: str, timeout: float = 30.0) -> str:
+    done = run_python(USE + source, home, use, timeout=timeout)
     last = (done.stderr.strip().splitlines() or [""])[-1]
     assert done.returncode == 0, (done.returncode, last)
     assert not done.stderr, last
@@ -125,3 +125,21 @@ def test_aliases_of_aliases_are_read_in_little_memory(config):
 def test_a_change_beside_aliases_of_aliases_works_in_little_memory(config):
     config.write(bomb(7))
     assert outcome(WITH_LITTLE_MEMORY, config.home, "write").startswith(("done", "refused: "))
+
+
+@pytest.mark.xfail(reason="the file is parsed anew for the line of every key", strict=True)
+def test_a_file_with_thousands_of_keys_is_read_in_a_moment(config):
+    config.write("".join(f"key{number}: {number}\n" for number in range(4_000)))
+    assert outcome("use()", config.home, "read", timeout=8) == "done\n"
+
+
+@pytest.mark.xfail(reason="ten merges of ten merges ... are resolved one by one", strict=True)
+def test_merges_of_merges_are_read_or_refused_in_a_moment(config):
+    lines = ["a0: &a0 {k: x}"]
+    lines += [
+        f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 10)}]}}"
+        for level in range(1, 10)
+    ]
+    config.write("\n".join(lines) + "\n")
+    done = outcome(WITH_LITTLE_MEMORY, config.home, "read", timeout=8)
+    assert done.startswith(("done", "refused: "))

@@ -48,6 +48,26 @@ def test_a_home_that_is_a_file_does_not_make_the_current_folder_one(broken_home:
     assert tree(broken_home) == before
 
 
+@pytest.mark.parametrize("given", ["", "~/.hermes"], ids=["default", "tilde"])
+def test_a_home_of_the_user_that_is_a_file_makes_no_folder_here(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / ".hermes").write_text("not a folder")
+    (tmp_path / "hermes").write_text("not a folder")
+    for variable in ("HOME", "USERPROFILE", "LOCALAPPDATA"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.setenv("HERMES_HOME", given)
+    monkeypatch.chdir(tmp_path / "here")
+    manager = MemoryManager.from_config()
+    manager.initialize_all("s1")
+    note = {"target": "memory", "action": "add", "content": "likes tea"}
+    manager.handle_tool_call("memory", note)
+    manager.shutdown_all()
+    assert isinstance(manager.problems[0], HomeError)
+    assert list((tmp_path / "here").iterdir()) == []
+
+
 def test_a_home_may_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -32,8 +32,9 @@ from hermes_builtin.notes import (
 from hermes_builtin.notes._format import render
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
-from hermes_core.cli._output import bold, paint, print_json, say
+from hermes_core.cli._output import bold, paint, plain, print_json, say
 from hermes_core.config import load_config
+from hermes_core.errors import one_line
 from hermes_core.home import resolve_home
 
 _COMMAND = Origin("command")
@@ -147,7 +148,8 @@ def _print_book(name: str, book: dict[str, Any]) -> None:
     if book["error"]:
         click.echo(f"  {book['error']}", err=True)
     for entry in book["entries"]:
-        say(f"  {entry['id']}  {entry['text'].replace(chr(10), chr(10) + ' ' * 12)}")
+        lines = [one_line(line) for line in entry["text"].split("\n")]
+        say(f"  {entry['id']}  " + f"\n{' ' * 12}".join(lines))
         if entry["objection"]:
             text = f"kept out of the prompt ({entry['objection']})"
             say(paint(f"            {text}; memory allow {entry['id']}", "broken"))
@@ -190,7 +192,12 @@ def remove(ctx: click.Context, old: str, target: str, json_wanted: bool) -> None
 
 
 def _given(text: str) -> str:
-    return sys.stdin.read() if text == "-" else text
+    if text != "-":
+        return text
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise HermesError("standard input is not UTF-8 text") from error
 
 
 def _change(
@@ -210,21 +217,22 @@ def _change(
 
 @memory.command()
 @_target
+@_json
 @click.pass_context
-def edit(ctx: click.Context, target: str) -> None:
+def edit(ctx: click.Context, target: str, json_wanted: bool) -> None:
     """Open a notebook in your editor ($VISUAL or $EDITOR)."""
     base = _notes(ctx).notebooks[target].read().entries
     text = click.edit(render(base), extension=".md")
     if text is None:
         say("Nothing was changed.")
         return
-    with _writable(ctx) as builtin:
-        try:
+    try:
+        with _writable(ctx) as builtin:
             written = builtin.notes.notebooks[target].edited(base, text, _COMMAND)
-        except (Refused, NotesError):
-            say("Your text, so that it is not lost:\n" + text)
-            raise
-        _tell(builtin, target, written, "Saved.", json_wanted=False)
+            _tell(builtin, target, written, "Saved.", json_wanted)
+    except HermesError:
+        say("Your text, so that it is not lost:\n" + text)
+        raise
 
 
 @memory.command()
@@ -234,7 +242,11 @@ def edit(ctx: click.Context, target: str) -> None:
 @click.pass_context
 def history(ctx: click.Context, target: str | None, limit: int, json_wanted: bool) -> None:
     """Show what was changed, when and by whom, newest first."""
-    log = _notes(ctx).history
+    notes = _notes(ctx)
+    with suppress(HermesError):  # what can't be read now is told by show
+        if notes.history.path.exists():
+            notes.catch_up()
+    log = notes.history
     changes = log.changes(target, limit) if log.path.exists() else []
     rows = [_row(log, each) for each in changes]
     if json_wanted:
@@ -246,7 +258,7 @@ def history(ctx: click.Context, target: str | None, limit: int, json_wanted: boo
         say(f"{row['id']:>5}  {row['at']}  {what}")
         for sign, key in (("-", "removed"), ("+", "added")):
             for entry in row[key]:
-                say(f"       {sign} {' '.join(entry.split())}")
+                say(f"       {sign} {plain(entry)}")
     if not rows:
         say("No change has been recorded yet.")
 
@@ -300,7 +312,7 @@ def pending(ctx: click.Context, json_wanted: bool) -> None:
         print_json(pending=rows, blocked=[each._asdict() for each in blocked])
         return
     for each in staged:
-        say(f"{each.id}  {each.target}  {each.summary}")
+        say(f"{each.id}  {each.target}  {plain(each.summary)}")
     for refused in blocked:
         say(
             paint(
@@ -317,10 +329,16 @@ def pending(ctx: click.Context, json_wanted: bool) -> None:
 @click.pass_context
 def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> None:
     """Carry out writes that wait."""
+    approved = []
     with _writable(ctx) as builtin:
         for name in _named(builtin.notes, names):
             staged, written = builtin.notes.approve(name, Origin("tool, approved"))
-            _tell(builtin, staged.target, written, f"Approved: {staged.summary}", json_wanted)
+            builtin.mirror(staged.target, written.steps, "command", staged.session)
+            approved.append({"id": name, "target": staged.target, "summary": staged.summary})
+            if not json_wanted:
+                say(f"Approved: {plain(staged.summary)}")
+    if json_wanted:
+        print_json(approved=approved)
 
 
 @memory.command()
@@ -330,9 +348,10 @@ def reject(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Throw writes away that wait."""
     notes = _notes(ctx)
     for name in _named(notes, names):
-        staged = notes.pending.get(name)
+        if not notes.pending.exists(name):
+            raise NotesError(f"nothing with the id {name} is pending")
         notes.pending.discard(name)
-        say(f"Rejected: {staged.summary}")
+        say(f"Rejected: {name}")
 
 
 def _named(notes: Notes, names: tuple[str, ...]) -> list[str]:

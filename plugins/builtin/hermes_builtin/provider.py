@@ -111,14 +111,14 @@ class BuiltinProvider(MemoryProvider):
         """Tell ``mirror`` of every change that was made: action, target, content, metadata."""
         self._mirror = mirror
 
-    def mirror(self, target: str, steps: list[Step], origin: str) -> None:
+    def mirror(self, target: str, steps: list[Step], origin: str, session: str = "") -> None:
         """Pass on the steps of a change that was made."""
         if self._mirror is None:
             return
         for step in steps:
             metadata = {
                 "write_origin": origin,
-                "session_id": self._session,
+                "session_id": session or self._session,
                 "platform": self._platform,
                 "tool_name": "memory",
             }
@@ -135,12 +135,15 @@ class BuiltinProvider(MemoryProvider):
         texts = {}
         for target, notebook in self.notes.enabled().items():
             try:
-                texts[target] = "\n".join(f"- {entry}" for entry in notebook.read().entries)
+                entries = notebook.read().entries
+                left_out = notebook.findings(entries)
+                kept = (entry for entry in entries if entry not in left_out)
+                texts[target] = "\n".join(f"- {entry}" for entry in kept)
             except HermesError as error:
                 texts[target] = f"(can't be read: {error})"
         return review_prompt(messages, texts)
 
-    def _committed(self, target: str, written: Written) -> None:
+    def _committed(self, target: str, written: Written, origin: Origin) -> None:
         if written.steps:
-            self._nudges.reset(self._session)
-            self.mirror(target, written.steps, "assistant_tool")
+            self._nudges.reset(origin.session)
+            self.mirror(target, written.steps, "assistant_tool", origin.session)

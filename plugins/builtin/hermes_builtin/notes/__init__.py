@@ -87,7 +87,7 @@ class Notes:
         }
         return {name: book for name, book in self.notebooks.items() if switches[name]}
 
-    def tool(self, committed: Callable[[str, Written], None]) -> MemoryTool:
+    def tool(self, committed: Callable[[str, Written, Origin], None]) -> MemoryTool:
         """The `memory` tool over these notebooks."""
         pending = self.pending if self.settings.write_approval else None
         return MemoryTool(self.enabled(), pending, committed)
@@ -99,22 +99,28 @@ class Notes:
     def undo(self, number: int | None, origin: Origin) -> tuple[Change, Written]:
         """Take back one change, or the newest."""
         if number is None:
-            for target, notebook in self.notebooks.items():
-                with notebook.file.locked():  # an edit that nobody has noticed yet comes first
-                    self.history.catch_up(target, notebook.file.read())
-            newest = self.history.changes(limit=1)
-            change = newest[0] if newest else None
+            self.catch_up()  # an edit that nobody has noticed yet comes first
+            change = self.history.newest()
         else:
             change = self.history.change(number)
         if change is None:
-            raise NotesError("there is no such change" if number else "there is nothing to undo")
+            what = "there is nothing to undo" if number is None else "there is no such change"
+            raise NotesError(what)
         return change, self.notebooks[change.target].undo(change, origin)
+
+    def catch_up(self) -> None:
+        """Note what others did to the files."""
+        for target, notebook in self.notebooks.items():
+            with notebook.file.locked():
+                file = notebook.file
+                self.history.catch_up(target, file.read(), file.inode())
 
     def approve(self, name: str, origin: Origin) -> tuple[Staged, Written]:
         """Carry out a write that waited; it stays pending if that fails."""
         staged = self.pending.get(name)
         if staged.target not in self.notebooks:
             raise NotesError(f"{name} is for a notebook {staged.target!r}, which there is not")
+        origin = origin._replace(session=staged.session)
         written = self.change(staged.target, staged.operations, origin)
         self.pending.discard(name)
         return staged, written

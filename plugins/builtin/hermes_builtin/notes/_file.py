@@ -35,16 +35,25 @@ class NotesFile:
         except OSError as error:
             raise self._error(f"can't be read: {error.strerror or error}") from error
         try:
-            with os.fdopen(handle, "rb") as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise self._error("is not a regular file", "move it away")
-                if status.st_size > MAX_BYTES:
-                    raise self._error(f"has {status.st_size:,} bytes, too many for notes")
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise self._error("is not a regular file", "move it away")
+            if status.st_size > MAX_BYTES:
+                raise self._error(f"has {status.st_size:,} bytes, too many for notes")
+            with os.fdopen(handle, "rb", closefd=False) as file:
                 content = file.read()
         except OSError as error:
             raise self._error(f"can't be read: {error.strerror or error}") from error
+        finally:
+            os.close(handle)
         return self._decoded(content)
+
+    def inode(self) -> int:
+        """Which file it is now; 0 if that can't be told."""
+        try:
+            return self.path.stat().st_ino
+        except OSError:
+            return 0
 
     def _decoded(self, content: bytes) -> str:
         try:

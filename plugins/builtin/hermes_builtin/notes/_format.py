@@ -19,14 +19,18 @@ _LOOKS_LIKE_SEPARATOR: Final = re.compile(rf"^(\s*)(\\*{SEPARATOR}\s*)$", re.MUL
 _ESCAPED: Final = re.compile(rf"^(\s*)\\(\\*{SEPARATOR}\s*)$", re.MULTILINE)
 _SEPARATOR_LINE: Final = re.compile(rf"^[^\S\n]*{SEPARATOR}[^\S\n]*$", re.MULTILINE)
 _HEADING: Final = re.compile(r"^## ", re.MULTILINE)
-_CONTINUES: Final = re.compile(r"[^\S\n]|[,.;:!?)\]}'\"\u2019\u201d\u2026%/-]")
+_CONTINUES: Final = re.compile(r"[^\S\n]|[,.;:!?)\]}'\u2019\u201d\u2026%]")
 
 
 class Known(NamedTuple):
-    """What was in a file when it was last looked at, and the entries that we saw in it."""
+    """What was in a file when it was last looked at, and the entries that we saw in it.
+
+    ``inode`` is the file's: who replaces the file by another has appended nothing.
+    """
 
     text: str
     entries: list[str]
+    inode: int = 0
 
 
 def render(entries: Iterable[str]) -> str:
@@ -37,17 +41,19 @@ def render(entries: Iterable[str]) -> str:
     )
 
 
-def parse(text: str, known: Known | None = None) -> list[str]:
+def parse(text: str, known: Known | None = None, inode: int = 0) -> list[str]:
     """The entries of a file, as the person who wrote it would count them.
 
     Args:
         text: What is in the file now.
         known: What was in it before. Text that has been appended to that without a
             separator (``echo ... >> MEMORY.md``) is an entry of its own.
+        inode: The file's inode now, where it is known.
     """
     if known is not None and text == known.text:
         return list(known.entries)
-    if known is not None and known.text and text.startswith(known.text):
+    same_file = known is not None and known.inode in (0, inode)
+    if known is not None and same_file and known.text and text.startswith(known.text):
         appended = unify(text[len(known.text) :])
         if not _CONTINUES.match(appended):
             return [*known.entries, *split(appended)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import threading
@@ -29,6 +30,7 @@ CREATE TABLE IF NOT EXISTS changes (
     before TEXT NOT NULL,
     after TEXT NOT NULL,
     entries TEXT, -- what we saw in a text that somebody else wrote, as JSON
+    inode INTEGER NOT NULL, -- the file's, to tell an appended text from a new file
     done INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS changes_target ON changes (target, id);
@@ -41,6 +43,9 @@ PRAGMA user_version = 1;
 """
 
 FILE_EDIT: Final = "file edit"
+FOUND: Final = "found"
+
+logger = logging.getLogger("hermes_builtin")
 
 
 class Change(NamedTuple):
@@ -56,6 +61,7 @@ class Change(NamedTuple):
     before: str
     after: str
     seen: str | None = None
+    inode: int = 0
     id: int = 0
     at: float = 0.0
     done: bool = True
@@ -64,7 +70,7 @@ class Change(NamedTuple):
     def known(self) -> Known:
         """The state that it left."""
         entries = split(self.after) if self.seen is None else json.loads(self.seen)
-        return Known(self.after, entries)
+        return Known(self.after, entries, self.inode)
 
 
 class Blocked(NamedTuple):
@@ -94,6 +100,7 @@ class History:
         self._mutex = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
+        self._inode = 0
 
     def close(self) -> None:
         """Let go of the file."""
@@ -112,21 +119,22 @@ class History:
                 database.execute("DELETE FROM changes WHERE id <= ?", (number - KEPT,))
             return number
 
-    def finish(self, number: int) -> None:
-        """The change was made."""
+    def finish(self, number: int, inode: int = 0) -> None:
+        """The change was made, and the file is this one now."""
         with self._open(write=False) as database:
-            database.execute("UPDATE changes SET done = 1 WHERE id = ?", (number,))
+            database.execute("UPDATE changes SET done = 1, inode = ? WHERE id = ?", (inode, number))
 
     def forget(self, number: int) -> None:
         """The change was not made."""
         with self._open(write=False) as database:
             database.execute("DELETE FROM changes WHERE id = ?", (number,))
 
-    def catch_up(self, target: str, text: str) -> list[str]:
+    def catch_up(self, target: str, text: str, inode: int = 0) -> list[str]:
         """Make the record agree with the file; gives the entries that are in it.
 
         A change that was noted but not finished was made if the file has its text. A text
-        that nobody noted is somebody's edit of the file.
+        that nobody noted is somebody's edit of the file; what was there before we first
+        looked is nobody's.
         """
         with self._open(write=False):
             newest = self._newest(target)
@@ -135,34 +143,44 @@ class History:
         with self._open() as database:
             for change in self._rows("target = ? AND done = 0", target):
                 if change.after == text:
-                    self.finish(change.id)
+                    self.finish(change.id, inode)
                 else:
                     self.forget(change.id)
             last = self.last(target)
-            entries = parse(text, last.known if last else None)
-            before = last.after if last else ""
-            if text != before:
+            entries = parse(text, last.known if last else None, inode)
+            before = last.after if last else text
+            if text and (last is None or text != before):
                 seen = json.dumps(entries, ensure_ascii=False)
-                edit = Change(target, FILE_EDIT, "edit", "", before, text, seen)
+                action = FOUND if last is None else "edit"
+                edit = Change(target, FILE_EDIT, action, "", before, text, seen, inode)
                 self._insert(database, edit, done=True)
+            elif text != before:
+                self._insert(database, Change(target, FILE_EDIT, "edit", "", before, ""), done=True)
             return entries
 
     @staticmethod
     def _insert(database: sqlite3.Connection, change: Change, *, done: bool) -> int:
         row = database.execute(
             "INSERT INTO changes"
-            " (target, who, action, session, before, after, entries, at, done)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*change[:7], time.time(), done),
+            " (target, who, action, session, before, after, entries, inode, at, done)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*change[:8], time.time(), done),
         )
         return int(row.lastrowid or 0)
 
-    def entries(self, target: str, text: str) -> list[str]:
-        """The entries that are in a file, without noting anything."""
-        last = self._newest(target) if self.path.exists() else None
-        if last is not None and not last.done and last.after != text:
-            last = self.last(target)
-        return parse(text, last.known if last else None)
+    def entries(self, target: str, text: str, inode: int = 0) -> list[str]:
+        """The entries that are in a file, without noting anything.
+
+        Notes can be read whatever has become of their history.
+        """
+        try:
+            last = self._newest(target) if self.path.exists() else None
+            if last is not None and not last.done and last.after != text:
+                last = self.last(target)
+        except (NotesError, OSError) as error:
+            logger.warning("notes: %s", error)
+            last = None
+        return parse(text, last.known if last else None, inode)
 
     def _newest(self, target: str) -> Change | None:
         """The newest change that was noted, made or not."""
@@ -185,14 +203,20 @@ class History:
         where = "done = 1" if target is None else "target = ? AND done = 1"
         return list(self._rows(where, *(() if target is None else (target,)), limit=limit))
 
+    def newest(self) -> Change | None:
+        """The newest change of all, but for what was there before us."""
+        return next(self._rows("done = 1 AND action != ?", FOUND, limit=1), None)
+
     def change(self, number: int) -> Change | None:
         """One change."""
+        if not 0 < number < 2**63:
+            return None
         return next(self._rows("id = ? AND done = 1", number, limit=1), None)
 
     def _rows(self, where: str, *values: object, limit: int = -1) -> Iterator[Change]:
         with self._open(write=False) as database:
             rows = database.execute(
-                "SELECT target, who, action, session, before, after, entries, id, at, done"  # noqa: S608
+                "SELECT target, who, action, session, before, after, entries, inode, id, at, done"  # noqa: S608
                 f" FROM changes WHERE {where} ORDER BY id DESC LIMIT ?",
                 (*values, limit),
             ).fetchall()
@@ -212,9 +236,12 @@ class History:
         """Whether a person has vouched for exactly this text."""
         if not self.path.exists():
             return False
-        with self._open(write=False) as database:
-            found = database.execute("SELECT 1 FROM allowed WHERE hash = ?", (_hash(text),))
-            return found.fetchone() is not None
+        try:
+            with self._open(write=False) as database:
+                found = database.execute("SELECT 1 FROM allowed WHERE hash = ?", (_hash(text),))
+                return found.fetchone() is not None
+        except NotesError:  # nobody can tell, so it is not
+            return False
 
     def block(self, target: str, text: str, reason: str) -> str:
         """Remember a refused write, so that a person can allow it; gives its id."""
@@ -258,7 +285,7 @@ class History:
                 ) from error
 
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is not None and self._pid == os.getpid():
+        if self._connection is not None and self._is_current():
             return self._connection
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -276,4 +303,14 @@ class History:
             connection.close()
             raise
         self._connection, self._pid = connection, os.getpid()
+        self._inode = self.path.stat().st_ino
         return connection
+
+    def _is_current(self) -> bool:
+        """Whether the connection is ours, and its file still the one in place."""
+        if self._pid != os.getpid():
+            return False
+        try:
+            return self.path.stat().st_ino == self._inode
+        except FileNotFoundError:  # moved away: a new one begins
+            return False

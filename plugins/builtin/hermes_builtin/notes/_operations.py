@@ -30,7 +30,7 @@ class Step(NamedTuple):
 def operation(action: Any, content: Any, old_text: Any) -> Operation:
     """A checked operation; refuses what can't be meant."""
     if action not in ACTIONS:
-        raise Refused(f"Unknown action {action!r}. Use add, replace or remove.")
+        raise Refused(f"Unknown action {shown(action)}. Use add, replace or remove.")
     new, old = _text(content, "content"), _text(old_text, "old_text")
     if action in ("add", "replace") and not new:
         raise Refused(f"content is required for {action}.")
@@ -40,6 +40,11 @@ def operation(action: Any, content: Any, old_text: Any) -> Operation:
             current=True,
         )
     return Operation(action, new, old)
+
+
+def shown(value: Any) -> str:
+    """A value for a message, however large it is."""
+    return previews([repr(value)])[0]
 
 
 def _text(value: Any, name: str) -> str:

@@ -6,6 +6,7 @@ One JSON file for each, in hermes-agent's place and form, so that either can sho
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 import time
@@ -18,6 +19,8 @@ from hermes_builtin.notes._format import previews
 from hermes_builtin.notes._operations import Operation, operation
 from hermes_builtin.notes._store import Origin
 from hermes_core.home import ensure_folder, replace_file
+
+logger = logging.getLogger("hermes_builtin")
 
 _NAME: Final = re.compile(r"[0-9a-f]{8}")
 
@@ -71,16 +74,25 @@ class Pending:
         return name
 
     def all(self) -> list[Staged]:
-        """What waits, oldest first."""
-        found = [self._read(path) for path in self.folder.glob("*.json")]
+        """What waits, oldest first. A broken record hides no other."""
+        found = []
+        for path in self.folder.glob("*.json"):
+            try:
+                found.append(self._read(path))
+            except NotesError as error:
+                logger.warning("notes: %s", error)
         return sorted(found, key=lambda each: each.created_at)
 
     def get(self, name: str) -> Staged:
         """One of them."""
         path = self.folder / f"{name}.json"
-        if not _NAME.fullmatch(name) or not path.exists():
+        if not self.exists(name):
             raise NotesError(f"nothing with the id {name} is pending")
         return self._read(path)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a record, whatever is in it."""
+        return bool(_NAME.fullmatch(name)) and (self.folder / f"{name}.json").exists()
 
     def discard(self, name: str) -> None:
         """It has been decided."""

@@ -65,7 +65,7 @@ class Notebook:
     def read(self) -> Page:
         """What is in it now. Takes no lock: a file is always whole."""
         text = self.file.read()
-        return self._page(self._history.entries(self.target, text))
+        return self._page(self._history.entries(self.target, text, self.file.inode()))
 
     def findings(self, entries: Sequence[str]) -> dict[str, Finding]:
         """The entries that the guard objects to, unless a person has allowed them."""
@@ -80,18 +80,19 @@ class Notebook:
 
     def check(self, operations: Sequence[Operation]) -> None:
         """Refuse content that is too large to be a note, or that the guard objects to."""
-        for wanted in operations:
+        for number, wanted in enumerate(operations, 1):
+            which = f"Operation {number}: " if len(operations) > 1 else ""
             if len(wanted.content) > self.limit:
                 raise Refused(
-                    f"This entry alone has {len(wanted.content):,} characters, and all of "
+                    f"{which}This entry alone has {len(wanted.content):,} characters, and all of "
                     f"{_FILES[self.target]} may have {self.limit:,}. Save the gist of it."
                 )
             finding = scan(wanted.content)
             if finding is not None and not self._history.is_allowed(wanted.content):
                 name = self._history.block(self.target, wanted.content, str(finding))
                 raise Refused(
-                    f"Not saved: this looks like an attempt to command the model ({finding}). "
-                    "Notes are facts. If the user wants this one, they can run: "
+                    f"{which}Not saved: this looks like an attempt to command the model "
+                    f"({finding}). Notes are facts. If the user wants this one, they can run: "
                     f"hermes-plugins memory allow {name}"
                 )
 
@@ -106,8 +107,13 @@ class Notebook:
 
         def edit(entries: list[str]) -> tuple[list[str], list[Step]]:
             steps = []
-            for wanted in operations:
-                entries, step = apply(entries, wanted)
+            for number, wanted in enumerate(operations, 1):
+                try:
+                    entries, step = apply(entries, wanted)
+                except Refused as refused:
+                    if len(operations) > 1:
+                        refused.text = f"Operation {number}: {refused.text}"
+                    raise
                 if step is not None:
                     steps.append(step)
             return entries, steps
@@ -155,10 +161,10 @@ class Notebook:
         capped: bool,
     ) -> Written:
         before = self.file.read()
-        entries = self._history.catch_up(self.target, before)
+        entries = self._history.catch_up(self.target, before, self.file.inode())
         page = self._page(entries)
         changed, steps = edit(list(entries))
-        if not steps:
+        if changed == entries and parse(before) == entries:  # else two of them run together
             return Written(page, [])
         after = self._page(changed)
         if capped and after.length > max(self.limit, page.length):
@@ -175,7 +181,7 @@ class Notebook:
                 self._history.forget(number)
             raise
         with suppress(NotesError):
-            self._history.finish(number)
+            self._history.finish(number, self.file.inode())
         return Written(after, steps, durable)
 
     def _page(self, entries: list[str]) -> Page:
@@ -191,11 +197,9 @@ def _merger(
         if entries == base:
             result = list(wanted)
         else:
-            result = _without(entries, _surplus(base, wanted)) + _surplus(wanted, base)
-        steps = steps_between(entries, result)
-        if not steps and entries != result:  # only the order differs
-            steps = [Step("replace", "")]
-        return result, steps
+            result = _without(entries, _surplus(base, wanted))
+            result += [entry for entry in _surplus(wanted, base) if entry not in result]
+        return result, steps_between(entries, result)
 
     return merge
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from hermes_builtin.notes._errors import Refused
-from hermes_builtin.notes._operations import Operation, operation
+from hermes_builtin.notes._operations import Operation, operation, shown
 from hermes_builtin.notes._pending import Pending
 from hermes_builtin.notes._store import Notebook, Origin, Page, Written
 from hermes_core import HermesError
@@ -78,7 +78,7 @@ class MemoryTool:
         self,
         notebooks: Mapping[str, Notebook],
         pending: Pending | None,
-        committed: Callable[[str, Written], None],
+        committed: Callable[[str, Written, Origin], None],
     ) -> None:
         self._notebooks = notebooks
         self._pending = pending
@@ -95,16 +95,15 @@ class MemoryTool:
             answer = self._answer(args if isinstance(args, dict) else {}, origin)
         except HermesError as error:
             answer = self._failed(str(error))
-        if answer.get("success"):
-            self._failures = 0
         return json.dumps(answer, ensure_ascii=False)
 
     def _answer(self, args: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
-        target = args.get("target") or "memory"
+        target = args.get("target")
+        target = "memory" if target in (None, "") else target
         notebook = self._notebooks.get(target) if isinstance(target, str) else None
         if notebook is None:
             choices = " or ".join(f"'{name}'" for name in self._notebooks)
-            return self._failed(f"Invalid target {target!r}. Use {choices}.")
+            return self._failed(f"Invalid target {shown(target)}. Use {choices}.")
         if args.get("action") == "read" and not args.get("operations"):
             page = notebook.read()
             return {**_success(notebook, page, "This is the state now."), "entries": page.entries}
@@ -112,11 +111,13 @@ class MemoryTool:
             operations = _operations(args)
             if self._pending is not None:
                 notebook.check(operations)
+                self._failures = 0
                 return _staged(self._pending.stage(target, operations, origin))
             written = notebook.change(operations, origin)
         except Refused as refused:
             return self._refused(notebook, refused, batch=bool(args.get("operations")))
-        self._committed(target, written)
+        self._failures = 0
+        self._committed(target, written, origin)
         return _success(notebook, written.page, _message(operations, written), written)
 
     def _refused(self, notebook: Notebook, refused: Refused, *, batch: bool) -> dict[str, Any]:
