@@ -19,6 +19,7 @@ def resolve_home(home: str | os.PathLike[str] | None = None) -> Path:
     given = os.fspath(home or "") or os.environ.get("HERMES_HOME", "")
     try:
         path = Path(given).expanduser() if given else _default_home()
+        given = given or str(path)
         path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -16,6 +16,7 @@ LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TEXT_LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 MAX_DEPTH: Final = 100
+MAX_ENTRIES: Final = 10_000
 
 # What comes of a value that its type refuses: 2024-13-45, !!int x, !!binary x, ...
 _REFUSALS: Final = (
@@ -58,6 +59,8 @@ def _guarded(text: str, loader: Any, *, construct: bool) -> tuple[yaml.Node | No
         machine = loader(text)
         try:
             root = machine.get_single_node()
+            if construct and "<<" in text:
+                _check_merges(root, {})
             if construct and root is not None:
                 data = machine.construct_document(root)
         finally:
@@ -74,6 +77,25 @@ def _guarded(text: str, loader: Any, *, construct: bool) -> tuple[yaml.Node | No
     except RecursionError as error:
         raise YamlProblem("it is nested too deeply") from error
     return root, data
+
+
+def _check_merges(node: Any, sizes: dict[int, int]) -> int:
+    """How many entries a node has once its merges are resolved; too many are refused."""
+    if node is None or isinstance(node, yaml.ScalarNode):
+        return 0
+    if id(node) in sizes:
+        return sizes[id(node)]
+    sizes[id(node)] = 0  # what merges itself
+    size = 0
+    for each in node.value:
+        key, value = each if isinstance(each, tuple) else (None, each)
+        below = _check_merges(value, sizes)
+        merged = key is not None and key.tag == "tag:yaml.org,2002:merge"
+        size += below if merged or key is None else 1
+        if size > MAX_ENTRIES:
+            raise YamlProblem("it merges too much", node.start_mark.line + 1)
+    sizes[id(node)] = size
+    return size
 
 
 def _line_of_refusal(root: yaml.Node | None) -> int:
@@ -103,7 +125,9 @@ def _scalars(node: Any, seen: set[int]) -> Iterator[yaml.ScalarNode]:
 
 def _may_be_deep(text: str) -> bool:
     """A quick look: nearly every file has less of these altogether than levels are allowed."""
-    return sum(map(text.count, ("[", "{", "- ", "? ", "  "))) > MAX_DEPTH
+    if sum(map(text.count, ("[", "{", "- ", "? "))) > MAX_DEPTH:
+        return True
+    return any(len(line) - len(line.lstrip(" ")) > MAX_DEPTH for line in text.split("\n"))
 
 
 def _check_depth(text: str) -> None:

@@ -112,7 +112,6 @@ def test_a_link_to_itself_is_an_error(tmp_path):
     assert str(tmp_path / "loop") in str(caught.value)
 
 
-@pytest.mark.xfail(reason="only a home that was given is named", strict=True)
 @posix_only
 def test_a_default_home_that_cannot_be_read_is_named(user):
     user.mkdir()

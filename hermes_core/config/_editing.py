@@ -135,7 +135,7 @@ class _Editor:
     def _insert(self, node: yaml.MappingNode, keys: Path, value: Any) -> str:
         if node.flow_style:
             at = node.end_mark.index - 1
-            last = self._end(node.value[-1][1]) if node.value else at
+            last = self._value_end(*node.value[-1]) if node.value else at
             comma = ", " if node.value and self._comma(last, at) is None else ""
             entry = f"{render(keys[0])}: {render(_nested(keys[1:], value))}"
             return f"{self._text[:at]}{comma}{entry}{self._text[at:]}"
@@ -156,11 +156,11 @@ class _Editor:
 
     def _remove_from_flow(self, node: yaml.MappingNode, key: yaml.Node, old: yaml.Node) -> str:
         """Take out an entry and one comma, and nothing else: there may be comments."""
-        start, end = key.start_mark.index, self._end(old)
+        start, end = key.start_mark.index, self._value_end(key, old)
         position = [each for each, _ in node.value].index(key)
         comma = self._comma(end, node.end_mark.index)
         if comma is None and position:
-            comma = self._comma(self._end(node.value[position - 1][1]), start)
+            comma = self._comma(self._value_end(*node.value[position - 1]), start)
         if comma is None:
             return self._text[:start] + self._text[end:]
         if comma < start:
@@ -182,6 +182,13 @@ class _Editor:
             elif char == "," and not comment:
                 return index
         return None
+
+    def _value_end(self, key: yaml.Node, value: yaml.Node) -> int:
+        """Where the text of an entry's value ends, also if it is an alias."""
+        if not _is_alias(key, value):
+            return self._end(value)
+        alias = _ALIAS.match(self._text, self._text.index(":", key.end_mark.index) + 1)
+        return alias.end(1) if alias else int(key.end_mark.index)
 
     def _end(self, node: yaml.Node) -> int:
         """Where a node's text ends. A block's own mark lies behind the comments after it."""

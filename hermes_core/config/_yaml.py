@@ -7,12 +7,13 @@ shares the file, reads them.
 from __future__ import annotations
 
 import stat
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
 
-from hermes_core.errors import ConfigError
+from hermes_core.errors import ConfigError, one_line
 from hermes_core.yamltext import YamlProblem, nodes, parse
 
 FILE_NAME: Final = "config.yaml"
@@ -32,7 +33,7 @@ class Document(NamedTuple):
 
     def line(self, keys: tuple[str, ...]) -> int:
         """The line, from 1, of the key at a path, or of its nearest parent that has one."""
-        node = nodes(self.text)
+        node = _tree(self.text)
         line = 1
         for key in keys:
             entry = find_entry(node, key)
@@ -43,7 +44,13 @@ class Document(NamedTuple):
 
     def where(self, keys: tuple[str, ...]) -> str:
         """A path for a message: ``config.yaml:12: memory.provider``."""
-        return f"{self.path.name}:{self.line(keys)}: {'.'.join(keys)}"
+        return one_line(f"{self.path.name}:{self.line(keys)}: {'.'.join(keys)}")
+
+
+@lru_cache(maxsize=1)
+def _tree(text: str) -> yaml.Node | None:
+    """The nodes of a text: every message about it asks for a line in it."""
+    return nodes(text)
 
 
 def find_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:

@@ -13,7 +13,7 @@ from hermes_core.config._yaml import Document, read_document
 from hermes_core.errors import ConfigError
 from hermes_core.home import ensure_folder, replace_file
 from hermes_core.locking import LockTimeoutError, file_lock
-from hermes_core.yamltext import YamlProblem
+from hermes_core.yamltext import YamlProblem, parse
 
 __all__ = ["DELETE", "change_config"]
 
@@ -49,6 +49,8 @@ def edited(document: Document, changes: Mapping[tuple[str, ...], Any]) -> str:
         try:
             changed = _editing.edit(text, keys, value)
             sound = only_changed(text, changed, keys, value)
+            if value is DELETE:  # a merge may bring it back
+                sound = sound and not _is_there(parse(changed)[1], keys)
         except (_editing.CantEditError, YamlProblem, RecursionError, TypeError, ValueError):
             sound = False
         if not sound:
@@ -63,6 +65,21 @@ def edited(document: Document, changes: Mapping[tuple[str, ...], Any]) -> str:
 
 def _by_hand(changes: Mapping[tuple[str, ...], Any]) -> str:
     return ", ".join(
-        f"{'.'.join(keys)} removed" if value is DELETE else f"{'.'.join(keys)}: {value}"
+        f"{'.'.join(keys)} removed" if value is DELETE else f"{'.'.join(keys)}: {_shown(value)}"
         for keys, value in changes.items()
     )
+
+
+def _shown(value: Any) -> str:
+    try:
+        return _editing.render(value)
+    except TypeError:
+        return repr(value)
+
+
+def _is_there(data: Any, keys: tuple[str, ...]) -> bool:
+    for key in keys:
+        if not isinstance(data, dict) or key not in data:
+            return False
+        data = data[key]
+    return True

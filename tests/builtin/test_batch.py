@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.notes import POISON, notes_file, recorded, refused, saved, stored
+from support.notes import POISON, file_state, notes_file, recorded, refused, saved, stored
 
 
 def add(content: Any) -> dict[str, Any]:
@@ -110,9 +110,9 @@ def test_a_duplicate_does_not_fail_a_batch(session, home: Path) -> None:
 
 
 def test_a_batch_of_duplicates_changes_nothing(session, home: Path) -> None:
-    before = notes_file(home).stat(), recorded(home)
+    before = file_state(notes_file(home)), recorded(home)
     saved(session.batch(add("one"), add("two")))
-    assert (notes_file(home).stat(), recorded(home)) == before
+    assert (file_state(notes_file(home)), recorded(home)) == before
 
 
 def test_a_batch_of_many_operations_is_answered(agent, home: Path) -> None:

@@ -159,6 +159,19 @@ def test_what_is_kept_out_of_the_prompt_is_shown_with_the_way_to_allow_it(machin
     assert entry["objection"] == ""
 
 
+@pytest.mark.xfail(reason="a refused text is printed as it is", strict=True)
+def test_a_refused_text_can_not_command_the_terminal_of_who_decides(machine: Machine) -> None:
+    agent = Agent(machine.home)
+    agent.add("harmless \x1b[2J\x1b]0;title\x07 \u202etxt.exe")
+    agent.close()
+    pending = machine.run("memory", "pending").done().out
+    (blocked,) = machine.json("memory", "pending")["blocked"]
+    allowed = machine.run("memory", "allow", blocked["id"]).done().out
+    for shown in (pending, allowed):
+        assert "harmless" in shown
+        assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+
+
 # -- what the external provider is told -------------------------------------------------------
 
 
@@ -211,7 +224,6 @@ def test_a_new_order_of_the_entries_is_no_write_to_mirror(spied: Machine, tmp_pa
     assert told(spied) == []
 
 
-@pytest.mark.xfail(reason="nobody says that the provider did not take it", strict=True)
 def test_a_provider_that_does_not_take_it_is_told_and_the_note_is_saved(machine: Machine) -> None:
     failing = SPY.replace("log.write(", "raise OSError('no network', ")
     machine.add_directory("spy", failing)

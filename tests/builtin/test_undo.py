@@ -147,7 +147,6 @@ def test_appended_text_is_taken_back(session: Agent, home: Path) -> None:
     assert stored(home) == ["one", "two", "three"]
 
 
-@pytest.mark.xfail(reason="what merely put a separator there is taken back instead", strict=True)
 def test_appended_text_that_was_noticed_is_still_the_newest_change(session, home: Path) -> None:
     append(home, "by a shell\n")
     saved(session.add("one"))  # it is there already
@@ -244,7 +243,6 @@ def test_a_notebook_that_has_not_changed_for_long_is_no_edit(agent, home, monkey
     assert all(each["before"] == each["after"] for each in made_by_others)
 
 
-@pytest.mark.xfail(reason="what the other notebook held is dropped from the history", strict=True)
 def test_a_text_appended_to_a_notebook_that_has_not_changed_for_long_is_an_entry(
     agent, home: Path, monkeypatch
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.notes import notes_file, recorded, refused, saved, stored, write_notes
+from support.notes import file_state, notes_file, recorded, refused, saved, stored, write_notes
 
 #: Seconds that no call on a file may take.
 PATIENCE = 15.0
@@ -99,12 +99,6 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def state(path: Path) -> tuple[int, int, int, int]:
-    """Whether it is the same thing, untouched."""
-    found = path.lstat()
-    return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns
-
-
 @pytest.mark.parametrize(("make", "cause"), KINDS)
 def test_every_call_is_a_clear_error_and_nothing_is_touched(
     make: Callable[[Path], None], cause: str, home: Path, agent
@@ -112,7 +106,7 @@ def test_every_call_is_a_clear_error_and_nothing_is_touched(
     path = notes_file(home)
     path.parent.mkdir()
     make(path)
-    before = state(path)
+    before = file_state(path)
     session = agent()
     for arguments in WRITES.values():
         session.turn()
@@ -120,7 +114,7 @@ def test_every_call_is_a_clear_error_and_nothing_is_touched(
         assert str(path) in error
         assert cause in error
         assert "Traceback" not in error
-    assert state(path) == before
+    assert file_state(path) == before
     assert recorded(home) == []
     saved(session.add("the other notebook works", "user"))
 
@@ -130,12 +124,12 @@ def test_the_prompt_says_that_it_can_not_be_read(make, cause, home: Path, agent)
     write_notes(home, "about the user", "user")
     path = notes_file(home)
     make(path)
-    before = state(path)
+    before = file_state(path)
     prompt = agent().prompt
     assert "MEMORY (your personal notes) [can't be read]" in prompt
     assert str(path) in prompt
     assert "about the user" in prompt
-    assert state(path) == before
+    assert file_state(path) == before
 
 
 def test_an_unreadable_notebook_is_no_edit_and_all_is_there_when_it_is_repaired(

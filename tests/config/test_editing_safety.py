@@ -255,7 +255,6 @@ def test_removing_the_first_section_keeps_the_byte_order_mark(config):
     assert config.change({("memory",): DELETE}) == "\ufeffmodel: y\n"
 
 
-@pytest.mark.xfail(reason="the hint shows Python's values, not YAML's", strict=True)
 @pytest.mark.parametrize("value", ["no", "1.0", None, {"owner": "x", "version": None}])
 def test_what_is_to_be_put_in_by_hand_is_yaml_that_means_it(config, value):
     config.write("memory: words\n")
@@ -265,7 +264,6 @@ def test_what_is_to_be_put_in_by_hand_is_yaml_that_means_it(config, value):
     assert yaml.safe_load(line) == {"provider": value}
 
 
-@pytest.mark.xfail(reason="what was merged shows through when the key on top is gone", strict=True)
 def test_removing_what_a_merge_brings_back_is_refused(config):
     text = "base: &b {mem0: 1}\nmemory:\n  pins:\n    <<: *b\n    mem0: 2\n    x: 3\n"
     config.write(text)

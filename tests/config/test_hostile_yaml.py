@@ -127,13 +127,11 @@ def test_a_change_beside_aliases_of_aliases_works_in_little_memory(config):
     assert outcome(WITH_LITTLE_MEMORY, config.home, "write").startswith(("done", "refused: "))
 
 
-@pytest.mark.xfail(reason="the file is parsed anew for the line of every key", strict=True)
 def test_a_file_with_thousands_of_keys_is_read_in_a_moment(config):
     config.write("".join(f"key{number}: {number}\n" for number in range(4_000)))
     assert outcome("use()", config.home, "read", timeout=8) == "done\n"
 
 
-@pytest.mark.xfail(reason="ten merges of ten merges ... are resolved one by one", strict=True)
 def test_merges_of_merges_are_read_or_refused_in_a_moment(config):
     lines = ["a0: &a0 {k: x}"]
     lines += [

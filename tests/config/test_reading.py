@@ -61,8 +61,8 @@ def test_the_provider_is_what_the_file_names(config, value, name, owner):
 
 def test_a_pin_is_found_however_the_name_is_spelt(config):
     home = config.write(
-        "memory:\n  provider: My_Mem\n  pin: strict\n  pins:\n"
-        "    my-mem: {owner: dist, version: '1.0', hash: 'sha256:00'}\n    other: {owner: x}\n"
+        "memory:\n  provider: my_mem\n  pin: strict\n  pins:\n"
+        "    My.Mem: {owner: dist, version: '1.0', hash: 'sha256:00'}\n    other: {owner: x}\n"
     )
     selection = read_selection(home)
     assert selection == load_config(home).selection

@@ -138,6 +138,12 @@ def append(home: Path, text: str, target: str = "memory") -> None:
         file.write(text.encode())
 
 
+def file_state(path: Path) -> tuple[int, int, int, int]:
+    """What tells whether a file is the same one, untouched; reading it is no touch."""
+    found = path.lstat()
+    return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns
+
+
 def stored(home: Path, target: str = "memory") -> list[str]:
     """The entries in the file, as hermes-agent reads them: by other code than ours."""
     text = notes_file(home, target).read_bytes().decode()

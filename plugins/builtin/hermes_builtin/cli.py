@@ -76,7 +76,13 @@ def _writable(ctx: click.Context) -> Iterator[BuiltinProvider]:
         raise _RejectedError(refused) from refused
     finally:
         manager.shutdown_all()
-        for problem in manager.problems:
+        problems = [str(problem) for problem in manager.problems]
+        problems += [
+            health["on_memory_write"].last_error
+            for name, health in manager.health().items()
+            if name != "builtin" and "on_memory_write" in health
+        ]
+        for problem in filter(None, problems):
             click.echo(f"The external provider was not told: {problem}", err=True)
 
 
@@ -95,14 +101,14 @@ def _tell(
     page = written.page
     if json_wanted:
         print_json(
-            changed=bool(written.steps),
+            changed=written.changed,
             target=target,
             usage=page.usage,
             entry_count=len(page.entries),
             durable=written.durable,
         )
         return
-    say(text if written.steps else "It is so already; nothing was changed.")
+    say(text if written.changed else "It is so already; nothing was changed.")
     say(f"{target}: {_count(len(page.entries), 'entry')}, {page.usage}")
     if not written.durable:
         click.echo("The disk did not confirm it: a power cut could undo it.", err=True)

@@ -19,7 +19,9 @@ from hermes_builtin.notes._patterns import Text, is_known, known_within, plain
 
 _LETTER: Final = r"[^\W_\u3040-\u9fff]"
 _SPACED: Final = rf"[\s.,:;_*/'\"()<>-]{_LETTER}([ .,_*/-]){_LETTER}(?:\1{_LETTER})+(?!{_LETTER})"
-_INSIDE_A_WORD: Final = r"[<'\"\\*`^~](?<=\w.)(?:(?<=<)[^<>]{0,200}>|(?<!<)['\"\\*`^~]*)(?=[a-z])"
+_INSIDE_A_WORD: Final = (
+    r"[<'\"\\*`^~](?<=\w.)(?:(?<=<)[^<>]{0,200}>(?:<[^<>]{0,200}>)*|(?<!<)['\"\\*`^~]*)(?=[a-z])"
+)
 _ESCAPED: Final = r"(?:\\u00|\\x|%|&#x)([2-7][0-9a-fA-F]);?|&#(\d{2,3});?"
 _TOKEN: Final = r"[A-Za-z0-9+/_-]{16,}"  # noqa: S105 - not that kind of token
 _HEX: Final = r"(?:[0-9a-fA-F]{2}){8,}"

@@ -19,7 +19,8 @@ _LOOKS_LIKE_SEPARATOR: Final = re.compile(rf"^(\s*)(\\*{SEPARATOR}\s*)$", re.MUL
 _ESCAPED: Final = re.compile(rf"^(\s*)\\(\\*{SEPARATOR}\s*)$", re.MULTILINE)
 _SEPARATOR_LINE: Final = re.compile(rf"^[^\S\n]*{SEPARATOR}[^\S\n]*$", re.MULTILINE)
 _HEADING: Final = re.compile(r"^## ", re.MULTILINE)
-_CONTINUES: Final = re.compile(r"[^\S\n]|[,.;:!?)\]}'\u2019\u201d\u2026%]")
+# A blank, or the punctuation that ends a sentence or a part of it.
+_CONTINUES: Final = re.compile(r"[^\S\n]|[,.;:!?)\]}'\u2019\u201d\u2026%]+(?=\s|$)")
 
 
 class Known(NamedTuple):

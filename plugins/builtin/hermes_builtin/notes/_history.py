@@ -116,13 +116,29 @@ class History:
         with self._open() as database:
             number = self._insert(database, change, done=False)
             if number % 100 == 0:
-                database.execute("DELETE FROM changes WHERE id <= ?", (number - KEPT,))
+                database.execute(
+                    "DELETE FROM changes WHERE id <= ? AND id NOT IN"
+                    " (SELECT max(id) FROM changes WHERE done = 1 GROUP BY target)",
+                    (number - KEPT,),
+                )
             return number
 
     def finish(self, number: int, inode: int = 0) -> None:
         """The change was made, and the file is this one now."""
         with self._open(write=False) as database:
             database.execute("UPDATE changes SET done = 1, inode = ? WHERE id = ?", (inode, number))
+
+    def separated(self, target: str, text: str, inode: int) -> bool:
+        """Note that an edit of others now has its separators; False if there is none."""
+        last = self.last(target)
+        if last is None or last.who != FILE_EDIT:
+            return False
+        with self._open(write=False) as database:
+            database.execute(
+                "UPDATE changes SET after = ?, entries = NULL, inode = ? WHERE id = ?",
+                (text, inode, last.id),
+            )
+        return True
 
     def forget(self, number: int) -> None:
         """The change was not made."""

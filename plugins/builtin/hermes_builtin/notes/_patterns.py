@@ -38,11 +38,9 @@ _SHAPES: Final = (
     (_OVERRIDE, "assistant:", r"(?:human|user) ?:[^\n]{0,500}+\n\s*assistant ?:"),
     # A shell that somebody else types into.
     (_OVERRIDE, "/dev/tcp/", r"/dev/tcp/\S{1,60}"),
-    # An image whose address the model is to fill with data.
-    (_EXFILTRATION, "](http", r"""(?x)
-        !\[[^\]\n]{0,80}+\]\(https?:// [^)<{\[\n!]{0,200}+ [<{\[] [^)\n]{0,60}?
-        (?:summary|conversation|message|base64|history|secret|key|token|prompt|memory|notes|user)
-    """),
+    # An address that the model is to fill with data.
+    (_EXFILTRATION, "://", r"""(?x) https?:// [^\s<{\[]{3,200}+ (?<=[?&/=]) [<{\[] [^\n]{0,40}?
+        (?:summary|conversation|message|base64|history|secret|password|prompt|memory|notes)"""),
 )  # fmt: skip
 
 # -- text to words ---------------------------------------------------------------------------
@@ -62,7 +60,7 @@ _SIGNS: Final = (
     ("$", " VARIABLE "),
     (" -i ", " IDENTITY "),
     ("system:", " SYSTEM "),
-    ("[system]", " SYSTEM "),
+    ("[system", " SYSTEM "),
 )
 _FOREIGN: Final = r"[^\x00-\x7f](?:[\x00-\x7f]{0,20}+[^\x00-\x7f])*"
 _ACCENTS: Final = r"[\u0300-\u036f\u0640\u064b-\u065f\u0670\u3099\u309a]"
@@ -123,6 +121,7 @@ def _blanks() -> bytes:
 # -- the files, read once --------------------------------------------------------------------
 
 _HEAD: Final = 4  # a stem has at least so many letters, and is looked up by them
+_NEXT: Final = 2  # the same for the words after it in a phrase
 
 _Parts = tuple[str, ...]
 
@@ -161,7 +160,7 @@ def rules() -> list[Rule]:
         row, _, unless = line.partition(" unless ")
         steps = [(int(gap or 0), name) for gap, name in re.findall(r"(?:(\d+) )?([A-Z_]+)", row)]
         names = frozenset(name for _, name in steps)
-        around = re.findall(r"(preceded by|around|followed by) ([A-Z_]+)", unless)
+        around = re.findall(r"(after|around|before) ([A-Z_]+)", unless)
         found.append(Rule(kind, steps, names, around))
     return found
 
@@ -205,7 +204,7 @@ def _entry(word: str) -> _Entry | None:
             if len(parts) == 1:
                 entry.names.extend(names)
             else:
-                entry.phrases[_head(parts[1])].append((parts, names))
+                entry.phrases[parts[1].rstrip("*")[:_NEXT]].append((parts, names))
     return entry if entry.names or entry.phrases else None
 
 
@@ -252,7 +251,7 @@ def _fits(part: str, word: str) -> bool:
 # -- the rules, applied ----------------------------------------------------------------------
 
 _ACROSS: Final = 8  # a match that reaches into another entry has no more words than this
-_BEFORE: Final = 3  # so many words before a match may make it harmless
+_LONGEST: Final = 3  # so many words has a phrase that excuses what follows
 
 _Spans = Mapping[str, Sequence[tuple[int, int]]]
 
@@ -289,7 +288,7 @@ def _spans(text: Text) -> _Spans:
                 spans[name].append((begin, begin + 1))
             if phrases:
                 after = text.words[begin + 1 : begin + 2]
-                for parts, names in phrases.get(after[0][:_HEAD], ()) if after else ():
+                for parts, names in phrases.get(after[0][:_NEXT], ()) if after else ():
                     if _stands_at(parts, text.words, begin):
                         for name in names:
                             spans[name].append((begin, begin + len(parts)))
@@ -322,15 +321,15 @@ def _is_harmless(rule: Rule, words: Sequence[str], begin: int, end: int) -> bool
 
 
 def _is_there(name: str, where: str, words: Sequence[str], begin: int, end: int) -> bool:
-    """Whether a class has a word before, in or after a match, in the same entry."""
+    """Whether a word of a class is right before, in or right after a match."""
     places = {
-        "preceded by": range(max(begin - _BEFORE, 0), begin),
+        "after": range(max(begin - _LONGEST, 0), begin),
         "around": range(begin, end),
-        "followed by": range(end, min(end + 1, len(words))),
+        "before": range(end, min(end + 1, len(words))),
     }[where]
     phrases = _openings(name)
     return any(
-        "BREAK" not in words[place:begin] and _stands_at(parts, words, place)
+        (where != "after" or place + len(parts) == begin) and _stands_at(parts, words, place)
         for place in places
         for parts in phrases.get(words[place], ())
     )

@@ -16,7 +16,7 @@ from hermes_builtin.notes._errors import FileChanged, NotesError, Refused
 from hermes_builtin.notes._file import NotesFile
 from hermes_builtin.notes._format import parse, render, usage
 from hermes_builtin.notes._guard import Finding, scan
-from hermes_builtin.notes._history import Change, History, entry_id
+from hermes_builtin.notes._history import FILE_EDIT, Change, History, entry_id
 from hermes_builtin.notes._operations import Operation, Step, apply
 
 _FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}
@@ -51,6 +51,7 @@ class Written(NamedTuple):
     page: Page
     steps: list[Step]
     durable: bool = True
+    changed: bool = False
 
 
 class Notebook:
@@ -164,7 +165,8 @@ class Notebook:
         entries = self._history.catch_up(self.target, before, self.file.inode())
         page = self._page(entries)
         changed, steps = edit(list(entries))
-        if changed == entries and parse(before) == entries:  # else two of them run together
+        if changed == entries:
+            self._separate(before, entries)
             return Written(page, [])
         after = self._page(changed)
         if capped and after.length > max(self.limit, page.length):
@@ -182,7 +184,17 @@ class Notebook:
             raise
         with suppress(NotesError):
             self._history.finish(number, self.file.inode())
-        return Written(after, steps, durable)
+        return Written(after, steps, durable, changed=True)
+
+    def _separate(self, before: str, entries: list[str]) -> None:
+        """Put separators between what others have run together, so that it stays apart."""
+        last = self._history.last(self.target)
+        if last is None or last.who != FILE_EDIT or parse(before) == entries:
+            return
+        text = render(entries)
+        self.file.replace(text, expected=before)
+        with suppress(NotesError):
+            self._history.separated(self.target, text, self.file.inode())
 
     def _page(self, entries: list[str]) -> Page:
         return Page(entries, len(render(entries)), self.limit)
