@@ -145,7 +145,14 @@ class MemoryManager:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is used all the same, but should be looked at."""
-        return (*self._warnings, *(each for told in self._refused_tools.values() for each in told))
+        tools = [each for told in self._refused_tools.values() for each in told]
+        starts = [
+            f"provider {each.name}: gets no turns, its initialize failed: "
+            f"{describe(each.start_error)}"
+            for each in self._adapters()
+            if each.start_error is not None
+        ]
+        return (*self._warnings, *starts, *tools)
 
     def _refuse(self, reason: str) -> bool:
         logger.warning("memory provider refused: %s", reason)

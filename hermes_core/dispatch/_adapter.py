@@ -30,8 +30,21 @@ logger = logging.getLogger("hermes_core")
 # Defaults of the base class that do something; every other default is the neutral value.
 _ACTIVE_DEFAULTS: Final = frozenset({"initialize_for_inspection", "handle_tool_call"})
 
+_STARTS: Final = frozenset({"initialize", "initialize_for_inspection"})
+
+# What may be asked of a provider that was not initialised, or could not be.
+_BEFORE_START: Final = _STARTS | {
+    "is_available",
+    "unavailable_reason",
+    "get_tool_schemas",
+    "get_config_schema",
+    "save_config",
+    "backup_paths",
+    "shutdown",
+}
+
 # Never held back: they are how a provider gets going again, and how it ends.
-_UNPAUSED: Final = frozenset({"initialize", "initialize_for_inspection", "shutdown"})
+_UNPAUSED: Final = _STARTS | {"shutdown"}
 
 
 class ProviderAdapter:
@@ -62,6 +75,8 @@ class ProviderAdapter:
         self.deadlines = deadlines or Deadlines()
         self._lanes = {lane: Lane(f"memory-{name}-{lane.value}", self._hung) for lane in LaneName}
         self._closed = False
+        #: Why the session could not be started here; turns are kept from it then.
+        self.start_error: Exception | None = None
         self._breakers = {lane: Breaker() for lane in LaneName}
         self._stats: dict[str, HookStats] = {}
         self._invocations: dict[str, Invocation | None] = {}
@@ -245,6 +260,10 @@ class ProviderAdapter:
         error: Exception | None
         if self._closed:
             return Outcome(self.name, hook, rule.neutral, ProviderPaused("it is shut down"))
+        if self.start_error is not None and hook not in _BEFORE_START:
+            refused = ProviderPaused(f"its initialize failed: {describe(self.start_error)}")
+            self._record(hook, 0.0, refused)
+            return Outcome(self.name, hook, rule.neutral, refused)
         lane = self._lanes[rule.lane]
         queued = lane.on_thread()
         begin = perf_counter()
@@ -263,6 +282,9 @@ class ProviderAdapter:
             value, error = rule.neutral, contained(caught)
         else:
             error = None
+        if hook in _STARTS:
+            # One that is only slow may still get there.
+            self.start_error = None if isinstance(error, DeadlineExceeded) else error
         seconds = perf_counter() - begin
         if not queued or lane.on_thread():  # else it lost its thread, and was counted then
             self._record(hook, seconds, error)

@@ -75,13 +75,27 @@ def test_a_whole_life_goes_on_beside_a_provider_that_only_raises(error: BaseExce
         for drive in DRIVE.values():
             drive(manager)
         manager.flush_pending(5)
-        assert external.of("on_turn_start") or eventually(lambda: external.of("on_turn_start"))
+        assert external.of("sync_turn") == []  # its initialize failed: it gets no turns
+        assert "ext: gets no turns, its initialize failed" in manager.warnings[0]
         manager.shutdown_all()
     assert builtin.hooks()[-1] == "shutdown"
     assert {each.hook for each in builtin.calls} >= set(DRIVE) - {
         "on_memory_write",
         "handle_tool_call",
     }
+
+
+def test_a_provider_that_starts_at_the_second_attempt_gets_its_turns() -> None:
+    external = Recorder(initialize=raising(RuntimeError("not yet")))
+    with running(external) as manager:
+        manager.sync_all("kept from it", "a")
+        assert manager.flush_pending(5)
+        external.answers["initialize"] = None
+        manager.initialize_all("s2")
+        assert manager.warnings == ()
+        manager.sync_all("u", "a")
+        assert manager.flush_pending(5)
+    assert len(external.of("sync_turn")) == 1
 
 
 @pytest.mark.parametrize("hook", DRIVE)
