@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 endif
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types pytest pluggy-oldest bench clean
+.PHONY: demo test lint types pytest pluggy-oldest stress bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hermes-plugins demo
@@ -28,6 +28,10 @@ pytest: $(VENV)/.installed-dev
 # The oldest pluggy that we allow differs from the newest in what it passes to a hook.
 pluggy-oldest: $(VENV)/.pluggy-oldest
 	PYTHONPATH=$(VENV)/pluggy-oldest $(BIN)/python -P -m pytest -q -n auto tests/test_hookspecs.py tests/dispatch tests/test_manager.py
+
+# The fault and load tests that `make test` runs small, at full size.
+stress: $(VENV)/.installed-dev
+	HERMES_STRESS=1 $(BIN)/python -P -m pytest -q -n auto tests/builtin/test_faults.py tests/builtin/test_concurrency.py tests/builtin/test_state_machine.py
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("start.py", "manager.py")
+BENCHMARKS = ("start.py", "manager.py", "notes.py")
 
 
 def main() -> None:

@@ -57,11 +57,16 @@ def _first_session(home: str) -> None:
     message = "We deploy the billing service with make release, never by hand."
     manager.on_turn_start(1, message)
     manager.prefetch_all(message)
+    note = {"target": "user", "action": "add", "content": "Deploys with make release."}
+    manager.handle_tool_call("memory", note)
+    frozen = note["content"] not in manager.build_system_prompt()
     manager.sync_all(message, "Noted: make release it is.")
     manager.queue_prefetch_all(message)
     manager.shutdown_all()
     say(f"  user:   {message}")
     say("  agent:  Noted: make release it is.")
+    say(f"  saved to USER.md:  {note['content']}")
+    say(f"  this session's system prompt stays as it was:  {'yes' if frozen else 'no'}")
 
 
 def _second_session(home: str) -> None:
@@ -70,8 +75,10 @@ def _second_session(home: str) -> None:
     question = "How do we deploy billing?"
     manager.on_turn_start(1, question)
     recalled = manager.prefetch_all(question)
+    noted = "Deploys with make release." in manager.build_system_prompt()
     count = manager.handle_tool_call("sample_count", {})
     manager.shutdown_all()
     say(f"  user:      {question}")
     say(f"  recalled:  {recalled or 'nothing'}")
+    say(f"  the note is in the system prompt now:  {'yes' if noted else 'no'}")
     say(f"  tool sample_count:  {count}")

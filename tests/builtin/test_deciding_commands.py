@@ -159,7 +159,6 @@ def test_what_is_kept_out_of_the_prompt_is_shown_with_the_way_to_allow_it(machin
     assert entry["objection"] == ""
 
 
-@pytest.mark.xfail(reason="a refused text is printed as it is", strict=True)
 def test_a_refused_text_can_not_command_the_terminal_of_who_decides(machine: Machine) -> None:
     agent = Agent(machine.home)
     agent.add("harmless \x1b[2J\x1b]0;title\x07 \u202etxt.exe")

@@ -172,7 +172,7 @@ def test_what_is_no_memory_plugin_is_refused_with_its_problem(machine):
     add_directory(machine.home, "gadget", "def register(ctx):\n    ctx.register_tool()\n")
     (machine.home / "plugins" / "hollow").mkdir()
     with machine.unchanged():
-        assert "registers no memory provider" in machine.run("enable", "gadget").failed()
+        assert "registered no memory provider" in machine.run("enable", "gadget").failed()
         assert "has no __init__.py" in machine.run("enable", "hollow").failed()
 
 

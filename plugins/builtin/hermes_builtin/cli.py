@@ -299,7 +299,7 @@ def undo(ctx: click.Context, number: int | None, json_wanted: bool) -> None:
 @click.pass_context
 def allow(ctx: click.Context, name: str) -> None:
     """Vouch for a text that the guard objects to. Only you can: no tool of the model does."""
-    say(f"Allowed: {_notes(ctx).allow(name)}")
+    say(f"Allowed: {plain(_notes(ctx).allow(name))}")
 
 
 @memory.command()
