@@ -116,9 +116,8 @@ class ProviderAdapter:
         self, user_content: str, assistant_content: str, session_id: str, messages: Messages | None
     ) -> Outcome:
         optional = {"session_id": session_id, "messages": messages}
-        by_name = {"turn_id": urandom(16).hex(), "attempt": 1}
         return self._run(
-            "sync_turn", user_content, assistant_content, optional=optional, by_name=by_name
+            "sync_turn", user_content, assistant_content, optional=optional, by_name=_turn
         )
 
     def get_tool_schemas(self) -> Outcome:
@@ -138,7 +137,7 @@ class ProviderAdapter:
         return self._run("on_turn_start", turn_number, message, optional=extra)
 
     def on_session_end(self, messages: Messages) -> Outcome:
-        return self._run("on_session_end", messages, by_name=_event())
+        return self._run("on_session_end", messages, by_name=_event)
 
     def on_session_switch(
         self,
@@ -163,14 +162,14 @@ class ProviderAdapter:
         self, task: str, result: str, child_session_id: str, extra: Mapping[str, Any]
     ) -> Outcome:
         optional = {**extra, "child_session_id": child_session_id}
-        return self._run("on_delegation", task, result, optional=optional, by_name=_event())
+        return self._run("on_delegation", task, result, optional=optional, by_name=_event)
 
     def on_memory_write(
         self, action: str, target: str, content: str, metadata: dict[str, Any] | None
     ) -> Outcome:
         by_position = {"metadata": metadata}
         return self._run(
-            "on_memory_write", action, target, content, by_position=by_position, by_name=_event()
+            "on_memory_write", action, target, content, by_position=by_position, by_name=_event
         )
 
     def get_config_schema(self) -> Outcome:
@@ -254,7 +253,7 @@ class ProviderAdapter:
         *args: Any,
         optional: Mapping[str, Any] | None = None,
         by_position: Mapping[str, Any] | None = None,
-        by_name: Mapping[str, Any] | None = None,
+        by_name: Callable[[], Mapping[str, Any]] | None = None,
     ) -> Outcome:
         rule = HOOKS[hook]
         error: Exception | None
@@ -380,6 +379,11 @@ def _checked(hook: str, rule: HookRule, value: Any) -> Any:
         raise WrongReturnType(f"returned {type(value).__name__}, expected {expected}")
     walk: Any = value
     return [*walk] if rule.returns[0] is list else value  # walked here, under our guard
+
+
+def _turn() -> dict[str, Any]:
+    """What identifies a turn, for those who ask for it."""
+    return {"turn_id": urandom(16).hex(), "attempt": 1}
 
 
 def _event() -> dict[str, Any]:

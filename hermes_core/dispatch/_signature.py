@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
 from typing import Any, Final
 
+_IDENTITY: Final = frozenset({"turn_id", "event_id", "attempt"})
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -53,7 +54,7 @@ class Invocation:
         *args: Any,
         optional: Mapping[str, Any] | None = None,
         by_position: Mapping[str, Any] | None = None,
-        by_name: Mapping[str, Any] | None = None,
+        by_name: Callable[[], Mapping[str, Any]] | None = None,
     ) -> Any:
         """Call the method.
 
@@ -62,7 +63,7 @@ class Invocation:
             optional: Keywords, passed to whom names them or takes any.
             by_position: Like ``optional``, but also passed to whom has a further positional
                 parameter, whatever its name is.
-            by_name: Like ``optional``, but only to whom names them.
+            by_name: Gives keywords that are passed only to whom names them; asked only then.
         """
         if not self._takes_any_position:
             args = args[: len(self._slots)]
@@ -72,7 +73,8 @@ class Invocation:
             for key, value in (optional or {}).items()
             if self._accepts(key) and key not in taken
         }
-        keywords |= {k: v for k, v in (by_name or {}).items() if k in self._keywords}
+        if by_name is not None and self._keywords & _IDENTITY:
+            keywords |= {k: v for k, v in by_name().items() if k in self._keywords}
         for key, value in (by_position or {}).items():
             if self._accepts(key):
                 keywords[key] = value
