@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hermes_core.errors import (
         CheckpointError,
         ConfigError,
+        DatabaseError,
+        ForeignDatabase,
         HermesError,
         HomeError,
         ProviderConflictError,
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckpointError",
     "ConfigError",
+    "DatabaseError",
     "Deadlines",
+    "ForeignDatabase",
     "HermesError",
     "HomeError",
     "HookHealth",
@@ -55,7 +59,9 @@ __version__ = "0.1.0"
 _HOMES: Final = {
     "CheckpointError": "errors",
     "ConfigError": "errors",
+    "DatabaseError": "errors",
     "Deadlines": "dispatch",
+    "ForeignDatabase": "errors",
     "HermesError": "errors",
     "HomeError": "errors",
     "HookHealth": "dispatch",

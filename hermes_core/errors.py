@@ -7,6 +7,8 @@
      ├ ProviderConflictError  two owners claim one name, or a pin names another owner
      ├ ProviderLoadError      a plugin could not be turned into a provider
      ├ ProviderUnavailableError  a plugin loads, but says that it can't work
+     ├ DatabaseError          a database can't be opened, read or written
+     │  └ ForeignDatabase     it belongs to another program, or to a newer version
      ├ CheckpointError        a required pre-compression checkpoint failed
      └ ProviderCallError      a provider's method failed
         ├ DeadlineExceeded    it did not return in time
@@ -90,6 +92,14 @@ class ProviderLoadError(HermesError):
 
 class ProviderUnavailableError(HermesError):
     """The provider loads, but says that it can't work as it is configured."""
+
+
+class DatabaseError(HermesError):
+    """A database can't be opened, read or written."""
+
+
+class ForeignDatabase(DatabaseError):  # noqa: N818 - reads as what was found
+    """The file belongs to another program, or to a newer version of this one."""
 
 
 class CheckpointError(HermesError):

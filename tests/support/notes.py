@@ -158,7 +158,11 @@ def recorded(home: Path) -> list[dict[str, Any]]:
         return []
     with closing(sqlite3.connect(path)) as database:
         database.row_factory = sqlite3.Row
-        rows = database.execute("SELECT * FROM changes WHERE done = 1 ORDER BY id DESC")
+        rows = database.execute(
+            "SELECT changes.id, target, who, action, session, at, old.text AS before,"
+            " new.text AS after FROM changes JOIN texts old ON old.id = before"
+            " JOIN texts new ON new.id = after WHERE done = 1 ORDER BY changes.id DESC"
+        )
         return [dict(row) for row in rows]
 
 

@@ -40,8 +40,7 @@ class NotesFile:
                 raise self._error("is not a regular file", "move it away")
             if status.st_size > MAX_BYTES:
                 raise self._error(f"has {status.st_size:,} bytes, too many for notes")
-            with os.fdopen(handle, "rb", closefd=False) as file:
-                content = file.read()
+            content = _whole(handle, status.st_size)
         except OSError as error:
             raise self._error(f"can't be read: {error.strerror or error}") from error
         finally:
@@ -99,3 +98,14 @@ class NotesFile:
 
     def _error(self, what: str, hint: str = "") -> NotesError:
         return NotesError(what, where=str(self.path), hint=hint)
+
+
+def _whole(handle: int, size: int) -> bytes:
+    """All that is in a file, which may have grown since its size was asked for."""
+    content = os.read(handle, size + 1)
+    if len(content) == size:
+        return content
+    pieces = [content]
+    while piece := os.read(handle, MAX_BYTES):
+        pieces.append(piece)
+    return b"".join(pieces)

@@ -16,34 +16,45 @@ from typing import Final, NamedTuple
 
 from hermes_builtin.notes._errors import NotesError
 from hermes_builtin.notes._format import Known, parse, split
+from hermes_core.database import Layout, open_database
+from hermes_core.errors import DatabaseError
 
 KEPT: Final = 5000
+_BLOCKED_KEPT: Final = 100
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS changes (
+_LAYOUT: Final = Layout(
+    "the history",
+    application_id=0x48504E31,  # "HPN1"
+    migrations=(
+        """
+CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+-- entries: what we saw in a text that somebody else wrote, as JSON.
+-- inode: the file's, to tell an appended text from a new file.
+CREATE TABLE changes (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    at REAL NOT NULL,
     target TEXT NOT NULL,
+    done INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    at REAL NOT NULL,
     who TEXT NOT NULL,
     action TEXT NOT NULL,
     session TEXT NOT NULL,
-    before TEXT NOT NULL,
-    after TEXT NOT NULL,
-    entries TEXT, -- what we saw in a text that somebody else wrote, as JSON
-    inode INTEGER NOT NULL, -- the file's, to tell an appended text from a new file
-    done INTEGER NOT NULL
+    before INTEGER NOT NULL REFERENCES texts,
+    after INTEGER NOT NULL REFERENCES texts,
+    entries TEXT
 );
-CREATE INDEX IF NOT EXISTS changes_target ON changes (target, id);
-CREATE TABLE IF NOT EXISTS allowed (hash TEXT PRIMARY KEY, at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS blocked (
+CREATE TABLE allowed (hash TEXT PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE blocked (
     id TEXT PRIMARY KEY, at REAL NOT NULL, target TEXT NOT NULL, text TEXT NOT NULL,
     reason TEXT NOT NULL
 );
-PRAGMA user_version = 1;
-"""
+""",
+    ),
+)
 
 FILE_EDIT: Final = "file edit"
 FOUND: Final = "found"
+_UNTOUCHED: Final = "the notes themselves are untouched; move the file away to start anew"
 
 logger = logging.getLogger("hermes_builtin")
 
@@ -92,6 +103,14 @@ def _hash(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+class Noted(NamedTuple):
+    """A change in the record, and the state that it leaves."""
+
+    id: int
+    text_id: int
+    known: Known
+
+
 class History:
     """``memories/history.db``. Opened when first needed; callers hold the notebook's lock."""
 
@@ -101,6 +120,7 @@ class History:
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
         self._inode = 0
+        self._latest: dict[str, Noted] = {}
 
     def close(self) -> None:
         """Let go of the file."""
@@ -111,20 +131,32 @@ class History:
 
     # -- changes --------------------------------------------------------------------------
 
-    def begin(self, change: Change) -> int:
-        """Note a change before it is made; gives its number."""
+    def begin(self, change: Change, entries: list[str]) -> Noted:
+        """Note a change before it is made, with the entries that there will be."""
         with self._open() as database:
-            number = self._insert(database, change, done=False)
+            number, text_id = self._insert(database, change, done=False)
             if number % 100 == 0:
-                database.execute(
-                    "DELETE FROM changes WHERE id <= ? AND id NOT IN"
-                    " (SELECT max(id) FROM changes WHERE done = 1 GROUP BY target)",
-                    (number - KEPT,),
-                )
-            return number
+                self._prune(database, number - KEPT)
+        return Noted(number, text_id, Known(change.after, entries))
 
-    def finish(self, number: int, inode: int = 0) -> None:
+    @staticmethod
+    def _prune(database: sqlite3.Connection, oldest: int) -> None:
+        database.execute(
+            "DELETE FROM changes WHERE id <= ? AND id NOT IN"
+            " (SELECT max(id) FROM changes WHERE done = 1 GROUP BY target)",
+            (oldest,),
+        )
+        database.execute(
+            "DELETE FROM texts WHERE id NOT IN"
+            " (SELECT before FROM changes UNION SELECT after FROM changes)"
+        )
+
+    def finish(self, target: str, noted: Noted, inode: int) -> None:
         """The change was made, and the file is this one now."""
+        self._done(noted.id, inode)
+        self._latest[target] = noted._replace(known=noted.known._replace(inode=inode))
+
+    def _done(self, number: int, inode: int) -> None:
         with self._open(write=False) as database:
             database.execute("UPDATE changes SET done = 1, inode = ? WHERE id = ?", (inode, number))
 
@@ -133,10 +165,10 @@ class History:
         last = self.last(target)
         if last is None or last.who != FILE_EDIT:
             return False
-        with self._open(write=False) as database:
+        with self._open() as database:
             database.execute(
                 "UPDATE changes SET after = ?, entries = NULL, inode = ? WHERE id = ?",
-                (text, inode, last.id),
+                (self._text(database, text), inode, last.id),
             )
         return True
 
@@ -152,14 +184,13 @@ class History:
         that nobody noted is somebody's edit of the file; what was there before we first
         looked is nobody's.
         """
-        with self._open(write=False):
-            newest = self._newest(target)
-            if newest is not None and newest.done and newest.after == text:
-                return newest.known.entries
+        known = self._up_to_date(target, text)
+        if known is not None:
+            return known.entries
         with self._open() as database:
             for change in self._rows("target = ? AND done = 0", target):
                 if change.after == text:
-                    self.finish(change.id, inode)
+                    self._done(change.id, inode)
                 else:
                     self.forget(change.id)
             last = self.last(target)
@@ -174,15 +205,46 @@ class History:
                 self._insert(database, Change(target, FILE_EDIT, "edit", "", before, ""), done=True)
             return entries
 
-    @staticmethod
-    def _insert(database: sqlite3.Connection, change: Change, *, done: bool) -> int:
+    def _up_to_date(self, target: str, text: str) -> Known | None:
+        """What is known of the text, if the newest change left it; else None.
+
+        The texts of the newest change are read only if it is not the one seen last.
+        """
+        with self._open(write=False) as database:
+            row = database.execute(
+                "SELECT id, done, after FROM changes WHERE target = ? ORDER BY id DESC LIMIT 1",
+                (target,),
+            ).fetchone()
+            if row is None or not row[1]:
+                return None
+            latest = self._latest.get(target)
+            if latest is None or latest[:2] != (row[0], row[2]):
+                newest = self._newest(target)
+                if newest is None:
+                    return None
+                latest = self._latest[target] = Noted(row[0], row[2], newest.known)
+            return latest.known if latest.known.text == text else None
+
+    def _insert(
+        self, database: sqlite3.Connection, change: Change, *, done: bool
+    ) -> tuple[int, int]:
+        latest = self._latest.get(change.target)
+        if latest is not None and latest.known.text == change.before:
+            before = latest.text_id
+        else:
+            before = self._text(database, change.before)
+        after = before if change.after == change.before else self._text(database, change.after)
         row = database.execute(
             "INSERT INTO changes"
             " (target, who, action, session, before, after, entries, inode, at, done)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*change[:8], time.time(), done),
+            (*change[:4], before, after, *change[6:8], time.time(), done),
         )
-        return int(row.lastrowid or 0)
+        return int(row.lastrowid or 0), after
+
+    @staticmethod
+    def _text(database: sqlite3.Connection, text: str) -> int:
+        return int(database.execute("INSERT INTO texts (text) VALUES (?)", (text,)).lastrowid or 0)
 
     def entries(self, target: str, text: str, inode: int = 0) -> list[str]:
         """The entries that are in a file, without noting anything.
@@ -205,7 +267,9 @@ class History:
     def before(self, change: Change) -> list[str]:
         """The entries that there were before a change."""
         earlier = next(
-            self._rows("target = ? AND done = 1 AND id < ?", change.target, change.id, limit=1),
+            self._rows(
+                "target = ? AND done = 1 AND changes.id < ?", change.target, change.id, limit=1
+            ),
             None,
         )
         return parse(change.before, earlier.known if earlier else None)
@@ -227,13 +291,15 @@ class History:
         """One change."""
         if not 0 < number < 2**63:
             return None
-        return next(self._rows("id = ? AND done = 1", number, limit=1), None)
+        return next(self._rows("changes.id = ? AND done = 1", number, limit=1), None)
 
     def _rows(self, where: str, *values: object, limit: int = -1) -> Iterator[Change]:
         with self._open(write=False) as database:
             rows = database.execute(
-                "SELECT target, who, action, session, before, after, entries, inode, id, at, done"  # noqa: S608
-                f" FROM changes WHERE {where} ORDER BY id DESC LIMIT ?",
+                "SELECT target, who, action, session, old.text, new.text, entries, inode,"  # noqa: S608
+                " changes.id, at, done FROM changes"
+                " JOIN texts old ON old.id = before JOIN texts new ON new.id = after"
+                f" WHERE {where} ORDER BY changes.id DESC LIMIT ?",
                 (*values, limit),
             ).fetchall()
         return (Change(*row) for row in rows)
@@ -266,12 +332,17 @@ class History:
                 "INSERT OR REPLACE INTO blocked VALUES (?, ?, ?, ?, ?)",
                 (entry_id(text), time.time(), target, text, reason),
             )
+            database.execute(
+                "DELETE FROM blocked WHERE id NOT IN"
+                " (SELECT id FROM blocked ORDER BY at DESC LIMIT ?)",
+                (_BLOCKED_KEPT,),
+            )
         return entry_id(text)
 
     def blocked(self) -> list[Blocked]:
         """The refused writes that nobody has allowed, newest first."""
         with self._open(write=False) as database:
-            rows = database.execute("SELECT * FROM blocked ORDER BY at DESC LIMIT 100").fetchall()
+            rows = database.execute("SELECT * FROM blocked ORDER BY at DESC").fetchall()
         return [Blocked(*row) for row in rows]
 
     # -- the file -------------------------------------------------------------------------
@@ -293,34 +364,19 @@ class History:
                     with suppress(sqlite3.Error):
                         database.execute("ROLLBACK")
                     raise
+            except DatabaseError as error:
+                raise NotesError(error.what, where=error.where, hint=_UNTOUCHED) from error
             except (sqlite3.Error, OSError) as error:
                 raise NotesError(
-                    f"the history can't be used: {error}",
-                    where=str(self.path),
-                    hint="the notes themselves are untouched; move the file away to start anew",
+                    f"the history can't be used: {error}", where=str(self.path), hint=_UNTOUCHED
                 ) from error
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is not None and self._is_current():
             return self._connection
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            # Made with its mode, before SQLite makes it with everybody's.
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(
-            self.path, timeout=10, isolation_level=None, check_same_thread=False
-        )
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-                connection.executescript(_SCHEMA)
-        except BaseException:
-            connection.close()
-            raise
-        self._connection, self._pid = connection, os.getpid()
-        self._inode = self.path.stat().st_ino
-        return connection
+        self._connection, self._latest = open_database(self.path, _LAYOUT), {}
+        self._pid, self._inode = os.getpid(), self.path.stat().st_ino
+        return self._connection
 
     def _is_current(self) -> bool:
         """Whether the connection is ours, and its file still the one in place."""

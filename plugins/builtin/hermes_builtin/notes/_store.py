@@ -163,28 +163,28 @@ class Notebook:
     ) -> Written:
         before = self.file.read()
         entries = self._history.catch_up(self.target, before, self.file.inode())
-        page = self._page(entries)
         changed, steps = edit(list(entries))
         if changed == entries:
             self._separate(before, entries)
-            return Written(page, [])
-        after = self._page(changed)
-        if capped and after.length > max(self.limit, page.length):
-            raise Refused(_full(page, after), current=True)
+            return Written(self._page(entries), [])
         text = render(changed)
-        number = self._history.begin(
-            Change(self.target, origin.who, action, origin.session, before, text)
+        if capped and len(text) > self.limit:
+            page = self._page(entries)
+            if len(text) > page.length:
+                raise Refused(_full(page, len(text)), current=True)
+        noted = self._history.begin(
+            Change(self.target, origin.who, action, origin.session, before, text), changed
         )
         try:
             durable = self.file.replace(text, expected=before)
         except BaseException:
             # What can't be noted now is found out when the notebook is next looked at.
             with suppress(NotesError):
-                self._history.forget(number)
+                self._history.forget(noted.id)
             raise
         with suppress(NotesError):
-            self._history.finish(number, self.file.inode())
-        return Written(after, steps, durable, changed=True)
+            self._history.finish(self.target, noted, self.file.inode())
+        return Written(Page(changed, len(text), self.limit), steps, durable, changed=True)
 
     def _separate(self, before: str, entries: list[str]) -> None:
         """Put separators between what others have run together, so that it stays apart."""
@@ -245,10 +245,10 @@ def _without(entries: Sequence[str], gone: Sequence[str]) -> list[str]:
     return kept
 
 
-def _full(before: Page, after: Page) -> str:
+def _full(before: Page, length: int) -> str:
     return (
         f"The notebook is full: {before.length:,} of {before.limit:,} characters are used, and "
-        f"this would make {after.length:,}. Consolidate: in one call with operations, remove or "
+        f"this would make {length:,}. Consolidate: in one call with operations, remove or "
         "shorten what is outdated or said twice, and add the new entry."
     )
 

@@ -1,0 +1,178 @@
+"""Opening our SQLite databases: private, in WAL mode, of the right program and version.
+
+A database appears under its name only when it is whole, so nobody ever sees half of one.
+Where another process is in the way, opening waits; SQLite itself does so for most calls,
+but not for a change of the journal mode.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hermes_core.errors import DatabaseError, ForeignDatabase
+from hermes_core.home import ensure_folder, sync_folder
+
+WAIT_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.01
+_SUFFIXES: Final = ("", "-wal", "-shm")
+
+Migration = str | Callable[[sqlite3.Connection], None]
+
+
+class Layout(NamedTuple):
+    """What a kind of database is.
+
+    Attributes:
+        name: For messages, such as "the archive".
+        application_id: In the file's header, so that we know our own.
+        migrations: The nth takes version n to n + 1; all that are needed run in one
+            transaction.
+        prepare: Pragmas for a new, empty file, which can't be set later.
+    """
+
+    name: str
+    application_id: int
+    migrations: Sequence[Migration]
+    prepare: str = ""
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return len(self.migrations)
+
+
+def open_database(path: Path, layout: Layout) -> sqlite3.Connection:
+    """A connection in autocommit mode, for any thread, to a database of the newest version.
+
+    Raises:
+        ForeignDatabase: The file is somebody else's; it is left as it is.
+        DatabaseError: It can't be opened.
+    """
+    try:
+        if not path.exists():
+            _create(path, layout)
+        return _patiently(lambda: _connected(path, layout))
+    except sqlite3.Error as error:
+        raise DatabaseError(f"{layout.name} can't be opened: {error}", where=str(path)) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise DatabaseError(f"{layout.name} can't be opened: {reason}", where=str(path)) from error
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else was in the way, so that trying again may help."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _create(path: Path, layout: Layout) -> None:
+    """Make a new database aside, and put it in place if nobody else was faster."""
+    ensure_folder(path.parent)
+    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        with closing(sqlite3.connect(aside, isolation_level=None)) as database:
+            database.executescript(layout.prepare)
+            database.execute("PRAGMA journal_mode = WAL")
+            _migrate(database, layout)
+        _publish(aside, path)
+        with suppress(OSError):
+            sync_folder(path.parent)
+    finally:
+        for suffix in _SUFFIXES:
+            with suppress(OSError):
+                aside.with_name(aside.name + suffix).unlink()
+
+
+def _publish(aside: Path, path: Path) -> None:
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        if not path.exists():
+            aside.rename(path)
+
+
+def _patiently(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+    end = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return connect()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() >= end:
+                raise
+        time.sleep(_POLL_SECONDS)
+
+
+def _connected(path: Path, layout: Layout) -> sqlite3.Connection:
+    database = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=WAIT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        version = _checked(database, path, layout)
+        if database.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        if version < layout.version:
+            _migrate(database, layout)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _checked(database: sqlite3.Connection, path: Path, layout: Layout) -> int:
+    """The version of the database, if it is ours."""
+    version = int(database.execute("PRAGMA user_version").fetchone()[0])
+    owner = int(database.execute("PRAGMA application_id").fetchone()[0])
+    is_new = (
+        version == owner == 0 and not database.execute("SELECT 1 FROM sqlite_master").fetchone()
+    )
+    if owner != layout.application_id and not is_new:
+        raise ForeignDatabase(
+            f"is not {layout.name} of hermes-plugins",
+            where=str(path),
+            hint="it was not changed; move it away to start anew",
+        )
+    if version > layout.version:
+        raise ForeignDatabase(
+            f"{layout.name} was written by a newer version of hermes-plugins "
+            f"(format {version}, this one knows {layout.version})",
+            where=str(path),
+            hint="it was not changed; upgrade hermes-plugins",
+        )
+    return version
+
+
+def _is_empty(database: sqlite3.Connection) -> bool:
+    return database.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+
+
+def _migrate(database: sqlite3.Connection, layout: Layout) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        version = int(database.execute("PRAGMA user_version").fetchone()[0])
+        for migration in layout.migrations[version:]:
+            if callable(migration):
+                migration(database)
+            else:
+                for statement in filter(str.strip, migration.split(";\n")):
+                    database.execute(statement)
+        database.execute(f"PRAGMA application_id = {layout.application_id}")
+        database.execute(f"PRAGMA user_version = {layout.version}")
+        database.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
