@@ -65,6 +65,13 @@ def open_database(path: Path, layout: Layout) -> sqlite3.Connection:
         raise DatabaseError(f"{layout.name} can't be opened: {reason}", where=str(path)) from error
 
 
+def empty_database(layout: Layout) -> sqlite3.Connection:
+    """A database in memory, for who wants to read from a file that is not there yet."""
+    database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _migrate(database, layout)
+    return database
+
+
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether somebody else was in the way, so that trying again may help."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

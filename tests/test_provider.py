@@ -46,6 +46,8 @@ SIGNATURES = {
 PUBLIC = [
     "CheckpointError",
     "ConfigError",
+    "DatabaseError",
+    "ForeignDatabase",
     "Deadlines",
     "HermesError",
     "HomeError",

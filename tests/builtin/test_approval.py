@@ -149,7 +149,7 @@ def test_reading_needs_no_approval(session: Agent) -> None:
 
 def test_no_tool_of_the_model_decides(session: Agent, home: Path) -> None:
     name = staged(session.add("two"))
-    assert session.manager.get_all_tool_names() == {"memory"}
+    assert session.manager.get_all_tool_names() == {"memory", "session_search"}
     for action in ("approve", "reject", "allow", "pending", "undo"):
         refused(session.memory(action=action, content=name, old_text=name, id=name))
         refused(session.memory(operations=[{"action": action, "content": name}]))

@@ -52,7 +52,7 @@ def test_the_prompt_tells_what_is_worth_saving_and_when_to_search(agent) -> None
 
 
 def test_the_tools_description_tells_it_too(agent) -> None:
-    (schema,) = agent().manager.get_all_tool_schemas()
+    schema = agent().manager.get_all_tool_schemas()[0]
     description = schema["description"]
     for word in ("preferences", "corrections", "environment", "progress", "week", "searched"):
         assert word in description

@@ -19,6 +19,7 @@ from hermes_builtin.notes import (
     review_prompt,
     snapshot,
 )
+from hermes_builtin.sessions import SEARCH_SCHEMA, Conversations, SessionSearch
 from hermes_core import HermesError, MemoryProvider
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
@@ -27,10 +28,11 @@ _COMPRESSION: Final = "compression"
 
 
 class BuiltinProvider(MemoryProvider):
-    """What an agent remembers without any backend: its notes."""
+    """What an agent remembers without any backend: its notes, and every conversation."""
 
     def __init__(self) -> None:
         self._notes: Notes | None = None
+        self._conversations: Conversations | None = None
         self._tool: MemoryTool | None = None
         self._nudges = NudgeCounter(0)
         self._snapshot = ""
@@ -58,7 +60,9 @@ class BuiltinProvider(MemoryProvider):
         """Open the notebooks, and take the snapshot that this session keeps."""
         settings = Settings.of(kwargs.get("provider_config") or {})
         self.shutdown()
-        self._notes = Notes(Path(kwargs["hermes_home"]), settings)
+        home = Path(kwargs["hermes_home"])
+        self._conversations = Conversations(home, session_id, kwargs)
+        self._notes = Notes(home, settings)
         self._tool = self._notes.tool(self._committed)
         self._nudges = NudgeCounter(settings.nudge_interval if self._notes.enabled() else 0)
         self._session = session_id
@@ -79,31 +83,56 @@ class BuiltinProvider(MemoryProvider):
         self,
         new_session_id: str,
         *,
-        parent_session_id: str = "",  # noqa: ARG002
+        parent_session_id: str = "",
         reset: bool = False,
         rewound: bool = False,  # noqa: ARG002
         **kwargs: Any,
     ) -> None:
         """Go on in another session; a new or a compressed one gets a new snapshot."""
         self._session = new_session_id
+        if self._conversations is not None:
+            self._conversations.switch(new_session_id, parent_session_id)
         if self._notes is not None and (reset or kwargs.get("reason") == _COMPRESSION):
             self._snapshot = snapshot(self._notes.enabled())
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        """The memory tool, unless both notebooks are switched off."""
-        return [SCHEMA] if self._notes is None or self._notes.enabled() else []
+        """The search, and the memory tool unless both notebooks are switched off."""
+        notes = [SCHEMA] if self._notes is None or self._notes.enabled() else []
+        return [*notes, SEARCH_SCHEMA]
 
-    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:  # noqa: ARG002
-        """Answer a call of the memory tool."""
-        if self._tool is None:
+    def sync_turn(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """Keep the turn in the archive."""
+        if self._conversations is None:
+            raise HermesError("the built-in has not been initialised")
+        self._conversations.turn(user_content, assistant_content, session_id, messages)
+
+    def on_session_end(self, messages: list[dict[str, Any]]) -> None:
+        """Note when the session ended."""
+        if self._conversations is not None and messages:
+            self._conversations.end()
+
+    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Answer a call of one of the two tools."""
+        if self._tool is None or self._conversations is None:
             raise HermesError("the built-in has not been initialised")
         session = str(kwargs.get("session_id") or self._session)
+        if tool_name == SEARCH_SCHEMA["name"]:
+            return SessionSearch(self._conversations).call(args, session)
         return self._tool.call(args, Origin("tool", session))
 
     def shutdown(self) -> None:
-        """Close the history."""
+        """Close the history and the archive."""
         if self._notes is not None:
             self._notes.close()
+        if self._conversations is not None:
+            self._conversations.close()
 
     # -- what only the built-in has: the manager asks for these by name -------------------
 

@@ -1,0 +1,9 @@
+"""The archive of every conversation, and the search in it."""
+
+from __future__ import annotations
+
+from hermes_builtin.sessions._conversations import Conversations
+from hermes_builtin.sessions._tool import SCHEMA as SEARCH_SCHEMA
+from hermes_builtin.sessions._tool import SessionSearch
+
+__all__ = ["SEARCH_SCHEMA", "Conversations", "SessionSearch"]

@@ -1,0 +1,196 @@
+"""A query as people type it: words, "phrases", -without, OR, prefix*, role:, after:, before:.
+
+Any string is a query. What could be an operator but makes no sense as one is a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, NamedTuple
+
+from hermes_builtin.sessions._model import ROLES
+from hermes_builtin.sessions._stemming import STOP_WORDS
+from hermes_builtin.sessions._words import is_unspaced, runs, words, words_of
+
+LONGEST_QUERY: Final = 20_000
+_SHORTEST_EXCLUDED: Final = 3  # `rm -rf` is a command, not a wish to hear nothing of rf
+
+_PIECE: Final = re.compile(
+    r"""(?P<minus>(?<!\S)-(?=["“\w]))?(?:["“](?P<phrase>[^"“”]+)["”]|(?P<word>[^\s"“”]+)|["“”])"""
+)
+_FILTER: Final = re.compile(r"(role|after|before):(.+)", re.IGNORECASE)
+_AGE: Final = re.compile(r"(\d{1,5})([hdwmy])")
+_HOURS: Final = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
+
+
+class Term(NamedTuple):
+    """A word that is looked for; as a prefix, whatever begins with it."""
+
+    word: str
+    prefix: bool = False
+
+
+class Phrase(NamedTuple):
+    """Words in a row, as they were typed; without a text in any order and form."""
+
+    text: str
+    words: tuple[str, ...]
+
+
+class Query(NamedTuple):
+    """What is looked for.
+
+    Attributes:
+        terms: Each makes a message more relevant; none is required.
+        required: Groups of phrases; of each group one must be there.
+        excluded: Phrases of which none may be there.
+        roles: Who said it; empty for the caller's choice.
+        after: Not before this time (seconds since 1970).
+        before: Before this time.
+        text: The query itself, for a search without words.
+    """
+
+    terms: tuple[Term, ...] = ()
+    required: tuple[tuple[Phrase, ...], ...] = ()
+    excluded: tuple[Phrase, ...] = ()
+    roles: frozenset[str] = frozenset()
+    after: float | None = None
+    before: float | None = None
+    text: str = ""
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is anything to look up in an index."""
+        return bool(self.terms or self.required)
+
+    def without_operators(self) -> Query:
+        """The same words, none of them excluded or required."""
+        phrases = [*self.excluded, *(phrase for group in self.required for phrase in group)]
+        found = [Term(word) for phrase in phrases for word in phrase.words]
+        return self._replace(
+            terms=tuple(dict.fromkeys((*self.terms, *found))), required=(), excluded=()
+        )
+
+
+def parse(text: str, now: float | None = None) -> Query:
+    """Understand a query. ``now`` is for dates like ``after:7d``."""
+    reader = _Reader(datetime.now(UTC) if now is None else datetime.fromtimestamp(now, UTC))
+    for piece in _PIECE.finditer(text[:LONGEST_QUERY]):
+        reader.take(piece)
+    return reader.query(text)
+
+
+class _Reader:
+    """Takes the pieces of a query one after the other."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._terms: list[Term] = []
+        self._stop_words: list[Term] = []
+        self._required: list[list[Phrase]] = []
+        self._excluded: list[Phrase] = []
+        self._roles: set[str] = set()
+        self._times: dict[str, float] = {}
+        self._operator = ""
+        self._last_words: list[str] = []
+
+    def take(self, piece: re.Match[str]) -> None:
+        """One word, phrase, filter or operator."""
+        minus, phrase, word = piece["minus"], piece["phrase"], piece["word"] or ""
+        if word in ("OR", "AND", "NOT"):
+            self._operator = word
+            return
+        if not phrase and self._filter(word):
+            return
+        written = phrase or word
+        found = tuple(words(written))
+        excluded = minus and (phrase or len(word) >= _SHORTEST_EXCLUDED)
+        if not found:
+            pass
+        elif excluded or self._operator == "NOT":
+            self._excluded.append(Phrase(phrase or "", found))
+        elif phrase or self._operator == "AND":
+            self._require(Phrase(phrase or "", found))
+        else:
+            self._word(written, found)
+        self._operator, self._last_words = "", list(found)
+
+    def _require(self, phrase: Phrase) -> None:
+        if self._operator == "OR" and self._required:
+            self._required[-1].append(phrase)
+            return
+        if self._operator == "AND" and self._last_words and not self._required:
+            before = tuple(self._last_words)
+            self._required.append([Phrase("", before)])
+        self._required.append([phrase])
+
+    def _word(self, written: str, found: Sequence[str]) -> None:
+        if self._operator == "OR" and self._required:
+            self._required[-1].append(Phrase("", tuple(found)))
+            return
+        parts = runs(written)
+        if written.endswith("*") and not is_unspaced(parts[-1]):
+            self._terms.append(Term(parts.pop(), prefix=True))
+        for part in parts:
+            pairs = words_of(part)
+            if is_unspaced(part):
+                # The last character stands alone, and the pair before it has it too.
+                terms = [Term(pair) for pair in pairs[:-1]] or [Term(pairs[0], prefix=True)]
+            else:
+                terms = [Term(pair) for pair in pairs]
+            (self._stop_words if part in STOP_WORDS else self._terms).extend(terms)
+
+    def _filter(self, word: str) -> bool:
+        """Take ``role:user`` and its kind; False if it is none."""
+        match = _FILTER.fullmatch(word)
+        if match is None:
+            return False
+        name, value = match[1].lower(), match[2].lower()
+        if name == "role":
+            roles = set(value.split(","))
+            if not roles <= {*ROLES, "system"}:
+                return False
+            self._roles |= roles
+            return True
+        moment = _moment(value, self._now)
+        if moment is None:
+            return False
+        self._times[name] = moment
+        return True
+
+    def query(self, text: str) -> Query:
+        """All that was taken. Stop words count only where there is nothing else."""
+        terms = self._terms or ([] if self._required else self._stop_words)
+        query = Query(
+            tuple(dict.fromkeys(terms)),
+            tuple(map(tuple, self._required)),
+            tuple(self._excluded),
+            frozenset(self._roles),
+            self._times.get("after"),
+            self._times.get("before"),
+            text.strip(),
+        )
+        return query if query.has_words else query.without_operators()
+
+
+def age(text: str) -> float | None:
+    """The seconds that ``90d``, ``12w`` or ``1y`` mean; None if it is no age."""
+    match = _AGE.fullmatch(text.strip().lower())
+    return int(match[1]) * _HOURS[match[2]] * 3600.0 if match else None
+
+
+def _moment(value: str, now: datetime) -> float | None:
+    """The time that ``2024``, ``2024-05``, ``2024-05-01``, ``2024-05-01T10:00`` or ``7d`` mean."""
+    if (seconds := age(value)) is not None:
+        return (now - timedelta(seconds=seconds)).timestamp()
+    try:
+        if re.fullmatch(r"\d{4}(-\d{1,2}){0,2}", value):
+            year, month, day = (*map(int, value.split("-")), 1, 1)[:3]
+            start = datetime.combine(date(year, month, day), datetime.min.time())
+        else:
+            start = datetime.fromisoformat(value.upper())
+        return start.astimezone().timestamp()  # without a zone: the zone of this machine
+    except (ValueError, OverflowError, OSError):
+        return None

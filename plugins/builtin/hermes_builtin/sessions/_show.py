@@ -1,0 +1,121 @@
+"""Conversations as a model gets them: cut to size, with hits marked, saying what was cut."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hermes_builtin.sessions._model import Message, Session
+from hermes_builtin.sessions._words import LONGEST, fold, is_unspaced, places
+
+SNIPPET: Final = 240
+_SEARCHED_AT_ONCE: Final = 4000
+_CALLS: Final = 600
+
+
+def when(at: float) -> str:
+    """A time as a person says it, in the zone of this machine."""
+    try:
+        return time.strftime("%B %d, %Y at %I:%M %p", time.localtime(at))
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def message(each: Message, most: int, *, around: int = 0, anchor: bool = False) -> dict[str, Any]:
+    """A message with at most so many characters, from around a place in it."""
+    shown: dict[str, Any] = {"id": each.id, "role": each.role}
+    begin = max(0, min(around - most // 3, len(each.content) - most))
+    content = each.content[begin : begin + most]
+    if len(content) < len(each.content):
+        head = "[...] " if begin else ""
+        tail = " [...]" if begin + most < len(each.content) else ""
+        content = f"{head}{content}{tail}"
+        shown |= {"truncated": True, "length": len(each.content)}
+    shown |= {"content": content, "timestamp": each.at}
+    shown |= {key: each.extra[key] for key in ("tool_name", "tool_call_id") if each.extra.get(key)}
+    if calls := each.extra.get("tool_calls"):
+        shown["tool_calls"] = _calls(calls)
+    if anchor:
+        shown["anchor"] = True
+    return shown
+
+
+def _calls(calls: Any) -> Any:
+    text = json.dumps(calls, ensure_ascii=False)
+    return calls if len(text) <= _CALLS else f"{text[:_CALLS]} [...]"
+
+
+def first_hit(text: str, words: frozenset[str]) -> int:
+    """Where the first of the words is in a text; 0 if none is seen."""
+    return next((begin for begin, _ in _hits(text, words)), 0)
+
+
+def snippet(text: str, words: frozenset[str]) -> str:
+    """The part of a text that has most of the words, with ``>>>`` and ``<<<`` around them."""
+    hits = list(_hits(text, words))
+    if not hits:
+        return _trimmed(text, 0, SNIPPET)
+    best = max(
+        range(len(hits)),
+        key=lambda at: sum(hits[at][0] <= begin < hits[at][0] + SNIPPET for begin, _ in hits),
+    )
+    start = max(0, hits[best][0] - SNIPPET // 6)
+    pieces = []
+    at = start
+    for begin, end in hits:
+        if start <= begin and end <= start + SNIPPET:
+            pieces += [text[at:begin], ">>>", text[begin:end], "<<<"]
+            at = end
+    pieces.append(text[at : start + SNIPPET])
+    body = " ".join("".join(pieces).split()).replace("<<<>>>", "")
+    return f"{'...' if start else ''}{body}{'...' if start + SNIPPET < len(text) else ''}"
+
+
+def _trimmed(text: str, begin: int, length: int) -> str:
+    body = " ".join(text[begin : begin + length].split())
+    return f"{body}..." if begin + length < len(text) else body
+
+
+def _hits(text: str, words: frozenset[str]) -> Iterator[tuple[int, int]]:
+    """Where the words are, in the first part of the text that has any."""
+    if len(text) > _SEARCHED_AT_ONCE:
+        begin = _likely(text, words)
+        part = text[begin : begin + _SEARCHED_AT_ONCE]
+    else:
+        begin, part = 0, text
+    prefixes = tuple(word[:-1] for word in words if word.endswith("*"))
+    open_, shut = 0, 0  # the hit that may go on: a word of three characters is two pairs
+    for first, last, found in places(part):
+        known = [word for word in found if word in words]
+        if known and is_unspaced(known[0]):
+            last = first + len(known[0])  # noqa: PLW2901
+        elif not known and not (
+            prefixes and fold(part[first : first + LONGEST]).startswith(prefixes)
+        ):
+            continue
+        if first < shut:
+            shut = max(shut, last)
+            continue
+        if shut:
+            yield begin + open_, begin + shut
+        open_, shut = first, last
+    if shut:
+        yield begin + open_, begin + shut
+
+
+def _likely(text: str, words: frozenset[str]) -> int:
+    """About where the first of the words is in a long text.
+
+    A stem is nearly always how the word begins, but for its last letters.
+    """
+    folded = fold(text)
+    needles = (word.rstrip("*")[: max(3, len(word) - 2)] for word in words)
+    found = [at for at in map(folded.find, filter(None, needles)) if at >= 0]
+    return max(0, min(found, default=0) - SNIPPET)
+
+
+def session_facts(session: Session) -> dict[str, Any]:
+    """What is told of a session that is read."""
+    return {"when": when(session.started), "source": session.source, "title": session.title}

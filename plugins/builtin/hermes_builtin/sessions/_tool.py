@@ -1,0 +1,354 @@
+"""The `session_search` tool: a model's way into past conversations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from hermes_builtin.sessions import _show
+from hermes_builtin.sessions._conversations import Conversations
+from hermes_builtin.sessions._model import (
+    ROLES,
+    TALK,
+    Found,
+    Hit,
+    Message,
+    Session,
+)
+from hermes_builtin.sessions._query import Query, parse
+from hermes_builtin.sessions.archive import SearchOptions
+from hermes_core import HermesError
+
+SCHEMA: Final[dict[str, Any]] = {
+    "name": "session_search",
+    "description": (
+        "Search past conversations. Use it when the user refers to something said before, or "
+        "when you would otherwise ask for what they may have told you already. With query: the "
+        "best matching conversations, each with the messages around the hit and how it began and "
+        'ended. Ask in plain words; "a phrase", -without, prefix*, role:user, after:2026-01, '
+        "before:7d also work. With session_id: that conversation. With session_id and "
+        "around_message_id: the messages around one. With nothing: the newest conversations."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "What to look for."},
+            "role_filter": {
+                "type": "string",
+                "description": "Whose messages: user, assistant, tool; several with commas. "
+                "Default: user,assistant.",
+            },
+            "limit": {"type": "integer", "description": "Conversations to return: 3, 1 to 10."},
+            "sort": {
+                "type": "string",
+                "enum": ["newest", "oldest"],
+                "description": "By time instead of by relevance.",
+            },
+            "session_id": {"type": "string", "description": "Read this conversation."},
+            "around_message_id": {
+                "type": "integer",
+                "description": "With session_id: show the messages around this one.",
+            },
+            "window": {
+                "type": "integer",
+                "description": "Messages on either side of it: 5, 1 to 20.",
+            },
+        },
+        "required": [],
+    },
+}
+
+_READ_FIRST: Final = 20
+_READ_LAST: Final = 10
+_BOOKEND: Final = 3
+_AROUND_HIT: Final = 5
+_ANSWER: Final = 48_000  # characters of conversation in one answer
+_LONGEST_MESSAGE: Final = 4000
+_BOOKEND_LENGTH: Final = 300
+_PREVIEW: Final = 60
+
+
+class BadRequest(Exception):  # noqa: N818 - never leaves this module
+    """Arguments that can't be meant; the text is for the model."""
+
+
+class Request(NamedTuple):
+    """The tool's arguments, checked."""
+
+    query: str = ""
+    roles: frozenset[str] = frozenset()
+    limit: int = 3
+    newest: bool | None = None
+    session_id: str = ""
+    around: int | None = None
+    window: int = 5
+
+    @classmethod
+    def of(cls, args: Mapping[str, Any]) -> Request:
+        """Take what a model gave; refuse what makes no sense."""
+        return cls(
+            _text(args, "query"),
+            _roles(_text(args, "role_filter")),
+            min(max(_number(args, "limit", 3), 1), 10),
+            _newest(_text(args, "sort")),
+            _text(args, "session_id"),
+            None
+            if args.get("around_message_id") is None
+            else _number(args, "around_message_id", 0),
+            min(max(_number(args, "window", 5), 1), 20),
+        )
+
+
+class SessionSearch:
+    """Answers calls of the tool, for one agent."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
+
+    def call(self, args: Mapping[str, Any], session_id: str = "") -> str:
+        """The answer as JSON; an error is said to be one."""
+        try:
+            answer = self._answer(Request.of(args), session_id or self._conversations.session_id)
+        except (BadRequest, HermesError) as error:
+            answer = {"success": False, "error": str(error)}
+        return json.dumps(answer, ensure_ascii=False)
+
+    def _answer(self, request: Request, current: str) -> dict[str, Any]:
+        if request.session_id and request.around is not None:
+            return self._scroll(request)
+        if request.session_id:
+            return self._read(request)
+        if request.query.strip():
+            return self._discover(request, current)
+        return self._browse(request)
+
+    # -- discover -------------------------------------------------------------------------
+
+    def _discover(self, request: Request, current: str) -> dict[str, Any]:
+        query = parse(request.query)
+        archive, scope = self._conversations.archive, self._conversations.scope
+        options = SearchOptions(
+            scope, request.roles or TALK, request.limit, request.newest, without=current
+        )
+        found = archive.search(query, options)
+        notes = list(found.notes)
+        if not found.hits and (query.excluded or query.required):
+            plainly = archive.search(query.without_operators(), options)
+            if plainly.hits:
+                found = plainly
+                notes.append("Nothing matches the query as it stands; these have its words.")
+        most = _ANSWER // max(len(found.hits), 1)
+        results = [self._result(hit, found, most) for hit in found.hits]
+        answer: dict[str, Any] = {
+            "success": True,
+            "mode": "discover",
+            "query": request.query[:500],
+            "results": results,
+            "count": len(results),
+        }
+        if found.approximate and results:
+            answer["approximate"] = True
+            notes.append(
+                "These words are in very many messages: the newest conversations were looked at. "
+                "A rarer word finds more."
+            )
+        if not results:
+            notes.append(self._why_nothing(query, options))
+        if notes:
+            answer["message"] = " ".join(notes)
+        return answer
+
+    def _result(self, hit: Hit, found: Found, most: int) -> dict[str, Any]:
+        archive, session = self._conversations.archive, hit.session
+        window = archive.around(session, hit.message_id, _AROUND_HIT, TALK)
+        ids = [each.id for each in window.messages]
+        anchor = next(each for each in window.messages if each.id == hit.message_id)
+        begin = [each for each in archive.first(session, _BOOKEND, TALK) if each.id < ids[0]]
+        end = [each for each in archive.last(session, _BOOKEND, TALK) if each.id > ids[-1]]
+        share = max(most // (len(ids) + 2), 200)
+        lineage = archive.lineage(session)
+        result = {
+            "session_id": session.id,
+            "when": _show.when(session.started),
+            "source": session.source,
+            "title": session.title,
+            "matched_role": anchor.role,
+            "match_message_id": hit.message_id,
+            "snippet": _show.snippet(anchor.content, found.words),
+            "bookend_start": [_show.message(each, _BOOKEND_LENGTH) for each in begin],
+            "messages": [self._shown(each, hit, found, share) for each in window.messages],
+            "bookend_end": [_show.message(each, _BOOKEND_LENGTH) for each in end],
+            "messages_before": window.before,
+            "messages_after": window.after,
+        }
+        if len(lineage) > 1:
+            result["parent_session_id"] = lineage[-1]
+        return result
+
+    @staticmethod
+    def _shown(each: Message, hit: Hit, found: Found, share: int) -> dict[str, Any]:
+        if each.id != hit.message_id:
+            return _show.message(each, share)
+        around = _show.first_hit(each.content, found.words) if len(each.content) > share else 0
+        return _show.message(each, 2 * share, around=around, anchor=True)
+
+    def _why_nothing(self, query: Query, options: SearchOptions) -> str:
+        """Why a search found nothing: what was not looked at, or that it is not there."""
+        archive = self._conversations.archive
+        everyone = options._replace(roles=frozenset((*ROLES, "")), limit=1)
+        plain = query._replace(roles=frozenset())
+        reasons = []
+        if archive.search(plain, everyone).hits:
+            reasons.append(
+                "There are matches in messages of other roles: ask with role_filter "
+                '"user,assistant,tool".'
+            )
+        elif archive.search(plain, everyone._replace(hidden=True)).hits:
+            reasons.append("There are matches, but only in conversations of subagents and tools.")
+        elif archive.search(plain, everyone._replace(without="")).hits:
+            reasons.append("It was said in this conversation only, which is not searched.")
+        elif query.after is not None or query.before is not None:
+            untimed = plain._replace(after=None, before=None)
+            if archive.search(untimed, everyone).hits:
+                reasons.append("There are matches, but none in that time.")
+        if not reasons:
+            reasons.append("No conversation that was searched has these words.")
+        if options.scope.user_id or options.scope.chat_id:
+            reasons.append("Only conversations of this user and chat were searched.")
+        if missing := self._conversations.elsewhere():
+            reasons.append(
+                f"{missing:,} conversations of hermes-agent in this home are not imported; the "
+                "user can run: hermes-plugins sessions import"
+            )
+        return " ".join(reasons)
+
+    # -- scroll, read, browse ---------------------------------------------------------------
+
+    def _scroll(self, request: Request) -> dict[str, Any]:
+        archive = self._conversations.archive
+        session = self._session(request.session_id)
+        around = request.around or 0
+        window = archive.around(session, around, request.window, ())
+        if not window.messages:
+            raise BadRequest(f"around_message_id {around} is not in session {session.id[:200]}")
+        share = min(_LONGEST_MESSAGE, _ANSWER // len(window.messages))
+        return {
+            "success": True,
+            "mode": "scroll",
+            "session_id": session.id,
+            "around_message_id": around,
+            "window": request.window,
+            "session_meta": _show.session_facts(session),
+            "messages": [
+                _show.message(each, share, anchor=each.id == around) for each in window.messages
+            ],
+            "messages_before": window.before,
+            "messages_after": window.after,
+            "count": len(window.messages),
+        }
+
+    def _read(self, request: Request) -> dict[str, Any]:
+        archive = self._conversations.archive
+        session = self._session(request.session_id)
+        whole = session.messages <= _READ_FIRST + _READ_LAST
+        messages = archive.first(session, session.messages if whole else _READ_FIRST)
+        last = [] if whole else archive.last(session, _READ_LAST)
+        share = min(_LONGEST_MESSAGE, _ANSWER // max(len(messages) + len(last), 1))
+        answer: dict[str, Any] = {
+            "success": True,
+            "mode": "read",
+            "session_id": session.id,
+            "session_meta": _show.session_facts(session),
+            "messages": [_show.message(each, share) for each in (*messages, *last)],
+            "message_count": session.messages,
+            "count": len(messages) + len(last),
+        }
+        if not whole:
+            left_out = session.messages - len(messages) - len(last)
+            answer["truncated"] = True
+            answer["message"] = (
+                f"{left_out:,} messages in the middle are left out: "
+                f"scroll with around_message_id {messages[-1].id}."
+            )
+        return answer
+
+    def _session(self, session_id: str) -> Session:
+        session = self._conversations.archive.session(session_id, self._conversations.scope)
+        if session is None:  # not there, or not theirs: the same words for both
+            raise BadRequest(f"session_id not found: {session_id[:200]}")
+        return session
+
+    def _browse(self, request: Request) -> dict[str, Any]:
+        archive = self._conversations.archive
+        sessions = archive.browse(self._conversations.scope, request.limit)
+        results = [
+            {
+                "session_id": session.id,
+                "title": session.title,
+                "source": session.source,
+                "started_at": session.started,
+                "last_active": session.active,
+                "message_count": session.messages,
+                "preview": _preview(archive.first(session, 1, ("user",))),
+            }
+            for session in sessions
+        ]
+        answer: dict[str, Any] = {
+            "success": True,
+            "mode": "browse",
+            "results": results,
+            "count": len(results),
+        }
+        if not results:
+            missing = self._conversations.elsewhere()
+            answer["message"] = (
+                f"{missing:,} conversations of hermes-agent are not imported yet: the user can "
+                "run: hermes-plugins sessions import"
+                if missing
+                else "There are no past conversations."
+            )
+        return answer
+
+
+def _preview(messages: list[Message]) -> str:
+    text = " ".join(messages[0].content[: 4 * _PREVIEW].split()) if messages else ""
+    return text if len(text) <= _PREVIEW else f"{text[:_PREVIEW]}..."
+
+
+def _text(args: Mapping[str, Any], name: str) -> str:
+    value = args.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadRequest(f"{name} must be a string.")
+    return value.strip() if name != "query" else value
+
+
+def _number(args: Mapping[str, Any], name: str, default: int) -> int:
+    value = args.get(name)
+    if value is None:
+        return default
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise BadRequest(f"{name} must be a whole number.") from None
+    if isinstance(value, bool) or not -(2**63) <= number < 2**63:
+        raise BadRequest(f"{name} must be a whole number.")
+    return number
+
+
+def _roles(text: str) -> frozenset[str]:
+    roles = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
+    unknown = roles - {*ROLES, "system"}
+    if unknown:
+        raise BadRequest(
+            f"role_filter has {', '.join(sorted(unknown))[:100]}; use user, assistant, tool."
+        )
+    return roles
+
+
+def _newest(text: str) -> bool | None:
+    if text not in ("", "newest", "oldest"):
+        raise BadRequest("sort must be newest or oldest.")
+    return None if not text else text == "newest"

@@ -1,0 +1,276 @@
+"""Taking over conversations from elsewhere. Twice imported is once stored."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from datetime import datetime
+from hashlib import sha256
+from itertools import count as counting
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hermes_builtin.sessions import _hermes_agent
+from hermes_builtin.sessions._content import content_text, new_message
+from hermes_builtin.sessions._hermes_agent import Imported
+from hermes_builtin.sessions._model import EVERYBODY, NewMessage, SessionFacts
+from hermes_builtin.sessions._place import read_only
+from hermes_builtin.sessions.archive import Archive, Progress
+from hermes_core.errors import HermesError
+
+_ZIPPED: Final = "conversations.json"
+
+
+class NotImportedError(HermesError):
+    """A file can't be imported."""
+
+
+class Taken(NamedTuple):
+    """What an import brought."""
+
+    origin: str
+    sessions: int = 0
+    messages: int = 0
+    known: int = 0
+
+
+def import_file(
+    archive: Archive, path: Path, user_id: str = "", progress: Progress | None = None
+) -> Taken:
+    """Take over the conversations of a file: hermes-agent's state.db, JSONL, or an export."""
+    if _is_database(path):
+        found = _hermes_agent.conversations(path, archive)
+        return _take(archive, _hermes_agent.ORIGIN, found, _hermes_agent.count(path), progress)
+    try:
+        origin, parsed = _parsed(path, _text(path))
+    except (OSError, UnicodeDecodeError, zipfile.BadZipFile) as error:
+        raise NotImportedError(f"can't be read: {error}", where=str(path)) from error
+    new = [_new_part(archive, origin, each, user_id) for each in parsed]
+    return _take(archive, origin, new, len(new), progress)
+
+
+def _is_database(path: Path) -> bool:
+    """Asked of SQLite: a database must not be opened by anybody else."""
+    try:
+        with closing(read_only(path)) as database:
+            database.execute("PRAGMA schema_version")
+            return bool(database.execute("SELECT 1 FROM sqlite_master").fetchone())
+    except sqlite3.Error:
+        return False
+
+
+def _new_part(archive: Archive, origin: str, imported: Imported, user_id: str) -> Imported:
+    """What is new in a conversation, under the name that it has or gets."""
+    facts, messages, position = imported
+    if not facts.id:
+        facts = facts._replace(id=_name(archive, messages))
+    if user_id:
+        facts = facts._replace(user_id=user_id)
+    return Imported(facts, messages[archive.imported(origin, facts.id) :], position)
+
+
+def _name(archive: Archive, messages: list[NewMessage]) -> str:
+    """A name for a conversation that has none: that of the one which it continues, or a new one."""
+    base = f"jsonl-{_fingerprint(messages[:1])}"
+    for number in counting():
+        name = f"{base}-{number}" if number else base
+        session = archive.session(name, EVERYBODY)
+        if session is None:
+            return name
+        pairs = zip(archive.messages(session), messages, strict=False)
+        if all((one.role, one.content) == (other.role, other.content) for one, other in pairs):
+            return name
+    raise AssertionError
+
+
+def _take(
+    archive: Archive,
+    origin: str,
+    conversations: Iterable[Imported],
+    total: int,
+    progress: Progress | None,
+) -> Taken:
+    taken = Taken(origin)
+    for done, (facts, messages, position) in enumerate(conversations, 1):
+        before = archive.imported(origin, facts.id)
+        ours = not before and archive.session(facts.id, EVERYBODY) is not None
+        if ours or position <= before:
+            taken = taken._replace(known=taken.known + 1)
+        elif messages:
+            archive.take_over(origin, position, facts, messages)
+            taken = taken._replace(
+                sessions=taken.sessions + 1, messages=taken.messages + len(messages)
+            )
+        if progress is not None:
+            progress(done, total)
+    return taken
+
+
+def _text(path: Path) -> str:
+    if not zipfile.is_zipfile(path):
+        return path.read_text("utf-8-sig")
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.rpartition("/")[2] == _ZIPPED]
+        if not names:
+            raise NotImportedError(f"has no {_ZIPPED} in it", where=str(path))
+        return archive.read(names[0]).decode("utf-8-sig")
+
+
+def _parsed(path: Path, text: str) -> tuple[str, list[Imported]]:
+    """What kind of export it is, and its conversations."""
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        return "jsonl", list(_jsonl(path, text))
+    except RecursionError as error:
+        raise NotImportedError("is nested too deeply", where=str(path)) from error
+    entries = whole if isinstance(whole, list) else [whole]
+    entries = [entry for entry in entries if isinstance(entry, dict)]
+    readers: dict[str, tuple[str, Callable[[Mapping[str, Any]], Imported]]] = {
+        "mapping": ("chatgpt", _chatgpt),
+        "chat_messages": ("claude", _claude),
+    }
+    for key, (origin, read) in readers.items():
+        if entries and all(key in entry for entry in entries):
+            return origin, _each(path, entries, read)
+    if entries and all("messages" in entry or "role" in entry for entry in entries):
+        lines = "\n".join(map(json.dumps, entries))
+        return "jsonl", list(_jsonl(path, lines))
+    raise NotImportedError(
+        "holds no conversations that are known here",
+        where=str(path),
+        hint="known are hermes-agent's state.db, JSONL, conversations.json of ChatGPT and Claude",
+    )
+
+
+def _each(
+    path: Path, entries: list[dict[str, Any]], read: Callable[[Mapping[str, Any]], Imported]
+) -> list[Imported]:
+    found = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            found.append(read(entry))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise NotImportedError(
+                f"conversation {number} is not of the form it should have: {error!r}",
+                where=str(path),
+                hint="nothing was imported",
+            ) from error
+    return found
+
+
+# -- ChatGPT and Claude ------------------------------------------------------------------------
+
+
+def _chatgpt(entry: Mapping[str, Any]) -> Imported:
+    mapping = entry["mapping"]
+    chain = []
+    name = entry.get("current_node")
+    if name not in mapping:
+        name = next((key for key, node in mapping.items() if not node.get("children")), None)
+    seen = set()
+    while name in mapping and name not in seen:
+        seen.add(name)
+        chain.append(mapping[name].get("message"))
+        name = mapping[name].get("parent")
+    started = float(entry.get("create_time") or 0.0)
+    messages = []
+    for node in filter(None, reversed(chain)):
+        content = node.get("content") or {}
+        text = content_text(content.get("parts") or content.get("text"))
+        role = str((node.get("author") or {}).get("role") or "other")
+        if text.strip() and role != "system":
+            messages.append(NewMessage(role, text, float(node.get("create_time") or started)))
+    identity = entry.get("conversation_id") or entry.get("id") or _fingerprint(messages)
+    facts = SessionFacts(
+        f"chatgpt-{identity}",
+        source="chatgpt",
+        title=str(entry.get("title") or ""),
+        started=started,
+    )
+    return Imported(facts, messages, len(messages))
+
+
+def _claude(entry: Mapping[str, Any]) -> Imported:
+    started = _time(entry.get("created_at"))
+    messages = []
+    for each in entry["chat_messages"]:
+        text = content_text(each.get("content")) or str(each.get("text") or "")
+        attached = [
+            str(file.get("extracted_content") or file.get("file_name") or "")
+            for file in each.get("attachments") or ()
+        ]
+        text = "\n".join(filter(None, [text, *attached]))
+        role = {"human": "user"}.get(each.get("sender"), str(each.get("sender") or "other"))
+        if text.strip():
+            messages.append(NewMessage(role, text, _time(each.get("created_at")) or started))
+    facts = SessionFacts(
+        f"claude-{entry.get('uuid') or _fingerprint(messages)}",
+        source="claude",
+        title=str(entry.get("name") or ""),
+        started=started,
+    )
+    return Imported(facts, messages, len(messages))
+
+
+def _time(text: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+# -- JSONL ---------------------------------------------------------------------------------------
+
+
+def _jsonl(path: Path, text: str) -> Iterator[Imported]:
+    """A line is a message, or a conversation with its ``messages``."""
+    now = time.time()
+    loose: dict[str, list[NewMessage]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            if "messages" in entry:
+                messages = [new_message(each, now) for each in entry["messages"]]
+                yield _conversation(_identity(entry), messages, str(entry.get("title") or ""))
+            elif "role" in entry:
+                loose.setdefault(_identity(entry), []).append(new_message(entry, now))
+            else:
+                raise ValueError("neither a message nor a conversation")  # noqa: TRY301
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise NotImportedError(
+                f"line {number} is not a message: {error}",
+                where=str(path),
+                hint="nothing was imported",
+            ) from error
+    for name, messages in loose.items():
+        yield _conversation(name, messages, "")
+
+
+def _identity(entry: Mapping[str, Any]) -> str:
+    """The conversation that a line says it belongs to; the id of a message says nothing."""
+    keys = ("session_id", "conversation_id", *(("id",) if "messages" in entry else ()))
+    return str(next(filter(None, map(entry.get, keys)), ""))
+
+
+def _conversation(name: str, messages: list[NewMessage], title: str) -> Imported:
+    kept = [each for each in messages if each.content.strip() or each.extra]
+    facts = SessionFacts(
+        name,
+        source="import",
+        title=title,
+        started=kept[0].at if kept else 0.0,
+    )
+    return Imported(facts, kept, len(kept))
+
+
+def _fingerprint(messages: list[NewMessage]) -> str:
+    """A name for a conversation that has none: what it says, in its order."""
+    said = "\0".join(f"{each.role}\0{each.content}" for each in messages)
+    return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,275 @@
+"""The archive in a SQLite file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_builtin.sessions._model import (
+    EVERYBODY,
+    HIDDEN_SOURCES,
+    Found,
+    Message,
+    NewMessage,
+    Scope,
+    Session,
+    SessionFacts,
+)
+from hermes_builtin.sessions._query import Query
+from hermes_builtin.sessions.archive import Problem, Progress, SearchOptions, Stats, Window
+from hermes_builtin.sessions.sqlite import _care
+from hermes_builtin.sessions.sqlite._checking import check
+from hermes_builtin.sessions.sqlite._connections import Connections, is_damage
+from hermes_builtin.sessions.sqlite._repairing import repair
+from hermes_builtin.sessions.sqlite._schema import OTHER, bounds, role_code, role_name, session_of
+from hermes_builtin.sessions.sqlite._search import Search
+from hermes_builtin.sessions.sqlite._sessions import Sessions
+from hermes_builtin.sessions.sqlite._writing import Indexer, append
+from hermes_core.errors import DatabaseError
+
+_TOTAL_SECONDS: Final = 60.0
+_PAGE: Final = 500
+
+
+class SqliteArchive:
+    """Every conversation of a home, in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connections = Connections(path)
+        self._indexer = Indexer()
+        self._total = (0.0, 0)
+        self._damage: DatabaseError | None = None
+
+    # -- writing --------------------------------------------------------------------------
+
+    def append(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
+        """Keep messages, all or none; the session is begun if it is new. Gives their ids."""
+        if self._damage is not None:
+            raise self._damage
+        try:
+            with self._connections.writing() as database:
+                return append(database, self._indexer, facts, messages)
+        except DatabaseError as error:
+            self._indexer.forget()
+            if not is_damage(error):
+                raise
+        return self._append_unindexed(facts, messages)
+
+    def _append_unindexed(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
+        """What is said is kept even if the index is damaged; that is made anew from it."""
+        try:
+            with self._connections.writing() as database:
+                _care.mark_index(database)
+                return append(database, None, facts, messages)
+        except DatabaseError as error:
+            if is_damage(error):
+                self._damage = DatabaseError(
+                    f"the archive is damaged, nothing more is written to it: {error.__cause__}",
+                    where=str(self.path),
+                    hint="run: hermes-plugins sessions repair",
+                )
+                raise self._damage from error
+            raise
+
+    def end(self, session_id: str, at: float) -> None:
+        """Note when a session ended."""
+        with self._connections.writing() as database:
+            database.execute("UPDATE archive_sessions SET ended = ? WHERE id = ?", (at, session_id))
+
+    def once(self, what: str) -> bool:
+        """Whether this is the first time that somebody asks, so that a thing is said once."""
+        with self._connections.writing() as database:
+            done = database.execute("INSERT OR IGNORE INTO archive_meta VALUES (?, 'yes')", (what,))
+            return done.rowcount == 1
+
+    def imported(self, origin: str, session: str) -> int:
+        """How much of a session of somebody else was taken over before."""
+        with self._connections.reading() as database:
+            row = database.execute(
+                "SELECT position FROM archive_imports WHERE origin = ? AND session = ?",
+                (origin, session),
+            ).fetchone()
+        return int(row[0]) if row else 0
+
+    def take_over(
+        self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]
+    ) -> None:
+        """Keep messages of somebody else, and that it was done up to ``position``."""
+        with self._connections.writing() as database:
+            self.append(facts, messages)
+            database.execute(
+                "INSERT OR REPLACE INTO archive_imports VALUES (?, ?, ?)",
+                (origin, facts.id, position),
+            )
+
+    def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
+        """Forget sessions; gives the number of messages that are gone."""
+        gone = 0
+        for done, session in enumerate(sessions, 1):
+            gone += _care.delete(self._connections, session)
+            if progress is not None:
+                progress(done, len(sessions))
+        if gone:
+            _care.tidy(self._connections)
+        return gone
+
+    # -- reading --------------------------------------------------------------------------
+
+    def session(self, session_id: str, scope: Scope) -> Session | None:
+        """One session, if it may be seen."""
+        with self._connections.reading() as database:
+            sessions = Sessions(database)
+            found = sessions.by_id(session_id)
+            return found if found is not None and sessions.is_in(found, scope) else None
+
+    def owner(self, message_id: int, scope: Scope) -> Session | None:
+        """The session that a message belongs to, if it may be seen."""
+        with self._connections.reading() as database:
+            sessions = Sessions(database)
+            found = next(sessions.by_number([session_of(message_id)]), None)
+            return found if found is not None and sessions.is_in(found, scope) else None
+
+    def lineage(self, session: Session) -> list[str]:
+        """The ids of a session and of those that it continues, up to the first."""
+        with self._connections.reading() as database:
+            return Sessions(database).lineage(session)
+
+    def browse(self, scope: Scope, limit: int, *, hidden: bool = False) -> list[Session]:
+        """The sessions with the newest messages."""
+        with self._connections.reading() as database:
+            found = []
+            for session in Sessions(database).newest(scope, -1):
+                if session.messages and (hidden or session.source not in HIDDEN_SOURCES):
+                    found.append(session)
+                if len(found) >= limit:
+                    break
+            return found
+
+    def search(self, query: Query, options: SearchOptions) -> Found:
+        """The sessions that say most of what a query asks for."""
+        try:
+            return self._search(query, options)
+        except DatabaseError as error:
+            if not is_damage(error):
+                raise
+        _care.rebuild_if_small(self._connections)
+        return self._search(query, options)
+
+    def _search(self, query: Query, options: SearchOptions) -> Found:
+        with self._connections.reading() as database:
+            if _care.index_is_marked(database):
+                _care.rebuild_if_small(self._connections)
+            return Search(database, query, options, self._messages(database)).found()
+
+    def _messages(self, database: sqlite3.Connection) -> int:
+        """About how many messages there are."""
+        at, total = self._total
+        if not total or time.monotonic() - at > _TOTAL_SECONDS:
+            row = database.execute("SELECT total(messages) FROM archive_sessions").fetchone()
+            total = int(row[0])
+            self._total = (time.monotonic(), total)
+        return total
+
+    def around(
+        self, session: Session, message_id: int, window: int, roles: Iterable[str]
+    ) -> Window:
+        """The messages on either side of one, and that one."""
+        low, high = bounds(session.number)
+        condition = f"{_role_condition(roles)} AND id BETWEEN {low} AND {high}"
+        with self._connections.reading() as database:
+            before = self._select(
+                database, f"id < ?{condition} ORDER BY id DESC LIMIT ?", message_id, window
+            )[::-1]
+            here = self._select(database, "id = ?", message_id)
+            after = self._select(
+                database, f"id > ?{condition} ORDER BY id LIMIT ?", message_id, window
+            )
+            messages = [*before, *here, *after]
+            if not here:
+                return Window([], 0, 0)
+            counts = [
+                database.execute(
+                    f"SELECT count(*) FROM archive_messages WHERE id {sign} ?{condition}",  # noqa: S608
+                    (edge.id,),
+                ).fetchone()[0]
+                for sign, edge in (("<", messages[0]), (">", messages[-1]))
+            ]
+        return Window(messages, *counts)
+
+    def first(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+        """How a session begins."""
+        return self._edge(session, count, roles, "")
+
+    def last(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+        """How a session ends, in order."""
+        return self._edge(session, count, roles, " DESC")[::-1]
+
+    def _edge(
+        self, session: Session, count: int, roles: Iterable[str], order: str
+    ) -> list[Message]:
+        condition = f"id BETWEEN ? AND ?{_role_condition(roles)} ORDER BY id{order} LIMIT ?"
+        with self._connections.reading() as database:
+            return self._select(database, condition, *bounds(session.number), count)
+
+    def messages(self, session: Session) -> Iterator[Message]:
+        """All that was said in a session."""
+        low, high = bounds(session.number)
+        while True:
+            with self._connections.reading() as database:
+                page = self._select(
+                    database, "id BETWEEN ? AND ? ORDER BY id LIMIT ?", low, high, _PAGE
+                )
+            yield from page
+            if len(page) < _PAGE:
+                return
+            low = page[-1].id + 1
+
+    def sessions(self, scope: Scope = EVERYBODY) -> Iterator[Session]:
+        """All sessions, the oldest first."""
+        with self._connections.reading() as database:
+            found = list(Sessions(database).newest(scope, -1))
+        return reversed(found)
+
+    @staticmethod
+    def _select(database: sqlite3.Connection, condition: str, *values: int) -> list[Message]:
+        rows = database.execute(
+            f"SELECT id, content, at, extra FROM archive_messages WHERE {condition}",  # noqa: S608
+            values,
+        )
+        return [_message(*row) for row in rows]
+
+    # -- care -----------------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """How much there is."""
+        with self._connections.reading() as database:
+            return _care.stats(database)
+
+    def check(self, progress: Progress | None = None) -> list[Problem]:
+        """Look at everything, also with the queries that the tool uses."""
+        return check(self._connections, progress)
+
+    def repair(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Make it whole again, from a verified copy; says what was done."""
+        self._damage = None
+        return repair(self._connections, progress)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connections.close()
+
+
+def _role_condition(roles: Iterable[str]) -> str:
+    codes = sorted({role_code(role) for role in roles})
+    return f" AND (id & {OTHER}) IN ({', '.join(map(str, codes))})" if codes else ""
+
+
+def _message(number: int, content: str, at: float, extra: str | None) -> Message:
+    facts = json.loads(extra) if extra else {}
+    role = role_name(number) or str(facts.pop("role", "other"))
+    return Message(number, role, content, at, facts)

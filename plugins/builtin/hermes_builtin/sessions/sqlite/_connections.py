@@ -1,0 +1,132 @@
+"""Connections to the archive: one that writes, one that reads, both made when needed.
+
+Readers never wait for the writer, nor it for them. After a fork the child opens its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from hermes_builtin.sessions.sqlite._schema import ARCHIVE
+from hermes_core.database import empty_database, open_database
+from hermes_core.errors import DatabaseError
+
+_CORRUPT: Final = 11  # SQLITE_CORRUPT
+_NOT_A_DATABASE: Final = 26
+_FULL: Final = 13
+_READ_ONLY: Final = 8
+
+_HINTS: Final = {
+    _CORRUPT: "run: hermes-plugins sessions check",
+    _NOT_A_DATABASE: "run: hermes-plugins sessions check",
+    _FULL: "free some space; what was stored before is safe",
+    _READ_ONLY: "it can be read only; check its permissions",
+}
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error says that the file is not what was written."""
+    return _code(error) & 0xFF in (_CORRUPT, _NOT_A_DATABASE)
+
+
+def _code(error: BaseException | None) -> int:
+    if isinstance(error, DatabaseError):
+        error = error.__cause__
+    return int(getattr(error, "sqlite_errorcode", 0) or 0)
+
+
+class Connections:
+    """The archive's file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._of_parents: list[sqlite3.Connection | None] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.RLock()
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction; all of it or nothing is stored. One inside another is part of it."""
+        with self.plain() as database:
+            if database.in_transaction:
+                yield database
+                return
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+                database.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def plain(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, each statement by itself."""
+        self._after_fork()
+        with self._write_lock, self.errors():
+            if self._writer is None:
+                self._writer = open_database(self.path, ARCHIVE)
+                self._writer.execute("PRAGMA secure_delete = 1")  # what is forgotten is gone
+            yield self._writer
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection to read from. A look makes no file: without one there is nothing to see."""
+        self._after_fork()
+        with self._read_lock, self.errors():
+            if self._reader is None and not self.path.exists():
+                with closing(empty_database(ARCHIVE)) as database:
+                    yield database
+                return
+            if self._reader is None:
+                self._reader = self._open_reader()
+            yield self._reader
+
+    def _open_reader(self) -> sqlite3.Connection:
+        try:
+            database = open_database(self.path, ARCHIVE)
+        except DatabaseError as error:
+            if _code(error) & 0xFF not in (_READ_ONLY, 14):  # can't be opened for writing
+                raise
+            address = f"{self.path.absolute().as_uri()}?mode=ro"
+            database = sqlite3.connect(address, uri=True, check_same_thread=False)
+        database.execute("PRAGMA query_only = 1")
+        return database
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """SQLite's errors as ours: what, where, what to do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            hint = _HINTS.get(_code(error) & 0xFF, "")
+            what = f"the archive of conversations can't be used: {error}"
+            raise DatabaseError(what, where=str(self.path), hint=hint) from error
+
+    def _after_fork(self) -> None:
+        if self._pid != os.getpid():
+            # The parent's connections are the parent's: closing them would harm its file.
+            self._of_parents += [self._writer, self._reader]
+            self._start()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._after_fork()
+        with self._write_lock, self._read_lock:
+            for database in (self._reader, self._writer):
+                if database is not None:
+                    database.close()
+            self._writer = self._reader = None

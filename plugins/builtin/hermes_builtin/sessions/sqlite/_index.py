@@ -1,0 +1,97 @@
+"""Looking words up in the index: how frequent they are, and which messages have them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from hermes_builtin.sessions._query import Phrase, Term
+from hermes_builtin.sessions.sqlite._schema import OTHER, SAMPLE, SESSION_BITS, role_code
+
+#: A prefix that more words begin with stands for the most frequent of them.
+_MOST_EXPANSIONS: Final = 100
+_MOST_COUNTED: Final = 5000
+_BROAD: Final = 20_000
+
+
+class Clause(NamedTuple):
+    """Something to look up: an FTS5 expression, and in about how many messages it is."""
+
+    term: Term
+    match: str
+    messages: int
+    partial: bool = False
+
+
+def quoted(words: Iterable[str], between: str) -> str:
+    """An FTS5 expression of words. Index words hold no quotes."""
+    return between.join(f'"{word}"' for word in words)
+
+
+def phrase_match(phrase: Phrase) -> str:
+    """An expression for the messages that have all words of a phrase, in whatever order."""
+    return quoted(dict.fromkeys(phrase.words), " AND ")
+
+
+class Index:
+    """The index as seen through one connection, limited to some roles, without some words."""
+
+    def __init__(
+        self,
+        database: sqlite3.Connection,
+        roles: frozenset[str] = frozenset(),
+        excluded: Sequence[Phrase] = (),
+    ) -> None:
+        self._database = database
+        codes = sorted({role_code(role) for role in roles})
+        self._condition = (
+            f" AND (rowid & {OTHER}) IN ({', '.join(map(str, codes))})"
+            if codes and len(codes) <= OTHER
+            else ""
+        )
+        lone = [phrase.words[0] for phrase in excluded if len(phrase.words) == 1]
+        self._without = f" NOT ({quoted(lone, ' OR ')})" if lone else ""
+
+    def clause(self, term: Term) -> Clause:
+        """How to look a term up."""
+        if not term.prefix:
+            row = self._database.execute(
+                "SELECT count FROM archive_terms WHERE term = ?", (term.word,)
+            ).fetchone()
+            return Clause(term, f'"{term.word}"', max(row[0], SAMPLE) if row else 0)
+        rows = self._database.execute(
+            "SELECT term, count FROM archive_terms WHERE term >= ? AND term < ? LIMIT ?",
+            (term.word, term.word + "\U0010ffff", _MOST_COUNTED),
+        ).fetchall()
+        count = sum(max(each, SAMPLE) for _, each in rows)
+        if count <= _BROAD:
+            return Clause(term, f'"{term.word}"*', count)
+        rows.sort(key=lambda row: -row[1])
+        most = [word for word, _ in rows[:_MOST_EXPANSIONS]]
+        return Clause(term, f"({quoted(most, ' OR ')})", count, partial=True)
+
+    def all(self, match: str, limit: int = -1) -> list[int]:
+        """The messages that match, or the newest ``limit`` of them."""
+        order = "" if limit < 0 else " ORDER BY rowid DESC LIMIT ?"
+        return self._rows(match, order, *(() if limit < 0 else (limit,)))
+
+    def within(self, match: str, low: int, high: int, limit: int) -> list[int]:
+        """The messages that match and have a number between two others."""
+        return self._rows(match, " AND rowid BETWEEN ? AND ? LIMIT ?", low, high, limit)
+
+    def sessions(self, match: str) -> list[int]:
+        """The sessions that have a message that matches. Takes time where there are many."""
+        rows = self._database.execute(
+            f"SELECT DISTINCT rowid >> {SESSION_BITS} FROM archive_index"  # noqa: S608
+            f" WHERE archive_index MATCH ?{self._condition}",
+            (f"({match}){self._without}",),
+        )
+        return [number for (number,) in rows]
+
+    def _rows(self, match: str, tail: str, *values: int) -> list[int]:
+        rows = self._database.execute(
+            f"SELECT rowid FROM archive_index WHERE archive_index MATCH ?{self._condition}{tail}",  # noqa: S608
+            (f"({match}){self._without}", *values),
+        )
+        return [number for (number,) in rows]

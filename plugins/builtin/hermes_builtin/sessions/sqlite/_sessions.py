@@ -1,0 +1,75 @@
+"""Sessions in the tables: which there are, who may see them, where they come from."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from hermes_builtin.sessions._model import Scope, Session
+
+_COLUMNS: Final = ", ".join(Session._fields)
+_LONGEST_LINEAGE: Final = 100
+
+
+class Sessions:
+    """The sessions as seen through one connection."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def by_id(self, session_id: str) -> Session | None:
+        """The session of this name."""
+        return next(self._where("id = ?", session_id), None)
+
+    def by_number(self, numbers: Iterable[int]) -> Iterator[Session]:
+        """Sessions by their numbers, the largest first."""
+        wanted = f"[{','.join(map(str, numbers))}]"
+        return self._where(
+            "number IN (SELECT value FROM json_each(?)) ORDER BY number DESC", wanted
+        )
+
+    def newest(self, scope: Scope, limit: int) -> Iterator[Session]:
+        """The sessions that may be seen, those with the newest messages first."""
+        conditions = [name for name, value in zip(scope._fields, scope, strict=True) if value]
+        where = " AND ".join(f"{name} = ?" for name in conditions) or "1"
+        values = [value for value in scope if value]
+        return self._where(f"{where} ORDER BY active DESC, number DESC LIMIT ?", *values, limit)
+
+    def times(self, numbers: Iterable[int]) -> Iterator[tuple[int, float]]:
+        """When sessions had their last message."""
+        return self._database.execute(
+            "SELECT number, active FROM archive_sessions"
+            " WHERE number IN (SELECT value FROM json_each(?))",
+            (f"[{','.join(map(str, numbers))}]",),
+        )
+
+    @staticmethod
+    def is_in(session: Session, scope: Scope) -> bool:
+        """Whether a session may be seen."""
+        return all(
+            not wanted or getattr(session, name) == wanted
+            for name, wanted in zip(scope._fields, scope, strict=True)
+        )
+
+    def lineage(self, session: Session) -> list[str]:
+        """The ids of a session and of those that it continues."""
+        found = [session.id]
+        current: Session | None = session
+        while current is not None and current.parent and len(found) < _LONGEST_LINEAGE:
+            if current.parent in found:
+                break
+            found.append(current.parent)
+            current = self.by_id(current.parent)
+        return found
+
+    def root(self, session: Session) -> str:
+        """The first session of a lineage."""
+        return self.lineage(session)[-1]
+
+    def _where(self, condition: str, *values: object) -> Iterator[Session]:
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS} FROM archive_sessions WHERE {condition}",  # noqa: S608
+            values,
+        )
+        return map(Session._make, rows)
