@@ -1,4 +1,4 @@
-"""Opening our SQLite databases: private, in WAL mode, of the right program and version.
+"""Opening our SQLite databases: private, in WAL mode where that is safe, of the right version.
 
 A database appears under its name only when it is whole, so nobody ever sees half of one.
 Where another process is in the way, opening waits; SQLite itself does so for most calls,
@@ -7,6 +7,7 @@ but not for a change of the journal mode.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -16,7 +17,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hermes_core.errors import DatabaseError, ForeignDatabase
+from hermes_core.filesystem import network_file_system
 from hermes_core.home import ensure_folder, sync_folder
+
+logger = logging.getLogger("hermes_core")
 
 WAIT_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.01
@@ -57,6 +61,8 @@ def open_database(path: Path, layout: Layout) -> sqlite3.Connection:
     try:
         if not path.exists():
             _create(path, layout)
+        elif not path.is_file():
+            raise DatabaseError("is not a regular file", where=str(path), hint="move it away")
         return _patiently(lambda: _connected(path, layout))
     except sqlite3.Error as error:
         raise DatabaseError(f"{layout.name} can't be opened: {error}", where=str(path)) from error
@@ -86,7 +92,7 @@ def _create(path: Path, layout: Layout) -> None:
     try:
         with closing(sqlite3.connect(aside, isolation_level=None)) as database:
             database.executescript(layout.prepare)
-            database.execute("PRAGMA journal_mode = WAL")
+            database.execute(f"PRAGMA journal_mode = {_journal(path)}")
             _migrate(database, layout)
         _publish(aside, path)
         with suppress(OSError):
@@ -128,8 +134,9 @@ def _connected(path: Path, layout: Layout) -> sqlite3.Connection:
     )
     try:
         version = _checked(database, path, layout)
-        if database.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            database.execute("PRAGMA journal_mode = WAL")
+        wanted = _journal(path)
+        if database.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
+            database.execute(f"PRAGMA journal_mode = {wanted}")
         database.execute("PRAGMA synchronous = NORMAL")
         if version < layout.version:
             _migrate(database, layout)
@@ -137,6 +144,15 @@ def _connected(path: Path, layout: Layout) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _journal(path: Path) -> str:
+    """WAL needs memory that all processes share, which they do not over a network."""
+    kind = network_file_system(path)
+    if not kind:
+        return "wal"
+    logger.warning("%s is on a network file system (%s): writing is slower there", path, kind)
+    return "truncate"
 
 
 def _checked(database: sqlite3.Connection, path: Path, layout: Layout) -> int:

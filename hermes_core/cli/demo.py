@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -14,6 +16,20 @@ from hermes_core.cli.listing import list_command
 from hermes_core.manager import MemoryManager
 
 _SAMPLE = Path(__file__).parent / "sample"
+
+_MONDAY: Final = (
+    ("Good morning. Which branch is the release cut from?", "From main, every second Monday."),
+    ("And who has to approve it?", "Two people of the platform team."),
+    ("Is there a list of what goes in?", "Yes, the milestone in the tracker."),
+    (
+        "We deploy the billing service with make release, never by hand.",
+        "Noted: make release it is.",
+    ),
+    ("How long does it take?", "About ten minutes, most of it tests."),
+    ("Can it be rolled back?", "With make rollback, for a week."),
+    ("Where do I see its logs?", "On the dashboard, under billing."),
+    ("Thanks, that is all for today.", "You're welcome. Good luck with the release!"),
+)
 
 
 @click.command("demo")
@@ -54,17 +70,19 @@ def _step(title: str, detail: str) -> None:
 def _first_session(home: str) -> None:
     manager = MemoryManager.from_config(home)
     manager.initialize_all("monday", platform="cli")
-    message = "We deploy the billing service with make release, never by hand."
-    manager.on_turn_start(1, message)
-    manager.prefetch_all(message)
     note = {"target": "user", "action": "add", "content": "Deploys with make release."}
-    manager.handle_tool_call("memory", note)
+    for number, (message, answer) in enumerate(_MONDAY, 1):
+        manager.on_turn_start(number, message)
+        manager.prefetch_all(message)
+        if "make release" in message:
+            manager.handle_tool_call("memory", note)
+            say(f"  user:   {message}")
+            say(f"  agent:  {answer}")
+        manager.sync_all(message, answer)
+        manager.queue_prefetch_all(message)
     frozen = note["content"] not in manager.build_system_prompt()
-    manager.sync_all(message, "Noted: make release it is.")
-    manager.queue_prefetch_all(message)
     manager.shutdown_all()
-    say(f"  user:   {message}")
-    say("  agent:  Noted: make release it is.")
+    say(f"  ... and {len(_MONDAY) - 1} more turns")
     say(f"  saved to USER.md:  {note['content']}")
     say(f"  this session's system prompt stays as it was:  {'yes' if frozen else 'no'}")
 
@@ -77,8 +95,13 @@ def _second_session(home: str) -> None:
     recalled = manager.prefetch_all(question)
     noted = "Deploys with make release." in manager.build_system_prompt()
     count = manager.handle_tool_call("sample_count", {})
+    found = json.loads(manager.handle_tool_call("session_search", {"query": question}))
     manager.shutdown_all()
     say(f"  user:      {question}")
     say(f"  recalled:  {recalled or 'nothing'}")
     say(f"  the note is in the system prompt now:  {'yes' if noted else 'no'}")
     say(f"  tool sample_count:  {count}")
+    for result in found["results"]:
+        say(f"  tool session_search:  {result['session_id']}: {result['snippet']}")
+        for place, messages in (("began", "bookend_start"), ("ended", "bookend_end")):
+            say(f"    it {place}:  {' / '.join(each['content'] for each in result[messages])}")

@@ -50,6 +50,7 @@ class Query(NamedTuple):
         after: Not before this time (seconds since 1970).
         before: Before this time.
         text: The query itself, for a search without words.
+        pairs: Terms that stand side by side in it.
     """
 
     terms: tuple[Term, ...] = ()
@@ -59,6 +60,7 @@ class Query(NamedTuple):
     after: float | None = None
     before: float | None = None
     text: str = ""
+    pairs: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def has_words(self) -> bool:
@@ -95,6 +97,8 @@ class _Reader:
         self._times: dict[str, float] = {}
         self._operator = ""
         self._last_words: list[str] = []
+        self._pairs: set[tuple[str, str]] = set()
+        self._previous = ""
 
     def take(self, piece: re.Match[str]) -> None:
         """One word, phrase, filter or operator."""
@@ -140,7 +144,18 @@ class _Reader:
                 terms = [Term(pair) for pair in pairs[:-1]] or [Term(pairs[0], prefix=True)]
             else:
                 terms = [Term(pair) for pair in pairs]
-            (self._stop_words if part in STOP_WORDS else self._terms).extend(terms)
+            if part in STOP_WORDS:
+                self._stop_words += terms
+                self._previous = ""
+            else:
+                self._terms += terms
+                self._pair(terms)
+
+    def _pair(self, terms: Sequence[Term]) -> None:
+        for term in terms:
+            if self._previous and self._previous != term.word:
+                self._pairs.add((self._previous, term.word))
+            self._previous = term.word
 
     def _filter(self, word: str) -> bool:
         """Take ``role:user`` and its kind; False if it is none."""
@@ -171,6 +186,7 @@ class _Reader:
             self._times.get("after"),
             self._times.get("before"),
             text.strip(),
+            frozenset(self._pairs),
         )
         return query if query.has_words else query.without_operators()
 

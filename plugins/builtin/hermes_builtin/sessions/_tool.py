@@ -164,8 +164,10 @@ class SessionSearch:
         window = archive.around(session, hit.message_id, _AROUND_HIT, TALK)
         ids = [each.id for each in window.messages]
         anchor = next(each for each in window.messages if each.id == hit.message_id)
-        begin = [each for each in archive.first(session, _BOOKEND, TALK) if each.id < ids[0]]
-        end = [each for each in archive.last(session, _BOOKEND, TALK) if each.id > ids[-1]]
+        first = archive.first(session, _BOOKEND, TALK) if window.before else []
+        last = archive.last(session, _BOOKEND, TALK) if window.after else []
+        begin = [each for each in first if each.id < ids[0]]
+        end = [each for each in last if each.id > ids[-1]]
         share = max(most // (len(ids) + 2), 200)
         lineage = archive.lineage(session)
         result = {

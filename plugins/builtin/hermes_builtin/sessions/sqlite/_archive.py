@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,14 +24,26 @@ from hermes_builtin.sessions._model import (
 from hermes_builtin.sessions._query import Query
 from hermes_builtin.sessions.archive import Problem, Progress, SearchOptions, Stats, Window
 from hermes_builtin.sessions.sqlite import _care
+from hermes_builtin.sessions.sqlite._care import totals_of
 from hermes_builtin.sessions.sqlite._checking import check
 from hermes_builtin.sessions.sqlite._connections import Connections, is_damage
+from hermes_builtin.sessions.sqlite._indexing import BATCH, Indexer, is_pending
+from hermes_builtin.sessions.sqlite._ranking import Totals
 from hermes_builtin.sessions.sqlite._repairing import repair
-from hermes_builtin.sessions.sqlite._schema import OTHER, bounds, role_code, role_name, session_of
+from hermes_builtin.sessions.sqlite._schema import (
+    OTHER,
+    bounds,
+    place_of,
+    role_code,
+    role_name,
+    session_of,
+)
 from hermes_builtin.sessions.sqlite._search import Search
 from hermes_builtin.sessions.sqlite._sessions import Sessions
-from hermes_builtin.sessions.sqlite._writing import Indexer, append
+from hermes_builtin.sessions.sqlite._writing import append
 from hermes_core.errors import DatabaseError
+
+logger = logging.getLogger("hermes_builtin")
 
 _TOTAL_SECONDS: Final = 60.0
 _PAGE: Final = 500
@@ -42,8 +56,9 @@ class SqliteArchive:
         self.path = path
         self._connections = Connections(path)
         self._indexer = Indexer()
-        self._total = (0.0, 0)
+        self._totals = (0.0, Totals(0, 0))
         self._damage: DatabaseError | None = None
+        self._pending = 0
 
     # -- writing --------------------------------------------------------------------------
 
@@ -53,19 +68,7 @@ class SqliteArchive:
             raise self._damage
         try:
             with self._connections.writing() as database:
-                return append(database, self._indexer, facts, messages)
-        except DatabaseError as error:
-            self._indexer.forget()
-            if not is_damage(error):
-                raise
-        return self._append_unindexed(facts, messages)
-
-    def _append_unindexed(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
-        """What is said is kept even if the index is damaged; that is made anew from it."""
-        try:
-            with self._connections.writing() as database:
-                _care.mark_index(database)
-                return append(database, None, facts, messages)
+                numbers = append(database, facts, messages)
         except DatabaseError as error:
             if is_damage(error):
                 self._damage = DatabaseError(
@@ -75,6 +78,33 @@ class SqliteArchive:
                 )
                 raise self._damage from error
             raise
+        self._pending += len(messages)
+        if self._pending >= BATCH:
+            self._index_some()
+        return numbers
+
+    def _index_some(self) -> int:
+        """Index some messages; what is stored is safe whatever becomes of the index."""
+        self._pending = 0
+        try:
+            with self._connections.writing() as database:
+                return self._indexer.some_pending(database)
+        except DatabaseError as error:
+            self._indexer.forget()
+            if is_damage(error):
+                with self._connections.writing() as database:
+                    _care.mark_index(database)
+            logger.warning("sessions: the index is behind: %s", error)
+            return 0
+
+    def index_pending(self) -> None:
+        """Index all that is not yet."""
+        while True:
+            with self._connections.reading() as database:
+                if not is_pending(database):
+                    return
+            if not self._index_some():
+                return
 
     def end(self, session_id: str, at: float) -> None:
         """Note when a session ended."""
@@ -109,6 +139,7 @@ class SqliteArchive:
 
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Forget sessions; gives the number of messages that are gone."""
+        self.index_pending()
         gone = 0
         for done, session in enumerate(sessions, 1):
             gone += _care.delete(self._connections, session)
@@ -161,19 +192,19 @@ class SqliteArchive:
         return self._search(query, options)
 
     def _search(self, query: Query, options: SearchOptions) -> Found:
+        self.index_pending()
         with self._connections.reading() as database:
             if _care.index_is_marked(database):
                 _care.rebuild_if_small(self._connections)
-            return Search(database, query, options, self._messages(database)).found()
+            return Search(database, query, options, self._count(database)).found()
 
-    def _messages(self, database: sqlite3.Connection) -> int:
-        """About how many messages there are."""
-        at, total = self._total
-        if not total or time.monotonic() - at > _TOTAL_SECONDS:
-            row = database.execute("SELECT total(messages) FROM archive_sessions").fetchone()
-            total = int(row[0])
-            self._total = (time.monotonic(), total)
-        return total
+    def _count(self, database: sqlite3.Connection) -> Totals:
+        """About how much there is."""
+        at, totals = self._totals
+        if not totals.messages or time.monotonic() - at > _TOTAL_SECONDS:
+            totals = totals_of(database)
+            self._totals = (time.monotonic(), totals)
+        return totals
 
     def around(
         self, session: Session, message_id: int, window: int, roles: Iterable[str]
@@ -182,24 +213,18 @@ class SqliteArchive:
         low, high = bounds(session.number)
         condition = f"{_role_condition(roles)} AND id BETWEEN {low} AND {high}"
         with self._connections.reading() as database:
+            here = self._select(database, "id = ?", message_id)
+            if not here or not low <= message_id <= high:
+                return Window([], 0, 0)
             before = self._select(
                 database, f"id < ?{condition} ORDER BY id DESC LIMIT ?", message_id, window
-            )[::-1]
-            here = self._select(database, "id = ?", message_id)
+            )
             after = self._select(
                 database, f"id > ?{condition} ORDER BY id LIMIT ?", message_id, window
             )
-            messages = [*before, *here, *after]
-            if not here:
-                return Window([], 0, 0)
-            counts = [
-                database.execute(
-                    f"SELECT count(*) FROM archive_messages WHERE id {sign} ?{condition}",  # noqa: S608
-                    (edge.id,),
-                ).fetchone()[0]
-                for sign, edge in (("<", messages[0]), (">", messages[-1]))
-            ]
-        return Window(messages, *counts)
+        messages = [*before[::-1], *here, *after]
+        left = session.messages - 1 - place_of(messages[-1].id)
+        return Window(messages, place_of(messages[0].id), max(left, 0))
 
     def first(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
         """How a session begins."""
@@ -252,6 +277,7 @@ class SqliteArchive:
 
     def check(self, progress: Progress | None = None) -> list[Problem]:
         """Look at everything, also with the queries that the tool uses."""
+        self.index_pending()
         return check(self._connections, progress)
 
     def repair(self, progress: Progress | None = None) -> dict[str, Any]:
@@ -261,6 +287,9 @@ class SqliteArchive:
 
     def close(self) -> None:
         """Let go of the file."""
+        if self._pending:
+            with suppress(DatabaseError):
+                self.index_pending()
         self._connections.close()
 
 

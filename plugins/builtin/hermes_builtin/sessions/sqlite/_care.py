@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from hermes_builtin.sessions._model import Session
-from hermes_builtin.sessions._words import words
 from hermes_builtin.sessions.archive import Progress, Stats
 from hermes_builtin.sessions.sqlite._connections import Connections
-from hermes_builtin.sessions.sqlite._schema import SESSION_BITS, bounds
-from hermes_builtin.sessions.sqlite._writing import Indexer, searchable
+from hermes_builtin.sessions.sqlite._indexing import Indexer, indexed_words
+from hermes_builtin.sessions.sqlite._ranking import Totals
+from hermes_builtin.sessions.sqlite._schema import bounds
 from hermes_core.errors import DatabaseError
 
 #: So many messages are indexed anew while somebody waits for a search.
@@ -22,14 +20,8 @@ _SMALL: Final = 50_000
 _STEP: Final = 200
 _MERGED_PAGES: Final = 200
 _VACUUMED_PAGES: Final = 200
-_PLACE_MASK: Final = (1 << SESSION_BITS) - 1
 
 Row = tuple[int, str, str | None]
-
-
-def indexed_words(content: str, extra: str | None) -> list[str]:
-    """The words by which a message can be found."""
-    return words(searchable(content, json.loads(extra)) if extra else content)
 
 
 def delete(connections: Connections, session: Session) -> int:
@@ -38,6 +30,7 @@ def delete(connections: Connections, session: Session) -> int:
     gone = 0
     while True:
         with connections.writing() as database:
+            database.execute("PRAGMA secure_delete = 1")  # what is forgotten is gone
             rows: list[Row] = database.execute(
                 "SELECT id, content, extra FROM archive_messages WHERE id BETWEEN ? AND ? LIMIT ?",
                 (low, high, _STEP),
@@ -81,6 +74,14 @@ def tidy(connections: Connections) -> None:
             if database.execute("PRAGMA freelist_count").fetchone()[0] >= left:
                 break
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def totals_of(database: sqlite3.Connection) -> Totals:
+    """How many messages and sessions there are."""
+    messages, sessions = database.execute(
+        "SELECT total(messages), count(*) FROM archive_sessions"
+    ).fetchone()
+    return Totals(int(messages), int(sessions))
 
 
 def stats(database: sqlite3.Connection) -> Stats:
@@ -129,16 +130,18 @@ def rebuild(connections: Connections, progress: Progress | None = None) -> int:
         total = database.execute("SELECT count(*) FROM archive_messages").fetchone()[0]
         _empty_index(database)
         indexer = Indexer()
-        done = 0
-        for number, content, extra in _messages(database):
-            place = (number & _PLACE_MASK) >> 2
-            indexer.add(database, number, place, indexed_words(content, extra))
-            done += 1
-            if progress is not None and done % _STEP == 0:
+        after, done = -1, 0
+        while rows := database.execute(
+            "SELECT id, checksum, content, extra FROM archive_messages WHERE id > ?"
+            " ORDER BY id LIMIT ?",
+            (after, _STEP),
+        ).fetchall():
+            indexer.add(database, rows)
+            after, done = rows[-1][0], done + len(rows)
+            if progress is not None:
                 progress(done, total)
+        database.execute("DELETE FROM archive_pending")
         database.execute("DELETE FROM archive_meta WHERE key = 'index'")
-    if progress is not None:
-        progress(done, total)
     return done
 
 
@@ -154,19 +157,6 @@ def _empty_index(database: sqlite3.Connection) -> None:
         with suppress(sqlite3.DatabaseError):
             database.execute("DROP TABLE archive_index")
         database.execute(definition)
-
-
-def _messages(database: sqlite3.Connection) -> Iterator[Row]:
-    after = -1
-    while True:
-        rows: list[Row] = database.execute(
-            "SELECT id, content, extra FROM archive_messages WHERE id > ? ORDER BY id LIMIT ?",
-            (after, _STEP),
-        ).fetchall()
-        yield from rows
-        if not rows:
-            return
-        after = rows[-1][0]
 
 
 def copy_of(path: Path, name: str) -> Path:

@@ -9,10 +9,11 @@ from typing import Final
 from hermes_builtin.sessions._model import EVERYBODY, ROLES
 from hermes_builtin.sessions._query import Query, Term
 from hermes_builtin.sessions.archive import Problem, Progress, SearchOptions
-from hermes_builtin.sessions.sqlite._care import index_is_marked, indexed_words
+from hermes_builtin.sessions.sqlite._care import index_is_marked, totals_of
 from hermes_builtin.sessions.sqlite._connections import Connections
 from hermes_builtin.sessions.sqlite._index import Index
-from hermes_builtin.sessions.sqlite._schema import session_of
+from hermes_builtin.sessions.sqlite._indexing import indexed_words
+from hermes_builtin.sessions.sqlite._schema import bounds, session_of
 from hermes_builtin.sessions.sqlite._search import Search
 from hermes_builtin.sessions.sqlite._sessions import Sessions
 from hermes_builtin.sessions.sqlite._writing import checksum
@@ -109,13 +110,13 @@ def _searches(database: sqlite3.Connection) -> Iterator[Problem]:
     for session in list(Sessions(database).newest(EVERYBODY, _SEARCHED)):
         row = database.execute(
             "SELECT id, content, extra FROM archive_messages WHERE id >= ? ORDER BY id LIMIT 1",
-            (session.number << 22,),
+            (bounds(session.number)[0],),
         ).fetchone()
         found = indexed_words(row[1], row[2]) if row else []
         if not found:
             continue
         options = SearchOptions(EVERYBODY, frozenset(ROLES), limit=1, hidden=True)
-        answer = Search(database, Query((Term(found[0]),)), options, 1).found()
+        answer = Search(database, Query((Term(found[0]),)), options, totals_of(database)).found()
         if not answer.hits:
             yield Problem(f"a search for {found[0]!r} finds nothing", index_only=True)
 

@@ -22,6 +22,9 @@ _NOT_A_DATABASE: Final = 26
 _FULL: Final = 13
 _READ_ONLY: Final = 8
 
+#: A checkpoint waits for the disk, and the fewer there are, the more pages share one.
+_CHECKPOINT_PAGES: Final = 4000
+
 _HINTS: Final = {
     _CORRUPT: "run: hermes-plugins sessions check",
     _NOT_A_DATABASE: "run: hermes-plugins sessions check",
@@ -79,7 +82,8 @@ class Connections:
         with self._write_lock, self.errors():
             if self._writer is None:
                 self._writer = open_database(self.path, ARCHIVE)
-                self._writer.execute("PRAGMA secure_delete = 1")  # what is forgotten is gone
+                self._writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+
             yield self._writer
 
     @contextmanager

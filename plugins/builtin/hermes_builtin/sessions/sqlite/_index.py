@@ -10,9 +10,10 @@ from hermes_builtin.sessions._query import Phrase, Term
 from hermes_builtin.sessions.sqlite._schema import OTHER, SAMPLE, SESSION_BITS, role_code
 
 #: A prefix that more words begin with stands for the most frequent of them.
-_MOST_EXPANSIONS: Final = 100
+_MOST_EXPANSIONS: Final = 10
 _MOST_COUNTED: Final = 5000
-_BROAD: Final = 20_000
+_BROAD: Final = 5000
+_SURE_LETTERS: Final = 2
 
 
 class Clause(NamedTuple):
@@ -71,10 +72,17 @@ class Index:
         most = [word for word, _ in rows[:_MOST_EXPANSIONS]]
         return Clause(term, f"({quoted(most, ' OR ')})", count, partial=True)
 
-    def all(self, match: str, limit: int = -1) -> list[int]:
-        """The messages that match, or the newest ``limit`` of them."""
-        order = "" if limit < 0 else " ORDER BY rowid DESC LIMIT ?"
-        return self._rows(match, order, *(() if limit < 0 else (limit,)))
+    def newest(self, match: str, limit: int) -> list[int]:
+        """The messages that match, at most so many, those with the largest numbers."""
+        return self._rows(match, " ORDER BY rowid DESC LIMIT ?", limit)
+
+    def alike(self, word: str) -> list[str]:
+        """Words of the index that may be meant by one that is misspelt."""
+        rows = self._database.execute(
+            "SELECT term FROM archive_terms WHERE term >= ? AND term < ? LIMIT ?",
+            (word[:_SURE_LETTERS], word[:_SURE_LETTERS] + "\U0010ffff", _MOST_COUNTED),
+        )
+        return [term for (term,) in rows if _is_one_slip(word, term)]
 
     def within(self, match: str, low: int, high: int, limit: int) -> list[int]:
         """The messages that match and have a number between two others."""
@@ -95,3 +103,19 @@ class Index:
             (f"({match}){self._without}", *values),
         )
         return [number for (number,) in rows]
+
+
+def _is_one_slip(word: str, other: str) -> bool:
+    """Whether one letter is missing, too many, wrong, or swapped with the next."""
+    if abs(len(word) - len(other)) > 1 or word == other:
+        return False
+    at = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)
+    if at is None:
+        return True
+    swapped = word[at : at + 2] == other[at : at + 2][::-1] and word[at + 2 :] == other[at + 2 :]
+    return (
+        swapped
+        or word[at + 1 :] == other[at + 1 :]
+        or word[at:] == other[at + 1 :]
+        or word[at + 1 :] == other[at:]
+    )

@@ -33,7 +33,7 @@ def having(
     for group in groups:
         has: set[int] = set()
         for phrase in group:
-            candidates = index.all(phrase_match(phrase), MOST_READ)
+            candidates = index.newest(phrase_match(phrase), MOST_READ)
             more |= len(candidates) == MOST_READ
             has |= _verified(database, candidates, phrase)
         found = has if found is None else found & has

@@ -1,82 +1,193 @@
 """Which sessions say most of what was asked for.
 
 A message scores by the rarity of the words it has (BM25, each word counted once), a session by
-its best messages together, and by how much of the query it covers in all.
+its best messages together, and by how much of the query it covers in all. Among the best
+sessions it also counts whether the words stand close together.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from heapq import nlargest
+from itertools import pairwise
 from math import log
-from typing import Final
+from typing import Final, NamedTuple
 
-from hermes_builtin.sessions.sqlite._index import Clause
-from hermes_builtin.sessions.sqlite._schema import session_of
+from hermes_builtin.sessions.sqlite._schema import ROLE_BITS, SESSION_BITS
 
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.3
 _DECAY: Final = 0.5
+_BEST: Final = 12
 _COVERAGE: Final = 0.5
-_NORMALISED: Final = 1000
-_BEST: Final = 6
+_WINDOW: Final = 0.5
+_ADJACENT: Final = 0.5
+_OF_SESSIONS: Final = 0.7  # the part of a word's weight that is due to the sessions it is in
+_NEIGHBOURS: Final = ((1, 0.7), (2, 0.4))
+_NORMALISED: Final = 400
+_REFINED: Final = 40
+_READ: Final = 120
+
+Sizes = Callable[[Iterable[int]], Mapping[int, int]]
+Words = Callable[[Iterable[int]], Iterable[tuple[int, list[str]]]]
 
 
-def weight(count: int, total: int) -> float:
-    """What a word tells that so many of all messages have."""
+class Totals(NamedTuple):
+    """How many messages and sessions there are, about."""
+
+    messages: int
+    sessions: int
+
+
+class Ranked(NamedTuple):
+    """A session, its best message, and how good it is."""
+
+    session: int
+    message: int
+    score: float
+
+
+def rarity(count: int, total: int) -> float:
+    """What it tells that something is in so many of all."""
     count = min(count, total)
     return log(1 + (total - count + 0.5) / (count + 0.5))
+
+
+def weight(numbers: Collection[int], totals: Totals) -> float:
+    """What a word tells that these messages have."""
+    sessions = len({number >> SESSION_BITS for number in numbers})
+    of_messages = rarity(len(numbers), totals.messages)
+    return (1 - _OF_SESSIONS) * of_messages + _OF_SESSIONS * rarity(sessions, totals.sessions)
 
 
 class Ranking:
     """Collects which messages have which words."""
 
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._scores: dict[int, float] = defaultdict(float)
-        self._coverage: dict[int, dict[str, float]] = defaultdict(dict)
+    def __init__(self) -> None:
+        self.weights: dict[str, float] = {}
+        self._values: dict[int, dict[str, float]] = defaultdict(dict)
+        self._bonus: dict[int, float] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._scores)
+        return bool(self._values)
 
-    def add(self, clause: Clause, numbers: Iterable[int], value: float) -> None:
-        """These messages have a word."""
-        scores, coverage, word = self._scores, self._coverage, clause.term.word
+    def add(self, word: str, numbers: Iterable[int], value: float, strength: float = 1.0) -> None:
+        """These messages have a word, or with less strength another one for it."""
+        self.weights[word] = value
+        worth = value * strength
+        values = self._values
         for number in numbers:
-            scores[number] += value
-            coverage[session_of(number)][word] = value
+            values[number].setdefault(word, worth)
+
+    def favour(self, sessions: Mapping[int, float]) -> None:
+        """Let sessions count for more, whatever they say."""
+        self._bonus.update(sessions)
 
     def messages(self) -> Iterable[int]:
         """The messages that have any of the words."""
-        return self._scores.keys()
+        return self._values.keys()
 
     def keep(self, numbers: set[int]) -> None:
         """Forget all other messages."""
-        self._scores = defaultdict(
-            float, {each: score for each, score in self._scores.items() if each in numbers}
-        )
+        for number in self._values.keys() - numbers:
+            del self._values[number]
 
-    def normalise(self, sizes: Callable[[Iterable[int]], dict[int, int]]) -> None:
-        """Let long messages count a little less, where it could matter."""
-        best = sorted(self._scores, key=lambda number: -self._scores[number])[:_NORMALISED]
-        known = sizes(best)
-        if not known:
-            return
-        average = sum(known.values()) / len(known) or 1.0
+    def sessions(
+        self, sizes: Sizes, pairs: Collection[tuple[str, str]], words: Words
+    ) -> list[Ranked]:
+        """The best first; of equals the newest."""
+        ranked = self._by_messages(self._scores(sizes))
+        best = nlargest(_REFINED, ranked, key=lambda each: each.score)
+        if len(self.weights) > 1 and best:
+            closer = self._closeness({each.session for each in best}, pairs, words)
+            ranked = [
+                each._replace(score=each.score + closer.get(each.session, 0.0)) for each in ranked
+            ]
+        ranked.sort(key=lambda each: (-each.score, -each.session))
+        return ranked
+
+    def _scores(self, sizes: Sizes) -> dict[int, float]:
+        """What the messages are worth; long ones a little less, where it could matter."""
+        scores = {number: sum(values.values()) for number, values in self._values.items()}
+        if len(scores) == 1:
+            return scores
+        known = sizes(nlargest(_NORMALISED, scores, key=scores.__getitem__))
+        average = sum(known.values()) / len(known) if known else 1.0
         for number, size in known.items():
-            length = 1 - _LENGTH + _LENGTH * size / average
-            self._scores[number] *= (_SATURATION + 1) / (1 + _SATURATION * length)
+            length = 1 - _LENGTH + _LENGTH * size / (average or 1.0)
+            scores[number] *= (_SATURATION + 1) / (1 + _SATURATION * length)
+        return scores
 
-    def sessions(self) -> list[tuple[int, int, float]]:
-        """Session, its best message, and its score; the best first, of equals the newest."""
+    def _by_messages(self, scores: Mapping[int, float]) -> list[Ranked]:
         of: dict[int, list[tuple[float, int]]] = defaultdict(list)
-        for number, score in self._scores.items():
-            of[session_of(number)].append((score, number))
+        for number, score in scores.items():
+            of[number >> SESSION_BITS].append((score, number))
         ranked = []
         for session, scored in of.items():
-            scored.sort(reverse=True)
-            score = sum(each * _DECAY**place for place, (each, _) in enumerate(scored[:_BEST]))
-            score += _COVERAGE * sum(self._coverage[session].values())
-            ranked.append((session, scored[0][1], score))
-        ranked.sort(key=lambda each: (-each[2], -each[0]))
+            covered: Mapping[str, float] = self._values[scored[0][1]]
+            total = scored[0][0]
+            if len(scored) > 1:
+                scored.sort(reverse=True)
+                total = sum(each * _DECAY**at for at, (each, _) in enumerate(scored[:_BEST]))
+                covered = self._covered(number for _, number in scored)
+            total += _COVERAGE * sum(covered.values()) + self._bonus.get(session, 0.0)
+            ranked.append(Ranked(session, scored[0][1], total))
         return ranked
+
+    def _covered(self, numbers: Iterable[int]) -> dict[str, float]:
+        """What messages say together."""
+        covered: dict[str, float] = {}
+        for number in numbers:
+            for word, value in self._values[number].items():
+                if value > covered.get(word, 0.0):
+                    covered[word] = value
+        return covered
+
+    def _closeness(
+        self, sessions: set[int], pairs: Collection[tuple[str, str]], words: Words
+    ) -> dict[int, float]:
+        """What sessions gain by words that are near each other, or side by side."""
+        near = {
+            number: values
+            for number, values in self._values.items()
+            if number >> SESSION_BITS in sessions
+        }
+        by_place = {number >> ROLE_BITS: values for number, values in near.items()}
+        gain: dict[int, float] = defaultdict(float)
+        for number in near:
+            session = number >> SESSION_BITS
+            gain[session] = max(gain[session], _WINDOW * _window(number >> ROLE_BITS, by_place))
+        beside = self._beside(near, pairs, words)
+        return {session: gain[session] + beside.get(session, 0.0) for session in sessions}
+
+    def _beside(
+        self,
+        near: Mapping[int, Mapping[str, float]],
+        pairs: Collection[tuple[str, str]],
+        words: Words,
+    ) -> dict[int, float]:
+        gain: dict[int, float] = defaultdict(float)
+        known = [pair for pair in pairs if pair[0] in self.weights and pair[1] in self.weights]
+        if not known:
+            return gain
+        both = [
+            number for number, has in near.items() if any(a in has and b in has for a, b in known)
+        ]
+        both.sort(key=lambda number: -sum(near[number].values()))
+        for number, found in words(both[:_READ]):
+            there = set(pairwise(found))
+            worth = sum(min(self.weights[a], self.weights[b]) for a, b in known if (a, b) in there)
+            session = number >> SESSION_BITS
+            gain[session] = max(gain[session], _ADJACENT * worth)
+        return gain
+
+
+def _window(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:
+    """What a message and those around it say together."""
+    union = dict(by_place[place])
+    for distance, share in _NEIGHBOURS:
+        for neighbour in (place - distance, place + distance):
+            for word, value in by_place.get(neighbour, {}).items():
+                union[word] = max(union.get(word, 0.0), share * value)
+    return sum(union.values())

@@ -17,7 +17,7 @@ MOST_MESSAGES: Final = 1 << (SESSION_BITS - ROLE_BITS)
 _CODES: Final = {"user": 0, "assistant": 1, "tool": 2}
 OTHER: Final = 3
 
-#: Every nth message of a session has its words counted; the counts are only for planning.
+#: One message of so many has its words counted; the counts are only for planning.
 SAMPLE: Final = 8
 
 ARCHIVE: Final = Layout(
@@ -50,6 +50,8 @@ CREATE TABLE archive_messages (
     content TEXT NOT NULL,
     extra TEXT
 );
+-- Messages that are not in the index yet.
+CREATE TABLE archive_pending (id INTEGER PRIMARY KEY);
 CREATE VIRTUAL TABLE archive_index USING fts5(
     words, content = '', columnsize = 0, detail = none, tokenize = "ascii tokenchars '#+'"
 );
@@ -79,6 +81,11 @@ def role_name(message_id: int) -> str:
 def message_id(session: int, place: int, role: str) -> int:
     """The number of a message."""
     return (session << SESSION_BITS) | (place << ROLE_BITS) | role_code(role)
+
+
+def place_of(message: int) -> int:
+    """How many messages there are before this one in its session."""
+    return (message & ((1 << SESSION_BITS) - 1)) >> ROLE_BITS
 
 
 def session_of(message: int) -> int:

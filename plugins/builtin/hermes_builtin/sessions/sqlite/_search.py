@@ -12,40 +12,48 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from hermes_builtin.sessions._dates import agreement, days, reach
 from hermes_builtin.sessions._model import CRON, HIDDEN_SOURCES, Found, Hit, Session
 from hermes_builtin.sessions._query import Query, Term
+from hermes_builtin.sessions._thesaurus import WEIGHT, related
 from hermes_builtin.sessions.archive import SearchOptions
-from hermes_builtin.sessions.sqlite._index import Clause, Index
-from hermes_builtin.sessions.sqlite._phrases import having, without
-from hermes_builtin.sessions.sqlite._ranking import Ranking, weight
+from hermes_builtin.sessions.sqlite._index import Clause, Index, quoted
+from hermes_builtin.sessions.sqlite._indexing import indexed_words
+from hermes_builtin.sessions.sqlite._phrases import having, texts, without
+from hermes_builtin.sessions.sqlite._ranking import Ranked, Ranking, Totals, rarity, weight
 from hermes_builtin.sessions.sqlite._schema import bounds, session_of
 from hermes_builtin.sessions.sqlite._sessions import Sessions
 
 #: So many hits of the index are looked at for one query.
-BUDGET: Final = 20_000
+BUDGET: Final = 6000
 #: So many hits of rarer words are reweighed by a word that is everywhere.
-_REWEIGHED: Final = 4000
+_REWEIGHED: Final = 3000
 _MOST_TERMS: Final = 24
 _WALKED: Final = 400
+_ENOUGH: Final = 4  # times the limit
 _PER_SESSION: Final = 40
 _CHUNK: Final = 60
 _LITERAL: Final = 5000
+_SHORTEST_SLIP: Final = 7
+_SLIP: Final = 0.8
+_ON_A_DAY: Final = 30
 
 
 class Search:
     """One search."""
 
     def __init__(
-        self, database: sqlite3.Connection, query: Query, options: SearchOptions, total: int
+        self, database: sqlite3.Connection, query: Query, options: SearchOptions, totals: Totals
     ) -> None:
         self._database = database
         self._query = query
         self._options = options
-        self._total = max(total, 1)
+        self._totals = totals
         self._index = Index(database, query.roles or options.roles, query.excluded)
         self._sessions = Sessions(database)
         self._approximate = False
         self._allowed: set[int] | None = None
+        self._shown: set[str] = set()
 
     def found(self) -> Found:
         """The answer."""
@@ -58,9 +66,10 @@ class Search:
             if not self._allowed:
                 return Found([], frozenset())
         clauses = self._clauses()
+        for term in (clause.term for clause in clauses):
+            self._shown.add(f"{term.word}*" if term.prefix else term.word)
         hits = self._hits(clauses)
-        words = frozenset(word for clause in clauses for word in _shown(clause))
-        return Found(hits, words, self._approximate)
+        return Found(hits, frozenset(self._shown), self._approximate)
 
     def _clauses(self) -> list[Clause]:
         """What is looked up, the rarest first."""
@@ -78,124 +87,172 @@ class Search:
 
     def _hits(self, clauses: list[Clause]) -> list[Hit]:
         ranking, common = self._looked_up(clauses)
-        if ranking and not (self._options.newest is not None and common):
+        by_time = self._options.newest is not None
+        if ranking and not (by_time and common):
+            self._favour_days(ranking)
             hits = self._best(ranking)
             if len(hits) >= self._options.limit or not common or self._allowed is not None:
                 return hits
+        elif not common:
+            return []
         self._approximate = True
         for find in (self._walked, self._newest, self._everywhere):
-            wider = find(clauses)
-            hits = self._best(wider)
-            if hits:
+            if hits := self._best(find(clauses)):
                 return hits
         return self._best(ranking)
 
     def _looked_up(self, clauses: list[Clause]) -> tuple[Ranking, list[Clause]]:
         """The messages of the words that are rare enough; and those words that are not."""
-        ranking = Ranking(self._total)
-        left, common, rare = BUDGET, [], []
-        reach = 0
+        ranking = Ranking()
+        common: list[Clause] = []
+        rare: list[str] = []
+        left, reach_ = BUDGET, 0
         for clause in clauses:
             if self._allowed is not None:
                 numbers = self._among_allowed(clause)
-            elif clause.messages <= left and not clause.partial:
-                numbers = self._index.all(clause.match)
-                left -= len(numbers)
-                if reach + len(numbers) <= _REWEIGHED:
-                    rare.append(clause.match)
-                    reach += len(numbers)
+            elif clause.partial or clause.messages > left:
+                numbers = None
             else:
+                numbers = self._index.newest(clause.match, left + 1)
+                numbers = None if len(numbers) > left else numbers
+            if numbers is None:
                 common.append(clause)
-                if not rare:
-                    continue
-                numbers = self._index.all(f"({' OR '.join(rare)}) AND {clause.match}")
-                ranking.add(clause, numbers, weight(clause.messages, self._total))
+                if rare:
+                    both = self._index.newest(f"({' OR '.join(rare)}) AND {clause.match}", left)
+                    ranking.add(clause.term.word, both, self._guess(clause))
                 continue
-            ranking.add(clause, numbers, weight(len(numbers), self._total))
+            left -= len(numbers)
+            left -= self._add(ranking, clause, numbers, left)
+            if reach_ + len(numbers) <= _REWEIGHED:
+                rare.append(clause.match)
+                reach_ += len(numbers)
         return ranking, common
+
+    def _add(self, ranking: Ranking, clause: Clause, numbers: list[int], left: int) -> int:
+        """Add the messages of a word, and of other words for it; gives how many those are."""
+        others, strength = self._other_words(clause.term, known=bool(numbers))
+        instead: list[int] = []
+        if others and self._allowed is None:
+            instead = self._index.newest(quoted(others, " OR "), left + 1)
+            instead = [] if len(instead) > left else instead
+        value = weight(numbers or instead, self._totals)
+        ranking.add(clause.term.word, numbers, value)
+        ranking.add(clause.term.word, instead, value, strength)
+        if instead:
+            self._shown.update(others)
+        return len(instead)
+
+    def _other_words(self, term: Term, *, known: bool) -> tuple[Iterable[str], float]:
+        if term.prefix:
+            return (), 1.0
+        others = related(term.word)
+        if not others and not known and len(term.word) >= _SHORTEST_SLIP and term.word.isalpha():
+            return self._index.alike(term.word), _SLIP
+        return others, WEIGHT
+
+    def _guess(self, clause: Clause) -> float:
+        """The weight of a word whose messages were not all looked at."""
+        return rarity(clause.messages, self._totals.messages)
 
     def _among_allowed(self, clause: Clause) -> list[int]:
         allowed = self._allowed or set()
-        if clause.messages > BUDGET:  # cheaper to ask for each session that is left
-            numbers: list[int] = []
-            for session in sorted({session_of(number) for number in allowed}, reverse=True)[
-                :_WALKED
-            ]:
+        if clause.messages <= BUDGET:
+            numbers = self._index.newest(clause.match, BUDGET)
+        else:  # cheaper to ask for each session that is left
+            numbers = []
+            sessions = sorted({session_of(number) for number in allowed}, reverse=True)
+            for session in sessions[:_WALKED]:
                 numbers += self._index.within(clause.match, *bounds(session), _PER_SESSION)
-        else:
-            numbers = self._index.all(clause.match)
         return [number for number in numbers if number in allowed]
 
     def _walked(self, clauses: list[Clause]) -> Ranking:
         """The messages that match in the newest sessions that may be seen."""
-        ranking = Ranking(self._total)
-        wanted = self._options.limit * 4
-        sessions = 0
-        for session in self._sessions.newest(self._options.scope, _WALKED):
+        ranking = Ranking()
+        enough = self._options.limit * _ENOUGH
+        oldest = self._options.newest is False
+        for session in self._sessions.newest(self._options.scope, _WALKED, oldest=oldest):
             if not self._may_show(session):
                 continue
             there = False
             for clause in clauses:
                 numbers = self._index.within(clause.match, *bounds(session.number), _PER_SESSION)
-                ranking.add(clause, numbers, weight(clause.messages, self._total))
+                ranking.add(clause.term.word, numbers, self._guess(clause))
                 there = there or bool(numbers)
-            sessions += there
-            if sessions >= wanted:
+            enough -= there
+            if not enough:
                 break
         return ranking
 
     def _newest(self, clauses: list[Clause]) -> Ranking:
         """The messages with the largest numbers, whatever their sessions are."""
-        ranking = Ranking(self._total)
+        ranking = Ranking()
         for clause in clauses:
-            numbers = self._index.all(clause.match, BUDGET // len(clauses))
-            ranking.add(clause, numbers, weight(clause.messages, self._total))
+            numbers = self._index.newest(clause.match, BUDGET // len(clauses))
+            ranking.add(clause.term.word, numbers, self._guess(clause))
         return ranking
 
     def _everywhere(self, clauses: list[Clause]) -> Ranking:
-        """One message of each session that matches: slow, but it is there."""
-        ranking = Ranking(self._total)
+        """Some sessions that match, looked for in all of them: slow, but it is there."""
+        ranking = Ranking()
         match = " OR ".join(clause.match for clause in clauses)
         numbers = sorted(self._index.sessions(match), reverse=True)
-        seen = 0
+        enough = self._options.limit * _ENOUGH
         for session in self._sessions.by_number(numbers):
             if self._may_show(session):
                 found = self._index.within(match, *bounds(session.number), _PER_SESSION)
-                ranking.add(clauses[0], found, 1.0)
-                seen += 1
-                if seen >= self._options.limit * 4:
+                ranking.add(clauses[0].term.word, found, 1.0)
+                enough -= 1
+                if not enough:
                     break
         return ranking
+
+    def _favour_days(self, ranking: Ranking) -> None:
+        """Sessions of a day that the query names count for more."""
+        named = days(self._query.text)
+        if not named:
+            return
+        sessions = {each.number: each for each in self._sessions.in_times(reach(named), _ON_A_DAY)}
+        numbers = {session_of(number) for number in ranking.messages()} - sessions.keys()
+        sessions |= {each.number: each for each in self._sessions.by_number(numbers)}
+        total = sum(ranking.weights.values())
+        ranking.favour(
+            {
+                number: total * agreement(named, each.started, each.active)
+                for number, each in sessions.items()
+            }
+        )
 
     # -- sessions -------------------------------------------------------------------------
 
     def _best(self, ranking: Ranking) -> list[Hit]:
         """The best session of each lineage that may be shown, machines' below people's."""
-        if self._allowed is not None:
-            ranking.keep(self._allowed)
-        if self._query.after is not None or self._query.before is not None:
-            ranking.keep(self._in_time(ranking.messages()))
-        if self._query.excluded:
-            ranking.keep(without(self._database, ranking.messages(), self._query.excluded))
-        ranking.normalise(self._sizes)
-        newest = self._options.newest
-        order = ranking.sessions()
-        if newest is not None:
-            order = self._by_time(order, newest=newest)
+        self._filter(ranking)
+        order = ranking.sessions(self._sizes, self._query.pairs, self._words)
+        if self._options.newest is not None:
+            order = self._by_time(order, newest=self._options.newest)
         shown: list[Hit] = []
         crons: list[Hit] = []
         seen = self._left_out()
-        for session, best, score in self._with_facts(order):
+        for session, ranked in self._with_facts(order):
             if not self._may_show(session):
                 continue
             root = self._sessions.root(session)
             if root in seen:
                 continue
             seen.add(root)
-            (crons if session.source == CRON else shown).append(Hit(session, best, score))
+            hit = Hit(session, ranked.message, ranked.score)
+            (crons if session.source == CRON else shown).append(hit)
             if len(shown) >= self._options.limit:
                 break
         return [*shown, *crons][: self._options.limit]
+
+    def _filter(self, ranking: Ranking) -> None:
+        if self._allowed is not None:
+            ranking.keep(self._allowed)
+        if self._query.after is not None or self._query.before is not None:
+            ranking.keep(self._in_time(ranking.messages()))
+        if self._query.excluded:
+            ranking.keep(without(self._database, ranking.messages(), self._query.excluded))
 
     def _left_out(self) -> set[str]:
         """The lineage that is asking."""
@@ -203,36 +260,29 @@ class Search:
         session = self._sessions.by_id(asking) if asking else None
         return {asking} if session is None else {self._sessions.root(session)}
 
-    def _with_facts(
-        self, order: list[tuple[int, int, float]]
-    ) -> Iterator[tuple[Session, int, float]]:
+    def _with_facts(self, order: list[Ranked]) -> Iterator[tuple[Session, Ranked]]:
         for at in range(0, len(order), _CHUNK):
             chunk = order[at : at + _CHUNK]
-            facts = {each.number: each for each in self._sessions.by_number(n for n, _, _ in chunk)}
-            for number, best, score in chunk:
-                if number in facts:
-                    yield facts[number], best, score
+            found = self._sessions.by_number(each.session for each in chunk)
+            facts = {each.number: each for each in found}
+            for ranked in chunk:
+                if ranked.session in facts:
+                    yield facts[ranked.session], ranked
 
     def _may_show(self, session: Session) -> bool:
         hidden = not self._options.hidden and session.source in HIDDEN_SOURCES
         return not hidden and self._sessions.is_in(session, self._options.scope)
 
-    def _by_time(
-        self, order: list[tuple[int, int, float]], *, newest: bool
-    ) -> list[tuple[int, int, float]]:
-        times = dict(self._sessions.times(number for number, _, _ in order))
-        order.sort(key=lambda each: times.get(each[0], 0.0), reverse=newest)
-        return order
+    def _by_time(self, order: list[Ranked], *, newest: bool) -> list[Ranked]:
+        times = dict(self._sessions.times(each.session for each in order))
+        return sorted(order, key=lambda each: times.get(each.session, 0.0), reverse=newest)
 
     def _in_time(self, numbers: Iterable[int]) -> set[int]:
+        after, before = self._query.after, self._query.before
         rows = self._database.execute(
             "SELECT id FROM archive_messages WHERE id IN (SELECT value FROM json_each(?))"
             " AND at >= ? AND at < ?",
-            (
-                _json(numbers),
-                self._query.after if self._query.after is not None else -1e18,
-                self._query.before if self._query.before is not None else 1e18,
-            ),
+            (_json(numbers), -1e18 if after is None else after, 1e18 if before is None else before),
         )
         return {number for (number,) in rows}
 
@@ -245,6 +295,10 @@ class Search:
             ).fetchall()
         )
 
+    def _words(self, numbers: Iterable[int]) -> Iterator[tuple[int, list[str]]]:
+        for number, content, extra in texts(self._database, numbers):
+            yield number, indexed_words(content, extra)
+
     # -- no words at all ------------------------------------------------------------------
 
     def _literal(self) -> Found:
@@ -252,26 +306,19 @@ class Search:
         text = self._query.text
         if not text:
             return Found([], frozenset())
-        self._approximate = True
-        ranking = Ranking(self._total)
-        clause = Clause(Term(text), "", 0)
+        ranking = Ranking()
         left = _LITERAL
         for session in self._sessions.newest(self._options.scope, _WALKED):
-            if left <= 0:
-                break
-            low, high = bounds(session.number)
             rows = self._database.execute(
                 "SELECT id FROM archive_messages WHERE id BETWEEN ? AND ? AND instr(content, ?)"
                 " ORDER BY id DESC LIMIT ?",
-                (low, high, text, _PER_SESSION),
+                (*bounds(session.number), text, _PER_SESSION),
             ).fetchall()
+            ranking.add(text, [number for (number,) in rows], 1.0)
             left -= session.messages
-            ranking.add(clause, [number for (number,) in rows], 1.0)
-        return Found(self._best(ranking), frozenset((text,)), self._approximate)
-
-
-def _shown(clause: Clause) -> Iterable[str]:
-    return (f"{clause.term.word}*",) if clause.term.prefix else (clause.term.word,)
+            if left <= 0:
+                break
+        return Found(self._best(ranking), frozenset((text,)), approximate=True)
 
 
 def _json(numbers: Iterable[int]) -> str:

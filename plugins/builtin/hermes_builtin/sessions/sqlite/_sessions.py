@@ -29,12 +29,20 @@ class Sessions:
             "number IN (SELECT value FROM json_each(?)) ORDER BY number DESC", wanted
         )
 
-    def newest(self, scope: Scope, limit: int) -> Iterator[Session]:
-        """The sessions that may be seen, those with the newest messages first."""
+    def newest(self, scope: Scope, limit: int, *, oldest: bool = False) -> Iterator[Session]:
+        """The sessions that may be seen, those with the newest messages first, or the oldest."""
         conditions = [name for name, value in zip(scope._fields, scope, strict=True) if value]
         where = " AND ".join(f"{name} = ?" for name in conditions) or "1"
         values = [value for value in scope if value]
-        return self._where(f"{where} ORDER BY active DESC, number DESC LIMIT ?", *values, limit)
+        order = "active, number" if oldest else "active DESC, number DESC"
+        return self._where(f"{where} ORDER BY {order} LIMIT ?", *values, limit)
+
+    def in_times(self, times: Iterable[tuple[float, float]], limit: int) -> Iterator[Session]:
+        """Sessions that were going on in one of these times, at most so many of each."""
+        for begin, end in times:
+            yield from self._where(
+                "active >= ? AND started <= ? ORDER BY active LIMIT ?", begin, end, limit
+            )
 
     def times(self, numbers: Iterable[int]) -> Iterator[tuple[int, float]]:
         """When sessions had their last message."""
