@@ -94,15 +94,23 @@ class Ranking:
             del self._values[number]
 
     def sessions(
-        self, sizes: Sizes, pairs: Collection[tuple[str, str]], words: Words
+        self, sizes: Sizes, pairs: Collection[tuple[str, str]], words: Words, most: int = 0
     ) -> list[Ranked]:
-        """The best first; of equals the newest."""
-        ranked = self._by_messages(self._scores(sizes))
-        best = nlargest(_REFINED, ranked, key=lambda each: each.score)
+        """The best first; of equals the newest.
+
+        Args:
+            sizes: Gives the lengths of messages.
+            pairs: Words that stand side by side in the query.
+            words: Gives the words of messages.
+            most: Only so many sessions are looked at, those with the best messages; 0 is all.
+        """
+        ranked = self._by_messages(self._scores(sizes), most)
+        best = nlargest(_REFINED, ranked, key=_score)
         if len(self.weights) > 1 and best:
             closer = self._closeness({each.session for each in best}, pairs, words)
             ranked = [
-                each._replace(score=each.score + closer.get(each.session, 0.0)) for each in ranked
+                Ranked(each.session, each.message, each.score + closer.get(each.session, 0.0))
+                for each in ranked
             ]
         ranked.sort(key=lambda each: (-each.score, -each.session))
         return ranked
@@ -119,10 +127,13 @@ class Ranking:
             scores[number] *= (_SATURATION + 1) / (1 + _SATURATION * length)
         return scores
 
-    def _by_messages(self, scores: Mapping[int, float]) -> list[Ranked]:
+    def _by_messages(self, scores: Mapping[int, float], most: int) -> list[Ranked]:
         of: dict[int, list[tuple[float, int]]] = defaultdict(list)
         for number, score in scores.items():
             of[number >> SESSION_BITS].append((score, number))
+        if 0 < most < len(of):
+            best = nlargest(most, of, key=lambda session: (max(of[session]), session))
+            of = {session: of[session] for session in best}
         ranked = []
         for session, scored in of.items():
             covered: Mapping[str, float] = self._values[scored[0][1]]
@@ -181,6 +192,10 @@ class Ranking:
             session = number >> SESSION_BITS
             gain[session] = max(gain[session], _ADJACENT * worth)
         return gain
+
+
+def _score(ranked: Ranked) -> float:
+    return ranked.score
 
 
 def _window(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:

@@ -25,7 +25,7 @@ from hermes_builtin.sessions.sqlite._schema import bounds, session_of
 from hermes_builtin.sessions.sqlite._sessions import Sessions
 
 #: So many hits of the index are looked at for one query.
-BUDGET: Final = 6000
+BUDGET: Final = 5000
 #: So many hits of rarer words are reweighed by a word that is everywhere.
 _REWEIGHED: Final = 3000
 _MOST_TERMS: Final = 24
@@ -33,6 +33,7 @@ _WALKED: Final = 400
 _ENOUGH: Final = 4  # times the limit
 _PER_SESSION: Final = 40
 _CHUNK: Final = 60
+_LOOKED_AT: Final = 300
 _LITERAL: Final = 5000
 _SHORTEST_SLIP: Final = 7
 _SLIP: Final = 0.8
@@ -227,7 +228,12 @@ class Search:
     def _best(self, ranking: Ranking) -> list[Hit]:
         """The best session of each lineage that may be shown, machines' below people's."""
         self._filter(ranking)
-        order = ranking.sessions(self._sizes, self._query.pairs, self._words)
+        by_time = self._options.newest is not None
+        hits = self._shown_of(ranking, 0 if by_time else _LOOKED_AT)
+        return hits if len(hits) >= self._options.limit else self._shown_of(ranking, 0)
+
+    def _shown_of(self, ranking: Ranking, most: int) -> list[Hit]:
+        order = ranking.sessions(self._sizes, self._query.pairs, self._words, most)
         if self._options.newest is not None:
             order = self._by_time(order, newest=self._options.newest)
         shown: list[Hit] = []
