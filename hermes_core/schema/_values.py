@@ -54,6 +54,8 @@ def _boolean(value: Any) -> bool:
 def _number(value: Any, kind: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise NotSuch(kind)
+    if isinstance(value, str) and "_" in value:  # Python's own, and nobody else's
+        raise NotSuch(kind)
     try:
         number = float(value)
         whole = int(value) if isinstance(value, int | str) and _is_whole(value) else None
