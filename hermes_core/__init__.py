@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ProviderConflictError,
         ProviderLoadError,
         ProviderUnavailableError,
+        SecretsError,
         UnknownProviderError,
     )
     from hermes_core.hookspecs import hookimpl
@@ -47,6 +48,7 @@ __all__ = [
     "ProviderLoadError",
     "ProviderUnavailableError",
     "RecallStatus",
+    "SecretsError",
     "UnknownProviderError",
     "__version__",
     "discover",
@@ -73,6 +75,7 @@ _HOMES: Final = {
     "ProviderLoadError": "errors",
     "ProviderUnavailableError": "errors",
     "RecallStatus": "recall",
+    "SecretsError": "errors",
     "UnknownProviderError": "errors",
     "discover": "discovery",
     "hookimpl": "hookspecs",

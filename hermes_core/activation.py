@@ -6,11 +6,14 @@ they say can't differ from what happens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hermes_core.config import Config
 from hermes_core.discovery import ProviderInfo, find_provider, pin_problem, scan
 from hermes_core.dispatch import Deadlines, ProviderAdapter
+from hermes_core.environment import Lease
 from hermes_core.errors import (
     HermesError,
     ProviderConflictError,
@@ -20,16 +23,26 @@ from hermes_core.errors import (
 from hermes_core.loading import load_provider
 from hermes_core.names import BUILTIN, normalise
 from hermes_core.provider import MemoryProvider
+from hermes_core.schema import Field, Settings, read_fields
+from hermes_core.setting_up import finish
+from hermes_core.settings import ProviderConfigError, Sources
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What came of activating the chosen provider: the provider, or the error."""
+    """What came of activating the chosen provider: the provider, or the error.
+
+    ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` holds the
+    variables that were set for it, to be released when it is no longer used.
+    """
 
     info: ProviderInfo | None = None
     provider: MemoryProvider | None = None
     error: HermesError | None = None
-    warning: str = ""
+    warnings: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+    settings: Settings | None = None
+    lease: Lease = field(default_factory=Lease)
 
 
 def deadlines_of(config: Config) -> Deadlines:
@@ -63,24 +76,65 @@ def chosen(config: Config) -> ProviderInfo | None:
     return info
 
 
-def activate(config: Config) -> Activation:
-    """Load the provider that the configuration names, and ask whether it is available.
+def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Activation:
+    """Load the provider that the configuration names, and see that it is set up and available.
+
+    Args:
+        config: What config.yaml says.
+        arguments: Settings that count more than any other source.
 
     Never raises for a plugin's fault: the built-in has to go on.
     """
-    info = None
+    result = Activation()
     try:
         info = chosen(config)
         if info is None:
-            return Activation()
+            return result
+        result = replace(result, info=info)
         changed = pin_problem(info, config.selection)
-        warning = f"plugin {info.name}: {changed}" if changed else ""
+        if changed:
+            result = replace(result, warnings=(f"plugin {info.name}: {changed}",))
+        sources = Sources(config, info, arguments)
+        finish(config.home, sources.secrets)
+        result.lease.set(sources.environment(), f"plugin {info.name}")
         deadlines = deadlines_of(config)
         provider = load_provider(info, config.home, deadline=deadlines.load)
+        result = _set_up(result, provider, sources, deadlines)
+        if result.settings is not None and result.settings.problems:
+            raise ProviderConfigError(info.name, result.settings.problems)
         require_available(info, provider, deadlines)
     except HermesError as error:
-        return Activation(info, error=error)
-    return Activation(info, provider, warning=warning)
+        result.lease.release()
+        return replace(result, error=error)
+    return replace(result, provider=provider)
+
+
+def _set_up(
+    result: Activation, provider: MemoryProvider, sources: Sources, deadlines: Deadlines
+) -> Activation:
+    """Give a loaded provider its settings; they may not be valid."""
+    name = result.info.name if result.info else ""
+    fields = fields_of(provider, name, deadlines)
+    settings = sources.settings(fields)
+    result.lease.set(sources.environment(fields), f"plugin {name}")
+    clear = [f"plugin {name}: {key} is in clear in a file" for key in sources.exposed(fields)]
+    return replace(result, fields=fields, settings=settings, warnings=(*result.warnings, *clear))
+
+
+def fields_of(provider: MemoryProvider, name: str, deadlines: Deadlines) -> tuple[Field, ...]:
+    """The fields that a provider wants to have set up."""
+    adapter = ProviderAdapter(provider, name, deadlines=deadlines)
+    try:
+        outcome = adapter.get_config_schema()
+    finally:
+        adapter.close(0)
+    if outcome.error is not None:
+        raise ProviderUnavailableError(
+            f"get_config_schema failed: {describe(outcome.error)}",
+            where=f"plugin {name}",
+            hint="that is the plugin's fault: tell its author",
+        ) from outcome.error
+    return read_fields(outcome.value, name)
 
 
 def require_available(info: ProviderInfo, provider: MemoryProvider, deadlines: Deadlines) -> None:
@@ -104,3 +158,29 @@ def require_available(info: ProviderInfo, provider: MemoryProvider, deadlines: D
         where=f"plugin {info.name}",
         hint="its documentation says what it needs: credentials, a server, a setting",
     )
+
+
+def settings_rows(activation: Activation) -> list[dict[str, Any]]:
+    """Every field, what is known of it and where from; no value of a secret."""
+    rows = []
+    settings = activation.settings or Settings({}, {}, ())
+    problems = {each.field.rpartition(".")[2]: each for each in settings.problems}
+    for each in activation.fields:
+        problem = problems.get(each.key)
+        known = each.key in settings.values
+        if not known and problem is None and not each.applies(settings.values):
+            continue
+        rows.append(
+            {
+                "key": each.key,
+                "variable": each.variable,
+                "secret": each.secret,
+                "required": each.required,
+                "origin": settings.origins.get(each.key, ""),
+                "value": None if each.secret else settings.values.get(each.key),
+                "set": known,
+                "problem": "" if problem is None else str(problem),
+                "url": each.url,
+            }
+        )
+    return rows

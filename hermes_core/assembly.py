@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_core.activation import activate, activate_builtin, deadlines_of
+from hermes_core.activation import activate, activate_builtin, deadlines_of, settings_rows
 from hermes_core.config import Config, load_config
 from hermes_core.discovery import find_observer
 from hermes_core.errors import ConfigError, HermesError, HomeError
@@ -41,15 +41,17 @@ def assemble(
     settings = {"write_approval": True} if problems else config.memory
     manager.add_provider(activate_builtin(config), provider_config=settings)
     activation = activate(config)
+    manager.when_closed(activation.lease.release)
     if activation.error is not None:
         problems.append(activation.error)
-    elif activation.provider is not None and not manager.add_provider(activation.provider):
+    elif activation.provider is not None and not manager.add_provider(
+        activation.provider, provider_config=activation.settings and activation.settings.values
+    ):
         problems.append(HermesError(manager.refusals[-1], where="memory.provider"))
+    manager.setting_rows = tuple(settings_rows(activation))
     problems += _observe(manager, config)
     manager.problems = tuple(problems)
-    manager._warnings = tuple(  # noqa: SLF001 - it is ours to build
-        filter(None, (*config.own_warnings, activation.warning))
-    )
+    manager._warnings = (*config.own_warnings, *activation.warnings)  # noqa: SLF001 - ours to build
     for problem in manager.problems:
         logger.error("memory: %s", problem)
     for warning in manager.warnings:

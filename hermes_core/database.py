@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
+from weakref import WeakSet
 
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.filesystem import network_file_system
@@ -132,8 +133,11 @@ def _connected(path: Path, layout: Layout) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+    database.text_factory = _text
     try:
         version = _checked(database, path, layout)
+        if version == 0:
+            database.executescript(layout.prepare)
         wanted = _journal(path)
         if database.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
             database.execute(f"PRAGMA journal_mode = {wanted}")
@@ -144,6 +148,11 @@ def _connected(path: Path, layout: Layout) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _text(stored: bytes) -> str:
+    """Text as far as it can be read: a damaged letter must not hide all others."""
+    return stored.decode("utf-8", "replace")
 
 
 def _journal(path: Path) -> str:
@@ -199,3 +208,47 @@ def _migrate(database: sqlite3.Connection, layout: Layout) -> None:
         with suppress(sqlite3.Error):
             database.execute("ROLLBACK")
         raise
+
+
+# -- forks -----------------------------------------------------------------------------------
+
+
+class Forkable(Protocol):
+    """Somebody who holds connections, which must not be carried into a child process."""
+
+    def before_fork(self) -> None:
+        """Wait for what is going on, let nothing begin, and close the connections."""
+
+    def after_fork(self) -> None:
+        """Go on, in the parent or in the child."""
+
+
+_HOLDERS: Final[WeakSet[Forkable]] = WeakSet()
+
+
+def close_before_forks(holder: Forkable) -> None:
+    """Have connections closed before the process forks.
+
+    SQLite's locks belong to a process, and what it remembers of them is copied into a child:
+    even a new connection there would take none.
+    """
+    if hasattr(os, "register_at_fork") and not _REGISTERED:
+        _REGISTERED.append(True)
+        os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+    _HOLDERS.add(holder)
+
+
+# That the handlers are registered is a fact of the process, as the handlers are.
+_REGISTERED: Final[list[bool]] = []
+_HELD: Final[list[Forkable]] = []
+
+
+def _before() -> None:
+    _HELD.extend(_HOLDERS)
+    for holder in _HELD:
+        holder.before_fork()
+
+
+def _after() -> None:
+    while _HELD:
+        _HELD.pop().after_fork()

@@ -3,6 +3,7 @@
     HermesError
      ├ HomeError              HERMES_HOME can't be used as it is
      ├ ConfigError            config.yaml can't be read, is invalid, or can't be changed safely
+     ├ SecretsError           a secret can't be stored, read or removed; never with its value
      ├ UnknownProviderError   no installed provider has that name
      ├ ProviderConflictError  two owners claim one name, or a pin names another owner
      ├ ProviderLoadError      a plugin could not be turned into a provider
@@ -64,6 +65,10 @@ class ConfigError(HermesError):
     ) -> None:
         super().__init__(what, where=where, hint=hint)
         self.problems = problems or (str(self),)
+
+
+class SecretsError(HermesError):
+    """A secret can't be stored, read or removed. Its value is never part of the text."""
 
 
 class UnknownProviderError(HermesError):

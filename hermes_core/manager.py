@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -64,6 +64,7 @@ class MemoryManager:
         self._home = home
         self._hooks = HookCalls()
         self._builtin: ProviderAdapter | None = None
+        self._closing: list[Callable[[], None]] = []
         self._external: ProviderAdapter | None = None
         self._tools = ToolTable(reserved_tools)
         self._session_id = ""
@@ -73,6 +74,8 @@ class MemoryManager:
         self.problems: tuple[HermesError, ...] = ()
         #: Why providers that were added were not taken.
         self.refusals: tuple[str, ...] = ()
+        #: The external provider's fields: what is set, where from; no value of a secret.
+        self.setting_rows: tuple[dict[str, Any], ...] = ()
         self._warnings: tuple[str, ...] = ()
         self._refused_tools: dict[str, list[str]] = {}
 
@@ -410,6 +413,12 @@ class MemoryManager:
             self._hooks.only(adapter, "shutdown")()
             adapter.close(max(end - monotonic(), 0))
         self._hooks.close()
+        for close in self._closing:
+            close()
+
+    def when_closed(self, close: Callable[[], None]) -> None:
+        """Call ``close`` at the end of `shutdown_all`."""
+        self._closing.append(close)
 
     # -- ways to call ---------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from hermes_core.activation import activate, deadlines_of
+from hermes_core.activation import activate, deadlines_of, settings_rows
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.errors import HermesError
 from hermes_core.manager import MemoryManager
@@ -32,6 +32,7 @@ _CHILD: Final = (
     "from hermes_core.trial import child; child(request)"
 )
 _START_SECONDS: Final = 10.0
+_DOCTOR_SECONDS: Final = 120.0
 
 # In the environment of the child and, unless they clear it, of all that it starts.
 _TOKEN: Final = "HERMES_PLUGINS_TRIAL"  # noqa: S105 - a name
@@ -45,6 +46,7 @@ class Trial:
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     traceback: str = ""
+    settings: tuple[dict[str, Any], ...] = ()
 
 
 def try_configured(config: Config) -> Trial:
@@ -57,29 +59,57 @@ def try_provider(config: Config, choice: str) -> Trial:
     return _try(config, choice)
 
 
-def _try(config: Config, choice: str) -> Trial:
+def try_setting(config: Config, choice: str, key: str, value: str) -> Trial:
+    """Whether a provider would take a value for one of its fields."""
+    return _try(config, choice, {"key": key, "value": value})
+
+
+def run_doctor(config: Config, *, write: bool, fix: bool) -> list[dict[str, Any]]:
+    """Examine the built-in and the external provider, by using them."""
+    request = {"doctor": True, "write": write, "fix": fix, "home": str(config.home)}
+    limit = _limit(config) + deadlines_of(config).initialize + _DOCTOR_SECONDS
+    code, told = _asked(request, config, limit)
+    if told is None:
+        detail = "no end" if code is None else f"it ended its process (exit code {code})"
+        name = config.selection.name or BUILTIN
+        todo = "look at its log, or disable it"
+        return [{"check": f"plugin {name}", "state": "problem", "detail": detail, "todo": todo}]
+    rows: list[dict[str, Any]] = told["rows"]
+    return rows
+
+
+def _limit(config: Config) -> float:
     deadlines = deadlines_of(config)
-    limit = _START_SECONDS + deadlines.load * (1 + len(config.observers)) + 2 * deadlines.available
+    return _START_SECONDS + deadlines.load * (1 + len(config.observers)) + 2 * deadlines.available
+
+
+def _asked(
+    request: dict[str, Any], config: Config, limit: float
+) -> tuple[int | None, dict[str, Any] | None]:
+    """What a child answers to a request, and its exit code; None if it did not end, or told."""
+    with tempfile.TemporaryDirectory(prefix="hermes-trial-", ignore_cleanup_errors=True) as folder:
+        answer = Path(folder, "answer.json")
+        request = {"path": sys.path, "answer": str(answer), **request}
+        code = _run_child(request, {"HERMES_HOME": str(config.home)}, limit)
+        try:
+            return code, json.loads(answer.read_bytes())
+        except (OSError, ValueError):
+            return code, None
+
+
+def _try(config: Config, choice: str, setting: dict[str, str] | None = None) -> Trial:
+    limit = _limit(config)
     names = [f"plugin {choice or config.selection.name}"] if choice or config.selection.name else []
     if not choice:
         names += [f"observer {name}" for name in config.observers]
     what = " or ".join(names) or "the built-in"
-    with tempfile.TemporaryDirectory(prefix="hermes-trial-", ignore_cleanup_errors=True) as folder:
-        answer = Path(folder, "answer.json")
-        request = {
-            "path": sys.path,
-            "home": str(config.home),
-            "choice": choice,
-            "answer": str(answer),
-        }
-        code = _run_child(request, {"HERMES_HOME": str(config.home)}, limit)
-        if code is None:
-            return Trial(problems=(f"{what}: no end after {limit:g} s",))
-        try:
-            told = json.loads(answer.read_bytes())
-        except (OSError, ValueError):
-            problem = f"{what}: it ended the process that loaded it (exit code {code})"
-            return Trial(problems=(problem,))
+    request = {"home": str(config.home), "choice": choice, "setting": setting}
+    code, told = _asked(request, config, limit)
+    if code is None:
+        return Trial(problems=(f"{what}: no end after {limit:g} s",))
+    if told is None:
+        problem = f"{what}: it ended the process that loaded it (exit code {code})"
+        return Trial(problems=(problem,))
     return Trial(**{key: _frozen(value) for key, value in told.items()})
 
 
@@ -141,10 +171,21 @@ def _end_marked(token: str) -> None:
 def child(request: dict[str, Any]) -> NoReturn:
     """The child's side: the answer goes to a file."""
     try:
+        if request.get("doctor"):
+            from hermes_core.doctor._provider import child as examined  # noqa: PLC0415
+
+            _tell(request, {"rows": examined(request)})
         home, choice = Path(request["home"]), request["choice"]
-        result = _provider_alone(home, choice) if choice else _as_an_agent(home)
+        if request["setting"]:
+            result = _one_setting(home, choice, **request["setting"])
+        else:
+            result = _provider_alone(home, choice) if choice else _as_an_agent(home)
     except BaseException as error:  # noqa: BLE001 - the answer is the only way to tell
         result = _answer([error])
+    _tell(request, result)
+
+
+def _tell(request: dict[str, Any], result: dict[str, Any]) -> NoReturn:
     Path(request["answer"]).write_text(json.dumps(result), "utf-8")
     os._exit(0)  # a plugin's threads must not hold us up
 
@@ -152,15 +193,32 @@ def child(request: dict[str, Any]) -> NoReturn:
 def _as_an_agent(home: Path) -> dict[str, Any]:
     manager = MemoryManager.from_config(home)
     external = [each.name for each in manager.providers if each.name != BUILTIN]
-    return _answer(list(manager.problems), manager.warnings, *external)
+    result = _answer(list(manager.problems), manager.warnings, *external)
+    return {**result, "settings": list(manager.setting_rows)}
 
 
 def _provider_alone(home: Path, choice: str) -> dict[str, Any]:
     config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
     activation = activate(config)
-    if activation.provider is None:
-        return _answer([activation.error] if activation.error else [])
-    return _answer([], (), activation.provider.name)
+    name = "" if activation.provider is None else activation.provider.name
+    errors = [] if activation.error is None else [activation.error]
+    result = _answer(errors, activation.warnings, name)
+    return {**result, "settings": settings_rows(activation)}
+
+
+def _one_setting(home: Path, choice: str, key: str, value: str) -> dict[str, Any]:
+    config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
+    activation = activate(config, {key: value})
+    rows = settings_rows(activation)
+    row = next((each for each in rows if each["key"] == key), None)
+    if row is None:
+        if activation.error is not None and not activation.fields:
+            return _answer([activation.error])
+        names = ", ".join(each.key for each in activation.fields) or "none"
+        return _answer([HermesError(f"{choice} has no field {key}; its fields are: {names}")])
+    if row["problem"]:
+        return _answer([HermesError(row["problem"])])
+    return {**_answer([]), "settings": rows}
 
 
 def _answer(

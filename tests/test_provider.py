@@ -60,6 +60,7 @@ PUBLIC = [
     "ProviderLoadError",
     "ProviderUnavailableError",
     "RecallStatus",
+    "SecretsError",
     "UnknownProviderError",
     "__version__",
     "discover",

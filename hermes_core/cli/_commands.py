@@ -14,11 +14,15 @@ from hermes_core.loading import import_value
 from hermes_core.names import nearest
 
 _COMMANDS: Final = {
+    "config": "config",
     "demo": "demo",
     "disable": "activation",
+    "doctor": "doctor",
     "enable": "activation",
     "info": "listing",
     "list": "listing",
+    "setup": "setup",
+    "secrets": "secrets",
     "status": "activation",
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hermes_core.cli._list import as_json
-from hermes_core.cli._output import paint, print_json, say
+from hermes_core.cli._output import paint, plain, print_json, say
 from hermes_core.cli.listing import complete_name
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.writing import DELETE, change_config
@@ -41,7 +41,7 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
         raise HermesError(
             trial.problems[0], hint="nothing was changed; --force enables it all the same"
         )
-    _write_choice(config, choice, info)
+    change_config(config.home, choice_changes(config, choice, info))
     before = config.selection.choice
     if before and not (normalise(before) == normalise(choice) or normalise(before) == info.key):
         say(f"{info.name} replaces {before}.")
@@ -57,12 +57,23 @@ def _choice(name: str, info: ProviderInfo) -> str:
     return f"{info.name}@{info.owner}" if split_choice(name)[1] else info.name
 
 
-def _write_choice(config: Config, choice: str, info: ProviderInfo) -> None:
+def choice_changes(config: Config, choice: str, info: ProviderInfo) -> dict[tuple[str, ...], Any]:
+    """What to change in config.yaml to enable a provider."""
     pin = {key: value for key, value in pin_of(info)._asdict().items() if value}
     changes: dict[tuple[str, ...], Any] = {("memory", "provider"): choice}
     changes |= _without_pins(config, keep=info.key)
     changes["memory", "pins", _pin_key(config, info)] = pin
-    change_config(config.home, changes)
+    return changes
+
+
+def prove(config: Config, info: ProviderInfo) -> bool:
+    """Build a manager as an agent would, and say whether the provider works."""
+    trial = try_configured(config)
+    if trial.provider_name:
+        say(f"{info.name} is enabled, and works.")
+    for problem in trial.problems:
+        click.echo(f"{info.name} is enabled, but does not work yet: {problem}", err=True)
+    return not trial.problems
 
 
 def _pin_key(config: Config, info: ProviderInfo) -> str:
@@ -164,7 +175,26 @@ def _provider_report(config: Config, trial: Trial) -> dict[str, Any]:
     same = [each for each in same if not selection.owner or each.owned_by(selection.owner)]
     report = as_json(same[0]) if same else {"name": selection.name, "state": "missing"}
     works = bool(trial.provider_name)
-    return {**report, "active": works, "works": works}
+    pin = selection.pin
+    return {
+        **report,
+        "active": works,
+        "works": works,
+        "pin": None if pin is None else pin._asdict(),
+        "settings": list(trial.settings),
+    }
+
+
+def setting_text(row: dict[str, Any]) -> str:
+    """What is known of a field: its value, or that it is set, and where from."""
+    if row["problem"]:
+        missing = "missing" if not row["set"] else "not valid"
+        return paint(missing, "broken") + (f", get it at {row['url']}" if row["url"] else "")
+    if not row["set"]:
+        return "not set"
+    if row["secret"]:
+        return f"set ({row['origin'].partition(' (')[0]})"
+    return f"{plain(str(row['value']))}  ({row['origin']})"
 
 
 def _print_report(report: dict[str, Any]) -> None:
@@ -180,6 +210,10 @@ def _print_report(report: dict[str, Any]) -> None:
         version = f" {provider['version']}" if provider.get("version") else ""
         owner = f" ({provider['distribution']}{version})" if provider.get("distribution") else ""
         say(f"external:  {provider['name']}{owner}, {works}")
+        if pin := provider["pin"]:
+            say(f"pinned:    {pin['owner']} {pin['version']}".rstrip())
+        for row in provider["settings"]:
+            say(f"  {row['key']}: {setting_text(row)}")
     for label in ("observers", "warnings", "problems"):
         for line in report[label]:
             say(f"{label[:-1] + ':':10} {line}")

@@ -48,6 +48,7 @@ class Config(NamedTuple):
     selection: Selection = Selection()
     memory: Mapping[str, Any] = _EMPTY
     warnings: tuple[str, ...] = ()
+    secrets_backend: str = "auto"
 
     @property
     def path(self) -> Path:
@@ -85,7 +86,14 @@ def load_config(home: Path) -> Config:
     document = read_document(home)
     warnings = validate(document)
     memory = document.data.get("memory") or {}
-    return Config(home, _selection(document), MappingProxyType(memory), warnings)
+    secrets = document.data.get("secrets") or {}
+    return Config(
+        home,
+        _selection(document),
+        MappingProxyType(memory),
+        warnings,
+        secrets_backend=secrets.get("backend") or "auto",
+    )
 
 
 def _selection(document: Document) -> Selection:

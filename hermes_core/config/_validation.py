@@ -49,10 +49,16 @@ _KEYS: Final[dict[str, Any]] = {
     "nudge_interval": _COUNT,
 }
 
+#: The section is hermes-agent's, which names its own sources of secrets there.
+_SECRETS: Final[dict[str, Any]] = {"backend": {"enum": ["auto", "keyring", "dotenv", None]}}
+
 SCHEMA: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
-    "properties": {"memory": {"type": ["object", "null"], "properties": _KEYS}},
+    "properties": {
+        "memory": {"type": ["object", "null"], "properties": _KEYS},
+        "secrets": {"type": ["object", "null"], "properties": _SECRETS},
+    },
 }
 
 _TYPE_NAMES: Final = {
@@ -142,7 +148,8 @@ def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:
     for keys, known in (
         (("memory",), tuple(_KEYS)),
         (("memory", "deadlines"), _DEADLINES),
-        ((), ("memory",)),
+        (("secrets",), tuple(_SECRETS)),
+        ((), ("memory", "secrets")),
     ):
         for key, value in _section(document, *keys).items():
             if key in known or (keys == ("memory",) and normalise(str(key)) == chosen):
@@ -153,6 +160,8 @@ def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:
                 problems.append(f"{where}: unknown key; did you mean {close[0]}?")
             elif known is _DEADLINES:  # nobody else has keys there
                 problems.append(f"{where}: unknown key; there are {', '.join(known)}")
+            elif keys == ("secrets",):
+                continue
             elif keys != ("memory",) or not isinstance(value, dict):  # else a provider's section
                 warnings.append(f"{where}: unknown key, left alone")
     return problems, warnings

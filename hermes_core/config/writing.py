@@ -9,7 +9,8 @@ from typing import Any, Final
 from hermes_core.config import _editing
 from hermes_core.config._comparing import only_changed
 from hermes_core.config._editing import DELETE
-from hermes_core.config._yaml import Document, read_document
+from hermes_core.config._validation import validate
+from hermes_core.config._yaml import Document, parse_document, read_document
 from hermes_core.errors import ConfigError
 from hermes_core.home import ensure_folder, replace_file
 from hermes_core.locking import LockTimeoutError, file_lock
@@ -20,11 +21,14 @@ __all__ = ["DELETE", "change_config"]
 LOCK_SECONDS: Final = 10
 
 
-def change_config(home: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
+def change_config(
+    home: Path, changes: Mapping[tuple[str, ...], Any], *, valid: bool = False
+) -> None:
     """Set the values at the given paths, or remove them (`DELETE`); all or none.
 
     Every other byte of the file stays as it is. If that can't be done, nothing is written
-    and the error says which lines to put in by hand.
+    and the error says which lines to put in by hand. With ``valid``, what would not be a
+    valid file is not written either.
     """
     ensure_folder(home)
     try:
@@ -32,6 +36,8 @@ def change_config(home: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
             document = read_document(home)
             text = edited(document, changes)
             if text != document.text:
+                if valid:
+                    validate(parse_document(document.path, text))
                 replace_file(document.path, (document.mark + text).encode())
     except LockTimeoutError as error:
         raise ConfigError(error.what, where=error.where, hint=error.hint) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes_core.config import Selection, read_selection
 from hermes_core.discovery._conflicts import settle
-from hermes_core.discovery._directories import home_directories
+from hermes_core.discovery._directories import home_directories, manifest_of
 from hermes_core.discovery._entry_points import (
     carried_directories,
     declared_providers,
@@ -25,6 +25,7 @@ __all__ = [
     "discover",
     "find_observer",
     "find_provider",
+    "manifest_of",
     "own_commands",
     "pin_of",
     "pin_problem",

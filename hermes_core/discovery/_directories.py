@@ -45,6 +45,16 @@ def describe_directory(folder: Path) -> ProviderInfo:
     )
 
 
+def manifest_of(info: ProviderInfo) -> dict[str, Any]:
+    """A provider's plugin.yaml, wherever it is; {} if it has none that can be read."""
+    if info.directory is not None:
+        return read_manifest(info.directory)[0]
+    named = [name for name in info.files if name.rpartition("/")[2] == "plugin.yaml"]
+    if info.location is None or not named:
+        return {}
+    return read_manifest((info.location / min(named, key=len)).parent)[0]
+
+
 def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
     """plugin.yaml, of which every field is optional, and what is wrong with it.
 

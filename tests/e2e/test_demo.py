@@ -45,7 +45,16 @@ def test_the_demo_recalls_in_the_second_session_what_the_first_one_said(machine,
     said = next(line for line in lines if line.strip().startswith("user:"))
     recalled = next(line for line in lines if line.strip().startswith("recalled:"))
     assert said.partition(":")[2].strip() in recalled
-    assert any('{"turns": 1}' in line for line in lines)
+    assert any('{"turns": 8}' in line for line in lines)
+
+
+def test_the_demo_searches_the_first_session_in_the_second(machine, temporary):
+    lines = machine.run("demo").done().lines
+    at = next(at for at, line in enumerate(lines) if "tool session_search:" in line)
+    assert "monday: We >>>deploy<<< the >>>billing<<< service" in lines[at]
+    assert "it began:  Good morning." in lines[at + 1]
+    assert "it ended:" in lines[at + 2]
+    assert "Good luck with the release!" in lines[at + 2]
 
 
 def test_the_demo_leaves_nothing_behind_and_touches_nothing(machine, temporary):

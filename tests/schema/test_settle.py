@@ -36,7 +36,8 @@ def settled(**given):
         ("10", "integer", 10), (" 7 ", "integer", 7), (5.0, "integer", 5), ("-3", "integer", -3),
         ("1.5", "number", 1.5), (2, "number", 2), ("1e3", "number", 1000.0),
         ("yes", "boolean", True), ("Off", "boolean", False), (1, "boolean", True),
-        (False, "boolean", False),        (12, "text", "12"), (True, "text", "true"), ("x", "text", "x"),
+        (False, "boolean", False), (12, "text", "12"),
+        (True, "text", "true"), ("x", "text", "x"),
     ],
 )  # fmt: skip
 def test_values_are_what_is_meant(value, kind: str, meant) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -154,6 +154,12 @@ class BuiltinProvider(MemoryProvider):
             if step.old_text:
                 metadata["old_text"] = step.old_text
             self._mirror(step.action, target, step.content, metadata)
+
+    def diagnose(self, home: Path, *, fix: bool) -> Iterator[tuple[str, str, str, str]]:
+        """What `doctor` should know of the notes and conversations of a home."""
+        from hermes_builtin.diagnosis import diagnose  # noqa: PLC0415 - no agent needs it
+
+        return diagnose(home, fix=fix)
 
     def pending_nudge(self) -> str:
         """A reminder to take notes, if it is time for one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sqlite3
 import threading
 import time
@@ -16,7 +15,7 @@ from typing import Final, NamedTuple
 
 from hermes_builtin.notes._errors import NotesError
 from hermes_builtin.notes._format import Known, parse, split
-from hermes_core.database import Layout, open_database
+from hermes_core.database import Layout, close_before_forks, open_database
 from hermes_core.errors import DatabaseError
 
 KEPT: Final = 5000
@@ -118,16 +117,26 @@ class History:
         self.path = path
         self._mutex = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._pid = 0
         self._inode = 0
+        close_before_forks(self)
         self._latest: dict[str, Noted] = {}
 
     def close(self) -> None:
         """Let go of the file."""
         with self._mutex:
             connection, self._connection = self._connection, None
-            if connection is not None and self._pid == os.getpid():
+            if connection is not None:
                 connection.close()
+
+    def before_fork(self) -> None:
+        """Close the file, and keep it closed until the fork is over."""
+        self._mutex.acquire()
+        if self._connection is None or not self._connection.in_transaction:
+            self.close()
+
+    def after_fork(self) -> None:
+        """Go on."""
+        self._mutex.release()
 
     # -- changes --------------------------------------------------------------------------
 
@@ -345,6 +354,15 @@ class History:
             rows = database.execute("SELECT * FROM blocked ORDER BY at DESC").fetchall()
         return [Blocked(*row) for row in rows]
 
+    def check(self) -> None:
+        """Raise `NotesError` unless the file is whole."""
+        with self._open(write=False) as database:
+            (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise NotesError(
+                f"the history is damaged: {found}", where=str(self.path), hint=_UNTOUCHED
+            )
+
     # -- the file -------------------------------------------------------------------------
 
     @contextmanager
@@ -375,13 +393,11 @@ class History:
         if self._connection is not None and self._is_current():
             return self._connection
         self._connection, self._latest = open_database(self.path, _LAYOUT), {}
-        self._pid, self._inode = os.getpid(), self.path.stat().st_ino
+        self._inode = self.path.stat().st_ino
         return self._connection
 
     def _is_current(self) -> bool:
-        """Whether the connection is ours, and its file still the one in place."""
-        if self._pid != os.getpid():
-            return False
+        """Whether the connection's file is still the one in place."""
         try:
             return self.path.stat().st_ino == self._inode
         except FileNotFoundError:  # moved away: a new one begins

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from hermes_builtin.sessions._model import NewMessage
+
+_FAR: Final = 1e12  # seconds; nobody talks in the year 30,000
 
 
 def content_text(content: Any) -> str:
@@ -16,7 +18,7 @@ def content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        return json.dumps(content, ensure_ascii=False, default=str)
+        return json.dumps(content, ensure_ascii=False, default=str, skipkeys=True)
     return "\n".join(filter(None, map(_part, content)))
 
 
@@ -37,7 +39,11 @@ def new_message(given: Mapping[str, Any], now: float) -> NewMessage:
     role = str(given.get("role") or "other")
     if role == "tool" and given.get("name"):
         extra.setdefault("tool_name", given["name"])
+    return NewMessage(role, content_text(given.get("content")), _time(given, now), extra)
+
+
+def _time(given: Mapping[str, Any], now: float) -> float:
     at = given.get("timestamp")
-    if isinstance(at, bool) or not isinstance(at, int | float):
-        at = now
-    return NewMessage(role, content_text(given.get("content")), float(at), extra)
+    if isinstance(at, bool) or not isinstance(at, int | float) or not -_FAR < at < _FAR:
+        return now
+    return float(at)

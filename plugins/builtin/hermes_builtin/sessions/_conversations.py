@@ -12,6 +12,7 @@ from hermes_builtin.sessions._content import new_message
 from hermes_builtin.sessions._hermes_agent import not_imported
 from hermes_builtin.sessions._model import NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions._place import Place, place
+from hermes_builtin.sessions._words import storable
 from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
 
 logger = logging.getLogger("hermes_builtin")
@@ -31,14 +32,19 @@ class Conversations:
         self._archive: SqliteArchive | None = None
         context = str(facts.get("agent_context") or _PRIMARY)
         platform = str(facts.get("platform") or "")
+
+        def given(name: str) -> str:
+            value = facts.get(name)
+            return "" if value is None else storable(str(value))
+
         self._facts = SessionFacts(
             session_id,
             source=platform if context == _PRIMARY else context,
-            user_id=str(facts.get("user_id") or ""),
-            chat_id=str(facts.get("chat_id") or ""),
-            profile=str(facts.get("agent_identity") or ""),
-            title=str(facts.get("session_title") or ""),
-            parent=str(facts.get("parent_session_id") or ""),
+            user_id=given("user_id"),
+            chat_id=given("chat_id"),
+            profile=given("agent_identity"),
+            title=given("session_title"),
+            parent=given("parent_session_id"),
             started=time.time(),
         )
 
@@ -51,6 +57,11 @@ class Conversations:
     def session_id(self) -> str:
         """The session that runs now."""
         return self._facts.id
+
+    @property
+    def parent_id(self) -> str:
+        """The session that this one continues."""
+        return self._facts.parent
 
     @property
     def archive(self) -> SqliteArchive:
@@ -75,7 +86,7 @@ class Conversations:
     def switch(self, session_id: str, parent: str) -> None:
         """Another session runs from now on."""
         self._facts = self._facts._replace(
-            id=session_id, parent=parent, title="", started=time.time()
+            id=session_id, parent=storable(parent), title="", started=time.time()
         )
 
     def turn(
@@ -107,8 +118,7 @@ def turn_messages(
     of the user.
     """
     plain = [NewMessage("user", user, now), NewMessage("assistant", assistant, now)]
-    if not messages:
-        return plain
+    messages = [each for each in messages or () if isinstance(each, Mapping)]
     start = next(
         (at for at in reversed(range(len(messages))) if messages[at].get("role") == "user"), None
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -66,19 +67,18 @@ def agreement(named: list[Day], began: float, ended: float) -> float:
             continue
         if first <= span[1] and last >= span[0]:
             return 1.0
-        if span[1] < first <= span[1] + _AFTERWARDS:
+        if timedelta(0) < first - span[1] <= _AFTERWARDS:
             best = _SOON_AFTER
     return best
 
 
 def reach(named: list[Day]) -> list[tuple[float, float]]:
     """The times in which conversations fit the days of a known year."""
-    spans = [each.span(date.min) for each in named if each.year]
-    return [
-        (
-            datetime.combine(span[0], datetime.min.time()).timestamp(),
-            datetime.combine(span[1] + _AFTERWARDS, datetime.max.time()).timestamp(),
-        )
-        for span in spans
-        if span is not None
-    ]
+    found = []
+    for span in (each.span(date.min) for each in named if each.year):
+        if span is not None:
+            with suppress(OverflowError, ValueError, OSError):  # a year that no clock knows
+                begin = datetime.combine(span[0], datetime.min.time()).timestamp()
+                end = datetime.combine(span[1] + _AFTERWARDS, datetime.max.time()).timestamp()
+                found.append((begin, end))
+    return found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.sessions._content import content_text
-from hermes_builtin.sessions._model import NewMessage, SessionFacts
+from hermes_builtin.sessions._model import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions._place import read_only
 from hermes_builtin.sessions.archive import Archive
 from hermes_core.errors import DatabaseError
@@ -39,17 +40,34 @@ def not_imported(path: Path, archive: Archive) -> int:
     try:
         with closing(read_only(path)) as database:
             rows = database.execute(
-                "SELECT session_id, max(id) FROM messages GROUP BY session_id"
+                "SELECT session_id, max(id) FROM messages"  # noqa: S608
+                f" WHERE 1{_visible(database)} GROUP BY session_id"
             ).fetchall()
     except sqlite3.Error:
         return 0
-    return sum(archive.imported(ORIGIN, str(name)) < last for name, last in rows)
+    return sum(_is_new(archive, str(name), last) for name, last in rows)
+
+
+def _is_new(archive: Archive, name: str, last: int) -> bool:
+    """Whether a conversation goes on behind what we have; one of the same name is ours."""
+    before = archive.imported(ORIGIN, name)
+    return before < last and (before > 0 or archive.session(name, EVERYBODY) is None)
+
+
+def _visible(database: sqlite3.Connection) -> str:
+    """What was undone is not part of the conversation; what was summed up still is."""
+    columns = {row[1] for row in database.execute("PRAGMA table_info(messages)")}
+    return " AND (active != 0 OR compacted != 0)" if {"active", "compacted"} <= columns else ""
 
 
 def count(path: Path) -> int:
     """How many conversations there are."""
-    with closing(read_only(path)) as database:
-        return int(database.execute("SELECT count(*) FROM sessions").fetchone()[0])
+    try:
+        with closing(read_only(path)) as database:
+            return int(database.execute("SELECT count(*) FROM sessions").fetchone()[0])
+    except sqlite3.Error as error:
+        what = f"is no state.db of hermes-agent: {error}"
+        raise DatabaseError(what, where=str(path)) from error
 
 
 def conversations(path: Path, archive: Archive) -> Iterator[Imported]:
@@ -65,9 +83,30 @@ def conversations(path: Path, archive: Archive) -> Iterator[Imported]:
                 position = archive.imported(ORIGIN, facts.id)
                 messages = list(_messages(database, facts.id, position))
                 last = messages[-1][0] if messages else position
-                yield Imported(facts, [message for _, message in messages], last)
+                new = [message for _, message in messages]
+                if position and new:
+                    everything = [each for _, each in _messages(database, facts.id, 0)]
+                    new = _not_stored(everything, archive, facts.id)
+                yield Imported(facts, new, last)
     except sqlite3.Error as error:
         raise DatabaseError(f"can't be imported: {error}", where=str(path)) from error
+
+
+def _not_stored(messages: list[NewMessage], archive: Archive, name: str) -> list[NewMessage]:
+    """Those messages that we have not: hermes-agent may have stored all of them anew."""
+    session = archive.session(name, EVERYBODY)
+    stored = (
+        Counter((each.role, each.content) for each in archive.messages(session))
+        if session
+        else Counter()
+    )
+    left = []
+    for message in messages:
+        if stored[message.role, message.content] > 0:
+            stored[message.role, message.content] -= 1
+        else:
+            left.append(message)
+    return left
 
 
 def _facts(row: tuple[Any, ...]) -> SessionFacts:
@@ -81,12 +120,9 @@ def _facts(row: tuple[Any, ...]) -> SessionFacts:
 def _messages(
     database: sqlite3.Connection, session: str, after: int
 ) -> Iterator[tuple[int, NewMessage]]:
-    columns = {row[1] for row in database.execute("PRAGMA table_info(messages)")}
-    # What was undone is not part of the conversation; what was summed up still is.
-    visible = " AND (active != 0 OR compacted != 0)" if {"active", "compacted"} <= columns else ""
     rows = database.execute(
         f"SELECT {', '.join(_MESSAGE_COLUMNS)} FROM messages"  # noqa: S608
-        f" WHERE session_id = ? AND id > ?{visible} ORDER BY id",
+        f" WHERE session_id = ? AND id > ?{_visible(database)} ORDER BY id",
         (session, after),
     )
     for number, role, content, at, tool_name, tool_calls, call_id in rows:

@@ -45,6 +45,12 @@ def _look(path: Path) -> tuple[int, frozenset[str]]:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
+        if path.is_symlink():
+            raise DatabaseError(
+                "is a link to a file that is not there",
+                where=str(path),
+                hint="is its disk mounted? else remove the link",
+            ) from None
         return 0, frozenset()
     except OSError as error:
         raise DatabaseError(f"can't be read: {error.strerror}", where=str(path)) from error
@@ -55,7 +61,7 @@ def _look(path: Path) -> tuple[int, frozenset[str]]:
             owner = database.execute("PRAGMA application_id").fetchone()[0]
             rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             return int(owner), frozenset(name for (name,) in rows)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise DatabaseError(
             f"is no archive that can be read: {error}",
             where=str(path),
@@ -64,5 +70,9 @@ def _look(path: Path) -> tuple[int, frozenset[str]]:
 
 
 def read_only(path: Path) -> sqlite3.Connection:
-    """A connection that can't change a database."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)
+    """A connection that can't change a database.
+
+    Where nobody has it open, there is no ``-wal``; then none is made for a look either.
+    """
+    quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{quiet}", uri=True, timeout=10)

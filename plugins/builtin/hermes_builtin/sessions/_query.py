@@ -84,6 +84,15 @@ def parse(text: str, now: float | None = None) -> Query:
     return reader.query(text)
 
 
+def phrase_words(text: str) -> list[str]:
+    """The index words of a text in a row; the last of a run of pairs is in the pair before it."""
+    found: list[str] = []
+    for run in runs(text):
+        pairs = words_of(run)
+        found += pairs[:-1] if is_unspaced(run) and len(pairs) > 1 else pairs
+    return found
+
+
 class _Reader:
     """Takes the pieces of a query one after the other."""
 
@@ -109,12 +118,12 @@ class _Reader:
         if not phrase and self._filter(word):
             return
         written = phrase or word
-        found = tuple(words(written))
-        excluded = minus and (phrase or len(word) >= _SHORTEST_EXCLUDED)
+        found = tuple(phrase_words(written))
+        excluded = minus and (phrase or len(word) >= _SHORTEST_EXCLUDED or not word.isascii())
         if not found:
             pass
         elif excluded or self._operator == "NOT":
-            self._excluded.append(Phrase(phrase or "", found))
+            self._excluded.append(Phrase(written, found))
         elif phrase or self._operator == "AND":
             self._require(Phrase(phrase or "", found))
         else:
@@ -188,7 +197,11 @@ class _Reader:
             text.strip(),
             frozenset(self._pairs),
         )
-        return query if query.has_words else query.without_operators()
+        if not query.has_words:
+            query = query.without_operators()
+        if not query.has_words:  # nothing but words that could be operators
+            query = query._replace(terms=tuple(dict.fromkeys(map(Term, words(text)))))
+        return query
 
 
 def age(text: str) -> float | None:
@@ -199,9 +212,9 @@ def age(text: str) -> float | None:
 
 def _moment(value: str, now: datetime) -> float | None:
     """The time that ``2024``, ``2024-05``, ``2024-05-01``, ``2024-05-01T10:00`` or ``7d`` mean."""
-    if (seconds := age(value)) is not None:
-        return (now - timedelta(seconds=seconds)).timestamp()
     try:
+        if (seconds := age(value)) is not None:
+            return max((now - timedelta(seconds=seconds)).timestamp(), 0.0)
         if re.fullmatch(r"\d{4}(-\d{1,2}){0,2}", value):
             year, month, day = (*map(int, value.split("-")), 1, 1)[:3]
             start = datetime.combine(date(year, month, day), datetime.min.time())

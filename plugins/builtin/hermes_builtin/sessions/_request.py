@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hermes_builtin.sessions._model import ROLES
+from hermes_builtin.sessions._words import storable
 
 
 class BadRequest(Exception):  # noqa: N818 - the tool answers with it
@@ -45,7 +46,8 @@ def _text(args: Mapping[str, Any], name: str) -> str:
         return ""
     if not isinstance(value, str):
         raise BadRequest(f"{name} must be a string.")
-    return value.strip() if name != "query" else value
+    value = storable(value)
+    return value if name in ("query", "session_id") else value.strip()
 
 
 def _number(args: Mapping[str, Any], name: str, default: int) -> int:

@@ -11,6 +11,7 @@ from hermes_builtin.sessions._model import Message, Session
 from hermes_builtin.sessions._words import LONGEST, fold, is_unspaced, places
 
 SNIPPET: Final = 240
+FACT: Final = 200
 _SEARCHED_AT_ONCE: Final = 4000
 _CALLS: Final = 600
 
@@ -34,9 +35,12 @@ def message(each: Message, most: int, *, around: int = 0, anchor: bool = False) 
         content = f"{head}{content}{tail}"
         shown |= {"truncated": True, "length": len(each.content)}
     shown |= {"content": content, "timestamp": each.at}
-    shown |= {key: each.extra[key] for key in ("tool_name", "tool_call_id") if each.extra.get(key)}
+    names = {key: each.extra.get(key) for key in ("tool_name", "tool_call_id")}
+    shown |= {key: str(value)[:FACT] for key, value in names.items() if value}
     if calls := each.extra.get("tool_calls"):
         shown["tool_calls"] = _calls(calls)
+    if each.extra.get("damaged"):
+        shown["damaged"] = True
     if anchor:
         shown["anchor"] = True
     return shown
@@ -118,4 +122,8 @@ def _likely(text: str, words: frozenset[str]) -> int:
 
 def session_facts(session: Session) -> dict[str, Any]:
     """What is told of a session that is read."""
-    return {"when": when(session.started), "source": session.source, "title": session.title}
+    return {
+        "when": when(session.started),
+        "source": session.source[:FACT],
+        "title": session.title[:FACT],
+    }

@@ -18,6 +18,7 @@ from hermes_builtin.sessions._model import (
 )
 from hermes_builtin.sessions._query import Query, parse
 from hermes_builtin.sessions._request import BadRequest, Request
+from hermes_builtin.sessions._words import storable
 from hermes_builtin.sessions.archive import SearchOptions
 from hermes_core import HermesError
 
@@ -99,7 +100,11 @@ class SessionSearch:
         query = parse(request.query)
         archive, scope = self._conversations.archive, self._conversations.scope
         options = SearchOptions(
-            scope, request.roles or TALK, request.limit, request.newest, without=current
+            scope,
+            request.roles or TALK,
+            request.limit,
+            request.newest,
+            without=tuple(filter(None, (storable(current), self._conversations.parent_id))),
         )
         found = archive.search(query, options)
         notes = list(found.notes)
@@ -109,7 +114,8 @@ class SessionSearch:
                 found = plainly
                 notes.append("Nothing matches the query as it stands; these have its words.")
         most = _ANSWER // max(len(found.hits), 1)
-        results = [self._result(hit, found, most) for hit in found.hits]
+        shown = (self._result(hit, found, most) for hit in found.hits)
+        results = [each for each in shown if each is not None]
         answer: dict[str, Any] = {
             "success": True,
             "mode": "discover",
@@ -117,8 +123,9 @@ class SessionSearch:
             "results": results,
             "count": len(results),
         }
-        if found.approximate and results:
+        if found.approximate and (results or not query.has_words):
             answer["approximate"] = True
+        if found.approximate and results:
             notes.append(
                 "These words are in very many messages: the newest conversations were looked at. "
                 "A rarer word finds more."
@@ -129,9 +136,12 @@ class SessionSearch:
             answer["message"] = " ".join(notes)
         return answer
 
-    def _result(self, hit: Hit, found: Found, most: int) -> dict[str, Any]:
+    def _result(self, hit: Hit, found: Found, most: int) -> dict[str, Any] | None:
+        """A conversation that was found; None if it was deleted in the meantime."""
         archive, session = self._conversations.archive, hit.session
         window = archive.around(session, hit.message_id, _AROUND_HIT, TALK)
+        if not window.messages:
+            return None
         ids = [each.id for each in window.messages]
         anchor = next(each for each in window.messages if each.id == hit.message_id)
         first = archive.first(session, _BOOKEND, TALK) if window.before else []
@@ -143,8 +153,8 @@ class SessionSearch:
         result = {
             "session_id": session.id,
             "when": _show.when(session.started),
-            "source": session.source,
-            "title": session.title,
+            "source": session.source[: _show.FACT],
+            "title": session.title[: _show.FACT],
             "matched_role": anchor.role,
             "match_message_id": hit.message_id,
             "snippet": _show.snippet(anchor.content, found.words),
@@ -178,16 +188,19 @@ class SessionSearch:
             )
         elif archive.search(plain, everyone._replace(hidden=True)).hits:
             reasons.append("There are matches, but only in conversations of subagents and tools.")
-        elif archive.search(plain, everyone._replace(without="")).hits:
+        elif archive.search(plain, everyone._replace(without=())).hits:
             reasons.append("It was said in this conversation only, which is not searched.")
         elif query.after is not None or query.before is not None:
             untimed = plain._replace(after=None, before=None)
             if archive.search(untimed, everyone).hits:
                 reasons.append("There are matches, but none in that time.")
+        if not reasons and not query.has_words:
+            reasons.append("None of the newest messages has these signs; older ones were not read.")
         if not reasons:
             reasons.append("No conversation that was searched has these words.")
-        if options.scope.user_id or options.scope.chat_id:
-            reasons.append("Only conversations of this user and chat were searched.")
+        scope = options.scope
+        if scope.user_id or scope.chat_id or scope.profile not in ("", "default"):
+            reasons.append("Only conversations of this user, chat and profile were searched.")
         if missing := self._conversations.elsewhere():
             reasons.append(
                 f"{missing:,} conversations of hermes-agent in this home are not imported; the "
@@ -257,8 +270,8 @@ class SessionSearch:
         results = [
             {
                 "session_id": session.id,
-                "title": session.title,
-                "source": session.source,
+                "title": session.title[: _show.FACT],
+                "source": session.source[: _show.FACT],
                 "started_at": session.started,
                 "last_active": session.active,
                 "message_count": session.messages,

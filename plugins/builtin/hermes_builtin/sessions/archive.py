@@ -28,7 +28,7 @@ class SearchOptions(NamedTuple):
     roles: frozenset[str]
     limit: int
     newest: bool | None = None
-    without: str = ""
+    without: tuple[str, ...] = ()
     hidden: bool = False
 
 

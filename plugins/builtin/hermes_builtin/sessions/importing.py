@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -17,12 +18,18 @@ from typing import Any, Final, NamedTuple
 from hermes_builtin.sessions import _hermes_agent
 from hermes_builtin.sessions._content import content_text, new_message
 from hermes_builtin.sessions._hermes_agent import Imported
-from hermes_builtin.sessions._model import EVERYBODY, NewMessage, SessionFacts
+from hermes_builtin.sessions._model import EVERYBODY, NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions._place import read_only
+from hermes_builtin.sessions._words import storable
 from hermes_builtin.sessions.archive import Archive, Progress
 from hermes_core.errors import HermesError
 
 _ZIPPED: Final = "conversations.json"
+_PROFILE: Final = "default"  # an agent without a profile of its own has this one
+
+
+#: What zipfile raises for one that is damaged, or that needs a password.
+_BAD_ZIPS: Final = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
 
 
 class NotImportedError(HermesError):
@@ -39,18 +46,30 @@ class Taken(NamedTuple):
 
 
 def import_file(
-    archive: Archive, path: Path, user_id: str = "", progress: Progress | None = None
+    archive: Archive, path: Path, owner: Scope = EVERYBODY, progress: Progress | None = None
 ) -> Taken:
-    """Take over the conversations of a file: hermes-agent's state.db, JSONL, or an export."""
+    """Take over the conversations of a file: hermes-agent's state.db, JSONL, or an export.
+
+    Args:
+        archive: Where they go.
+        path: The file.
+        owner: Whose they are, where the file does not say.
+        progress: Is told how far it is.
+    """
+    if not path.is_file():
+        what = "is a directory" if path.is_dir() else "is not a file"
+        raise NotImportedError(what, where=str(path))
     if _is_database(path):
-        found = _hermes_agent.conversations(path, archive)
+        theirs = _hermes_agent.conversations(path, archive)
+        found = (each._replace(facts=_owned(each.facts, owner)) for each in theirs)
         return _take(archive, _hermes_agent.ORIGIN, found, _hermes_agent.count(path), progress)
     try:
         origin, parsed = _parsed(path, _text(path))
-    except (OSError, UnicodeDecodeError, zipfile.BadZipFile) as error:
+    except (OSError, UnicodeDecodeError, *_BAD_ZIPS) as error:
         raise NotImportedError(f"can't be read: {error}", where=str(path)) from error
-    new = [_new_part(archive, origin, each, user_id) for each in parsed]
-    return _take(archive, origin, new, len(new), progress)
+    # One by one: which name a conversation gets depends on those before it.
+    new = (_new_part(archive, origin, each, owner) for each in parsed)
+    return _take(archive, origin, new, len(parsed), progress)
 
 
 def _is_database(path: Path) -> bool:
@@ -59,17 +78,25 @@ def _is_database(path: Path) -> bool:
         with closing(read_only(path)) as database:
             database.execute("PRAGMA schema_version")
             return bool(database.execute("SELECT 1 FROM sqlite_master").fetchone())
-    except sqlite3.Error:
-        return False
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+            return False
+        raise NotImportedError(f"can't be read: {error}", where=str(path)) from error
 
 
-def _new_part(archive: Archive, origin: str, imported: Imported, user_id: str) -> Imported:
+def _owned(facts: SessionFacts, owner: Scope) -> SessionFacts:
+    return facts._replace(
+        user_id=facts.user_id or owner.user_id,
+        profile=facts.profile or owner.profile or _PROFILE,
+    )
+
+
+def _new_part(archive: Archive, origin: str, imported: Imported, owner: Scope) -> Imported:
     """What is new in a conversation, under the name that it has or gets."""
     facts, messages, position = imported
     if not facts.id:
         facts = facts._replace(id=_name(archive, messages))
-    if user_id:
-        facts = facts._replace(user_id=user_id)
+    facts = _owned(facts, owner)
     return Imported(facts, messages[archive.imported(origin, facts.id) :], position)
 
 
@@ -231,14 +258,14 @@ def _jsonl(path: Path, text: str) -> Iterator[Imported]:
     """A line is a message, or a conversation with its ``messages``."""
     now = time.time()
     loose: dict[str, list[NewMessage]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             entry = json.loads(line)
             if "messages" in entry:
                 messages = [new_message(each, now) for each in entry["messages"]]
-                yield _conversation(_identity(entry), messages, str(entry.get("title") or ""))
+                yield _conversation(_identity(entry), messages, entry)
             elif "role" in entry:
                 loose.setdefault(_identity(entry), []).append(new_message(entry, now))
             else:
@@ -250,7 +277,7 @@ def _jsonl(path: Path, text: str) -> Iterator[Imported]:
                 hint="nothing was imported",
             ) from error
     for name, messages in loose.items():
-        yield _conversation(name, messages, "")
+        yield _conversation(name, messages, {})
 
 
 def _identity(entry: Mapping[str, Any]) -> str:
@@ -259,12 +286,22 @@ def _identity(entry: Mapping[str, Any]) -> str:
     return str(next(filter(None, map(entry.get, keys)), ""))
 
 
-def _conversation(name: str, messages: list[NewMessage], title: str) -> Imported:
+def _conversation(name: str, messages: list[NewMessage], entry: Mapping[str, Any]) -> Imported:
+    """A conversation; what our own export says of it is taken over."""
+
+    def told(key: str) -> str:
+        value = entry.get(key)
+        return value if isinstance(value, str) else ""
+
     kept = [each for each in messages if each.content.strip() or each.extra]
     facts = SessionFacts(
-        name,
-        source="import",
-        title=title,
+        storable(name),
+        source=told("source") or "import",
+        user_id=told("user_id"),
+        chat_id=told("chat_id"),
+        profile=told("profile"),
+        title=told("title"),
+        parent=told("parent"),
         started=kept[0].at if kept else 0.0,
     )
     return Imported(facts, kept, len(kept))

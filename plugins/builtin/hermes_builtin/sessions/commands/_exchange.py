@@ -26,10 +26,13 @@ _TOLD_APART: Final = ("id", "messages")
 
 @click.command("import")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--user", default="", help="Whose conversations they are.")
+@click.option("--user", default="", help="Whose they are, where FILE does not say.")
+@click.option("--profile", default="", help="Of which profile, where FILE does not say.")
 @json_option
 @click.pass_context
-def import_command(ctx: click.Context, file: Path | None, user: str, json_wanted: bool) -> None:
+def import_command(
+    ctx: click.Context, file: Path | None, user: str, profile: str, json_wanted: bool
+) -> None:
     """Take over the conversations of FILE. What is known already is not stored again.
 
     FILE is hermes-agent's state.db (by default that of this home), JSONL of messages, or the
@@ -44,7 +47,7 @@ def import_command(ctx: click.Context, file: Path | None, user: str, json_wanted
         if where.theirs is None and where.path.exists() and source.samefile(where.path):
             raise HermesError("this is the archive itself", where=str(source))
         with progress_bar("Importing", json_wanted) as progress:
-            taken = import_file(archive, source, user, progress)
+            taken = import_file(archive, source, Scope(user, profile=profile), progress)
     if json_wanted:
         print_json(**taken._asdict())
         return

@@ -60,8 +60,8 @@ def _title(session: Session, first: list[Message]) -> str:
     return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}…"
 
 
-@click.command()
-@click.argument("query", nargs=-1, required=True)
+@click.command(context_settings={"ignore_unknown_options": True})  # -word is no option
+@click.argument("query", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--limit", default=5, show_default=True, type=click.IntRange(1, 50))
 @click.option("--user", default="", help="Only this user's.")
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Only these roles.")
@@ -104,7 +104,8 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
         )
         return
     for session, message, text in results:
-        say(f"{bold(plain(session.id))}  {date(message.at)}  {session.source}  {message.role}")
+        source = plain(session.source)
+        say(f"{bold(plain(session.id))}  {date(message.at)}  {source}  {message.role}")
         say(f"    {_marked(plain(text))}")
     if not results:
         click.echo("No conversation has these words.", err=True)
@@ -132,7 +133,7 @@ def show(ctx: click.Context, session_id: str, json_wanted: bool) -> None:
                 session=facts_of(session), messages=list(map(exported, archive.messages(session)))
             )
             return
-        say(bold(f"{plain(session.id)}  {_show.when(session.started)}  {session.source}"))
+        say(bold(f"{plain(session.id)}  {_show.when(session.started)}  {plain(session.source)}"))
         for message in archive.messages(session):
             name = message.extra.get("tool_name") or message.role
             say(f"\n{bold(plain(str(name)))}  {date(message.at)}")

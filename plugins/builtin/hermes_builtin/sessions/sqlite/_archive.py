@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
 import time
@@ -22,12 +21,13 @@ from hermes_builtin.sessions._model import (
     SessionFacts,
 )
 from hermes_builtin.sessions._query import Query
+from hermes_builtin.sessions._words import storable
 from hermes_builtin.sessions.archive import Problem, Progress, SearchOptions, Stats, Window
 from hermes_builtin.sessions.sqlite import _care
 from hermes_builtin.sessions.sqlite._care import totals_of
 from hermes_builtin.sessions.sqlite._checking import check
 from hermes_builtin.sessions.sqlite._connections import Connections, is_damage
-from hermes_builtin.sessions.sqlite._indexing import BATCH, Indexer, is_pending
+from hermes_builtin.sessions.sqlite._indexing import BATCH, Indexer, facts_of, is_pending
 from hermes_builtin.sessions.sqlite._ranking import Totals
 from hermes_builtin.sessions.sqlite._repairing import repair
 from hermes_builtin.sessions.sqlite._schema import (
@@ -109,7 +109,9 @@ class SqliteArchive:
     def end(self, session_id: str, at: float) -> None:
         """Note when a session ended."""
         with self._connections.writing() as database:
-            database.execute("UPDATE archive_sessions SET ended = ? WHERE id = ?", (at, session_id))
+            database.execute(
+                "UPDATE archive_sessions SET ended = ? WHERE id = ?", (at, storable(session_id))
+            )
 
     def once(self, what: str) -> bool:
         """Whether this is the first time that somebody asks, so that a thing is said once."""
@@ -122,7 +124,7 @@ class SqliteArchive:
         with self._connections.reading() as database:
             row = database.execute(
                 "SELECT position FROM archive_imports WHERE origin = ? AND session = ?",
-                (origin, session),
+                (origin, storable(session)),
             ).fetchone()
         return int(row[0]) if row else 0
 
@@ -134,7 +136,7 @@ class SqliteArchive:
             self.append(facts, messages)
             database.execute(
                 "INSERT OR REPLACE INTO archive_imports VALUES (?, ?, ?)",
-                (origin, facts.id, position),
+                (origin, storable(facts.id), position),
             )
 
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
@@ -155,7 +157,7 @@ class SqliteArchive:
         """One session, if it may be seen."""
         with self._connections.reading() as database:
             sessions = Sessions(database)
-            found = sessions.by_id(session_id)
+            found = sessions.by_id(storable(session_id))
             return found if found is not None and sessions.is_in(found, scope) else None
 
     def owner(self, message_id: int, scope: Scope) -> Session | None:
@@ -184,7 +186,11 @@ class SqliteArchive:
     def search(self, query: Query, options: SearchOptions) -> Found:
         """The sessions that say most of what a query asks for."""
         try:
-            return self._search(query, options)
+            self.index_pending()
+            with self._connections.reading() as database:
+                marked = _care.index_is_marked(database)
+            if not marked:
+                return self._search(query, options)
         except DatabaseError as error:
             if not is_damage(error):
                 raise
@@ -192,10 +198,7 @@ class SqliteArchive:
         return self._search(query, options)
 
     def _search(self, query: Query, options: SearchOptions) -> Found:
-        self.index_pending()
         with self._connections.reading() as database:
-            if _care.index_is_marked(database):
-                _care.rebuild_if_small(self._connections)
             return Search(database, query, options, self._count(database)).found()
 
     def _count(self, database: sqlite3.Connection) -> Totals:
@@ -298,7 +301,9 @@ def _role_condition(roles: Iterable[str]) -> str:
     return f" AND (id & {OTHER}) IN ({', '.join(map(str, codes))})" if codes else ""
 
 
-def _message(number: int, content: str, at: float, extra: str | None) -> Message:
-    facts = json.loads(extra) if extra else {}
+def _message(number: int, content: Any, at: Any, extra: Any) -> Message:
+    """A message, whatever damage has made of its columns."""
+    facts = facts_of(extra)
     role = role_name(number) or str(facts.pop("role", "other"))
-    return Message(number, role, content, at, facts)
+    when = float(at) if isinstance(at, int | float) else 0.0
+    return Message(number, role, content if isinstance(content, str) else "", when, facts)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from hermes_builtin.sessions._model import Session
 from hermes_builtin.sessions.archive import Progress, Stats
-from hermes_builtin.sessions.sqlite._connections import Connections
+from hermes_builtin.sessions.sqlite._connections import Connections, is_damage
+from hermes_builtin.sessions.sqlite._index import Index
 from hermes_builtin.sessions.sqlite._indexing import Indexer, indexed_words
 from hermes_builtin.sessions.sqlite._ranking import Totals
 from hermes_builtin.sessions.sqlite._schema import bounds
+from hermes_core.database import WAIT_SECONDS
 from hermes_core.errors import DatabaseError
 
 #: So many messages are indexed anew while somebody waits for a search.
@@ -20,6 +23,8 @@ _SMALL: Final = 50_000
 _STEP: Final = 200
 _MERGED_PAGES: Final = 200
 _VACUUMED_PAGES: Final = 200
+_CHECKPOINTS: Final = 20
+_PAUSE: Final = 0.05
 
 Row = tuple[int, str, str | None]
 
@@ -43,16 +48,26 @@ def delete(connections: Connections, session: Session) -> int:
             database.execute(
                 "DELETE FROM archive_messages WHERE id BETWEEN ? AND ?", (rows[0][0], rows[-1][0])
             )
+            database.execute(
+                "UPDATE archive_sessions SET messages = messages - ? WHERE number = ?",
+                (len(rows), session.number),
+            )
             gone += len(rows)
 
 
 def _unindex(database: sqlite3.Connection, rows: list[Row]) -> None:
+    """Take messages out of the index, and words out of the vocabulary that nobody uses now."""
+    words: set[str] = set()
     for number, content, extra in rows:
-        found = " ".join(set(indexed_words(content, extra)))
+        found = set(indexed_words(content, extra))
+        words |= found
         database.execute(
             "INSERT INTO archive_index (archive_index, rowid, words) VALUES ('delete', ?, ?)",
-            (number, found),
+            (number, " ".join(found)),
         )
+    index = Index(database)
+    unused = [(word,) for word in words if not index.newest(f'"{word}"', 1)]
+    database.executemany("DELETE FROM archive_terms WHERE term = ?", unused)
 
 
 def tidy(connections: Connections) -> None:
@@ -73,7 +88,16 @@ def tidy(connections: Connections) -> None:
             database.execute(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})").fetchall()
             if database.execute("PRAGMA freelist_count").fetchone()[0] >= left:
                 break
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        # Whoever reads just now must not keep all writers waiting.
+        database.execute("PRAGMA busy_timeout = 0")
+        try:
+            for _ in range(_CHECKPOINTS):
+                busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                if not busy:
+                    break
+                time.sleep(_PAUSE)
+        finally:
+            database.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
 
 
 def totals_of(database: sqlite3.Connection) -> Totals:
@@ -126,37 +150,60 @@ def rebuild_if_small(connections: Connections) -> None:
 
 def rebuild(connections: Connections, progress: Progress | None = None) -> int:
     """Make the index anew from the messages, in one transaction; gives how many there are."""
+    try:
+        with connections.writing() as database:
+            database.execute("DELETE FROM archive_terms")
+            database.execute("INSERT INTO archive_index (archive_index) VALUES ('delete-all')")
+            return _fill(database, progress)
+    except DatabaseError as error:
+        if not is_damage(error):
+            raise
+    _cut_out(connections)
     with connections.writing() as database:
-        total = database.execute("SELECT count(*) FROM archive_messages").fetchone()[0]
-        _empty_index(database)
-        indexer = Indexer()
-        after, done = -1, 0
-        while rows := database.execute(
-            "SELECT id, checksum, content, extra FROM archive_messages WHERE id > ?"
-            " ORDER BY id LIMIT ?",
-            (after, _STEP),
-        ).fetchall():
-            indexer.add(database, rows)
-            after, done = rows[-1][0], done + len(rows)
-            if progress is not None:
-                progress(done, total)
-        database.execute("DELETE FROM archive_pending")
-        database.execute("DELETE FROM archive_meta WHERE key = 'index'")
+        return _fill(database, progress)
+
+
+def _fill(database: sqlite3.Connection, progress: Progress | None) -> int:
+    total = database.execute("SELECT count(*) FROM archive_messages").fetchone()[0]
+    indexer = Indexer()
+    after, done = -1, 0
+    while rows := database.execute(
+        "SELECT id, checksum, content, extra FROM archive_messages WHERE id > ?"
+        " ORDER BY id LIMIT ?",
+        (after, _STEP),
+    ).fetchall():
+        if rows[-1][0] <= after:
+            raise sqlite3.DatabaseError("messages are not in order")
+        indexer.add(database, rows)
+        after, done = rows[-1][0], done + len(rows)
+        if progress is not None:
+            progress(done, total)
+    database.execute("DELETE FROM archive_pending")
+    database.execute("DELETE FROM archive_meta WHERE key = 'index'")
     return done
 
 
-def _empty_index(database: sqlite3.Connection) -> None:
-    database.execute("DELETE FROM archive_terms")
-    try:
-        database.execute("INSERT INTO archive_index (archive_index) VALUES ('delete-all')")
-    except sqlite3.DatabaseError:
-        # Not even that is possible: take the tables behind it away, and make it anew.
-        definition = database.execute(
-            "SELECT sql FROM sqlite_master WHERE name = 'archive_index'"
-        ).fetchone()[0]
-        with suppress(sqlite3.DatabaseError):
-            database.execute("DROP TABLE archive_index")
-        database.execute(definition)
+def _cut_out(connections: Connections) -> None:
+    """Take an index out of the file that is too damaged to be emptied, and make a new one.
+
+    Its pages can't be walked through to be freed, so it is taken out of the schema; VACUUM
+    then leaves its pages behind.
+    """
+    connections.close()
+    with connections.errors(), closing(sqlite3.connect(connections.path, timeout=30)) as database:
+        database.isolation_level = None
+        definitions = database.execute(
+            "SELECT sql FROM sqlite_master WHERE name IN ('archive_index', 'archive_terms')"
+        ).fetchall()
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute(
+            "DELETE FROM sqlite_master WHERE name LIKE 'archive!_index%' ESCAPE '!'"
+            " OR tbl_name = 'archive_terms'"
+        )
+        database.execute("PRAGMA writable_schema = RESET")
+        database.execute("VACUUM")
+        for (definition,) in definitions:
+            database.execute(definition)
 
 
 def copy_of(path: Path, name: str) -> Path:

@@ -1,6 +1,7 @@
 """Connections to the archive: one that writes, one that reads, both made when needed.
 
-Readers never wait for the writer, nor it for them. After a fork the child opens its own.
+Readers never wait for the writer, nor it for them. Who needs both takes the writer's lock
+first. Before a fork both are closed; parent and child open their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_builtin.sessions.sqlite._schema import ARCHIVE
-from hermes_core.database import empty_database, open_database
+from hermes_core.database import close_before_forks, empty_database, open_database
 from hermes_core.errors import DatabaseError
 
 _CORRUPT: Final = 11  # SQLITE_CORRUPT
@@ -49,15 +50,11 @@ class Connections:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._of_parents: list[sqlite3.Connection | None] = []
-        self._start()
-
-    def _start(self) -> None:
         self._write_lock = threading.RLock()
         self._read_lock = threading.RLock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._pid = os.getpid()
+        close_before_forks(self)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -78,7 +75,6 @@ class Connections:
     @contextmanager
     def plain(self) -> Iterator[sqlite3.Connection]:
         """The connection that writes, each statement by itself."""
-        self._after_fork()
         with self._write_lock, self.errors():
             if self._writer is None:
                 self._writer = open_database(self.path, ARCHIVE)
@@ -89,9 +85,8 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection to read from. A look makes no file: without one there is nothing to see."""
-        self._after_fork()
         with self._read_lock, self.errors():
-            if self._reader is None and not self.path.exists():
+            if self._reader is None and not os.path.lexists(self.path):
                 with closing(empty_database(ARCHIVE)) as database:
                     yield database
                 return
@@ -119,16 +114,24 @@ class Connections:
             hint = _HINTS.get(_code(error) & 0xFF, "")
             what = f"the archive of conversations can't be used: {error}"
             raise DatabaseError(what, where=str(self.path), hint=hint) from error
+        except UnicodeDecodeError as error:  # in the text of an error of SQLite's
+            what = "the archive of conversations is damaged"
+            raise DatabaseError(what, where=str(self.path), hint=_HINTS[_CORRUPT]) from error
 
-    def _after_fork(self) -> None:
-        if self._pid != os.getpid():
-            # The parent's connections are the parent's: closing them would harm its file.
-            self._of_parents += [self._writer, self._reader]
-            self._start()
+    def before_fork(self) -> None:
+        """Close the file, and keep it closed until the fork is over."""
+        self._write_lock.acquire()
+        self._read_lock.acquire()
+        if self._writer is None or not self._writer.in_transaction:
+            self.close()
+
+    def after_fork(self) -> None:
+        """Go on."""
+        self._read_lock.release()
+        self._write_lock.release()
 
     def close(self) -> None:
         """Let go of the file."""
-        self._after_fork()
         with self._write_lock, self._read_lock:
             for database in (self._reader, self._writer):
                 if database is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from hermes_builtin.sessions._query import Phrase, Term
+from hermes_builtin.sessions._stemming import stem
 from hermes_builtin.sessions.sqlite._schema import OTHER, SAMPLE, SESSION_BITS, role_code
 
 #: A prefix that more words begin with stands for the most frequent of them.
@@ -14,15 +16,27 @@ _MOST_EXPANSIONS: Final = 10
 _MOST_COUNTED: Final = 5000
 _BROAD: Final = 5000
 _SURE_LETTERS: Final = 2
+_SHORTEST_STEMMED: Final = 4
+_SHORTEST_STEM: Final = 3
 
 
 class Clause(NamedTuple):
-    """Something to look up: an FTS5 expression, and in about how many messages it is."""
+    """Something to look up: an FTS5 expression, and in about how many messages it is.
+
+    Attributes:
+        term: What is looked for.
+        match: The expression.
+        messages: In about how many messages it is.
+        partial: The expression stands for only some of what is meant.
+        shorter: Stems that the words in question may have; such messages are to be verified,
+            since the index knows no endings: ``deployment*`` is among those with ``deploy``.
+    """
 
     term: Term
     match: str
     messages: int
     partial: bool = False
+    shorter: str = ""
 
 
 def quoted(words: Iterable[str], between: str) -> str:
@@ -46,7 +60,7 @@ class Index:
     ) -> None:
         self._database = database
         codes = sorted({role_code(role) for role in roles})
-        self._condition = (
+        self.condition = (
             f" AND (rowid & {OTHER}) IN ({', '.join(map(str, codes))})"
             if codes and len(codes) <= OTHER
             else ""
@@ -66,11 +80,24 @@ class Index:
             (term.word, term.word + "\U0010ffff", _MOST_COUNTED),
         ).fetchall()
         count = sum(max(each, SAMPLE) for _, each in rows)
+        shorter = quoted(self._shorter(term.word), " OR ")
         if count <= _BROAD:
-            return Clause(term, f'"{term.word}"*', count)
+            return Clause(term, f'"{term.word}"*', count, shorter=shorter)
         rows.sort(key=lambda row: -row[1])
         most = [word for word, _ in rows[:_MOST_EXPANSIONS]]
         return Clause(term, f"({quoted(most, ' OR ')})", count, partial=True)
+
+    def _shorter(self, prefix: str) -> list[str]:
+        """Stems that words with this beginning may have."""
+        if not prefix.isascii() or len(prefix) < _SHORTEST_STEMMED:
+            return []
+        beginnings = [prefix[:at] for at in range(len(prefix) - 1, _SHORTEST_STEM - 1, -1)]
+        candidates = {*beginnings, *(f"{each[:-1]}i" for each in beginnings), stem(prefix)}
+        rows = self._database.execute(
+            "SELECT term FROM archive_terms WHERE term IN (SELECT value FROM json_each(?))",
+            (json.dumps(sorted(candidates - {prefix})),),
+        )
+        return [found for (found,) in rows]
 
     def newest(self, match: str, limit: int) -> list[int]:
         """The messages that match, at most so many, those with the largest numbers."""
@@ -92,14 +119,14 @@ class Index:
         """The sessions that have a message that matches. Takes time where there are many."""
         rows = self._database.execute(
             f"SELECT DISTINCT rowid >> {SESSION_BITS} FROM archive_index"  # noqa: S608
-            f" WHERE archive_index MATCH ?{self._condition}",
+            f" WHERE archive_index MATCH ?{self.condition}",
             (f"({match}){self._without}",),
         )
         return [number for (number,) in rows]
 
     def _rows(self, match: str, tail: str, *values: int) -> list[int]:
         rows = self._database.execute(
-            f"SELECT rowid FROM archive_index WHERE archive_index MATCH ?{self._condition}{tail}",  # noqa: S608
+            f"SELECT rowid FROM archive_index WHERE archive_index MATCH ?{self.condition}{tail}",  # noqa: S608
             (f"({match}){self._without}", *values),
         )
         return [number for (number,) in rows]

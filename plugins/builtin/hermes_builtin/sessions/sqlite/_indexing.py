@@ -25,7 +25,8 @@ Row = tuple[int, int, str, str | None]
 def searchable(content: str, extra: Mapping[str, Any]) -> str:
     """What of a message can be found: what it says, and what tools it calls with what."""
     parts = [content, str(extra.get("tool_name") or "")]
-    for call in extra.get("tool_calls") or ():
+    calls = extra.get("tool_calls") or ()
+    for call in calls if isinstance(calls, list | tuple) else (calls,):
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             parts += [str(function.get("name") or ""), str(function.get("arguments") or "")]
@@ -36,7 +37,16 @@ def searchable(content: str, extra: Mapping[str, Any]) -> str:
 
 def indexed_words(content: str, extra: str | None) -> list[str]:
     """The words by which a message can be found, in order."""
-    return words(searchable(content, json.loads(extra)) if extra else content)
+    return words(searchable(content, facts_of(extra)) if extra else content)
+
+
+def facts_of(extra: str | None) -> dict[str, Any]:
+    """What else is known of a message; {} if it is no longer what was stored."""
+    try:
+        facts = json.loads(extra) if extra else {}
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def is_pending(database: sqlite3.Connection) -> bool:
@@ -52,17 +62,18 @@ class Indexer:
 
     def some_pending(self, database: sqlite3.Connection) -> int:
         """Index some of the messages that are pending; gives how many."""
+        found = database.execute("SELECT id FROM archive_pending LIMIT ?", (BATCH,)).fetchall()
+        numbers = f"[{','.join(str(number) for (number,) in found)}]"
         rows = database.execute(
-            "SELECT id, checksum, content, extra FROM archive_pending JOIN archive_messages"
-            " USING (id) LIMIT ?",
-            (BATCH,),
+            "SELECT id, checksum, content, extra FROM archive_messages"
+            " WHERE id IN (SELECT value FROM json_each(?))",
+            (numbers,),
         ).fetchall()
         self.add(database, rows)
         database.execute(
-            "DELETE FROM archive_pending WHERE id IN (SELECT id FROM archive_pending LIMIT ?)",
-            (BATCH,),
+            "DELETE FROM archive_pending WHERE id IN (SELECT value FROM json_each(?))", (numbers,)
         )
-        return len(rows)
+        return len(found)
 
     def add(self, database: sqlite3.Connection, rows: Sequence[Row]) -> None:
         """Put messages into the index; those that are sampled also into the counts."""

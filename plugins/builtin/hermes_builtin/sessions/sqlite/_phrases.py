@@ -51,6 +51,16 @@ def without(
     return left
 
 
+def beginning(database: sqlite3.Connection, numbers: Iterable[int], prefix: str) -> set[int]:
+    """Those messages that have a word which begins like this."""
+    wanted = re.compile(rf"(?<![^\W_]){re.escape(prefix)}")
+    return {
+        number
+        for number, content, extra in texts(database, numbers)
+        if wanted.search(fold(content)) or (extra and wanted.search(fold(extra)))
+    }
+
+
 def _verified(database: sqlite3.Connection, numbers: Iterable[int], phrase: Phrase) -> set[int]:
     if not phrase.text:
         return set(numbers)

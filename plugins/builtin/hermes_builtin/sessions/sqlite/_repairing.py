@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
@@ -10,18 +11,19 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_builtin.sessions._model import Session
-from hermes_builtin.sessions.archive import Problem, Progress
+from hermes_builtin.sessions.archive import Progress
 from hermes_builtin.sessions.sqlite._care import copy_of, rebuild
 from hermes_builtin.sessions.sqlite._checking import check
 from hermes_builtin.sessions.sqlite._connections import Connections, is_damage
-from hermes_builtin.sessions.sqlite._schema import ARCHIVE
+from hermes_builtin.sessions.sqlite._indexing import facts_of
+from hermes_builtin.sessions.sqlite._schema import ARCHIVE, MOST_MESSAGES, ROLE_BITS, bounds
+from hermes_builtin.sessions.sqlite._writing import checksum, session_checksum
 from hermes_core.database import open_database
 from hermes_core.errors import DatabaseError
 from hermes_core.home import sync_folder
 
-_TABLES: Final = ("archive_sessions", "archive_messages", "archive_imports")
-_MESSAGES: Final = Session._fields.index("messages")
+_MOST_SESSIONS: Final = 100_000
+_UNKNOWN_PLACES: Final = 4096
 
 
 def repair(connections: Connections, progress: Progress | None = None) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def repair(connections: Connections, progress: Progress | None = None) -> dict[s
     else:
         done["lost"] = _salvage(connections, progress)
     left = check(connections)
-    if any(not problem.index_only for problem in left if not _is_checksum(problem)):
+    if left:
         raise DatabaseError(
             f"could not be repaired: {left[0].what}",
             where=str(connections.path),
@@ -57,40 +59,38 @@ def _rebuilt(connections: Connections, progress: Progress | None) -> bool:
     return True
 
 
-def _is_checksum(problem: Problem) -> bool:
-    """A changed text can't be told from the right one; it stays, and stays reported."""
-    return "is not what was stored" in problem.what
-
-
 def _verified_copy(connections: Connections) -> Path:
     """A copy made by SQLite, with as much in it as the original gives."""
     path = copy_of(connections.path, time.strftime("%Y%m%d-%H%M%S.copy"))
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with connections.reading() as original, closing(sqlite3.connect(path)) as copy:
+        copy.text_factory = original.text_factory
         original.backup(copy)
-        for table in _TABLES:
-            if _count(original, table) != _count(copy, table):
+        for what in ("archive_messages", "archive_sessions"):
+            if _count(original, what) != _count(copy, what):
                 raise DatabaseError("the copy is not complete", where=str(path))
     return path
 
 
-def _count(database: sqlite3.Connection, table: str) -> int:
-    return sum(1 for _ in _readable(database, table))
+def _count(database: sqlite3.Connection, table: str) -> int | None:
+    """How many rows a table has; None if that can't be told."""
+    with suppress(sqlite3.Error):
+        return int(database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+    return None
 
 
 def _salvage(connections: Connections, progress: Progress | None) -> int:
     """Move all that can be read into a new file, and put it in place; gives what was lost."""
     aside = copy_of(connections.path, "repaired")
     with connections.reading() as original, closing(open_database(aside, ARCHIVE)) as new:
-        expected: int = sum(row[_MESSAGES] for row in _readable(original, "archive_sessions"))
         new.execute("BEGIN IMMEDIATE")
-        saved = 0
-        for table in _TABLES:
-            for row in _readable(original, table):
-                marks = ", ".join("?" * len(row))
-                with suppress(sqlite3.IntegrityError):
-                    new.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)  # noqa: S608
-                    saved += table == "archive_messages"
+        expected = _save_sessions(original, new)
+        saved = _save_messages(original, new)
+        for origin, session, position in _imports(original):
+            new.execute(
+                "INSERT OR IGNORE INTO archive_imports VALUES (?, ?, ?)",
+                (origin, session, position),
+            )
         _recount(new)
         new.execute("COMMIT")
     with closing(Connections(aside)) as fresh:
@@ -99,39 +99,118 @@ def _salvage(connections: Connections, progress: Progress | None) -> int:
     return max(expected - saved, 0)
 
 
-def _readable(database: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:
-    """The rows that can be read, stepping over those that can't."""
-    after = -1
+def _save_sessions(original: sqlite3.Connection, new: sqlite3.Connection) -> int:
+    """Copy the sessions; gives how many messages they say they have."""
+    expected = 0
+    for row in _rows_of(original, "archive_sessions", range(1, _highest(original) + 1)):
+        number, *texts = row[:8]
+        times = [each if isinstance(each, int | float) else 0.0 for each in row[8:11]]
+        facts = [each if isinstance(each, str) else "" for each in texts]
+        messages, following = (each if isinstance(each, int) else 0 for each in row[11:13])
+        values = (number, *facts, *times, messages, following, session_checksum(*facts))
+        with suppress(sqlite3.Error):
+            new.execute(
+                f"INSERT OR IGNORE INTO archive_sessions VALUES ({', '.join('?' * 14)})",  # noqa: S608
+                values,
+            )
+            expected += messages
+    return expected
+
+
+def _highest(database: sqlite3.Connection) -> int:
+    """The largest number that a session can have."""
+    for query in (
+        "SELECT seq FROM sqlite_sequence WHERE name = 'archive_sessions'",
+        "SELECT max(number) FROM archive_sessions",
+        "SELECT max(id) >> 22 FROM archive_messages",
+    ):
+        with suppress(sqlite3.Error):
+            row = database.execute(query).fetchone()
+            if row and isinstance(row[0], int) and 0 < row[0] < _MOST_SESSIONS:
+                return row[0]
+    return _MOST_SESSIONS
+
+
+def _save_messages(original: sqlite3.Connection, new: sqlite3.Connection) -> int:
+    """Copy the messages. One that is not what was stored stays, and is marked as damaged."""
+    saved = 0
+    for session in range(1, _highest(original) + 1):
+        low, _ = bounds(session)
+        places = range(low, low + (_places(original, session) << ROLE_BITS))
+        for number, at, _, stored, content, extra in _rows_of(original, "archive_messages", places):
+            if not isinstance(content, str) or not isinstance(at, int | float):
+                continue
+            if stored != checksum(number, at, content, extra):
+                extra = json.dumps({**facts_of(extra), "damaged": True}, ensure_ascii=False)  # noqa: PLW2901
+            values = (
+                number,
+                at,
+                len(content),
+                checksum(number, at, content, extra),
+                content,
+                extra,
+            )
+            with suppress(sqlite3.Error):
+                new.execute(
+                    "INSERT OR IGNORE INTO archive_messages VALUES (?, ?, ?, ?, ?, ?)", values
+                )
+                saved += 1
+    return saved
+
+
+def _places(database: sqlite3.Connection, session: int) -> int:
+    """How many messages a session can have had."""
+    with suppress(sqlite3.Error):
+        row = database.execute(
+            "SELECT next FROM archive_sessions WHERE number = ?", (session,)
+        ).fetchone()
+        if row and isinstance(row[0], int) and 0 <= row[0] <= MOST_MESSAGES:
+            return row[0]
+    return _UNKNOWN_PLACES
+
+
+def _rows_of(database: sqlite3.Connection, table: str, numbers: range) -> Iterator[tuple[Any, ...]]:
+    """The rows with these numbers that can be read: all at once, or else one by one."""
+    if not numbers:
+        return
+    # For one row alone the next one is not looked at, which may be on a damaged page.
+    condition = "rowid = ?" if len(numbers) == 1 else "rowid BETWEEN ? AND ?"
+    edges = (numbers[0],) if len(numbers) == 1 else (numbers[0], numbers[-1])
     try:
-        highest = database.execute(f"SELECT max(rowid) FROM {table}").fetchone()[0] or 0  # noqa: S608
-    except sqlite3.DatabaseError:
-        highest = 2**62
-    step = 1
-    while after <= highest:
-        try:
-            for row in database.execute(
-                f"SELECT rowid, * FROM {table} WHERE rowid > ? ORDER BY rowid",  # noqa: S608
-                (after,),
-            ):
-                after, step = row[0], 1
-                yield row[1:]
-        except sqlite3.DatabaseError:
-            after += step
-            step *= 2
-        else:
+        rows = database.execute(f"SELECT * FROM {table} WHERE {condition}", edges).fetchall()  # noqa: S608
+    except sqlite3.Error:
+        if len(numbers) == 1:
             return
+        middle = len(numbers) // 2
+        yield from _rows_of(database, table, numbers[:middle])
+        yield from _rows_of(database, table, numbers[middle:])
+    else:
+        yield from (row for row in rows if row[0] in numbers)
+
+
+def _imports(database: sqlite3.Connection) -> list[tuple[str, str, int]]:
+    with suppress(sqlite3.Error):
+        return database.execute("SELECT origin, session, position FROM archive_imports").fetchall()
+    return []
 
 
 def _recount(database: sqlite3.Connection) -> None:
     """Let the sessions say how many messages they have now; and what has no session, one."""
-    database.execute(
-        "INSERT OR IGNORE INTO archive_sessions SELECT id >> 22, 'recovered-' || (id >> 22), '',"
-        " '', '', '', '', '', min(at), NULL, max(at), 0, 0 FROM archive_messages"
+    lost = database.execute(
+        "SELECT id >> 22, min(at), max(at) FROM archive_messages"
         " WHERE id >> 22 NOT IN (SELECT number FROM archive_sessions) GROUP BY id >> 22"
-    )
+    ).fetchall()
+    for number, begin, end in lost:
+        facts = (f"recovered-{number}", "", "", "", "", "", "")
+        database.execute(
+            f"INSERT INTO archive_sessions VALUES ({', '.join('?' * 14)})",  # noqa: S608
+            (number, *facts, begin, None, end, 0, 0, session_checksum(*facts)),
+        )
     database.execute(
         "UPDATE archive_sessions SET messages = (SELECT count(*) FROM archive_messages"
-        " WHERE id BETWEEN number << 22 AND ((number + 1) << 22) - 1)"
+        " WHERE id BETWEEN number << 22 AND ((number + 1) << 22) - 1),"
+        " next = max(next, coalesce((SELECT ((max(id) & 4194303) >> 2) + 1 FROM archive_messages"
+        " WHERE id BETWEEN number << 22 AND ((number + 1) << 22) - 1), 0))"
     )
 
 

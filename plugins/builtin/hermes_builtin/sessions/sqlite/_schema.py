@@ -38,7 +38,8 @@ CREATE TABLE archive_sessions (
     ended REAL,
     active REAL NOT NULL,
     messages INTEGER NOT NULL,
-    next INTEGER NOT NULL
+    next INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
 );
 CREATE INDEX archive_sessions_active ON archive_sessions (active);
 CREATE INDEX archive_sessions_user ON archive_sessions (user_id, active) WHERE user_id != '';

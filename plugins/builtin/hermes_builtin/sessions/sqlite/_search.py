@@ -19,7 +19,7 @@ from hermes_builtin.sessions._thesaurus import WEIGHT, related
 from hermes_builtin.sessions.archive import SearchOptions
 from hermes_builtin.sessions.sqlite._index import Clause, Index, quoted
 from hermes_builtin.sessions.sqlite._indexing import indexed_words
-from hermes_builtin.sessions.sqlite._phrases import having, texts, without
+from hermes_builtin.sessions.sqlite._phrases import MOST_READ, beginning, having, texts, without
 from hermes_builtin.sessions.sqlite._ranking import Ranked, Ranking, Totals, rarity, weight
 from hermes_builtin.sessions.sqlite._schema import bounds, session_of
 from hermes_builtin.sessions.sqlite._sessions import Sessions
@@ -81,8 +81,10 @@ class Search:
             for word in phrase.words
         ]
         terms = dict.fromkeys((*self._query.terms, *required))
-        clauses = sorted(map(self._index.clause, terms), key=lambda clause: clause.messages)
-        return clauses[:_MOST_TERMS]
+        clauses = map(self._index.clause, terms)
+        # Words that nobody said must not crowd out one that somebody did.
+        known = sorted(clauses, key=lambda clause: (not clause.messages, clause.messages))
+        return sorted(known[:_MOST_TERMS], key=lambda clause: clause.messages)
 
     # -- candidates -----------------------------------------------------------------------
 
@@ -91,16 +93,26 @@ class Search:
         by_time = self._options.newest is not None
         if ranking and not (by_time and common):
             self._favour_days(ranking)
-            hits = self._best(ranking)
-            if len(hits) >= self._options.limit or not common or self._allowed is not None:
-                return hits
+            rare = self._best(ranking)
+            if len(rare) >= self._options.limit or not common or self._allowed is not None:
+                return rare
         elif not common:
             return []
+        else:
+            rare = []
         self._approximate = True
         for find in (self._walked, self._newest, self._everywhere):
-            if hits := self._best(find(clauses)):
-                return hits
-        return self._best(ranking)
+            if more := self._best(find(clauses)):
+                return self._together(rare, more)
+        return rare
+
+    def _together(self, first: list[Hit], more: list[Hit]) -> list[Hit]:
+        """Hits of rare words, and others where these are few."""
+        seen = {hit.session.number for hit in first}
+        hits = [*first, *(hit for hit in more if hit.session.number not in seen)]
+        if self._options.newest is not None:
+            hits.sort(key=lambda hit: hit.session.active, reverse=self._options.newest)
+        return hits[: self._options.limit]
 
     def _looked_up(self, clauses: list[Clause]) -> tuple[Ranking, list[Clause]]:
         """The messages of the words that are rare enough; and those words that are not."""
@@ -115,7 +127,7 @@ class Search:
                 numbers = None
             else:
                 numbers = self._index.newest(clause.match, left + 1)
-                numbers = None if len(numbers) > left else numbers
+                numbers = None if len(numbers) > left else [*numbers, *self._longer(clause)]
             if numbers is None:
                 common.append(clause)
                 if rare:
@@ -142,6 +154,14 @@ class Search:
         if instead:
             self._shown.update(others)
         return len(instead)
+
+    def _longer(self, clause: Clause) -> list[int]:
+        """Messages with a word that begins as it should, though its stem does not."""
+        if not clause.shorter:
+            return []
+        candidates = self._index.newest(clause.shorter, MOST_READ)
+        self._approximate |= len(candidates) == MOST_READ
+        return sorted(beginning(self._database, candidates, clause.term.word))
 
     def _other_words(self, term: Term, *, known: bool) -> tuple[Iterable[str], float]:
         if term.prefix:
@@ -262,9 +282,11 @@ class Search:
 
     def _left_out(self) -> set[str]:
         """The lineage that is asking."""
-        asking = self._options.without
-        session = self._sessions.by_id(asking) if asking else None
-        return {asking} if session is None else {self._sessions.root(session)}
+        found = set()
+        for asking in self._options.without:
+            session = self._sessions.by_id(asking)
+            found.add(asking if session is None else self._sessions.root(session))
+        return found
 
     def _with_facts(self, order: list[Ranked]) -> Iterator[tuple[Session, Ranked]]:
         for at in range(0, len(order), _CHUNK):
@@ -316,8 +338,8 @@ class Search:
         left = _LITERAL
         for session in self._sessions.newest(self._options.scope, _WALKED):
             rows = self._database.execute(
-                "SELECT id FROM archive_messages WHERE id BETWEEN ? AND ? AND instr(content, ?)"
-                " ORDER BY id DESC LIMIT ?",
+                "SELECT id FROM archive_messages WHERE id BETWEEN ? AND ? AND instr(content, ?)"  # noqa: S608
+                f"{self._index.condition.replace('rowid', 'id')} ORDER BY id DESC LIMIT ?",
                 (*bounds(session.number), text, _PER_SESSION),
             ).fetchall()
             ranking.add(text, [number for (number,) in rows], 1.0)

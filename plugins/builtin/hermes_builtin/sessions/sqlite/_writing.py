@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from math import isfinite
+from typing import Any, Final
 from zlib import crc32
 
 from hermes_builtin.sessions._model import NewMessage, SessionFacts
@@ -13,10 +15,17 @@ from hermes_builtin.sessions._words import storable
 from hermes_builtin.sessions.sqlite._schema import MOST_MESSAGES, OTHER, message_id, role_code
 from hermes_core.errors import DatabaseError
 
+_ODD: Final = 2000
 
-def checksum(content: str, extra: str | None) -> int:
+
+def checksum(number: int, at: float, content: str, extra: str | None) -> int:
     """What tells whether a message is still what was stored."""
-    return crc32(f"{content}\0{extra or ''}".encode())
+    return crc32(f"{number}\0{at!r}\0{content}\0{extra or ''}".encode("utf-8", "replace"))
+
+
+def session_checksum(*facts: object) -> int:
+    """The same for a session: its id, source, user, chat, profile, title and parent."""
+    return crc32("\0".join(map(str, facts)).encode("utf-8", "replace"))
 
 
 def insert(
@@ -29,15 +38,25 @@ def insert(
         extra: dict[str, Any] = dict(message.extra or {})
         if role_code(message.role) == OTHER:
             extra["role"] = message.role
-        text = storable(json.dumps(extra, ensure_ascii=False, default=str)) if extra else None
+        text = storable(_json(extra)) if extra else None
         number = message_id(session, place, message.role)
+        at = float(message.at) if isfinite(message.at) else time.time()
+        check = checksum(number, at, content, text)
         database.execute(
             "INSERT INTO archive_messages VALUES (?, ?, ?, ?, ?, ?)",
-            (number, message.at, len(content), checksum(content, text), content, text),
+            (number, at, len(content), check, content, text),
         )
         database.execute("INSERT INTO archive_pending VALUES (?)", (number,))
         numbers.append(number)
     return numbers
+
+
+def _json(extra: dict[str, Any]) -> str:
+    """What else is known of a message, whatever it is made of."""
+    try:
+        return json.dumps(extra, ensure_ascii=False, default=str, skipkeys=True)
+    except (ValueError, RecursionError):  # it holds itself
+        return json.dumps({key: str(value)[:_ODD] for key, value in extra.items()})
 
 
 def append(
@@ -53,17 +72,11 @@ def append(
         )
     numbers = insert(database, number, start, messages)
     if messages:
+        times = [message.at for message in messages if isfinite(message.at)]
         database.execute(
             "UPDATE archive_sessions SET next = next + ?, messages = messages + ?,"
-            " active = max(active, ?), title = CASE WHEN title = '' THEN ? ELSE title END"
-            " WHERE number = ?",
-            (
-                len(messages),
-                len(messages),
-                max(message.at for message in messages),
-                storable(facts.title),
-                number,
-            ),
+            " active = max(active, ?) WHERE number = ?",
+            (len(messages), len(messages), max(times, default=time.time()), number),
         )
     return numbers
 
@@ -72,20 +85,44 @@ def _session(
     database: sqlite3.Connection, facts: SessionFacts, messages: Sequence[NewMessage]
 ) -> tuple[int, int]:
     """The number of a session, and the place of its next message."""
-    name = storable(facts.id)
-    row = database.execute(
-        "SELECT number, next FROM archive_sessions WHERE id = ?", (name,)
-    ).fetchone()
+    texts = list(map(storable, facts[:7]))
+    owner = tuple(texts[2:5])
+    row = _known(database, texts[0])
+    if row is not None and row[3:] != owner:
+        # The same name for a conversation of somebody else: theirs stays theirs.
+        texts[0] += f"@{session_checksum(*owner):08x}"
+        row = _known(database, texts[0])
     if row is not None:
+        if facts.title and not row[2]:
+            name_session(database, int(row[0]), storable(facts.title))
         return int(row[0]), int(row[1])
     started = facts.started or (messages[0].at if messages else 0.0)
-    texts = [
-        storable(text) for text in (name, facts.source, facts.user_id, facts.chat_id, facts.profile)
-    ]
+    started = started if isfinite(started) else time.time()
     inserted = database.execute(
         "INSERT INTO archive_sessions"
         " (id, source, user_id, chat_id, profile, title, parent, started, ended, active,"
-        " messages, next) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
-        (*texts, storable(facts.title), storable(facts.parent), started, facts.ended, started),
+        " messages, next, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
+        (*texts, started, facts.ended, started, session_checksum(*texts)),
     )
     return int(inserted.lastrowid or 0), 0
+
+
+def _known(database: sqlite3.Connection, name: str) -> tuple[Any, ...] | None:
+    row: tuple[Any, ...] | None = database.execute(
+        "SELECT number, next, title, user_id, chat_id, profile FROM archive_sessions WHERE id = ?",
+        (name,),
+    ).fetchone()
+    return row
+
+
+def name_session(database: sqlite3.Connection, number: int, title: str) -> None:
+    """Give a session its title."""
+    row = database.execute(
+        "SELECT id, source, user_id, chat_id, profile, parent FROM archive_sessions"
+        " WHERE number = ?",
+        (number,),
+    ).fetchone()
+    database.execute(
+        "UPDATE archive_sessions SET title = ?, checksum = ? WHERE number = ?",
+        (title, session_checksum(*row[:5], title, row[5]), number),
+    )

@@ -1,0 +1,285 @@
+"""`setup`: from an installed plugin to one that works, by answering its questions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+
+from hermes_core.activation import deadlines_of, fields_of
+from hermes_core.cli._output import bold, plain, say
+from hermes_core.cli.activation import choice_changes, prove
+from hermes_core.cli.listing import complete_name
+from hermes_core.config import Config, Selection, load_config
+from hermes_core.discovery import ProviderInfo, find_provider, scan
+from hermes_core.dispatch import ProviderAdapter
+from hermes_core.environment import Lease
+from hermes_core.errors import HermesError, describe
+from hermes_core.home import resolve_home
+from hermes_core.loading import load_provider
+from hermes_core.names import BUILTIN
+from hermes_core.provider import MemoryProvider
+from hermes_core.schema import Field, Settings, Value, allowed, in_order, settle
+from hermes_core.setting_up import Journal, commit, done
+from hermes_core.settings import ProviderConfigError, Sources, section_of
+
+_KNOWN: Final = (
+    ("honcho", "hermes-memory-honcho"),
+    ("mem0", "hermes-memory-mem0"),
+    ("hindsight", "hermes-memory-hindsight"),
+)
+
+
+@click.command("setup")
+@click.argument("name", required=False, shell_complete=complete_name)
+@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="Answer a question.")
+@click.option("--secret-stdin", "from_stdin", multiple=True, metavar="KEY",
+              help="Read this secret from a line of standard input.")  # fmt: skip
+@click.option("--no-input", is_flag=True, help="Ask nothing; what is missing is an error.")
+@click.pass_context
+def setup_command(
+    ctx: click.Context, name: str | None, given: tuple[str, ...], from_stdin: tuple[str, ...],
+    no_input: bool,
+) -> None:  # fmt: skip
+    """Set a memory plugin up: ask, check, write, enable, prove."""
+    config = load_config(resolve_home(ctx.obj))
+    asking = not no_input and not from_stdin and sys.stdin.isatty()
+    choice = name or _chosen(config, asking)
+    info = find_provider(choice, scan(config.home, Selection(), everything=True))
+    if info.source == BUILTIN:
+        say("The built-in needs no set-up.")
+        return
+    arguments = {**_arguments(given), **_from_stdin(from_stdin)}
+    with _loaded(config, info) as (provider, fields, sources):
+        _known_keys(fields, arguments, info)
+        settings = _answers(sources, fields, arguments, asking)
+        settings = _validated(info, settings)
+        new = _new_secrets(fields, settings)
+        changes = [
+            *_changes(config, info, fields, settings),
+            *choice_changes(config, choice, info).items(),
+        ]
+        journal = Journal(info.name, changes, list(new), _plain_values(fields, settings))
+        _show(config, sources, journal)
+        if asking and not click.confirm("Write this?", default=True, err=True):
+            raise click.Abort
+        commit(config.home, sources.secrets, journal, new)
+        _saved(provider, info, config, journal.saved)
+        done(config.home)
+        _after(provider, info, config, asking)
+    if not prove(load_config(config.home), info):
+        ctx.exit(1)
+
+
+# -- which, and with what ---------------------------------------------------------------------
+
+
+def _chosen(config: Config, asking: bool) -> str:
+    """The plugin to set up, chosen from what is installed."""
+    found = [
+        each
+        for each in scan(config.home, config.selection, everything=True)
+        if each.source != BUILTIN and each.loadable
+    ]
+    missing = [pair for pair in _KNOWN if pair[0] not in {each.key for each in found}]
+    lines = [
+        f"{number}. {each.name}  {plain(each.description)}" for number, each in enumerate(found, 1)
+    ]
+    for line in lines:
+        say(line)
+    for provider, distribution in missing:
+        say(f"   {provider}  not installed: pip install {distribution}")
+    if not found:
+        raise HermesError(
+            "no memory plugin is installed", hint="install one with pip, and try again"
+        )
+    if not asking:
+        raise click.UsageError("Say which: hermes-plugins setup NAME")
+    number = click.prompt("Which one", type=click.IntRange(1, len(found)), err=True)
+    chosen: ProviderInfo = found[number - 1]
+    return chosen.name
+
+
+def _arguments(given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"--set needs KEY=VALUE, not {key!r}.")
+        found[key] = value
+    return found
+
+
+def _from_stdin(keys: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for key in keys:
+        line = sys.stdin.readline()
+        if not line:
+            raise HermesError(f"standard input has no line for {key}")
+        found[key] = line.removesuffix("\n").removesuffix("\r")
+    return found
+
+
+def _known_keys(
+    fields: tuple[Field, ...], arguments: Mapping[str, str], info: ProviderInfo
+) -> None:
+    known = {field.key: field for field in fields}
+    for key in arguments:
+        if key not in known:
+            names = ", ".join(known) or "none"
+            raise click.UsageError(f"{info.name} has no field {key!r}; its fields are: {names}.")
+
+
+@contextmanager
+def _loaded(
+    config: Config, info: ProviderInfo
+) -> Iterator[tuple[MemoryProvider, tuple[Field, ...], Sources]]:
+    sources = Sources(config, info)
+    lease = Lease()
+    try:
+        lease.set(sources.environment(), f"plugin {info.name}")
+        deadlines = deadlines_of(config)
+        provider = load_provider(info, config.home, deadline=deadlines.load)
+        yield provider, fields_of(provider, info.name, deadlines), sources
+    finally:
+        lease.release()
+
+
+# -- questions ---------------------------------------------------------------------------------
+
+
+def _answers(
+    sources: Sources, fields: tuple[Field, ...], arguments: Mapping[str, str], asking: bool
+) -> Settings:
+    known = sources.settings(fields)
+    given = {
+        key: Value(value, known.origins[key])
+        for key, value in known.values.items()
+        if known.origins[key] != "default"
+    }
+    given |= {key: Value(value, "argument") for key, value in arguments.items()}
+    if asking:
+        for field in in_order(fields):
+            if field.key in arguments or not field.applies(settle(fields, given, "").values):
+                continue
+            answer = _ask(field, given.get(field.key), settle(fields, given, "").values)
+            if answer is not None:
+                given[field.key] = answer
+    return settle(fields, given, sources.where)
+
+
+def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Value | None:
+    """Ask until the answer is valid; None keeps what there is."""
+    say(
+        f"\n{bold(field.key)}{'' if field.required else '  (optional)'}  {plain(field.description)}"
+    )
+    if field.url:
+        say(f"  get it at {plain(field.url)}")
+    if limits := allowed(field):
+        say(f"  {limits}")
+    default = current.value if current is not None else field.default_for(values)
+    while True:
+        answer = _prompt(field, current, default)
+        if answer == "" and (field.secret or default is None):
+            if current is not None or not field.required:
+                return None
+            say("  It is needed.")
+            continue
+        problems = settle(
+            [field._replace(when={})], {field.key: Value(answer, "argument")}, ""
+        ).problems
+        if not problems:
+            return Value(answer, "argument")
+        say(f"  {problems[0].cause if field.secret else str(problems[0]).lstrip('.')}")
+
+
+def _prompt(field: Field, current: Value | None, default: Any) -> str:
+    if field.secret:
+        kept = f" (Enter keeps the one in the {current.origin})" if current is not None else ""
+        text: str = click.prompt(
+            f"  value{kept}", default="", show_default=False, hide_input=True, err=True
+        )
+        return text
+    shown = "" if default is None else str(default)
+    answer: str = click.prompt("  value", default=shown, show_default=bool(shown), err=True)
+    return answer
+
+
+def _validated(info: ProviderInfo, settings: Settings) -> Settings:
+    if settings.problems:
+        raise ProviderConfigError(info.name, settings.problems)
+    return settings
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def _new_secrets(fields: tuple[Field, ...], settings: Settings) -> dict[str, str]:
+    """The secrets that were given now, by variable."""
+    return {
+        field.variable: str(settings.values[field.key])
+        for field in fields
+        if field.secret and settings.origins.get(field.key) == "argument"
+    }
+
+
+def _plain_values(fields: tuple[Field, ...], settings: Settings) -> dict[str, Any]:
+    secret = {field.key for field in fields if field.secret}
+    return {key: value for key, value in settings.values.items() if key not in secret}
+
+
+def _changes(
+    config: Config, info: ProviderInfo, fields: tuple[Field, ...], settings: Settings
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """What was answered, for config.yaml."""
+    section, _ = section_of(config, info.name)
+    for key, value in _plain_values(fields, settings).items():
+        if settings.origins[key] == "argument":
+            yield ("memory", section, key), value
+
+
+def _show(config: Config, sources: Sources, journal: Journal) -> None:
+    """What will be written, and where."""
+    say("")
+    for keys, value in journal.changes:
+        if keys[:2] != ("memory", "pins"):
+            say(f"  {config.path.name}:  {'.'.join(keys)} = {plain(str(value))}")
+    if journal.secrets:
+        where = sources.secrets.where()
+        for name in journal.secrets:
+            say(f"  {'the keyring' if where.store == 'keyring' else '.env'}:  {name}")
+        say(f"  {where.reason}")
+        if where.store == "keyring":
+            say("  hermes-agent itself, cron jobs and services can't read the keyring: for them, "
+                "hermes-plugins secrets move --to dotenv")  # fmt: skip
+
+
+def _saved(
+    provider: MemoryProvider, info: ProviderInfo, config: Config, values: dict[str, Any]
+) -> None:
+    adapter = ProviderAdapter(provider, info.name, deadlines=deadlines_of(config))
+    try:
+        outcome = adapter.save_config(dict(values), str(config.home))
+    finally:
+        adapter.close(0)
+    if outcome.error is not None:
+        say(f"  {info.name} could not keep its settings itself: {describe(outcome.error)}")
+
+
+def _after(provider: MemoryProvider, info: ProviderInfo, config: Config, asking: bool) -> None:
+    """A plugin's own set-up, after the common one."""
+    own = getattr(provider, "post_setup", None)
+    if not callable(own):
+        return
+    if not asking:
+        say(
+            f"  {info.name} has a set-up of its own, which asks questions: run setup on a terminal."
+        )
+        return
+    try:
+        own(str(config.home), dict(load_config(config.home).memory))
+    except Exception as error:  # noqa: BLE001 - the plugin's own code
+        say(f"  {info.name}'s own set-up failed: {describe(error)}")

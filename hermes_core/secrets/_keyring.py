@@ -1,0 +1,195 @@
+"""The OS keyring, through `keyring`, which may be missing, locked, or never answer.
+
+Every call runs in a daemon thread with a deadline: a locked Secret Service waits for a
+window that nobody sees. What a backend says about a failure is left out where it was
+given a value, since it may repeat it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from hermes_core.errors import SecretsError, describe, one_line
+
+SECONDS: Final = 3.0
+#: What a Windows credential can hold, with room to spare: 2,560 bytes of UTF-16.
+_WINDOWS_CHARACTERS: Final = 1024
+_ENOUGH: Final = 1
+_HINT: Final = "set secrets.backend to dotenv in config.yaml to do without a keyring"
+
+_Result = TypeVar("_Result")
+
+
+class Keyring:
+    """The secrets of one home in the OS keyring.
+
+    Args:
+        home: The home; its path is part of every name in the keyring.
+        seconds: How long one call may take. After one that took longer no other is made.
+    """
+
+    def __init__(self, home: Path, seconds: float = SECONDS) -> None:
+        resolved = os.path.realpath(home)
+        self._home = sha256(os.fsencode(resolved)).hexdigest()[:12]
+        self._seconds = seconds
+        self._stuck = ""
+        self._backends: list[Any] | None = None
+        self._proof: str | None = None
+
+    def service(self, provider: str) -> str:
+        """The name under which a provider's secrets of this home are kept."""
+        return f"hermes-plugins:{provider}:{self._home}"
+
+    def problem(self) -> str:
+        """Why no secret can be kept in the keyring, or "". Proved once, by writing one."""
+        if self._proof is None:
+            try:
+                self._proof = self._prove()
+            except SecretsError as error:
+                self._proof = error.what
+        return self._proof
+
+    def get(self, variable: str, provider: str) -> str | None:
+        """The value, or None if the keyring has none."""
+        return self._call(lambda backends: _get(backends, self.service(provider), variable))
+
+    def set(self, variable: str, value: str, provider: str) -> None:
+        """Store a value; it is read back and compared."""
+        if _too_long(value):
+            raise SecretsError(
+                f"the value has {len(value):,} characters; a Windows credential holds at most "
+                f"{_WINDOWS_CHARACTERS:,}",
+                where=variable,
+                hint=_HINT,
+            )
+        service = self.service(provider)
+        self._call(lambda backends: _set(backends, service, variable, value))
+        if self.get(variable, provider) != value:
+            raise SecretsError(
+                "the keyring took the value, but does not give it back", where=variable, hint=_HINT
+            )
+
+    def delete(self, variable: str, provider: str) -> bool:
+        """Remove a value; whether there was one."""
+        return self._call(lambda backends: _delete(backends, self.service(provider), variable))
+
+    def _prove(self) -> str:
+        marker = os.urandom(8).hex()
+        service = self.service("probe")
+
+        def write_and_read(backends: list[Any]) -> str | None:
+            _set(backends, service, marker, marker)
+            try:
+                return _get(backends, service, marker)
+            finally:
+                _delete(backends, service, marker)
+
+        found = self._call(write_and_read, tell=True)
+        return "" if found == marker else "the keyring does not give back what was written to it"
+
+    def _call(self, task: Callable[[list[Any]], _Result], *, tell: bool = False) -> _Result:
+        """Run a task with the backends that count, within the deadline.
+
+        ``tell`` says that no value is involved, so that the cause may be quoted.
+        """
+        if self._stuck:
+            raise SecretsError(self._stuck, hint=_HINT)
+        results: list[_Result] = []
+        problems: list[str] = []
+
+        def run() -> None:
+            try:
+                if self._backends is None:
+                    self._backends = _usable_backends()
+                results.append(task(self._backends))
+            except SecretsError as error:
+                problems.append(error.what)
+            except Exception as error:  # noqa: BLE001 - a backend's; D-Bus and Windows leak theirs
+                problems.append(_cause(error, tell=tell))
+
+        _import_keyring()
+        thread = threading.Thread(target=run, name="hermes-keyring", daemon=True)
+        thread.start()
+        thread.join(self._seconds)
+        if results:
+            return results[0]
+        if not problems:
+            self._stuck = f"the keyring does not answer within {self._seconds:g} s"
+        raise SecretsError(problems[0] if problems else self._stuck, hint=_HINT)
+
+
+def _too_long(value: str) -> bool:
+    return os.name == "nt" and len(value) > _WINDOWS_CHARACTERS
+
+
+def _import_keyring() -> None:
+    """Import `keyring`: slow, and no part of what has to answer in time."""
+    try:
+        import keyring  # noqa: F401, PLC0415
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with it, we do without
+        raise SecretsError(f"keyring can't be imported: {one_line(describe(error))}") from None
+
+
+def _cause(error: Exception, *, tell: bool) -> str:
+    name = type(error).__name__
+    if name == "KeyringLocked":
+        return "the keyring is locked"
+    if name == "NoKeyringError":
+        return "there is no keyring here"
+    return f"the keyring failed: {one_line(describe(error)) if tell else name}"
+
+
+def _usable_backends() -> list[Any]:
+    """The backends that are real, the best first; of a chain, those that it is made of."""
+    import keyring  # noqa: PLC0415
+    from keyring.backends import chainer, fail, null  # noqa: PLC0415
+
+    try:
+        chosen = keyring.get_keyring()
+    except Exception as error:  # noqa: BLE001 - a bad PYTHON_KEYRING_BACKEND raises anything
+        raise SecretsError(f"the keyring can't be loaded: {one_line(describe(error))}") from None
+    backends: list[Any] = [chosen]
+    if isinstance(chosen, chainer.ChainerBackend):
+        backends = list(chosen.backends)
+    if all(isinstance(each, fail.Keyring) for each in backends):
+        raise SecretsError("there is no keyring here")
+    real = [each for each in backends if not isinstance(each, fail.Keyring | null.Keyring)]
+    if not real:
+        raise SecretsError("the keyring is switched off (the null backend keeps nothing)")
+    safe = [each for each in real if each.priority >= _ENOUGH]
+    if not safe:
+        name = f"{type(real[0]).__module__}.{type(real[0]).__qualname__}"
+        raise SecretsError(f"the keyring {name} is not a safe one (its priority is below 1)")
+    return safe
+
+
+def _get(backends: list[Any], service: str, variable: str) -> str | None:
+    for backend in backends:
+        value: str | None = backend.get_password(service, variable)
+        if value is not None:
+            return value
+    return None
+
+
+def _set(backends: list[Any], service: str, variable: str, value: str) -> None:
+    for backend in backends:
+        try:
+            backend.set_password(service, variable, value)
+        except NotImplementedError:  # one that can only be read
+            continue
+        return
+    raise SecretsError("the keyring can only be read")
+
+
+def _delete(backends: list[Any], service: str, variable: str) -> bool:
+    found = False
+    for backend in backends:
+        if backend.get_password(service, variable) is not None:
+            backend.delete_password(service, variable)
+            found = True
+    return found

@@ -1,0 +1,153 @@
+"""Files that can't be imported: a reason in one line, and nothing half taken over."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.commands import Machine
+from support.talks import past
+
+from hermes_builtin.sessions.sqlite import SqliteArchive
+
+GOOD = '{"role": "user", "content": "hello"}\n'
+
+
+def zipped(name: str = "conversations.json") -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, json.dumps([{"uuid": "u", "chat_messages": []}] * 50))
+    return buffer.getvalue()
+
+
+def flipped(data: bytes, at: int, mask: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
+
+
+def encrypted() -> bytes:
+    data = flipped(zipped(), 6, 1)
+    return flipped(data, data.index(b"PK\x01\x02") + 8, 1)
+
+
+BROKEN = {
+    "half a line": GOOD + '{"role": "user", "cont',
+    "no message": GOOD + '{"text": "hello"}\n',
+    "a number": "5",
+    "a word": '"messages"',
+    "an object": "{}",
+    "null": "null",
+    "prose": "This is a letter.\nIt has two lines.\n",
+    "zeros": b"\0" * 100,
+    "Latin-1": "élan".encode("latin-1"),
+    "UTF-16": GOOD.encode("utf-16"),
+    "nested": "[" * 100_000,
+    "messages of no kind": '{"messages": 5}\n',
+    "messages that are words": '{"messages": ["a"]}\n',
+    "a tree of no kind": '[{"mapping": []}]',
+    "a tree of words": '[{"mapping": {"a": "b"}, "current_node": "a"}]',
+    "a tree with a broken time": '[{"mapping": {}, "create_time": "yesterday"}]',
+    "chat messages of no kind": '[{"chat_messages": 5}]',
+    "chat messages that are words": '[{"chat_messages": ["a"]}]',
+    "mixed": '[{"mapping": {}}, {"chat_messages": []}]',
+    "half a database": b"SQLite format 3\0" + b"\0" * 50,
+    "an empty zip": zipped("other.json"),
+    "half a zip": zipped()[:60],
+    "a zip of changed data": flipped(zipped(), 60, 0xFF),
+}
+CRASHING = {
+    "a zip of damaged data": flipped(zipped(), 48, 0x06),
+    "an encrypted zip": encrypted(),
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [*BROKEN.values(), *(each for each in CRASHING.values())],
+    ids=[*BROKEN, *CRASHING],
+)
+def test_what_can_not_be_imported_is_refused_in_one_line_and_whole(
+    content: str | bytes, machine: Machine
+) -> None:
+    past(machine.home, "mine", [("ours", "ok")])
+    path = machine.user / "broken"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    error = machine.run("sessions", "import", str(path)).failed()
+    assert str(path) in error
+    assert len(error) < 1000
+    with closing(SqliteArchive(machine.home / "state.db")) as archive:
+        assert archive.stats()[:2] == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "fact",
+    ['"timestamp": NaN', '"timestamp": 1e999', f'"timestamp": 1{"0" * 400}', '"tool_calls": 5'],
+    ids=["not a number", "endless", "400 digits", "calls"],
+)
+def test_odd_facts_of_a_message_are_refused_or_kept_as_something_that_can_be_shown(
+    fact: str, machine: Machine
+) -> None:
+    path = machine.user / "chat.jsonl"
+    path.write_text(f'{{"role": "user", "content": "x", "session_id": "a", {fact}}}\n')
+    result = machine.run("sessions", "import", str(path))
+    if result.code:
+        assert str(path) in result.failed()
+        return
+    shown = machine.run("sessions", "show", "a", "--json").done().out
+    assert "NaN" not in shown
+    assert "Infinity" not in shown
+
+
+def test_half_a_surrogate_pair_in_a_name_is_no_unexpected_error(machine: Machine) -> None:
+    path = machine.user / "chat.jsonl"
+    path.write_text('{"role": "user", "content": "\\ud800 x", "session_id": "\\ud800"}\n')
+    result = machine.run("sessions", "import", str(path))
+    assert "unexpected" not in result.err
+
+
+def test_half_a_surrogate_pair_in_a_message_is_kept_as_a_sign(machine: Machine) -> None:
+    path = machine.user / "chat.jsonl"
+    path.write_text('{"role": "user", "content": "\\ud800 x", "session_id": "a"}\n')
+    assert machine.json("sessions", "import", str(path))["messages"] == 1
+    (message,) = machine.json("sessions", "show", "a")["messages"]
+    assert message["content"] == "\ufffd x"
+
+
+def test_an_empty_file_brings_nothing(machine: Machine) -> None:
+    path = machine.user / "empty"
+    path.touch()
+    assert machine.json("sessions", "import", str(path))["sessions"] == 0
+
+
+def test_a_folder_and_a_missing_file_are_refused(machine: Machine) -> None:
+    assert "directory" in machine.run("sessions", "import", str(machine.user)).failed()
+    assert "no such file" in machine.run("sessions", "import", "missing").failed()
+
+
+def test_the_archive_itself_is_refused(machine: Machine) -> None:
+    past(machine.home, "mine", [("ours", "ok")])
+    error = machine.run("sessions", "import", str(machine.home / "state.db")).failed()
+    assert "the archive itself" in error
+
+
+@pytest.mark.parametrize("kind", ["ours", "another program's"])
+def test_a_database_that_is_not_hermes_agents_is_refused_by_name(
+    kind: str, machine: Machine, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    if kind == "ours":
+        past(other, "theirs", [("hello", "ok")])
+    else:
+        with closing(sqlite3.connect(other / "state.db")) as database:
+            database.execute("CREATE TABLE bookmarks (url TEXT)")
+    assert "state.db" in machine.run("sessions", "import", str(other / "state.db")).failed()
+
+
+def test_an_import_without_a_file_says_what_is_missing(machine: Machine) -> None:
+    assert "Name the file" in machine.run("sessions", "import").misused()
+    assert not (machine.home / "state.db").exists()

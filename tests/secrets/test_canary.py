@@ -1,0 +1,95 @@
+"""A canary value: in its store and nowhere else, whatever is done with it."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import traceback
+from pathlib import Path
+
+import pytest
+from support import keyrings
+from support.commands import Machine
+
+from hermes_core.errors import HermesError
+from hermes_core.secrets import Secrets
+
+CANARY = "canary-4711-0815"
+
+BACKENDS = [
+    "keyring.backends.fail.Keyring",
+    "keyring.backends.null.Keyring",
+    "support.keyrings.InFile",
+    "support.keyrings.RaisesOnSet",
+    "support.keyrings.RaisesOnSecondSet",
+    "support.keyrings.Locked",
+]
+LOGGED = """
+import logging, sys
+logging.disable = lambda *_: None
+logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+logging.debug("all is logged")
+"""
+
+
+def holders(folder: Path) -> set[str]:
+    """The files below a folder that have the canary."""
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and CANARY.encode() in path.read_bytes()
+    }
+
+
+@pytest.mark.parametrize("choice", ["auto", "keyring", "dotenv"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_is_in_its_store_and_nowhere_else(machine: Machine, tmp_path, backend, choice):
+    machine.write_config(f"secrets: {{backend: {choice}}}\n")
+    (machine.site.folder / "sitecustomize.py").write_text(LOGGED)
+    machine.environment["PYTHON_KEYRING_BACKEND"] = backend
+    said = b""
+    for arguments in (
+        ["set", "KEY", "--provider", "honcho"],
+        ["list"],
+        ["list", "--json"],
+        ["move", "--to", "dotenv"],
+        ["move", "--to", "keyring"],
+    ):
+        done = subprocess.run(
+            machine.command("--debug", "secrets", *arguments),
+            input=CANARY.encode(),
+            env=machine.environment,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        said += done.stdout + done.stderr
+        kept = holders(tmp_path)
+        assert kept <= {"machine/home/.env"} or kept <= {"keyring.json"}, kept
+    assert said.count(b"all is logged") == 5
+    assert CANARY.encode() not in said
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [keyrings.RaisesOnSet, keyrings.RaisesOnSecondSet, keyrings.Changing, keyrings.Hanging],
+)
+def test_no_traceback_and_no_log_has_it(home, use, caplog, kind):
+    caplog.set_level(logging.DEBUG)
+    use(kind())
+    secrets = Secrets(home, "keyring", seconds=0.1)
+    with pytest.raises(HermesError) as caught:
+        secrets.set("KEY", CANARY, "honcho")
+    text = "".join(traceback.format_exception(caught.value, chain=True))
+    assert CANARY not in text
+    assert CANARY not in caplog.text
+    assert holders(home) == set()
+
+
+@pytest.mark.parametrize("tail", ["\n", "\0", "'$", "\ud800", "x" * 100_000])
+def test_no_refusal_has_it(home, tail):
+    with pytest.raises(HermesError) as caught:
+        Secrets(home, "dotenv").set("KEY", CANARY + tail)
+    text = "".join(traceback.format_exception(caught.value, chain=True))
+    assert CANARY not in text
+    assert holders(home) == set()
