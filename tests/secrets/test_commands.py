@@ -112,7 +112,7 @@ def test_a_person_is_asked_and_nothing_that_is_typed_is_shown(machine, dialogue)
 
 
 @posix_only
-@pytest.mark.parametrize("keys", ["\n", "\x03", "\x04"])
+@pytest.mark.parametrize("keys", ["\n", "\x03", "\x04"], ids=["return", "ctrl_c", "ctrl_d"])
 def test_whoever_says_nothing_has_changed_nothing(machine, dialogue, keys):
     talk = dialogue("secrets", "set", "KEY")
     talk.wait_for(r"\(hidden\): ")
