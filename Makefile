@@ -29,9 +29,12 @@ pytest: $(VENV)/.installed-dev
 pluggy-oldest: $(VENV)/.pluggy-oldest
 	PYTHONPATH=$(VENV)/pluggy-oldest $(BIN)/python -P -m pytest -q -n auto tests/test_hookspecs.py tests/dispatch tests/test_manager.py
 
+STRESSED = $(addprefix tests/builtin/test_, faults.py concurrency.py state_machine.py \
+	sessions_faults.py sessions_damage.py sessions_concurrency.py) tests/secrets/test_kills.py
+
 # The fault and load tests that `make test` runs small, at full size.
 stress: $(VENV)/.installed-dev
-	HERMES_STRESS=1 $(BIN)/python -P -m pytest -q -n auto tests/builtin/test_faults.py tests/builtin/test_concurrency.py tests/builtin/test_state_machine.py
+	HERMES_STRESS=1 $(BIN)/python -P -m pytest -q -n auto $(STRESSED)
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py

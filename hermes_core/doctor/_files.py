@@ -92,7 +92,11 @@ def examine_secrets(home: Path, backend: str) -> Iterator[Finding]:
     try:
         secrets = Secrets(home, backend)
         where = secrets.where()
-        yield Finding("secrets", OK, where.reason)
+        if where.problem:
+            todo = "set secrets.backend to auto or dotenv, or unlock the keyring"
+            yield Finding("secrets", PROBLEM, where.problem, todo)
+        else:
+            yield Finding("secrets", OK, where.reason)
         for each in secrets.names():
             if "does not answer" in each.state or each.state == "not set":
                 yield Finding(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from hermes_builtin.sessions._model import Scope, Session
 
 _COLUMNS: Final = ", ".join(Session._fields)
 _LONGEST_LINEAGE: Final = 100
+_LARGEST: Final = 1e15
 
 
 class Sessions:
@@ -80,4 +81,25 @@ class Sessions:
             f"SELECT {_COLUMNS} FROM archive_sessions WHERE {condition}",  # noqa: S608
             values,
         )
-        return map(Session._make, rows)
+        return map(_session, rows)
+
+
+def _session(row: tuple[Any, ...]) -> Session:
+    """A session, whatever damage has made of its columns."""
+    texts = [text if isinstance(text, str) else "" for text in row[1:8]]
+    started, ended, active, messages = row[8:]
+    return Session._make(
+        (
+            row[0],
+            *texts,
+            _number(started),
+            None if ended is None else _number(ended),
+            _number(active),
+            int(_number(messages)),
+        )
+    )
+
+
+def _number(value: Any) -> float:
+    is_number = isinstance(value, int | float) and abs(value) < _LARGEST
+    return float(value) if is_number else 0.0
