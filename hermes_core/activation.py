@@ -24,7 +24,7 @@ from hermes_core.loading import load_provider
 from hermes_core.names import BUILTIN, normalise
 from hermes_core.provider import MemoryProvider
 from hermes_core.schema import Field, Settings, read_fields
-from hermes_core.setting_up import finish
+from hermes_core.setting_up import done, saved_values
 from hermes_core.settings import ProviderConfigError, Sources
 
 
@@ -95,18 +95,38 @@ def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Acti
         if changed:
             result = replace(result, warnings=(f"plugin {info.name}: {changed}",))
         sources = Sources(config, info, arguments)
-        finish(config.home, sources.secrets)
         result.lease.set(sources.environment(), f"plugin {info.name}")
         deadlines = deadlines_of(config)
         provider = load_provider(info, config.home, deadline=deadlines.load)
         result = _set_up(result, provider, sources, deadlines)
         if result.settings is not None and result.settings.problems:
             raise ProviderConfigError(info.name, result.settings.problems)
+        _save_config(provider, info, config)
         require_available(info, provider, deadlines)
     except HermesError as error:
         result.lease.release()
         return replace(result, error=error)
     return replace(result, provider=provider)
+
+
+def _save_config(provider: MemoryProvider, info: ProviderInfo, config: Config) -> None:
+    """Tell a provider what a set-up that was interrupted could not tell it any more."""
+    values = saved_values(config.home, info.name)
+    if values is not None:
+        save_config(provider, info, config, values)
+        done(config.home)
+
+
+def save_config(
+    provider: MemoryProvider, info: ProviderInfo, config: Config, values: dict[str, Any]
+) -> str:
+    """Let a provider keep its settings itself; gives what went wrong, or ""."""
+    adapter = ProviderAdapter(provider, info.name, deadlines=deadlines_of(config))
+    try:
+        outcome = adapter.save_config(dict(values), str(config.home))
+    finally:
+        adapter.close(0)
+    return "" if outcome.error is None else describe(outcome.error)
 
 
 def _set_up(

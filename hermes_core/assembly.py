@@ -13,6 +13,7 @@ from hermes_core.discovery import find_observer
 from hermes_core.errors import ConfigError, HermesError, HomeError
 from hermes_core.home import resolve_home
 from hermes_core.loading import load_observer
+from hermes_core.setting_up import recover
 
 if TYPE_CHECKING:
     from hermes_core.manager import MemoryManager
@@ -25,9 +26,12 @@ def assemble(
 ) -> MemoryManager:
     """Build a manager; what is wrong is logged and kept in its ``problems``."""
     problems: list[HermesError] = []
+    known = False
     try:
         folder = resolve_home(home)
+        problems += _recovered(folder)
         config = load_config(folder)
+        known = True
     except HomeError as error:
         problems.append(error)
         given = home or os.environ.get("HERMES_HOME") or "~/.hermes"
@@ -37,8 +41,8 @@ def assemble(
         problems.append(error)
         config = Config(folder)
     manager = kind(deadlines=deadlines_of(config), home=folder)
-    # Whether writes need approval is not known then: better ask.
-    settings = {"write_approval": True} if problems else config.memory
+    # Whether writes need approval is not known without config.yaml: better ask.
+    settings = config.memory if known else {"write_approval": True}
     manager.add_provider(activate_builtin(config), provider_config=settings)
     activation = activate(config)
     manager.when_closed(activation.lease.release)
@@ -57,6 +61,17 @@ def assemble(
     for warning in manager.warnings:
         logger.warning("memory: %s", warning)
     return manager
+
+
+def _recovered(home: Path) -> list[HermesError]:
+    """Finish a set-up that was interrupted; what stands in its way is a problem of ours."""
+    try:
+        recover(home)
+    except ConfigError:
+        return []  # said when config.yaml is read
+    except HermesError as error:
+        return [error]
+    return []
 
 
 def _observe(manager: MemoryManager, config: Config) -> list[HermesError]:

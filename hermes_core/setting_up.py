@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from hermes_core.config import load_config
 from hermes_core.config.writing import DELETE, change_config
 from hermes_core.errors import HermesError
 from hermes_core.home import ensure_folder, replace_file, sync_folder
@@ -65,6 +66,16 @@ def finish(home: Path, secrets: Secrets) -> None:
             secrets.set(name, staged.value, journal.provider)
             secrets.delete(_STAGED + name)
     change_config(home, dict(journal.changes))
+
+
+def recover(home: Path) -> None:
+    """Finish a set-up that was interrupted, before config.yaml is read.
+
+    Raises:
+        HermesError: It can't be finished now.
+    """
+    if (home / _JOURNAL).exists():
+        finish(home, Secrets(home, load_config(home).secrets_backend))
 
 
 def saved_values(home: Path, provider: str) -> dict[str, Any] | None:

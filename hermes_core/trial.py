@@ -16,13 +16,13 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from hermes_core.activation import activate, deadlines_of, settings_rows
 from hermes_core.config import Config, Selection, load_config
-from hermes_core.errors import HermesError
+from hermes_core.errors import HermesError, describe
 from hermes_core.manager import MemoryManager
 from hermes_core.names import BUILTIN, split_choice
 
@@ -47,6 +47,7 @@ class Trial:
     warnings: tuple[str, ...] = ()
     traceback: str = ""
     settings: tuple[dict[str, Any], ...] = ()
+    shown: dict[str, str] = field(default_factory=dict)
 
 
 def try_configured(config: Config) -> Trial:
@@ -194,7 +195,21 @@ def _as_an_agent(home: Path) -> dict[str, Any]:
     manager = MemoryManager.from_config(home)
     external = [each.name for each in manager.providers if each.name != BUILTIN]
     result = _answer(list(manager.problems), manager.warnings, *external)
-    return {**result, "settings": list(manager.setting_rows)}
+    shown = _status_config(manager)
+    return {**result, "settings": list(manager.setting_rows), "shown": shown}
+
+
+def _status_config(manager: MemoryManager) -> dict[str, str]:
+    """What a provider wants to have shown of itself."""
+    external = next((each for each in manager.providers if each.name != BUILTIN), None)
+    tell = getattr(external, "get_status_config", None)
+    if not callable(tell):
+        return {}
+    values = {row["key"]: row["value"] for row in manager.setting_rows if not row["secret"]}
+    try:
+        return {str(key): str(value) for key, value in dict(tell(values)).items()}
+    except Exception as error:  # noqa: BLE001 - the plugin's own code
+        return {"get_status_config": f"failed: {describe(error)}"}
 
 
 def _provider_alone(home: Path, choice: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from hermes_core.discovery import ProviderInfo, find_provider, pin_of, scan
 from hermes_core.errors import ConfigError, HermesError
 from hermes_core.home import resolve_home
 from hermes_core.names import BUILTIN, normalise, split_choice
+from hermes_core.setting_up import recover
 from hermes_core.trial import Trial, try_configured, try_provider
+
+
+def recovered_config(ctx: click.Context) -> Config:
+    """config.yaml, after a set-up that was interrupted has been finished."""
+    home = resolve_home(ctx.obj)
+    recover(home)
+    return load_config(home)
 
 
 @click.command("enable")
@@ -28,7 +37,7 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
 
     NAME may be name@owner, where two packages claim one name.
     """
-    config = load_config(resolve_home(ctx.obj))
+    config = recovered_config(ctx)
     info = find_provider(name, scan(config.home, Selection(), everything=True))
     if info.source == BUILTIN:
         say("builtin is always active; nothing was changed.")
@@ -103,7 +112,7 @@ def disable_command(ctx: click.Context, name: str | None) -> None:
             "the built-in can't be disabled: it keeps the notes and conversations that an "
             "external provider only adds to"
         )
-    config = load_config(resolve_home(ctx.obj))
+    config = recovered_config(ctx)
     active = config.selection.choice
     if name and not _is_meant(name, config.selection):
         now = f"{active} is" if active else "none is"
@@ -128,6 +137,8 @@ def _is_meant(name: str, selection: Selection) -> bool:
 def status_command(ctx: click.Context, json_wanted: bool) -> None:
     """Say what is active and whether it works; exit code 1 if it does not."""
     home = resolve_home(ctx.obj)
+    with suppress(HermesError):  # said below, by the code that an agent runs
+        recover(home)
     report, traceback = _report(home)
     if json_wanted:
         print_json(**report)
@@ -182,6 +193,7 @@ def _provider_report(config: Config, trial: Trial) -> dict[str, Any]:
         "works": works,
         "pin": None if pin is None else pin._asdict(),
         "settings": list(trial.settings),
+        "shown": trial.shown,
     }
 
 
@@ -214,6 +226,8 @@ def _print_report(report: dict[str, Any]) -> None:
             say(f"pinned:    {pin['owner']} {pin['version']}".rstrip())
         for row in provider["settings"]:
             say(f"  {row['key']}: {setting_text(row)}")
+        for key, value in provider["shown"].items():
+            say(f"  {plain(key)}: {plain(value)}")
     for label in ("observers", "warnings", "problems"):
         for line in report[label]:
             say(f"{label[:-1] + ':':10} {line}")

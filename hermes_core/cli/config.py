@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from hermes_core.cli._output import plain, print_json, say
-from hermes_core.cli.activation import setting_text
-from hermes_core.config import Config, load_config
+from hermes_core.cli.activation import recovered_config, setting_text
+from hermes_core.config import Config
 from hermes_core.config.writing import change_config
 from hermes_core.errors import ConfigError, HermesError
-from hermes_core.home import resolve_home
 from hermes_core.names import MEMORY_KEYS, normalise
 from hermes_core.settings import section_of
 from hermes_core.trial import try_configured, try_setting
@@ -30,7 +29,7 @@ def config_command() -> None:
 @click.pass_context
 def show(ctx: click.Context, origin: bool, json_wanted: bool) -> None:
     """Print every setting; a secret only as being set."""
-    config = load_config(resolve_home(ctx.obj))
+    config = recovered_config(ctx)
     rows = [*_own(config), *_of_provider(config)]
     if json_wanted:
         print_json(settings=rows)
@@ -79,7 +78,7 @@ def _of_provider(config: Config) -> list[dict[str, Any]]:
 @click.pass_context
 def set_value(ctx: click.Context, key: str, value: str) -> None:
     """Set KEY (such as memory.nudge_interval) to VALUE, after checking it."""
-    config = load_config(resolve_home(ctx.obj))
+    config = recovered_config(ctx)
     path = tuple(key.split("."))
     if path[0] == "secrets" and path[1:] == ("backend",):
         _change(config, path, value)

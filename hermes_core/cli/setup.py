@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import click
 
-from hermes_core.activation import deadlines_of, fields_of
+from hermes_core.activation import deadlines_of, fields_of, save_config
 from hermes_core.cli._output import bold, plain, say
 from hermes_core.cli.activation import choice_changes, prove
 from hermes_core.cli.listing import complete_name
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.discovery import ProviderInfo, find_provider, scan
-from hermes_core.dispatch import ProviderAdapter
 from hermes_core.environment import Lease
 from hermes_core.errors import HermesError, describe
 from hermes_core.home import resolve_home
@@ -23,7 +22,7 @@ from hermes_core.loading import load_provider
 from hermes_core.names import BUILTIN
 from hermes_core.provider import MemoryProvider
 from hermes_core.schema import Field, Settings, Value, allowed, in_order, settle
-from hermes_core.setting_up import Journal, commit, done
+from hermes_core.setting_up import Journal, commit, done, recover
 from hermes_core.settings import ProviderConfigError, Sources, section_of
 
 _KNOWN: Final = (
@@ -45,7 +44,9 @@ def setup_command(
     no_input: bool,
 ) -> None:  # fmt: skip
     """Set a memory plugin up: ask, check, write, enable, prove."""
-    config = load_config(resolve_home(ctx.obj))
+    home = resolve_home(ctx.obj)
+    recover(home)
+    config = load_config(home)
     asking = not no_input and not from_stdin and sys.stdin.isatty()
     choice = name or _chosen(config, asking)
     info = find_provider(choice, scan(config.home, Selection(), everything=True))
@@ -54,7 +55,7 @@ def setup_command(
         return
     arguments = {**_arguments(given), **_from_stdin(from_stdin)}
     with _loaded(config, info) as (provider, fields, sources):
-        _known_keys(fields, arguments, info)
+        _known_keys(fields, arguments, info, from_stdin)
         settings = _answers(sources, fields, arguments, asking)
         settings = _validated(info, settings)
         new = _new_secrets(fields, settings)
@@ -67,7 +68,8 @@ def setup_command(
         if asking and not click.confirm("Write this?", default=True, err=True):
             raise click.Abort
         commit(config.home, sources.secrets, journal, new)
-        _saved(provider, info, config, journal.saved)
+        if problem := save_config(provider, info, config, journal.saved):
+            say(f"  {info.name} could not keep its settings itself: {problem}")
         done(config.home)
         _after(provider, info, config, asking)
     if not prove(load_config(config.home), info):
@@ -124,13 +126,20 @@ def _from_stdin(keys: tuple[str, ...]) -> dict[str, str]:
 
 
 def _known_keys(
-    fields: tuple[Field, ...], arguments: Mapping[str, str], info: ProviderInfo
+    fields: tuple[Field, ...],
+    arguments: Mapping[str, str],
+    info: ProviderInfo,
+    from_stdin: tuple[str, ...],
 ) -> None:
     known = {field.key: field for field in fields}
     for key in arguments:
         if key not in known:
             names = ", ".join(known) or "none"
             raise click.UsageError(f"{info.name} has no field {key!r}; its fields are: {names}.")
+        if known[key].secret and key not in from_stdin:
+            raise click.UsageError(
+                f"{key} is a secret, and arguments can be seen by others: use --secret-stdin {key}."
+            )
 
 
 @contextmanager
@@ -255,18 +264,6 @@ def _show(config: Config, sources: Sources, journal: Journal) -> None:
         if where.store == "keyring":
             say("  hermes-agent itself, cron jobs and services can't read the keyring: for them, "
                 "hermes-plugins secrets move --to dotenv")  # fmt: skip
-
-
-def _saved(
-    provider: MemoryProvider, info: ProviderInfo, config: Config, values: dict[str, Any]
-) -> None:
-    adapter = ProviderAdapter(provider, info.name, deadlines=deadlines_of(config))
-    try:
-        outcome = adapter.save_config(dict(values), str(config.home))
-    finally:
-        adapter.close(0)
-    if outcome.error is not None:
-        say(f"  {info.name} could not keep its settings itself: {describe(outcome.error)}")
 
 
 def _after(provider: MemoryProvider, info: ProviderInfo, config: Config, asking: bool) -> None:
