@@ -25,7 +25,7 @@ API_KEY = {
 }
 TIMEOUT = {"key": "timeout", "type": "integer", "minimum": 1, "maximum": 60, "default": 30}
 PATH = {"key": "path", "required": True, "when": {"mode": "local"}}
-FIELDS = (MODE, API_KEY, TIMEOUT, PATH)
+FIELDS = (MODE, TIMEOUT, API_KEY, PATH)
 
 _SOURCE = """
 import json, os, pathlib

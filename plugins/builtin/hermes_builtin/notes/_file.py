@@ -31,6 +31,10 @@ class NotesFile:
         try:
             handle = os.open(self.path, flags)
         except FileNotFoundError:
+            if self.path.is_symlink():
+                raise self._error(
+                    "is a link to a file that is not there", "is its disk mounted?"
+                ) from None
             return ""
         except OSError as error:
             raise self._error(f"can't be read: {error.strerror or error}") from error

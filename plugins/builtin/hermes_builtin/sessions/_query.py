@@ -67,19 +67,24 @@ class Query(NamedTuple):
         """Whether there is anything to look up in an index."""
         return bool(self.terms or self.required)
 
-    def without_operators(self) -> Query:
-        """The same words, none of them excluded or required."""
-        phrases = [*self.excluded, *(phrase for group in self.required for phrase in group)]
-        found = [Term(word) for phrase in phrases for word in phrase.words]
-        return self._replace(
-            terms=tuple(dict.fromkeys((*self.terms, *found))), required=(), excluded=()
-        )
+    def with_nothing_required(self) -> Query:
+        """The same words, none of them required, and in any order."""
+        found = [Term(word) for group in self.required for phrase in group for word in phrase.words]
+        return self._replace(terms=tuple(dict.fromkeys((*self.terms, *found))), required=())
+
+    def with_nothing_excluded(self) -> Query:
+        """The same without what may not be there."""
+        return self._replace(excluded=())
 
 
 def parse(text: str, now: float | None = None) -> Query:
     """Understand a query. ``now`` is for dates like ``after:7d``."""
-    reader = _Reader(datetime.now(UTC) if now is None else datetime.fromtimestamp(now, UTC))
-    for piece in _PIECE.finditer(text[:LONGEST_QUERY]):
+    pieces = list(_PIECE.finditer(text[:LONGEST_QUERY]))
+    # Which of two operators goes first nobody can tell: then OR is meant, and AND ranks.
+    mixed = {"OR", "AND"} <= {piece["word"] for piece in pieces}
+    moment = datetime.now(UTC) if now is None else datetime.fromtimestamp(now, UTC)
+    reader = _Reader(moment, "" if mixed else "AND")
+    for piece in pieces:
         reader.take(piece)
     return reader.query(text)
 
@@ -96,8 +101,10 @@ def phrase_words(text: str) -> list[str]:
 class _Reader:
     """Takes the pieces of a query one after the other."""
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, both: str) -> None:
         self._now = now
+        self._both = both  # the operator that requires both its sides
+        self._in_group = False  # whether the last piece is in the last group
         self._terms: list[Term] = []
         self._stop_words: list[Term] = []
         self._required: list[list[Phrase]] = []
@@ -124,25 +131,29 @@ class _Reader:
             pass
         elif excluded or self._operator == "NOT":
             self._excluded.append(Phrase(written, found))
-        elif phrase or self._operator == "AND":
+        elif phrase or (self._both and self._operator == self._both):
             self._require(Phrase(phrase or "", found))
         else:
             self._word(written, found)
         self._operator, self._last_words = "", list(found)
 
     def _require(self, phrase: Phrase) -> None:
-        if self._operator == "OR" and self._required:
+        before = [Phrase("", tuple(self._last_words))] if self._last_words else []
+        if self._operator == "OR" and self._in_group:
             self._required[-1].append(phrase)
-            return
-        if self._operator == "AND" and self._last_words and not self._required:
-            before = tuple(self._last_words)
-            self._required.append([Phrase("", before)])
-        self._required.append([phrase])
+        elif self._operator == "OR":
+            self._required.append([*before, phrase])
+        elif self._operator == "AND" and before and not self._in_group:
+            self._required += [before, [phrase]]
+        else:
+            self._required.append([phrase])
+        self._in_group = True
 
     def _word(self, written: str, found: Sequence[str]) -> None:
-        if self._operator == "OR" and self._required:
+        if self._operator == "OR" and self._in_group:
             self._required[-1].append(Phrase("", tuple(found)))
             return
+        self._in_group = False
         parts = runs(written)
         if written.endswith("*") and not is_unspaced(parts[-1]):
             self._terms.append(Term(parts.pop(), prefix=True))
@@ -197,9 +208,8 @@ class _Reader:
             text.strip(),
             frozenset(self._pairs),
         )
-        if not query.has_words:
-            query = query.without_operators()
-        if not query.has_words:  # nothing but words that could be operators
+        if not query.has_words:  # nothing but what is excluded, or could be an operator
+            query = query.with_nothing_excluded()
             query = query._replace(terms=tuple(dict.fromkeys(map(Term, words(text)))))
         return query
 

@@ -18,7 +18,6 @@ from hermes_builtin.sessions._model import (
 )
 from hermes_builtin.sessions._query import Query, parse
 from hermes_builtin.sessions._request import BadRequest, Request
-from hermes_builtin.sessions._words import storable
 from hermes_builtin.sessions.archive import SearchOptions
 from hermes_core import HermesError
 
@@ -70,6 +69,14 @@ _LONGEST_MESSAGE: Final = 4000
 _BOOKEND_LENGTH: Final = 300
 _PREVIEW: Final = 60
 
+_OTHER_ROLES: Final = (
+    'There are matches in messages of other roles: ask with role_filter "user,assistant,tool".'
+)
+_HIDDEN: Final = "There are matches, but only in conversations of subagents and tools."
+_HERE: Final = "It was said in this conversation only, which is not searched."
+_EXCLUDED: Final = "There are matches, but all of them have what the query excludes."
+_OTHER_TIME: Final = "There are matches, but none in that time."
+
 
 class SessionSearch:
     """Answers calls of the tool, for one agent."""
@@ -99,20 +106,24 @@ class SessionSearch:
     def _discover(self, request: Request, current: str) -> dict[str, Any]:
         query = parse(request.query)
         archive, scope = self._conversations.archive, self._conversations.scope
+        parent = self._conversations.parent_id
         options = SearchOptions(
             scope,
             request.roles or TALK,
             request.limit,
             request.newest,
-            without=tuple(filter(None, (storable(current), self._conversations.parent_id))),
+            without=(*archive.names(current, scope), *filter(None, [parent])),
         )
         found = archive.search(query, options)
         notes = list(found.notes)
-        if not found.hits and (query.excluded or query.required):
-            plainly = archive.search(query.without_operators(), options)
+        if not found.hits and query.required:
+            plainly = archive.search(query.with_nothing_required(), options)
             if plainly.hits:
+                partly = "The newest messages were read for it: n" if found.approximate else "N"
+                notes.append(
+                    f"{partly}othing matches the query as it stands; these have its words."
+                )
                 found = plainly
-                notes.append("Nothing matches the query as it stands; these have its words.")
         most = _ANSWER // max(len(found.hits), 1)
         shown = (self._result(hit, found, most) for hit in found.hits)
         results = [each for each in shown if each is not None]
@@ -177,27 +188,7 @@ class SessionSearch:
 
     def _why_nothing(self, query: Query, options: SearchOptions) -> str:
         """Why a search found nothing: what was not looked at, or that it is not there."""
-        archive = self._conversations.archive
-        everyone = options._replace(roles=frozenset((*ROLES, "")), limit=1)
-        plain = query._replace(roles=frozenset())
-        reasons = []
-        if archive.search(plain, everyone).hits:
-            reasons.append(
-                "There are matches in messages of other roles: ask with role_filter "
-                '"user,assistant,tool".'
-            )
-        elif archive.search(plain, everyone._replace(hidden=True)).hits:
-            reasons.append("There are matches, but only in conversations of subagents and tools.")
-        elif archive.search(plain, everyone._replace(without=())).hits:
-            reasons.append("It was said in this conversation only, which is not searched.")
-        elif query.after is not None or query.before is not None:
-            untimed = plain._replace(after=None, before=None)
-            if archive.search(untimed, everyone).hits:
-                reasons.append("There are matches, but none in that time.")
-        if not reasons and not query.has_words:
-            reasons.append("None of the newest messages has these signs; older ones were not read.")
-        if not reasons:
-            reasons.append("No conversation that was searched has these words.")
+        reasons = [self._out_of_sight(query, options) or _absent(query)]
         scope = options.scope
         if scope.user_id or scope.chat_id or scope.profile not in ("", "default"):
             reasons.append("Only conversations of this user, chat and profile were searched.")
@@ -207,6 +198,22 @@ class SessionSearch:
                 "user can run: hermes-plugins sessions import"
             )
         return " ".join(reasons)
+
+    def _out_of_sight(self, query: Query, options: SearchOptions) -> str:
+        """What keeps matches from being found, if there are any."""
+        all_roles = options._replace(roles=frozenset((*ROLES, "")), limit=1)
+        plain = query._replace(roles=frozenset())
+        timeless = plain._replace(after=None, before=None)
+        for other, where, reason in (
+            (plain, all_roles, _OTHER_ROLES),
+            (plain, all_roles._replace(hidden=True), _HIDDEN),
+            (plain, all_roles._replace(without=()), _HERE),
+            (plain.with_nothing_excluded(), all_roles, _EXCLUDED),
+            (timeless, all_roles, _OTHER_TIME),
+        ):
+            if self._conversations.archive.search(other, where).hits:
+                return reason
+        return ""
 
     # -- scroll, read, browse ---------------------------------------------------------------
 
@@ -294,6 +301,12 @@ class SessionSearch:
                 else "There are no past conversations."
             )
         return answer
+
+
+def _absent(query: Query) -> str:
+    if query.has_words:
+        return "No conversation that was searched has these words."
+    return "None of the newest messages has these signs; older ones were not read."
 
 
 def _preview(messages: list[Message]) -> str:

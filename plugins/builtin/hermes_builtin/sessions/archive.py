@@ -70,6 +70,9 @@ class Archive(Protocol):
     def session(self, session_id: str, scope: Scope) -> Session | None:
         """One session, if it may be seen."""
 
+    def names(self, session_id: str, scope: Scope) -> tuple[str, ...]:
+        """What a session of this name may be called in the archive."""
+
     def owner(self, message_id: int, scope: Scope) -> Session | None:
         """The session that a message belongs to, if it may be seen."""
 

@@ -40,7 +40,7 @@ from hermes_builtin.sessions.sqlite._schema import (
 )
 from hermes_builtin.sessions.sqlite._search import Search
 from hermes_builtin.sessions.sqlite._sessions import Sessions
-from hermes_builtin.sessions.sqlite._writing import append
+from hermes_builtin.sessions.sqlite._writing import alias, append
 from hermes_core.errors import DatabaseError
 
 logger = logging.getLogger("hermes_builtin")
@@ -157,8 +157,17 @@ class SqliteArchive:
         """One session, if it may be seen."""
         with self._connections.reading() as database:
             sessions = Sessions(database)
-            found = sessions.by_id(storable(session_id))
-            return found if found is not None and sessions.is_in(found, scope) else None
+            for name in self.names(session_id, scope):
+                found = sessions.by_id(name)
+                if found is not None and sessions.is_in(found, scope):
+                    return found
+            return None
+
+    @staticmethod
+    def names(session_id: str, scope: Scope) -> tuple[str, ...]:
+        """What a session may be called here: as it is, or otherwise if that was taken."""
+        name = storable(session_id)
+        return (name, alias(name, tuple(map(storable, scope))))
 
     def owner(self, message_id: int, scope: Scope) -> Session | None:
         """The session that a message belongs to, if it may be seen."""

@@ -106,9 +106,9 @@ def _messages(database: sqlite3.Connection, progress: Progress | None) -> Iterat
     """Whether each message is what was stored."""
     total = database.execute("SELECT count(*) FROM archive_messages").fetchone()[0]
     done = 0
-    for rows in pages(database, "at, checksum, content, extra"):
-        for number, at, stored, content, extra in rows:
-            if stored != checksum(number, at, content, extra):
+    for rows in pages(database, "at, size, checksum, content, extra"):
+        for number, at, size, stored, content, extra in rows:
+            if stored != checksum(number, at, content, extra) or size != len(content):
                 yield Problem(f"message {number}: it is not what was stored")
         done += len(rows)
         if progress is not None:
@@ -121,8 +121,8 @@ def _sessions(database: sqlite3.Connection) -> Iterator[Problem]:
         for number, _ in rows:
             counts[session_of(number)] = counts.get(session_of(number), 0) + 1
     for number, messages, stored, *facts in database.execute(
-        "SELECT number, messages, checksum, id, source, user_id, chat_id, profile, title, parent"
-        " FROM archive_sessions"
+        "SELECT number, messages, checksum, id, source, user_id, chat_id, profile, title, parent,"
+        " started FROM archive_sessions"
     ):
         there = counts.pop(number, 0)
         if stored != session_checksum(*facts):

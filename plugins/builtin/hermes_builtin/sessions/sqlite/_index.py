@@ -99,9 +99,12 @@ class Index:
         )
         return [found for (found,) in rows]
 
-    def newest(self, match: str, limit: int) -> list[int]:
+    def newest(self, match: str, limit: int, below: int | None = None) -> list[int]:
         """The messages that match, at most so many, those with the largest numbers."""
-        return self._rows(match, " ORDER BY rowid DESC LIMIT ?", limit)
+        order = " ORDER BY rowid DESC LIMIT ?"
+        if below is None:
+            return self._rows(match, order, limit)
+        return self._rows(match, f" AND rowid < ?{order}", below, limit)
 
     def alike(self, word: str) -> list[str]:
         """Words of the index that may be meant by one that is misspelt."""

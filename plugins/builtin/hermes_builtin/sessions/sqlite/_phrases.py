@@ -13,6 +13,7 @@ from hermes_builtin.sessions.sqlite._index import Index, phrase_match
 
 #: So many messages that have all words of a phrase are read, the newest first.
 MOST_READ: Final = 3000
+_MOST_PAGES: Final = 30
 
 
 def pattern(phrase: Phrase) -> re.Pattern[str]:
@@ -33,11 +34,24 @@ def having(
     for group in groups:
         has: set[int] = set()
         for phrase in group:
-            candidates = index.newest(phrase_match(phrase), MOST_READ)
-            more |= len(candidates) == MOST_READ
-            has |= _verified(database, candidates, phrase)
+            numbers, rest = _having(database, index, phrase)
+            has |= numbers
+            more |= rest
         found = has if found is None else found & has
     return found or set(), more
+
+
+def _having(database: sqlite3.Connection, index: Index, phrase: Phrase) -> tuple[set[int], bool]:
+    """The newest messages that have a phrase; and whether there may be older ones."""
+    below = None
+    for _ in range(_MOST_PAGES):
+        candidates = index.newest(phrase_match(phrase), MOST_READ, below)
+        found = _verified(database, candidates, phrase)
+        more = len(candidates) == MOST_READ
+        if found or not more:
+            return found, more
+        below = candidates[-1]
+    return set(), True
 
 
 def without(

@@ -107,7 +107,8 @@ def _save_sessions(original: sqlite3.Connection, new: sqlite3.Connection) -> int
         times = [each if isinstance(each, int | float) else 0.0 for each in row[8:11]]
         facts = [each if isinstance(each, str) else "" for each in texts]
         messages, following = (each if isinstance(each, int) else 0 for each in row[11:13])
-        values = (number, *facts, *times, messages, following, session_checksum(*facts))
+        check = session_checksum(*facts, times[0])
+        values = (number, *facts, *times, messages, following, check)
         with suppress(sqlite3.Error):
             new.execute(
                 f"INSERT OR IGNORE INTO archive_sessions VALUES ({', '.join('?' * 14)})",  # noqa: S608
@@ -204,7 +205,7 @@ def _recount(database: sqlite3.Connection) -> None:
         facts = (f"recovered-{number}", "", "", "", "", "", "")
         database.execute(
             f"INSERT INTO archive_sessions VALUES ({', '.join('?' * 14)})",  # noqa: S608
-            (number, *facts, begin, None, end, 0, 0, session_checksum(*facts)),
+            (number, *facts, begin, None, end, 0, 0, session_checksum(*facts, begin)),
         )
     database.execute(
         "UPDATE archive_sessions SET messages = (SELECT count(*) FROM archive_messages"

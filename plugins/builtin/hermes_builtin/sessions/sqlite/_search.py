@@ -190,13 +190,18 @@ class Search:
         """The messages that match in the newest sessions that may be seen."""
         ranking = Ranking()
         enough = self._options.limit * _ENOUGH
-        oldest = self._options.newest is False
-        for session in self._sessions.newest(self._options.scope, _WALKED, oldest=oldest):
+        for session in self._sessions.newest(
+            self._options.scope,
+            _WALKED,
+            oldest=self._options.newest is False,
+            after=self._query.after,
+            before=self._query.before,
+        ):
             if not self._may_show(session):
                 continue
             there = False
             for clause in clauses:
-                numbers = self._index.within(clause.match, *bounds(session.number), _PER_SESSION)
+                numbers = self._within(clause.match, session)
                 ranking.add(clause.term.word, numbers, self._guess(clause))
                 there = there or bool(numbers)
             enough -= there
@@ -204,9 +209,21 @@ class Search:
                 break
         return ranking
 
+    def _within(self, match: str, session: Session) -> list[int]:
+        """Messages of a session that match, in the time that is asked for."""
+        most = _PER_SESSION if self._is_timeless else -1
+        numbers = self._index.within(match, *bounds(session.number), most)
+        return numbers if self._is_timeless else sorted(self._in_time(numbers))[-_PER_SESSION:]
+
+    @property
+    def _is_timeless(self) -> bool:
+        return self._query.after is None and self._query.before is None
+
     def _newest(self, clauses: list[Clause]) -> Ranking:
         """The messages with the largest numbers, whatever their sessions are."""
         ranking = Ranking()
+        if not self._is_timeless:
+            return ranking
         for clause in clauses:
             numbers = self._index.newest(clause.match, BUDGET // len(clauses))
             ranking.add(clause.term.word, numbers, self._guess(clause))
@@ -220,9 +237,9 @@ class Search:
         enough = self._options.limit * _ENOUGH
         for session in self._sessions.by_number(numbers):
             if self._may_show(session):
-                found = self._index.within(match, *bounds(session.number), _PER_SESSION)
+                found = self._within(match, session)
                 ranking.add(clauses[0].term.word, found, 1.0)
-                enough -= 1
+                enough -= bool(found)
                 if not enough:
                     break
         return ranking
@@ -275,7 +292,7 @@ class Search:
     def _filter(self, ranking: Ranking) -> None:
         if self._allowed is not None:
             ranking.keep(self._allowed)
-        if self._query.after is not None or self._query.before is not None:
+        if not self._is_timeless:
             ranking.keep(self._in_time(ranking.messages()))
         if self._query.excluded:
             ranking.keep(without(self._database, ranking.messages(), self._query.excluded))
@@ -315,13 +332,12 @@ class Search:
         return {number for (number,) in rows}
 
     def _sizes(self, numbers: Iterable[int]) -> dict[int, int]:
-        return dict(
-            self._database.execute(
-                "SELECT id, size FROM archive_messages"
-                " WHERE id IN (SELECT value FROM json_each(?))",
-                (_json(numbers),),
-            ).fetchall()
+        rows = self._database.execute(
+            "SELECT id, size FROM archive_messages WHERE id IN (SELECT value FROM json_each(?))"
+            " AND typeof(size) = 'integer'",
+            (_json(numbers),),
         )
+        return dict(rows.fetchall())
 
     def _words(self, numbers: Iterable[int]) -> Iterator[tuple[int, list[str]]]:
         for number, content, extra in texts(self._database, numbers):

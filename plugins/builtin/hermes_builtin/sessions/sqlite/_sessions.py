@@ -30,11 +30,26 @@ class Sessions:
             "number IN (SELECT value FROM json_each(?)) ORDER BY number DESC", wanted
         )
 
-    def newest(self, scope: Scope, limit: int, *, oldest: bool = False) -> Iterator[Session]:
-        """The sessions that may be seen, those with the newest messages first, or the oldest."""
-        conditions = [name for name, value in zip(scope._fields, scope, strict=True) if value]
-        where = " AND ".join(f"{name} = ?" for name in conditions) or "1"
-        values = [value for value in scope if value]
+    def newest(
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        oldest: bool = False,
+        after: float | None = None,
+        before: float | None = None,
+    ) -> Iterator[Session]:
+        """The sessions that may be seen, those with the newest messages first, or the oldest.
+
+        With ``after`` and ``before`` only those that were going on in that time.
+        """
+        given: dict[str, object] = {
+            f"{name} = ?": value for name, value in zip(scope._fields, scope, strict=True) if value
+        }
+        given |= {} if after is None else {"active >= ?": after}
+        given |= {} if before is None else {"started < ?": before}
+        where = " AND ".join(given) or "1"
+        values = list(given.values())
         order = "active, number" if oldest else "active DESC, number DESC"
         return self._where(f"{where} ORDER BY {order} LIMIT ?", *values, limit)
 

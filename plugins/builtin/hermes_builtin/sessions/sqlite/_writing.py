@@ -24,7 +24,7 @@ def checksum(number: int, at: float, content: str, extra: str | None) -> int:
 
 
 def session_checksum(*facts: object) -> int:
-    """The same for a session: its id, source, user, chat, profile, title and parent."""
+    """The same for a session: id, source, user, chat, profile, title, parent, and its start."""
     return crc32("\0".join(map(str, facts)).encode("utf-8", "replace"))
 
 
@@ -90,7 +90,7 @@ def _session(
     row = _known(database, texts[0])
     if row is not None and row[3:] != owner:
         # The same name for a conversation of somebody else: theirs stays theirs.
-        texts[0] += f"@{session_checksum(*owner):08x}"
+        texts[0] = alias(texts[0], owner)
         row = _known(database, texts[0])
     if row is not None:
         if facts.title and not row[2]:
@@ -102,9 +102,14 @@ def _session(
         "INSERT INTO archive_sessions"
         " (id, source, user_id, chat_id, profile, title, parent, started, ended, active,"
         " messages, next, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
-        (*texts, started, facts.ended, started, session_checksum(*texts)),
+        (*texts, started, facts.ended, started, session_checksum(*texts, started)),
     )
     return int(inserted.lastrowid or 0), 0
+
+
+def alias(name: str, owner: tuple[str, ...]) -> str:
+    """What a session is called whose name somebody else's has already."""
+    return f"{name}@{session_checksum(*owner):08x}"
 
 
 def _known(database: sqlite3.Connection, name: str) -> tuple[Any, ...] | None:
@@ -118,11 +123,11 @@ def _known(database: sqlite3.Connection, name: str) -> tuple[Any, ...] | None:
 def name_session(database: sqlite3.Connection, number: int, title: str) -> None:
     """Give a session its title."""
     row = database.execute(
-        "SELECT id, source, user_id, chat_id, profile, parent FROM archive_sessions"
+        "SELECT id, source, user_id, chat_id, profile, parent, started FROM archive_sessions"
         " WHERE number = ?",
         (number,),
     ).fetchone()
     database.execute(
         "UPDATE archive_sessions SET title = ?, checksum = ? WHERE number = ?",
-        (title, session_checksum(*row[:5], title, row[5]), number),
+        (title, session_checksum(*row[:5], title, *row[5:]), number),
     )

@@ -1,0 +1,154 @@
+"""A canary in every secret field: in its store and nowhere else, whatever is run."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.commands import Machine, posix_only
+from support.fielded import API_KEY, MODE, add_plugin
+
+CANARY = "canary-4711-0815"
+SECRETS = (
+    {**API_KEY, "when": None},
+    {"key": "pin", "secret": True, "type": "integer"},  # the canary is none: an error
+    {"key": "word", "type": "password", "choices": [f"{CANARY}-b", "other"]},
+    {"key": "late", "secret": True, "when": {"mode": "cloud"}},
+)
+STORED = (SECRETS[0], SECRETS[2], SECRETS[3], MODE)
+LOGGED = """
+import logging, sys
+logging.disable = lambda *_: None
+logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+logging.debug("all is logged")
+"""
+COMMANDS = [
+    ["status"],
+    ["status", "--json"],
+    ["config", "show", "--origin"],
+    ["config", "show", "--json"],
+    ["config", "set", "memory.acme.mode", "local"],
+    ["doctor"],
+    ["doctor", "--json", "--write"],
+    ["enable", "acme"],
+    ["info", "acme"],
+    ["secrets", "list"],
+]
+
+
+def holders(folder: Path) -> set[str]:
+    """The files below a folder that have the canary, but for the plugin's source."""
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and "plugins" not in path.parts and CANARY.encode() in path.read_bytes()
+    }
+
+
+def said(machine: Machine, *arguments: str, stdin: str = "", **env: str) -> str:
+    done = subprocess.run(
+        machine.command("--debug", *arguments),
+        input=stdin.encode(),
+        env={**machine.environment, **env},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return (done.stdout + done.stderr).decode()
+
+
+@pytest.fixture
+def logged(machine):
+    """Everything that is logged is said."""
+    (machine.site.folder / "sitecustomize.py").write_text(LOGGED)
+    return machine
+
+
+def set_up(machine: Machine) -> str:
+    options = [part for key in ("api_key", "word", "late") for part in ("--secret-stdin", key)]
+    lines = f"{CANARY}\n{CANARY}-b\n{CANARY}-c\n"
+    return said(machine, "setup", "acme", *options, stdin=lines)
+
+
+@pytest.mark.parametrize("backend", ["keyring.backends.fail.Keyring", "support.keyrings.InFile"])
+def test_no_command_shows_it_or_writes_it_elsewhere(logged, tmp_path, backend):
+    add_plugin(logged.home, STORED)
+    logged.environment["PYTHON_KEYRING_BACKEND"] = backend
+    text = set_up(logged)
+    assert "acme is enabled, and works." in text
+    store = {"keyring.json"} if "InFile" in backend else {"machine/home/.env"}
+    assert holders(tmp_path) == store
+    for arguments in COMMANDS:
+        text += said(logged, *arguments)
+        assert CANARY not in text, arguments
+    assert text.count("all is logged") > len(COMMANDS)
+    assert holders(tmp_path) == store
+
+
+@pytest.mark.parametrize("where", [".env", "environment", "config.yaml"])
+def test_no_command_shows_one_that_is_not_valid(logged, tmp_path, where):
+    add_plugin(logged.home, SECRETS)
+    logged.write_config("memory: {provider: acme}\n")
+    names = ("ACME_API_KEY", "ACME_PIN", "ACME_WORD", "ACME_LATE")
+    env = dict.fromkeys(names, CANARY) if where == "environment" else {}
+    if where == ".env":
+        (logged.home / ".env").write_text("".join(f"{name}={CANARY}\n" for name in names))
+    elif where == "config.yaml":
+        values = ", ".join(f"{name[5:].lower()}: {CANARY}" for name in names)
+        logged.write_config(f"memory: {{provider: acme, acme: {{{values}}}}}\n")
+    before = holders(tmp_path)
+    for arguments in (*COMMANDS, ["setup", "acme", "--no-input"]):
+        assert CANARY not in said(logged, *arguments, **env), arguments
+    assert holders(tmp_path) == before
+
+
+def test_a_refused_set_up_shows_nothing(logged, tmp_path):
+    add_plugin(logged.home, SECRETS)
+    text = said(
+        logged, "setup", "acme", "--secret-stdin", "pin", "--secret-stdin", "word",
+        stdin=f"{CANARY}\n{CANARY}\n",
+    )  # fmt: skip
+    assert "pin: is not a whole number" in text
+    assert CANARY not in text.replace(f"{CANARY}-b", "")  # a choice of the plugin's
+    assert holders(tmp_path) == set()
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["doctor"], ["config", "show"], ["enable"]])
+def test_an_error_of_the_plugin_that_has_it_is_not_shown_with_it(machine, tmp_path, arguments):
+    add_plugin(
+        machine.home,
+        STORED[:1],
+        "def is_available(self):\n"
+        "    raise RuntimeError('GET https://acme.example/?key=' + os.environ['ACME_API_KEY'])\n",
+    )
+    machine.write_config("memory: {provider: acme}\n")
+    (machine.home / ".env").write_text(f"ACME_API_KEY={CANARY}\n")
+    name = ["acme"] if arguments == ["enable"] else []
+    text = said(machine, *arguments, *name)
+    assert CANARY not in text
+
+
+@posix_only
+def test_it_is_in_the_arguments_and_the_environment_of_no_process(machine, tmp_path):
+    spy = """
+    def is_available(self):
+        seen = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes()
+                if b"hermes" in words:
+                    seen.append((words + (folder / "environ").read_bytes()).decode("latin-1"))
+            except OSError:
+                continue
+        pathlib.Path(os.environ["SEEN"]).write_text(repr(seen))
+        return True
+    """
+    if not Path("/proc/self/cmdline").exists():
+        pytest.skip("no /proc here")
+    add_plugin(machine.home, STORED, spy)
+    machine.environment["SEEN"] = str(tmp_path / "seen.txt")
+    assert "works" in set_up(machine)
+    seen = (tmp_path / "seen.txt").read_text()
+    assert "hermes-plugins" in seen
+    assert CANARY not in seen

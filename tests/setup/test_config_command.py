@@ -1,0 +1,156 @@
+"""`hermes-plugins config`: every value with its source, and one changed after a look at it."""
+
+from __future__ import annotations
+
+import pytest
+from support.fielded import MODE, TIMEOUT, add_plugin
+
+CONFIG = "# mine\nmemory:\n  provider: acme\n  acme: {timeout: 5}  # slow line\n"
+
+
+@pytest.fixture
+def acme(machine):
+    """The provider is chosen, and has its key."""
+    machine.write_config(CONFIG)
+    (machine.home / ".env").write_text("ACME_API_KEY=canary-4711\n")
+    (machine.home / ".env").chmod(0o600)
+    return machine
+
+
+def shown(machine, *arguments, **options):
+    lines = machine.run("config", "show", *arguments, **options).done().lines
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def test_every_value_is_shown_and_no_secret(acme):
+    assert shown(acme) == {
+        "memory.provider": "acme",
+        "secrets.backend": "auto",
+        "memory.acme.mode": "cloud",
+        "memory.acme.timeout": "5",
+        "memory.acme.api_key": "set (.env)",
+    }
+
+
+def test_every_value_comes_with_its_source(acme):
+    (acme.home / "acme.json").write_text('{"mode": "cloud", "timeout": 9}')
+    found = shown(acme, "--origin", env={"ACME_TIMEOUT": "8"})
+    assert found["memory.provider"] == "acme  (config.yaml)"
+    assert found["secrets.backend"] == "auto  (default)"
+    assert found["memory.acme.mode"] == f"cloud  ({acme.home / 'acme.json'})"
+    assert found["memory.acme.timeout"] == "8  (environment (ACME_TIMEOUT))"
+    assert found["memory.acme.api_key"] == "set (.env)"
+    rows = acme.json("config", "show")["settings"]
+    assert {row["name"]: row["value"] for row in rows if row["secret"]} == {
+        "memory.acme.api_key": None
+    }
+
+
+def test_a_secret_in_the_keyring_is_shown_as_such(machine):
+    from support.fielded import run_with
+
+    machine.environment["PYTHON_KEYRING_BACKEND"] = "support.keyrings.InFile"
+    machine.write_config(CONFIG)
+    run_with(machine, "k", "secrets", "set", "ACME_API_KEY").done()
+    assert shown(machine, "--origin")["memory.acme.api_key"] == "set (keyring)"
+
+
+def test_what_is_missing_is_shown_with_where_to_get_it(machine):
+    machine.write_config(CONFIG)
+    assert shown(machine)["memory.acme.api_key"] == "missing, get it at https://acme.example/keys"
+
+
+def test_values_of_a_plugin_that_can_not_be_loaded_are_not_passed_over_in_silence(acme):
+    add_plugin(acme.home, module="raise RuntimeError('boom')")
+    result = acme.run("config", "show")
+    assert "boom" in result.out + result.err
+
+
+def test_a_value_is_set_and_nothing_else_of_the_file_changes(acme):
+    result = acme.run("config", "set", "memory.acme.timeout", "10").done()
+    assert result.out == "memory.acme.timeout is 10 now.\n"
+    assert acme.config_file.read_text() == CONFIG.replace("timeout: 5", "timeout: 10")
+    assert shown(acme)["memory.acme.timeout"] == "10"
+
+
+def test_a_value_is_kept_as_what_it_means(acme):
+    add_plugin(acme.home, ({"key": "fast", "type": "boolean"}, TIMEOUT))
+    acme.run("config", "set", "memory.acme.fast", "yes").done()
+    acme.run("config", "set", "memory.acme.timeout", "007").done()
+    assert acme.memory["acme"] == {"timeout": 7, "fast": True}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("memory.acme.timeout", "99", "99 is too large (a whole number, at least 1, at most 60"),
+        ("memory.acme.timeout", "soon", "'soon' is not a whole number"),
+        ("memory.acme.mode", "moon", "'moon' is not one of the choices (one of cloud, local"),
+        ("memory.acme.shoe", "46", "acme has no field shoe"),
+        ("memory.nobody.shoe", "46", "nobody"),
+        ("memory.nudge_interval", "soon", "nudge_interval"),
+        ("secrets.backend", "paper", "backend"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_allowed(acme, key, value, words):
+    assert words in acme.run("config", "set", key, value).failed()
+    assert acme.config_file.read_text() == CONFIG
+
+
+@pytest.mark.parametrize("key", ["model", "memory", "memory.provider", "memory.pins", "memory.x",
+                                 "memory.a.b.c", "secrets.shoe", ""])  # fmt: skip
+def test_what_is_no_setting_is_wrong_usage(acme, key):
+    with acme.unchanged():
+        acme.run("config", "set", key, "acme").misused()
+
+
+def test_a_secret_does_not_go_to_the_config(acme):
+    with acme.unchanged():
+        line = acme.run("config", "set", "memory.acme.api_key", "canary-0815").failed()
+    assert "hermes-plugins secrets set ACME_API_KEY" in line
+    assert "canary-0815" not in line
+
+
+def test_a_secret_that_does_not_apply_now_is_no_less_a_secret(acme):
+    acme.write_config("memory: {provider: acme, acme: {mode: local, path: x}}\n")
+    line = acme.run("config", "set", "memory.acme.api_key", "canary-0815").failed()
+    assert "has no field" not in line
+
+
+def test_a_field_that_does_not_apply_now_is_not_said_to_be_no_field(acme):
+    line = acme.run("config", "set", "memory.acme.path", "x").failed()
+    assert "has no field" not in line
+    assert "mode" in line
+
+
+@pytest.mark.parametrize("where", ["environment", ".env"])
+def test_a_source_that_counts_more_is_told(acme, where):
+    env = {"ACME_TIMEOUT": "5"} if where == "environment" else {}
+    if where == ".env":
+        (acme.home / ".env").write_text("ACME_API_KEY=x\nACME_TIMEOUT=5\n")
+    result = acme.run("config", "set", "memory.acme.timeout", "10", env=env)
+    assert "ACME_TIMEOUT" in result.out + result.err
+
+
+def test_our_own_settings_can_be_set(machine):
+    machine.run("config", "set", "memory.nudge_interval", "5").done()
+    machine.run("config", "set", "memory.memory_enabled", "false").done()
+    machine.run("config", "set", "secrets.backend", "dotenv").done()
+    found = shown(machine, "--origin")
+    assert found["memory.nudge_interval"] == "5  (config.yaml)"
+    assert found["memory.memory_enabled"] in ("False  (config.yaml)", "false  (config.yaml)")
+    assert found["secrets.backend"] == "dotenv  (config.yaml)"
+
+
+def test_a_provider_that_is_not_the_chosen_one_can_be_set(machine):
+    add_plugin(machine.home, (MODE,), name="beta")
+    machine.write_config(CONFIG)
+    machine.run("config", "set", "memory.beta.mode", "local").done()
+    assert machine.memory["beta"] == {"mode": "local"}
+    assert machine.memory["provider"] == "acme"
+
+
+def test_a_setting_is_the_same_wherever_the_provider_looks(acme):
+    acme.run("setup", "acme", "--no-input").done()
+    acme.run("config", "set", "memory.acme.timeout", "10").done()
+    assert '"timeout": 5' not in (acme.home / "acme.json").read_text()
