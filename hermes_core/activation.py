@@ -23,8 +23,8 @@ from hermes_core.errors import (
 from hermes_core.loading import load_provider
 from hermes_core.names import BUILTIN, normalise
 from hermes_core.provider import MemoryProvider
-from hermes_core.schema import Field, Settings, read_fields
-from hermes_core.setting_up import done, saved_values
+from hermes_core.schema import Field, SchemaError, Settings, read_fields
+from hermes_core.setting_up import done, is_to_be_told
 from hermes_core.settings import ProviderConfigError, Sources
 
 
@@ -101,7 +101,7 @@ def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Acti
         result = _set_up(result, provider, sources, deadlines)
         if result.settings is not None and result.settings.problems:
             raise ProviderConfigError(info.name, result.settings.problems)
-        _save_config(provider, info, config)
+        _tell_settings(result, provider, config)
         require_available(info, provider, deadlines)
     except HermesError as error:
         result.lease.release()
@@ -109,12 +109,18 @@ def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Acti
     return replace(result, provider=provider)
 
 
-def _save_config(provider: MemoryProvider, info: ProviderInfo, config: Config) -> None:
-    """Tell a provider what a set-up that was interrupted could not tell it any more."""
-    values = saved_values(config.home, info.name)
-    if values is not None:
-        save_config(provider, info, config, values)
+def _tell_settings(result: Activation, provider: MemoryProvider, config: Config) -> None:
+    """Tell a provider what a change of its settings could not tell it yet."""
+    if result.info is not None and is_to_be_told(config.home, result.info.name):
+        settings = result.settings or Settings({}, {}, ())
+        save_config(provider, result.info, config, plain_values(result.fields, settings))
         done(config.home)
+
+
+def plain_values(fields: tuple[Field, ...], settings: Settings) -> dict[str, Any]:
+    """The values that are no secrets."""
+    secret = {field.key for field in fields if field.secret}
+    return {key: value for key, value in settings.values.items() if key not in secret}
 
 
 def save_config(
@@ -154,7 +160,16 @@ def fields_of(provider: MemoryProvider, name: str, deadlines: Deadlines) -> tupl
             where=f"plugin {name}",
             hint="that is the plugin's fault: tell its author",
         ) from outcome.error
-    return read_fields(outcome.value, name)
+    try:
+        return read_fields(outcome.value, name)
+    except SchemaError:
+        raise
+    except Exception as error:  # the plugin's own objects may do anything
+        raise SchemaError(
+            f"its get_config_schema() can't be read: {describe(error)}",
+            where=f"plugin {name}",
+            hint="that is the plugin's fault: tell its author",
+        ) from error
 
 
 def require_available(info: ProviderInfo, provider: MemoryProvider, deadlines: Deadlines) -> None:

@@ -15,9 +15,12 @@ from hermes_core.errors import ProviderConflictError
 
 
 class _Claim(NamedTuple):
+    """``value`` is empty where a provider must not find the variable."""
+
     value: str
     owner: str
     users: int
+    before: str | None
 
 
 class Lease:
@@ -29,6 +32,11 @@ class Lease:
     def set(self, variables: Mapping[str, str], owner: str) -> None:
         """Set variables that the process does not have itself.
 
+        Args:
+            variables: By name; an empty value is for what this provider has none of: it
+                must not find that of another home.
+            owner: Whose they are, for messages.
+
         Raises:
             ProviderConflictError: Another manager's provider has one with another value.
         """
@@ -36,11 +44,12 @@ class Lease:
             wanted = {
                 name: value
                 for name, value in variables.items()
-                if name in _CLAIMS or name not in os.environ
+                if _is_ours(name) or not os.environ.get(name)
             }
             for name, value in wanted.items():
                 claim = _CLAIMS.get(name)
-                if claim is not None and claim.value != value and name not in self._names:
+                shared = claim is not None and claim.users > (name in self._names)
+                if claim is not None and shared and claim.value != value:
                     raise ProviderConflictError(
                         f"{name} has another value here, for {claim.owner}",
                         where=owner,
@@ -50,12 +59,15 @@ class Lease:
                 self._set(name, value, owner)
 
     def _set(self, name: str, value: str, owner: str) -> None:
-        claim = _CLAIMS.get(name, _Claim(value, owner, 0))
+        claim = _CLAIMS.get(name, _Claim(value, owner, 0, os.environ.get(name)))
         if name not in self._names:
             self._names.append(name)
             claim = claim._replace(users=claim.users + 1)
         _CLAIMS[name] = claim._replace(value=value)
-        os.environ[name] = value
+        if value:
+            os.environ[name] = value
+        elif claim.value:
+            _restore(name, claim)
 
     def release(self) -> None:
         """Give the variables back."""
@@ -66,9 +78,18 @@ class Lease:
                     _CLAIMS[name] = claim._replace(users=claim.users - 1)
                     continue
                 del _CLAIMS[name]
-                if os.environ.get(name) == claim.value:
-                    del os.environ[name]
+                _restore(name, claim)
             self._names.clear()
+
+
+def _restore(name: str, claim: _Claim) -> None:
+    """Put back what the process had, unless somebody has changed it since."""
+    if not claim.value or os.environ.get(name) != claim.value:
+        return
+    if claim.before is None:
+        del os.environ[name]
+    else:
+        os.environ[name] = claim.before
 
 
 # The environment is one for the process; so is what we know about it.
@@ -79,4 +100,8 @@ _CLAIMS: Final[dict[str, _Claim]] = {}
 def is_ours(name: str) -> bool:
     """Whether a variable of the process was set by us."""
     with _LOCK:
-        return name in _CLAIMS and os.environ.get(name) == _CLAIMS[name].value
+        return _is_ours(name)
+
+
+def _is_ours(name: str) -> bool:
+    return name in _CLAIMS and os.environ.get(name, "") == _CLAIMS[name].value

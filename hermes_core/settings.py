@@ -56,17 +56,33 @@ class Sources:
 
     def settings(self, fields: Sequence[Field]) -> Settings:
         """The values of all fields, and what is wrong with them."""
+        return self.settled(fields, *self.found(fields))
+
+    def found(self, fields: Sequence[Field]) -> tuple[dict[str, Value], dict[str, Problem]]:
+        """What there is for each field, whether or not it applies; and what can't be read."""
         given: dict[str, Value] = {}
-        problems: list[Problem] = []
+        unread: dict[str, Problem] = {}
         for field in fields:
             try:
                 found = self._find(field)
             except SecretsError as error:
-                problems.append(Problem(f"{self.where}.{field.key}", error.what, hint=error.hint))
+                name = f"{self.where}.{field.key}"
+                unread[field.key] = Problem(name, error.what, hint=error.hint)
                 continue
             if found is not None:
                 given[field.key] = found
+        return given, unread
+
+    def settled(
+        self, fields: Sequence[Field], given: Mapping[str, Value], unread: Mapping[str, Problem]
+    ) -> Settings:
+        """Values that were found, made ready; one that could not be read is not missing."""
         settled = settle(fields, given, self.where)
+        problems = [
+            unread[field.key]
+            for field in fields
+            if field.key in unread and field.key not in given and field.applies(settled.values)
+        ]
         unknown = {problem.field for problem in problems}
         rest = [problem for problem in settled.problems if problem.field not in unknown]
         return settled._replace(problems=(*problems, *rest))
@@ -74,17 +90,41 @@ class Sources:
     def _find(self, field: Field) -> Value | None:
         if field.key in self._arguments:
             return Value(self._arguments[field.key], "argument")
-        inherited = os.environ.get(field.variable, "")
-        if inherited and not is_ours(field.variable):
-            return Value(inherited, f"environment ({field.variable})")
-        secret = self.secrets.get(field.variable, self._info.name)
-        if secret is not None and secret.value:
-            return Value(secret.value, f"{_STORES[secret.store]} ({field.variable})")
+        stored = self._variable(field)
+        if stored is not None:
+            return stored
         if self._section.get(field.key) not in (None, ""):
             return Value(self._section[field.key], f"config.yaml ({self.where}.{field.key})")
         if self._in_file.get(field.key) not in (None, ""):
             return Value(self._in_file[field.key], str(self._file))
         return None
+
+    def _variable(self, field: Field) -> Value | None:
+        """The value of its variable, in the process or in a store."""
+        inherited = self._inherited(field)
+        if inherited is not None:
+            return inherited
+        secret = self.secrets.get(field.variable, self._info.name)
+        if secret is not None and secret.value:
+            return Value(secret.value, f"{_STORES[secret.store]} ({field.variable})")
+        return None
+
+    def _inherited(self, field: Field) -> Value | None:
+        value = os.environ.get(field.variable, "")
+        if not value or is_ours(field.variable):
+            return None
+        return Value(value, f"environment ({field.variable})")
+
+    def stronger(self, field: Field, value: Any) -> str:
+        """The source of another value that counts more than what is written for a field."""
+        try:
+            found = self._inherited(field) if field.secret else self._variable(field)
+        except SecretsError:
+            return ""  # said where the field's value is looked for
+        if found is None:
+            return ""
+        same = settle([field._replace(when={})], {field.key: found}, "").values.get(field.key)
+        return "" if same == value else found.origin
 
     def exposed(self, fields: Iterable[Field]) -> list[str]:
         """The secrets that stand in config.yaml or in a file of the provider's, in clear."""
@@ -98,7 +138,7 @@ class Sources:
         """What the provider finds in its environment, from ``.env`` and the keyring.
 
         That is what it declares, ``requires_env`` of its plugin.yaml, ``<NAME>_*``, and what
-        ``memory.<name>.env`` lists; nothing else.
+        ``memory.<name>.env`` lists; nothing else. What of it is not set here is empty.
         """
         prefix = variable_of(self._info.name, "")
         named = {*_texts(self._section.get("env")), *(field.variable for field in fields)}
@@ -106,14 +146,14 @@ class Sources:
         for each in self.secrets.names():
             if each.variable.startswith(prefix) or normalise(each.provider) == self._info.key:
                 named.add(each.variable)
+        named |= {name for name in os.environ if name.startswith(prefix) and is_ours(name)}
         found = {}
         for name in sorted(named):
             try:
                 secret = self.secrets.get(name, self._info.name)
             except SecretsError:
-                continue  # said where the field's value is looked for
-            if secret is not None:
-                found[name] = secret.value
+                secret = None  # said where the field's value is looked for
+            found[name] = "" if secret is None else secret.value
         return found
 
 

@@ -6,6 +6,7 @@ none of that reaches us: the child has a deadline, and all that it started ends 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import secrets
@@ -16,15 +17,17 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from hermes_core.activation import activate, deadlines_of, settings_rows
+from hermes_core.activation import Activation, activate, deadlines_of, settings_rows
 from hermes_core.config import Config, Selection, load_config
+from hermes_core.doctor._finding import ENDED, PROBLEM, Finding
 from hermes_core.errors import HermesError, describe
 from hermes_core.manager import MemoryManager
 from hermes_core.names import BUILTIN, split_choice
+from hermes_core.schema import Field
+from hermes_core.settings import Sources
 
 # The parent's import path comes first: it is where the plugin was found.
 _CHILD: Final = (
@@ -38,7 +41,7 @@ _DOCTOR_SECONDS: Final = 120.0
 _TOKEN: Final = "HERMES_PLUGINS_TRIAL"  # noqa: S105 - a name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Trial:
     """What came of it: ``problems`` is empty if everything works."""
 
@@ -47,7 +50,7 @@ class Trial:
     warnings: tuple[str, ...] = ()
     traceback: str = ""
     settings: tuple[dict[str, Any], ...] = ()
-    shown: dict[str, str] = field(default_factory=dict)
+    shown: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def try_configured(config: Config) -> Trial:
@@ -69,14 +72,14 @@ def run_doctor(config: Config, *, write: bool, fix: bool) -> list[dict[str, Any]
     """Examine the built-in and the external provider, by using them."""
     request = {"doctor": True, "write": write, "fix": fix, "home": str(config.home)}
     limit = _limit(config) + deadlines_of(config).initialize + _DOCTOR_SECONDS
-    code, told = _asked(request, config, limit)
-    if told is None:
+    code, answer = _asked(request, config, limit)
+    rows = [row for line in answer.splitlines() if isinstance(row := _parsed(line), dict)]
+    if not rows or rows[-1] != ENDED:
         detail = "no end" if code is None else f"it ended its process (exit code {code})"
         name = config.selection.name or BUILTIN
-        todo = "look at its log, or disable it"
-        return [{"check": f"plugin {name}", "state": "problem", "detail": detail, "todo": todo}]
-    rows: list[dict[str, Any]] = told["rows"]
-    return rows
+        todo = "look at its log, or run: hermes-plugins disable"
+        return [*rows, Finding(f"plugin {name}", PROBLEM, detail, todo).told()]
+    return rows[:-1]
 
 
 def _limit(config: Config) -> float:
@@ -84,18 +87,24 @@ def _limit(config: Config) -> float:
     return _START_SECONDS + deadlines.load * (1 + len(config.observers)) + 2 * deadlines.available
 
 
-def _asked(
-    request: dict[str, Any], config: Config, limit: float
-) -> tuple[int | None, dict[str, Any] | None]:
-    """What a child answers to a request, and its exit code; None if it did not end, or told."""
+def _asked(request: dict[str, Any], config: Config, limit: float) -> tuple[int | None, bytes]:
+    """A child's exit code, None if it did not end; and what it answers to a request."""
     with tempfile.TemporaryDirectory(prefix="hermes-trial-", ignore_cleanup_errors=True) as folder:
         answer = Path(folder, "answer.json")
         request = {"path": sys.path, "answer": str(answer), **request}
         code = _run_child(request, {"HERMES_HOME": str(config.home)}, limit)
         try:
-            return code, json.loads(answer.read_bytes())
-        except (OSError, ValueError):
-            return code, None
+            return code, answer.read_bytes()
+        except OSError:
+            return code, b""
+
+
+def _parsed(answer: bytes) -> Any:
+    """What an answer says; None if the child ended before it was complete."""
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return None
 
 
 def _try(config: Config, choice: str, setting: dict[str, str] | None = None) -> Trial:
@@ -105,7 +114,8 @@ def _try(config: Config, choice: str, setting: dict[str, str] | None = None) -> 
         names += [f"observer {name}" for name in config.observers]
     what = " or ".join(names) or "the built-in"
     request = {"home": str(config.home), "choice": choice, "setting": setting}
-    code, told = _asked(request, config, limit)
+    code, answer = _asked(request, config, limit)
+    told = _parsed(answer)
     if code is None:
         return Trial(problems=(f"{what}: no end after {limit:g} s",))
     if told is None:
@@ -171,11 +181,9 @@ def _end_marked(token: str) -> None:
 
 def child(request: dict[str, Any]) -> NoReturn:
     """The child's side: the answer goes to a file."""
+    if request.get("doctor"):
+        _examine(request)
     try:
-        if request.get("doctor"):
-            from hermes_core.doctor._provider import child as examined  # noqa: PLC0415
-
-            _tell(request, {"rows": examined(request)})
         home, choice = Path(request["home"]), request["choice"]
         if request["setting"]:
             result = _one_setting(home, choice, **request["setting"])
@@ -184,6 +192,26 @@ def child(request: dict[str, Any]) -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - the answer is the only way to tell
         result = _answer([error])
     _tell(request, result)
+
+
+def _examine(request: dict[str, Any]) -> NoReturn:
+    """Tell each finding as it comes: the plugin may end us before the next."""
+    from hermes_core.doctor._provider import examine  # noqa: PLC0415
+
+    home, write, fix = Path(request["home"]), request["write"], request["fix"]
+    with Path(request["answer"]).open("a", encoding="utf-8") as answer:
+
+        def tell(row: dict[str, Any]) -> None:
+            answer.write(json.dumps(row) + "\n")
+            answer.flush()
+
+        try:
+            for finding in examine(home, write=write, fix=fix):
+                tell(finding.told())
+        except BaseException as error:  # noqa: BLE001 - the answer is the only way to tell
+            tell(Finding("doctor", PROBLEM, _line(error), "please report it").told())
+        tell(ENDED)
+    os._exit(0)  # a plugin's threads must not hold us up
 
 
 def _tell(request: dict[str, Any], result: dict[str, Any]) -> NoReturn:
@@ -224,16 +252,32 @@ def _provider_alone(home: Path, choice: str) -> dict[str, Any]:
 def _one_setting(home: Path, choice: str, key: str, value: str) -> dict[str, Any]:
     config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
     activation = activate(config, {key: value})
-    rows = settings_rows(activation)
-    row = next((each for each in rows if each["key"] == key), None)
-    if row is None:
-        if activation.error is not None and not activation.fields:
-            return _answer([activation.error])
+    if activation.error is not None and not activation.fields:
+        return _answer([activation.error])
+    field = next((each for each in activation.fields if each.key == key), None)
+    row = next((each for each in settings_rows(activation) if each["key"] == key), None)
+    problem = _refusal(choice, key, activation, field, row)
+    if problem is not None or activation.info is None or field is None or row is None:
+        return _answer([problem] if problem else [])
+    stronger = Sources(config, activation.info).stronger(field, row["value"])
+    return {**_answer([], [stronger] if stronger else []), "settings": [row]}
+
+
+def _refusal(
+    choice: str, key: str, activation: Activation, field: Field | None, row: dict[str, Any] | None
+) -> HermesError | None:
+    """Why a value can't be set, if it can't."""
+    if field is None:
         names = ", ".join(each.key for each in activation.fields) or "none"
-        return _answer([HermesError(f"{choice} has no field {key}; its fields are: {names}")])
-    if row["problem"]:
-        return _answer([HermesError(row["problem"])])
-    return {**_answer([]), "settings": rows}
+        return HermesError(f"{choice} has no field {key}; its fields are: {names}")
+    if field.secret:
+        return HermesError(
+            f"{key} is a secret, and config.yaml is no place for it",
+            hint=f"run: hermes-plugins secrets set {field.variable}",
+        )
+    if row is None:
+        return HermesError(f"{key} does not apply now; it does if {field.condition}")
+    return HermesError(row["problem"]) if row["problem"] else None
 
 
 def _answer(

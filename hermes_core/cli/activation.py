@@ -42,7 +42,7 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
     if info.source == BUILTIN:
         say("builtin is always active; nothing was changed.")
         return
-    choice = _choice(name, info)
+    choice = choice_of(name, info)
     trial = try_provider(config, choice)
     if trial.problems and not force:
         if ctx.find_root().params["debug"]:
@@ -61,7 +61,7 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
         say(f"It does not work yet: {problem}")
 
 
-def _choice(name: str, info: ProviderInfo) -> str:
+def choice_of(name: str, info: ProviderInfo) -> str:
     """What goes into memory.provider: with its owner if a person had to name it."""
     return f"{info.name}@{info.owner}" if split_choice(name)[1] else info.name
 
@@ -78,11 +78,13 @@ def choice_changes(config: Config, choice: str, info: ProviderInfo) -> dict[tupl
 def prove(config: Config, info: ProviderInfo) -> bool:
     """Build a manager as an agent would, and say whether the provider works."""
     trial = try_configured(config)
-    if trial.provider_name:
+    works = bool(trial.provider_name)
+    if works:
         say(f"{info.name} is enabled, and works.")
+    about = "but there is a problem" if works else f"{info.name} is enabled, but does not work yet"
     for problem in trial.problems:
-        click.echo(f"{info.name} is enabled, but does not work yet: {problem}", err=True)
-    return not trial.problems
+        click.echo(f"{about}: {problem}", err=True)
+    return works
 
 
 def _pin_key(config: Config, info: ProviderInfo) -> str:
@@ -200,8 +202,11 @@ def _provider_report(config: Config, trial: Trial) -> dict[str, Any]:
 def setting_text(row: dict[str, Any]) -> str:
     """What is known of a field: its value, or that it is set, and where from."""
     if row["problem"]:
-        missing = "missing" if not row["set"] else "not valid"
-        return paint(missing, "broken") + (f", get it at {row['url']}" if row["url"] else "")
+        if row["set"]:
+            return paint("not valid", "broken")
+        if "is missing" not in row["problem"]:  # there is one, which can't be used or read
+            return paint(plain(row["problem"].partition(": ")[2]), "broken")
+        return paint("missing", "broken") + (f", get it at {row['url']}" if row["url"] else "")
     if not row["set"]:
         return "not set"
     if row["secret"]:

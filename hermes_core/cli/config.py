@@ -8,12 +8,14 @@ import click
 
 from hermes_core.cli._output import plain, print_json, say
 from hermes_core.cli.activation import recovered_config, setting_text
-from hermes_core.config import Config
+from hermes_core.config import Config, load_config
 from hermes_core.config.writing import change_config
-from hermes_core.errors import ConfigError, HermesError
+from hermes_core.errors import HermesError
 from hermes_core.names import MEMORY_KEYS, normalise
+from hermes_core.secrets import Secrets
+from hermes_core.setting_up import Journal, commit
 from hermes_core.settings import section_of
-from hermes_core.trial import try_configured, try_setting
+from hermes_core.trial import Trial, try_configured, try_provider, try_setting
 
 _HIDDEN = ("pins", "provider")
 
@@ -30,10 +32,20 @@ def config_command() -> None:
 def show(ctx: click.Context, origin: bool, json_wanted: bool) -> None:
     """Print every setting; a secret only as being set."""
     config = recovered_config(ctx)
-    rows = [*_own(config), *_of_provider(config)]
+    trial = try_configured(config) if config.selection.name else Trial()
+    rows = [*_own(config), *_of_provider(config, trial)]
+    unknown = trial.problems if not trial.provider_name and not trial.settings else ()
     if json_wanted:
-        print_json(settings=rows)
-        return
+        print_json(settings=rows, problems=list(unknown))
+    else:
+        _print_rows(rows, origin=origin)
+    for problem in unknown:
+        click.echo(f"the provider's settings are not known: {problem}", err=True)
+    if unknown:
+        ctx.exit(1)
+
+
+def _print_rows(rows: list[dict[str, Any]], *, origin: bool) -> None:
     for row in rows:
         text = setting_text(row)
         value, _, where = text.partition("  (")
@@ -63,13 +75,9 @@ def _row(name: str, value: Any, origin: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _of_provider(config: Config) -> list[dict[str, Any]]:
-    if not config.selection.name:
-        return []
+def _of_provider(config: Config, trial: Trial) -> list[dict[str, Any]]:
     section, _ = section_of(config, config.selection.name)
-    return [
-        {"name": f"memory.{section}.{row['key']}", **row} for row in try_configured(config).settings
-    ]
+    return [{"name": f"memory.{section}.{row['key']}", **row} for row in trial.settings]
 
 
 @config_command.command("set")
@@ -120,14 +128,12 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     answer = try_setting(config, choice, key, value)
     if answer.problems:
         raise HermesError(answer.problems[0], hint="nothing was changed")
-    row = next(each for each in answer.settings if each["key"] == key)
-    if row["secret"]:
-        raise HermesError(
-            f"{key} is a secret, and config.yaml is no place for it",
-            hint=f"run: hermes-plugins secrets set {row['variable']}",
-        )
+    (row,) = answer.settings
     section, _ = section_of(config, name)
-    change_config(config.home, {("memory", section, key): row["value"]})
+    changes = [(("memory", section, key), row["value"])]
+    secrets = Secrets(config.home, config.secrets_backend)
+    commit(config.home, secrets, Journal(name, changes, []), {})
+    try_provider(load_config(config.home), choice)  # which lets it keep the value itself
     say(f"memory.{section}.{key} is {plain(str(row['value']))} now.")
-    if row["origin"] != "argument":
-        raise ConfigError(f"but {row['origin']} counts more")
+    for stronger in answer.warnings:
+        click.echo(f"warning: another value counts more, from {stronger}", err=True)

@@ -117,11 +117,15 @@ def _value(variable: str) -> str:
 
 
 def _prompted(variable: str) -> str:
-    value: str = click.prompt(
-        f"Value of {variable} (hidden)", hide_input=True, default="", show_default=False, err=True
-    )
+    value = hidden(f"Value of {variable} (hidden)", variable)
     if not value:
         raise SecretsError("no value was given; nothing was stored", where=variable)
+    return value
+
+
+def hidden(text: str, variable: str) -> str:
+    """Ask for a secret, which is not shown; "" if nothing was typed."""
+    value: str = click.prompt(text, hide_input=True, default="", show_default=False, err=True)
     if len(value.encode("utf-8", "surrogatepass")) >= _TERMINAL_BYTES:
         raise SecretsError(
             f"a terminal cuts off what is longer than {_TERMINAL_BYTES:,} bytes, so nothing was "

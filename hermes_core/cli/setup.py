@@ -9,19 +9,22 @@ from typing import Any, Final
 
 import click
 
-from hermes_core.activation import deadlines_of, fields_of, save_config
+from hermes_core.activation import deadlines_of, fields_of, plain_values, save_config
 from hermes_core.cli._output import bold, plain, say
-from hermes_core.cli.activation import choice_changes, prove
+from hermes_core.cli.activation import choice_changes, choice_of, prove
 from hermes_core.cli.listing import complete_name
+from hermes_core.cli.secrets import hidden
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.discovery import ProviderInfo, find_provider, scan
+from hermes_core.dispatch._lane import contained
 from hermes_core.environment import Lease
-from hermes_core.errors import HermesError, describe
+from hermes_core.errors import HermesError, SecretsError, describe
 from hermes_core.home import resolve_home
 from hermes_core.loading import load_provider
-from hermes_core.names import BUILTIN
+from hermes_core.names import BUILTIN, split_choice
 from hermes_core.provider import MemoryProvider
-from hermes_core.schema import Field, Settings, Value, allowed, in_order, settle
+from hermes_core.schema import Field, Problem, Settings, Value, allowed, in_order, settle
+from hermes_core.secrets._checks import check_value
 from hermes_core.setting_up import Journal, commit, done, recover
 from hermes_core.settings import ProviderConfigError, Sources, section_of
 
@@ -48,8 +51,9 @@ def setup_command(
     recover(home)
     config = load_config(home)
     asking = not no_input and not from_stdin and sys.stdin.isatty()
-    choice = name or _chosen(config, asking)
-    info = find_provider(choice, scan(config.home, Selection(), everything=True))
+    wanted = name or _chosen(config, asking)
+    selection = Selection(*split_choice(wanted))
+    info = find_provider(wanted, scan(config.home, selection, everything=True))
     if info.source == BUILTIN:
         say("The built-in needs no set-up.")
         return
@@ -57,18 +61,19 @@ def setup_command(
     with _loaded(config, info) as (provider, fields, sources):
         _known_keys(fields, arguments, info, from_stdin)
         settings = _answers(sources, fields, arguments, asking)
-        settings = _validated(info, settings)
-        new = _new_secrets(fields, settings)
+        _none_is_dropped(fields, arguments, settings)
+        new = _validated(info, fields, settings)
         changes = [
             *_changes(config, info, fields, settings),
-            *choice_changes(config, choice, info).items(),
+            *choice_changes(config, choice_of(wanted, info), info).items(),
         ]
-        journal = Journal(info.name, changes, list(new), _plain_values(fields, settings))
+        journal = Journal(info.name, changes, list(new))
         _show(config, sources, journal)
+        _show_stronger(sources, fields, settings)
         if asking and not click.confirm("Write this?", default=True, err=True):
             raise click.Abort
         commit(config.home, sources.secrets, journal, new)
-        if problem := save_config(provider, info, config, journal.saved):
+        if problem := save_config(provider, info, config, plain_values(fields, settings)):
             say(f"  {info.name} could not keep its settings itself: {problem}")
         done(config.home)
         _after(provider, info, config, asking)
@@ -102,7 +107,8 @@ def _chosen(config: Config, asking: bool) -> str:
         raise click.UsageError("Say which: hermes-plugins setup NAME")
     number = click.prompt("Which one", type=click.IntRange(1, len(found)), err=True)
     chosen: ProviderInfo = found[number - 1]
-    return chosen.name
+    alone = [each.key for each in found].count(chosen.key) == 1
+    return chosen.name if alone else f"{chosen.name}@{chosen.owner}"
 
 
 def _arguments(given: tuple[str, ...]) -> dict[str, str]:
@@ -118,6 +124,9 @@ def _arguments(given: tuple[str, ...]) -> dict[str, str]:
 def _from_stdin(keys: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for key in keys:
+        if sys.stdin.isatty():
+            found[key] = hidden(f"{key} (hidden)", key)
+            continue
         line = sys.stdin.readline()
         if not line:
             raise HermesError(f"standard input has no line for {key}")
@@ -163,21 +172,25 @@ def _loaded(
 def _answers(
     sources: Sources, fields: tuple[Field, ...], arguments: Mapping[str, str], asking: bool
 ) -> Settings:
-    known = sources.settings(fields)
-    given = {
-        key: Value(value, known.origins[key])
-        for key, value in known.values.items()
-        if known.origins[key] != "default"
-    }
+    given, unread = sources.found(fields)
     given |= {key: Value(value, "argument") for key, value in arguments.items()}
-    if asking:
-        for field in in_order(fields):
-            if field.key in arguments or not field.applies(settle(fields, given, "").values):
-                continue
-            answer = _ask(field, given.get(field.key), settle(fields, given, "").values)
-            if answer is not None:
-                given[field.key] = answer
-    return settle(fields, given, sources.where)
+    for field in in_order(fields) if asking else ():
+        values = settle(fields, given, "").values
+        if field.key in arguments or not field.applies(values):
+            continue
+        answer = _ask(field, given.get(field.key), values)
+        if answer is not None:
+            given[field.key] = answer
+    return sources.settled(fields, given, unread)
+
+
+def _none_is_dropped(
+    fields: tuple[Field, ...], arguments: Mapping[str, str], settings: Settings
+) -> None:
+    """An answer to a question that is not asked is a mistake."""
+    for field in fields:
+        if field.key in arguments and not field.applies(settings.values):
+            raise click.UsageError(f"{field.key} is asked only if {field.condition}.")
 
 
 def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Value | None:
@@ -191,53 +204,68 @@ def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Valu
         say(f"  {limits}")
     default = current.value if current is not None else field.default_for(values)
     while True:
-        answer = _prompt(field, current, default)
+        try:
+            answer = _prompt(field, current, default)
+        except SecretsError as error:
+            say(f"  {error}")
+            continue
         if answer == "" and (field.secret or default is None):
             if current is not None or not field.required:
                 return None
             say("  It is needed.")
             continue
-        problems = settle(
-            [field._replace(when={})], {field.key: Value(answer, "argument")}, ""
-        ).problems
-        if not problems:
-            return Value(answer, "argument")
-        say(f"  {problems[0].cause if field.secret else str(problems[0]).lstrip('.')}")
+        problem = _wrong(field, answer)
+        if not problem:
+            kept = current is not None and not field.secret and answer == str(current.value)
+            return None if kept else Value(answer, "argument")
+        say(f"  {problem}")
+
+
+def _wrong(field: Field, answer: str) -> str:
+    """What is wrong with an answer, if anything is."""
+    alone = field._replace(when={})
+    problems = settle([alone], {field.key: Value(answer, "argument")}, "").problems
+    if problems:
+        return problems[0].cause if field.secret else str(problems[0]).lstrip(".")
+    return _not_storable(field, answer) if field.secret else ""
+
+
+def _not_storable(field: Field, value: str) -> str:
+    try:
+        check_value(field.variable, value)
+    except SecretsError as error:
+        return error.what
+    return ""
 
 
 def _prompt(field: Field, current: Value | None, default: Any) -> str:
     if field.secret:
         kept = f" (Enter keeps the one in the {current.origin})" if current is not None else ""
-        text: str = click.prompt(
-            f"  value{kept}", default="", show_default=False, hide_input=True, err=True
-        )
-        return text
+        return hidden(f"  value{kept}", field.variable)
     shown = "" if default is None else str(default)
     answer: str = click.prompt("  value", default=shown, show_default=bool(shown), err=True)
     return answer
 
 
-def _validated(info: ProviderInfo, settings: Settings) -> Settings:
-    if settings.problems:
-        raise ProviderConfigError(info.name, settings.problems)
-    return settings
+def _validated(info: ProviderInfo, fields: tuple[Field, ...], settings: Settings) -> dict[str, str]:
+    """The secrets that were given now, by variable; all problems at once."""
+    given = [each for each in fields if each.secret and _is_given(each, settings)]
+    new = {field.variable: str(settings.values[field.key]) for field in given}
+    problems = [
+        Problem(field.key, problem, origin="from argument")
+        for field in given
+        if (problem := _not_storable(field, new[field.variable]))
+    ]
+    if settings.problems or problems:
+        raise ProviderConfigError(info.name, (*settings.problems, *problems))
+    return new
+
+
+def _is_given(field: Field, settings: Settings) -> bool:
+    return settings.origins.get(field.key) == "argument"
 
 
 # -- writing -----------------------------------------------------------------------------------
-
-
-def _new_secrets(fields: tuple[Field, ...], settings: Settings) -> dict[str, str]:
-    """The secrets that were given now, by variable."""
-    return {
-        field.variable: str(settings.values[field.key])
-        for field in fields
-        if field.secret and settings.origins.get(field.key) == "argument"
-    }
-
-
-def _plain_values(fields: tuple[Field, ...], settings: Settings) -> dict[str, Any]:
-    secret = {field.key for field in fields if field.secret}
-    return {key: value for key, value in settings.values.items() if key not in secret}
 
 
 def _changes(
@@ -245,7 +273,7 @@ def _changes(
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     """What was answered, for config.yaml."""
     section, _ = section_of(config, info.name)
-    for key, value in _plain_values(fields, settings).items():
+    for key, value in plain_values(fields, settings).items():
         if settings.origins[key] == "argument":
             yield ("memory", section, key), value
 
@@ -266,6 +294,15 @@ def _show(config: Config, sources: Sources, journal: Journal) -> None:
                 "hermes-plugins secrets move --to dotenv")  # fmt: skip
 
 
+def _show_stronger(sources: Sources, fields: tuple[Field, ...], settings: Settings) -> None:
+    """Answers that are written and not used, since another source counts more."""
+    for field in fields:
+        if _is_given(field, settings):
+            stronger = sources.stronger(field, settings.values[field.key])
+            if stronger:
+                say(f"  {field.key}: not used while there is another value in: {stronger}")
+
+
 def _after(provider: MemoryProvider, info: ProviderInfo, config: Config, asking: bool) -> None:
     """A plugin's own set-up, after the common one."""
     own = getattr(provider, "post_setup", None)
@@ -278,5 +315,5 @@ def _after(provider: MemoryProvider, info: ProviderInfo, config: Config, asking:
         return
     try:
         own(str(config.home), dict(load_config(config.home).memory))
-    except Exception as error:  # noqa: BLE001 - the plugin's own code
-        say(f"  {info.name}'s own set-up failed: {describe(error)}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the plugin's own code
+        say(f"  {info.name}'s own set-up failed: {describe(contained(error))}")

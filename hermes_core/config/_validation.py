@@ -16,6 +16,10 @@ from hermes_core.names import BUILTIN, name_problem, normalise, split_choice
 
 _LIKENESS: Final = 0.75
 
+#: The words of hermes-agent for approval, beside true and false.
+_APPROVAL: Final = ("on", "true", "yes", "1", "approve", "enabled")
+_NO_APPROVAL: Final = ("off", "false", "no", "0", "disabled", "")
+
 _TEXT: Final = {"type": ["string", "null"]}
 _SWITCH: Final = {"type": ["boolean", "null"]}
 _SIZE: Final = {"type": ["integer", "null"], "minimum": 1}
@@ -134,10 +138,18 @@ def _odd_values(document: Document) -> list[str]:
     for keys, value in times.items():
         if isinstance(value, float) and isnan(value):
             found.append(f"{document.where(keys)}: expected a number, got not-a-number")
+    approval = memory.get("write_approval")
+    if isinstance(approval, str) and not _is_switch(approval):
+        where = document.where(("memory", "write_approval"))
+        found.append(f"{where}: expected true or false, got {approval!r}")
     choice = _chosen_name(memory.get("provider"))
     if choice and choice != BUILTIN and (problem := name_problem(choice)):
         found.append(f"{document.where(('memory', 'provider'))}: {problem}")
     return found
+
+
+def _is_switch(word: str) -> bool:
+    return word.strip().casefold() in (*_APPROVAL, *_NO_APPROVAL)
 
 
 def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:

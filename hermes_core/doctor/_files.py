@@ -19,7 +19,8 @@ from hermes_core.secrets import Secrets
 
 _ROOM: Final = 100_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_PRIVATE: Final = (".env", "secrets.json", "config.yaml", "state.db", "sessions.db", "outbox.db")
+_PRIVATE: Final = (".env", "secrets.json")
+_DATABASES: Final = ("state.db", "sessions.db", "outbox.db")
 
 
 def examine_home(home: Path) -> Iterator[Finding]:
@@ -46,24 +47,25 @@ def examine_home(home: Path) -> Iterator[Finding]:
 def _modes(home: Path) -> Iterator[Finding]:
     if os.name != "posix":
         return
-    for name in _PRIVATE:
+    for name in (*_PRIVATE, *_DATABASES):
         path = home / name
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
         except OSError:
             continue
-        if mode & _OTHERS and name != "config.yaml":
-            yield Finding(
-                name,
-                WARNING,
-                f"others can read it (mode {mode:04o})",
-                f"chmod 600 {path}",
-                partial(_make_private, path),
-            )
+        if not mode & _OTHERS:
+            continue
+        detail = f"others can read it (mode {mode:04o})"
+        if name in _DATABASES:  # SQLite's alone, with what lies beside it: left to a person
+            todo = f"when no agent runs: chmod 600 {path}*"
+            yield Finding(name, WARNING, detail, todo)
+        else:
+            fix = partial(_make_private, path)
+            yield Finding(name, WARNING, detail, f"chmod 600 {path}", fix)
 
 
 def _make_private(path: Path) -> str:
-    path.chmod(0o600)  # by its name: opening a database by hand would cancel SQLite's locks
+    path.chmod(0o600)
     return f"{path.name} is private now"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from inspect import iscoroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from hermes_core.activation import Activation, activate, activate_builtin, deadl
 from hermes_core.config import Config, load_config
 from hermes_core.discovery import pin_problem, scan
 from hermes_core.dispatch import ProviderAdapter
+from hermes_core.dispatch._lane import Lane
+from hermes_core.dispatch._loop import EventLoop
+from hermes_core.dispatch._signature import Invocation
 from hermes_core.doctor._dependencies import examine_dependencies
 from hermes_core.doctor._finding import OK, PROBLEM, WARNING, Finding
 from hermes_core.errors import ConfigError, describe
@@ -52,9 +56,12 @@ def examine_provider(config: Config, *, write: bool) -> Iterator[Finding]:
     activation = activate(config)
     if activation.info is not None:
         changed = pin_problem(activation.info, config.selection)
-        state = WARNING if changed else OK
-        todo = f"if that was meant: hermes-plugins enable {name}" if changed else ""
-        yield Finding("pin", state, changed or "as it was enabled", todo)
+        if config.selection.pin is None:
+            yield Finding("pin", OK, f"not pinned; hermes-plugins enable {name} pins it")
+        else:
+            state = WARNING if changed else OK
+            todo = f"if that was meant: hermes-plugins enable {name}" if changed else ""
+            yield Finding("pin", state, changed or "as it was enabled", todo)
         yield from examine_dependencies(activation.info)
     if activation.provider is None:
         yield from _not_active(name, activation)
@@ -71,7 +78,8 @@ def _not_active(name: str, activation: Activation) -> Iterator[Finding]:
         for problem in error.problems:
             yield Finding("setting", PROBLEM, problem, f"run: hermes-plugins setup {name}")
     elif error is not None:
-        yield Finding(f"plugin {name}", PROBLEM, error.what, error.hint)
+        todo = error.hint or "tell its author, or run: hermes-plugins disable"
+        yield Finding(f"plugin {name}", PROBLEM, error.what, todo)
 
 
 def _started(
@@ -87,7 +95,7 @@ def _started(
             yield Finding("initialize", PROBLEM, describe(outcome.error), "see its documentation")
             return
         yield Finding("initialize", OK, f"{outcome.seconds:.2f} s")
-        yield from _probe(activation.provider, write=write)
+        yield from _probe(activation.provider, deadlines.tool, write=write)
         if write:
             yield from _write(adapter)
         adapter.shutdown()
@@ -102,30 +110,39 @@ def _scratch(home: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _probe(provider: Any, *, write: bool) -> Iterator[Finding]:
-    probe = getattr(provider, "probe", None)
-    if not callable(probe):
+def _probe(provider: Any, deadline: float, *, write: bool) -> Iterator[Finding]:
+    if not callable(getattr(provider, "probe", None)):
         return
+    lane, loop = Lane("doctor-probe"), EventLoop("doctor-probe-loop")
+
+    def ask() -> tuple[bool, str]:
+        result = Invocation(provider.probe)(write)
+        result = loop.run(result, deadline) if iscoroutine(result) else result
+        return bool(result.ok), str(result.detail)
+
     try:
-        result = probe(write)
-        ok, detail = bool(result.ok), str(result.detail)
+        ok, detail = lane.call(ask, deadline)
     except Exception as error:  # noqa: BLE001 - the plugin's own code
         ok, detail = False, describe(error)
+    finally:
+        lane.close()
+        loop.close()
     todo = "" if ok else "see its documentation"
     yield Finding("probe", OK if ok else PROBLEM, detail, todo)
 
 
 def _write(adapter: ProviderAdapter) -> Iterator[Finding]:
-    """A marker in, and out again."""
-    marker = f"doctor-{time.time_ns():x}"
-    text = f"This is a test entry of hermes-plugins doctor: {marker}"
+    """A marker in, and out again: asked for by another word, which a provider may repeat."""
+    number = f"{time.time_ns():x}"
+    asked, marker = f"question-{number}", f"answer-{number[::-1]}"
+    text = f"This is a test entry of hermes-plugins doctor: {asked} has the {marker}"
     outcome = adapter.sync_turn(text, "Understood.", SCRATCH, None)
     if outcome.error is not None:
         yield Finding("write", PROBLEM, describe(outcome.error), "the backend does not take turns")
         return
     end = time.monotonic() + _RECALL_SECONDS
     while time.monotonic() < end:
-        recalled = adapter.prefetch(marker, SCRATCH)
+        recalled = adapter.prefetch(asked, SCRATCH)
         if marker in str(recalled.value or ""):
             yield Finding("write", OK, "a marker was written and recalled")
             return
@@ -138,16 +155,15 @@ def _write(adapter: ProviderAdapter) -> Iterator[Finding]:
     )
 
 
-def child(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """The child's side: findings as JSON."""
-    home = Path(request["home"])
+def examine(home: Path, *, write: bool, fix: bool) -> Iterator[Finding]:
+    """All that needs the code of providers, the built-in's first."""
     try:
         config = load_config(home)
     except ConfigError:
-        config = Config(home)
-    findings = [
-        *examine_builtin(config, fix=request["fix"]),
-        *examine_conflicts(config),
-        *examine_provider(config, write=request["write"]),
-    ]
-    return [each.told() for each in findings]
+        yield from examine_builtin(Config(home), fix=fix)
+        detail = "not known while config.yaml can't be read"
+        yield Finding("external provider", WARNING, detail, "correct config.yaml")
+        return
+    yield from examine_builtin(config, fix=fix)
+    yield from examine_conflicts(config)
+    yield from examine_provider(config, write=write)

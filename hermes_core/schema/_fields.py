@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -49,6 +50,15 @@ class Field(NamedTuple):
             if values.get(key) not in options:
                 return False
         return True
+
+    @property
+    def condition(self) -> str:
+        """When it applies, in words."""
+        parts = []
+        for key, wanted in self.when.items():
+            options = wanted if isinstance(wanted, list | tuple | set) else (wanted,)
+            parts.append(f"{key} is {' or '.join(map(str, options))}")
+        return " and ".join(parts)
 
     def default_for(self, values: Mapping[str, Any]) -> Any:
         """What it is if nobody says anything; it may follow from another field."""
@@ -159,10 +169,17 @@ def _number(entry: Mapping[str, Any], name: str, key: str, problems: list[str]) 
     value = entry.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
         problems.append(f"{key}: its {name} is not a number")
         return None
     return value
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # a whole number that is too large for anything
+        return False
 
 
 def _mapping(
@@ -183,7 +200,7 @@ def _cross_problems(fields: Mapping[str, Field]) -> Iterator[str]:
             if other not in fields:
                 yield f"{field.key}: its when names {other!r}, which is no field"
         source = field.default_from.get("field")
-        if source is not None and source not in fields:
+        if source is not None and (not isinstance(source, str) or source not in fields):
             yield f"{field.key}: its default_from names {source!r}, which is no field"
 
 
@@ -193,9 +210,8 @@ def in_order(fields: Sequence[Field]) -> list[Field]:
     left = list(fields)
     while left:
         done = {field.key for field in ordered}
-        ready = [field for field in left if _deciding(field) <= done] or left[:1]
-        ordered += ready
-        left = [field for field in left if field not in ready]
+        number = next((n for n, field in enumerate(left) if _deciding(field) <= done), 0)
+        ordered.append(left.pop(number))
     return ordered
 
 

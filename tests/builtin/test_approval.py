@@ -18,7 +18,7 @@ from support.notes import (
     write_notes,
 )
 
-from hermes_builtin.notes import NotesError, Origin, Refused
+from hermes_builtin.notes import NotesError, Origin, Refused, Settings
 from hermes_core import MemoryManager
 
 PERSON = Origin("tool, approved")
@@ -168,9 +168,38 @@ def test_what_can_not_be_carried_out_stays_pending(session: Agent, home: Path) -
     notes_file(home).write_bytes(b"\xff")
     with pytest.raises(NotesError):
         session.notes.approve(name, PERSON)
-    write_notes(home, "one again")
+    write_notes(home, "one")
     session.notes.approve(name, PERSON)
     assert stored(home) == ["1"]
+
+
+@pytest.mark.parametrize("now", ["one again", "one\n§\none more"], ids=["another", "two"])
+@pytest.mark.parametrize("action", ["replace", "remove"])
+def test_only_the_entry_that_was_meant_is_touched(now, action, session: Agent, home) -> None:
+    arguments = {"content": "1"} if action == "replace" else {}
+    name = staged(session.memory(action=action, old_text="on", **arguments))
+    path = write_notes(home, now)
+    with pytest.raises(Refused):
+        session.notes.approve(name, PERSON)
+    assert path.read_text("utf-8") == now
+    assert [each.id for each in session.notes.pending.all()] == [name]
+
+
+def test_what_can_be_about_no_entry_is_not_staged(session: Agent) -> None:
+    answer = session.remove("there is no such entry")
+    refused(answer)
+    assert answer["current_entries"] == ["one"]
+    refused(session.batch({"action": "add", "content": "x"}, {"action": "remove", "old_text": "?"}))
+    assert session.notes.pending.all() == []
+
+
+def test_a_write_can_be_about_what_waits(session: Agent, home: Path) -> None:
+    names = [staged(session.add("two")), staged(session.replace("two", "2"))]
+    with pytest.raises(Refused):
+        session.notes.approve(names[1], PERSON)
+    for name in names:
+        session.notes.approve(name, PERSON)
+    assert stored(home) == ["one", "2"]
 
 
 @pytest.mark.parametrize("name", ["ffffffff", "", "x", "../../config", "FFFFFFFF", "*"])
@@ -222,7 +251,7 @@ def test_approving_records_the_session_that_wanted_it(session: Agent, home: Path
     ("value", "waits"),
     [
         *((each, True) for each in ("true", "on", "yes", "'on'", "'True'", "approve", "enabled")),
-        *((each, False) for each in ("false", "off", "no", "'off'", "")),
+        *((each, False) for each in ("false", "off", "no", "'off'", "", "''", "disabled", "'0'")),
     ],
 )
 def test_the_setting_is_read_as_hermes_agent_reads_it(value, waits, home: Path) -> None:
@@ -234,6 +263,14 @@ def test_with_a_broken_configuration_writes_wait(home: Path) -> None:
     """Nobody knows then whether they would have to."""
     (home / "config.yaml").write_text("memory: [\n", "utf-8")
     assert configured_write(home)["staged"] is True
+    assert not notes_file(home).exists()
+
+
+@pytest.mark.parametrize("word", ["required", "always", "ask", "'maybe'", "'of'"])
+def test_with_a_word_that_nobody_knows_writes_wait(word: str, home: Path) -> None:
+    (home / "config.yaml").write_text(f"memory:\n  write_approval: {word}\n", "utf-8")
+    assert configured_write(home)["staged"] is True
+    assert Settings.of({"write_approval": word}).write_approval is True
     assert not notes_file(home).exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -146,8 +147,49 @@ def test_an_editor_that_fails_is_one_line_and_changes_nothing(editor, machine: M
     assert editor in result.err
 
 
-def test_edit_says_in_json_what_was_done(edit: Edit, machine: Machine) -> None:
-    import json
+def kept(result: Result) -> Path:
+    """The file that a failure says the text is in."""
+    return Path(result.failed().rsplit("kept in ", 1)[1].rstrip(")"))
 
+
+@pytest.mark.parametrize(
+    "source",
+    ["path.write_bytes(b'\\xff\\xfeprecious')", "path.write_text('precious'); sys.exit(3)"],
+    ids=["another encoding", "a failure after saving"],
+)
+def test_what_can_not_be_taken_over_is_kept_in_a_file(source: str, edit, machine) -> None:
+    write_notes(machine.home, "one")
+    with machine.unchanged():
+        path = kept(edit(source))
+    assert b"precious" in path.read_bytes()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.unlink()
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]], ids=["text", "json"])
+def test_a_text_that_is_refused_is_kept_in_a_file_too(option, edit, machine) -> None:
+    result = edit(f"path.write_text('precious\\n§\\n' + {POISON!r})", *option)
+    path = kept(result)
+    assert "precious" in path.read_text("utf-8")
+    assert ("precious" in result.out) is not bool(option)
+    path.unlink()
+
+
+def test_the_file_of_the_editor_is_gone_when_it_was_taken_over(edit: Edit, tmp_path) -> None:
+    folder = tmp_path / "drafts"
+    folder.mkdir()
+    edit("path.write_text('one')", TMPDIR=str(folder)).done()
+    edit("pass", TMPDIR=str(folder)).done()
+    edit("sys.exit(3)", TMPDIR=str(folder))
+    assert list(folder.iterdir()) == []
+
+
+def test_edit_says_in_json_that_nothing_was_changed(edit: Edit, machine: Machine) -> None:
+    write_notes(machine.home, "one")
+    answer = json.loads(edit("pass", "--json").done().out)
+    assert (answer["schema"], answer["changed"], answer["entry_count"]) == (1, False, 1)
+
+
+def test_edit_says_in_json_what_was_done(edit: Edit, machine: Machine) -> None:
     answer = json.loads(edit("path.write_text('one')", "--json").done().out)
     assert (answer["schema"], answer["changed"], answer["entry_count"]) == (1, True, 1)

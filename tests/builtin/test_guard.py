@@ -65,6 +65,11 @@ def test_a_finding_has_a_kind_and_quotes_what_it_is_about() -> None:
     assert found.kind == "exfiltration"
 
 
+def tagged(text: str) -> str:
+    """Text in tag characters, which nobody sees."""
+    return "".join(chr(0xE0000 + ord(char)) for char in text)
+
+
 # -- what passes ------------------------------------------------------------------------------
 
 HARMLESS = [
@@ -77,6 +82,10 @@ HARMLESS = [
     "يفضل المستخدم الردود القصيرة.",
     "उपयोगकर्ता छोटे उत्तर चाहता है।",
     "क्‍ष and र्‍य are written with a joiner.",
+    # signs that are not seen, and belong there
+    "\N{WAVING BLACK FLAG}" + tagged("gbeng") + "\U000e007f is the flag of England.",
+    "הקובץ \u2066report.pdf\u2069 בתיקייה \u200edocs\u200e וגם \u2068Ada\u2069 שם.",
+    "葛\U000e0100城市の渡邉\U000e0102さんと辻\U000e0101さん。",
     # prompts, rules and instructions that are about something else
     "The system prompt of the support bot is in prompts/support.md; change it only by PR.",
     "Works on prompt injection; collects papers about jailbreaks.",
@@ -168,6 +177,19 @@ DISGUISES = {
     "tag characters": "likes tea" + shifted(ATTACK.replace(" ", ""), 0xE0061),
     "a bidi override": f"likes tea \u202e{ATTACK[::-1]}\u202c",
     "variation selectors": "tea" + "".join(chr(0xE0100 + ord(char)) for char in ATTACK),
+    "tag characters in flags": "".join(
+        f"\N{WAVING BLACK FLAG}{tagged(ATTACK[at : at + 5])}\U000e007f" for at in range(0, 30, 5)
+    ),
+    "tag letters in a flag": "\N{WAVING BLACK FLAG}" + tagged("leak") + "\U000e007f",
+    "direction marks": "note א " + "\u2066\u2067\u200e\u200f" * 100,
+    "two direction marks": "note א \u200e\u200f",
+    "single direction marks": "א" + " \u200eא \u200fא" * 20,
+    "an isolate that is not closed": "note א \u2066x",
+    "an isolate that is not opened": "note א x\u2069",
+    "a variant of each ideograph": "字\U000e0101" * 6,
+    "a variant of every second ideograph": "".join(
+        f"字{chr(0xE0100 + ord(char))}字\n" for char in ATTACK
+    ),
     "a blank letter": "likes\u3164tea",
     "a control character": "likes tea\x1b[8m",
 }

@@ -286,7 +286,9 @@ def test_a_conversation_of_ours_is_not_touched_by_an_import_of_the_same_name(
     machine: Machine,
 ) -> None:
     past(machine.home, "mine", [("ours", "ok")])
-    assert taken(machine, write(machine, lines({"session_id": "mine", "messages": HELLO})))[
-        "messages"
-    ] == 0  # fmt: skip
-    assert contents(machine) == {"mine": [("user", "ours"), ("assistant", "ok")]}
+    path = write(machine, lines({"session_id": "mine", "messages": HELLO}))
+    assert taken(machine, path)["messages"] == 2
+    assert taken(machine, path)["messages"] == 0
+    both = contents(machine)
+    assert both["mine"] == [("user", "ours"), ("assistant", "ok")]
+    assert len(both["mine@jsonl"]) == 2

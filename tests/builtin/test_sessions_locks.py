@@ -18,7 +18,7 @@ from support.archives import SUFFIXES, Talk, fill, rare_word, search
 from support.commands import Machine
 from support.scripts import run_script
 
-from hermes_builtin.sessions._model import NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions._model import EVERYBODY, NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions._place import place
 from hermes_builtin.sessions.importing import import_file
 from hermes_builtin.sessions.sqlite import SqliteArchive
@@ -74,7 +74,7 @@ def first_session(archive: SqliteArchive) -> Any:
 CALLS: dict[str, Callable[[SqliteArchive], Any]] = {
     "append": lambda archive: archive.append(FACTS, MESSAGES),
     "append, much": lambda archive: [archive.append(FACTS, MESSAGES * 20) for _ in range(20)],
-    "end": lambda archive: archive.end("talk-0", 5.0),
+    "end": lambda archive: archive.end("talk-0", 5.0, EVERYBODY),
     "session": first_session,
     "owner": lambda archive: archive.owner(1 << 22, Scope()),
     "lineage": lambda archive: archive.lineage(first_session(archive)),

@@ -193,3 +193,21 @@ def test_no_marker_in_the_text_switches_the_guard_off(home: Path, agent) -> None
 def test_nothing_but_objections_is_no_block(home: Path, agent) -> None:
     write_notes(home, POISON)
     assert LINE not in agent().prompt
+
+
+def test_a_file_far_over_its_cap_is_shown_in_part_and_that_is_said(home, agent, caplog) -> None:
+    entries = ["x" * 5000, *(f"entry number {number}" for number in range(50_000))]
+    write_notes(home, "\n§\n".join(entries))
+    prompt = agent().prompt
+    assert "entry number 0\n" in prompt
+    assert "xxx" not in prompt
+    assert "entries are left out" in prompt
+    assert len(prompt) < 4400 + 2000
+    assert "far over its cap" in caplog.text
+
+
+def test_a_file_somewhat_over_its_cap_is_shown_whole(home: Path, agent) -> None:
+    write_notes(home, "x" * 4000 + "\n§\nlast one")
+    prompt = agent().prompt
+    assert "last one" in prompt
+    assert "left out" not in prompt

@@ -6,9 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-from support.notes import file_state, notes_file, recorded, refused, saved, stored
+from support.notes import (
+    POISON,
+    file_state,
+    notes_file,
+    recorded,
+    refused,
+    saved,
+    stored,
+    write_notes,
+)
 
 from hermes_builtin import BuiltinProvider
+from hermes_builtin.notes import entry_id
 from hermes_core import MemoryManager
 
 
@@ -224,3 +234,49 @@ def test_looking_between_the_failures_does_not_start_the_count_anew(session) -> 
         refused(session.remove("no such entry"))
         session.entries()
     assert session.remove("no such entry").get("done") is True
+
+
+# -- what the model does not get to see -------------------------------------------------------
+
+PLACEHOLDER = "[kept from you by the guard: hermes-plugins memory show]"
+
+
+def test_what_the_guard_objects_to_does_not_reach_the_model(home: Path, agent) -> None:
+    write_notes(home, f"one\n§\n{POISON}\n§\ntwo")
+    session = agent()
+    answer = session.memory(action="read")
+    assert answer["entries"] == ["one", PLACEHOLDER, "two"]
+    assert answer["entry_count"] == 3
+    for failed in (
+        session.remove("there is no such entry"),
+        session.batch({"action": "add", "content": "x"}, {"action": "remove", "old_text": "?"}),
+    ):
+        assert failed["current_entries"] == ["one", PLACEHOLDER, "two"]
+
+
+def test_it_is_not_among_the_candidates_either(home: Path, agent) -> None:
+    write_notes(home, f"all is well\n§\n{POISON}")
+    assert agent().remove("all")["matches"] == ["all is well", PLACEHOLDER]
+
+
+def test_what_a_person_allowed_is_shown_to_the_model(home: Path, agent) -> None:
+    write_notes(home, f"one\n§\n{POISON}")
+    session = agent()
+    session.notes.allow(entry_id(POISON))
+    assert session.entries() == ["one", POISON]
+
+
+def test_answers_about_a_file_that_is_far_too_long_are_bounded(home: Path, agent) -> None:
+    entries = [f"entry number {number} about the server" for number in range(20_000)]
+    write_notes(home, "\n§\n".join(entries))
+    session = agent()
+    answer = session.memory(action="read")
+    shown = answer["entries"]
+    assert 0 < len("\n§\n".join(shown)) <= 4400
+    assert shown == entries[: len(shown)]
+    assert answer["entry_count"] == 20_000
+    assert f"{20_000 - len(shown):,} entries" in answer["message"]
+    failed = session.remove("there is no such entry")
+    assert failed["current_entries"] == shown
+    assert "left out" in failed["error"]
+    assert len(session.remove("server")["matches"]) == 20

@@ -171,3 +171,17 @@ def test_a_file_without_keys_is_an_error_never_empty(config, read, text):
 @pytest.mark.parametrize("name", ["pins", "deadlines", "nudge_interval", "Nudge-Interval"])
 def test_the_names_of_our_own_keys_cannot_be_a_providers(config, name):
     assert problems(config.write(f"memory:\n  provider: {name}\n"))
+
+
+@pytest.mark.parametrize("word", ["required", "always", "ask", "maybe", "'tru'"])
+def test_a_word_for_approval_that_nobody_knows_is_a_problem(config, word):
+    (problem,) = problems(config.write(f"memory:\n  write_approval: {word}\n"))
+    expected = f"expected true or false, got {word.strip(chr(39))!r}"
+    assert problem == f"config.yaml:2: memory.write_approval: {expected}"
+
+
+@pytest.mark.parametrize(
+    "word", ["true", "'True '", "'on'", "approve", "Enabled", "'1'", "'OFF'", "disabled", "''", ""]
+)
+def test_words_for_approval_that_hermes_agent_knows_are_taken(config, word):
+    load_config(config.write(f"memory:\n  write_approval: {word}\n"))

@@ -40,15 +40,29 @@ def test_a_malformed_schema_is_the_plugins_fault_and_the_built_in_goes_on(home, 
 @pytest.mark.parametrize(
     "field",
     [
-        "{'key': 'a', 'default_from': {'field': ['x'], 'map': {}}}",
-        "{'key': 'a', 'default_from': {'field': {}, 'map': {}}}",
-        "{'key': 'a', 'type': 'integer', 'minimum': 10 ** 400, 'required': True}",
         "{'key': 'a', 'when': {'a': 1}, 'required': True}",
         "{'key': 'a', 'choices': {'x': 1}, 'default': 'y'}",
         "{'key': 'a', '$ref': 'http://localhost:9/schema.json', 'required': True}",
     ],
 )
 def test_no_schema_keeps_the_built_in_from_running(home, configured, field):
+    odd_field(home, configured, field)
+
+
+@pytest.mark.parametrize("field", ["['x']", "{}"])
+def test_a_default_from_what_is_no_key_keeps_nobody_from_running(home, configured, field):
+    odd_field(
+        home, configured, f"{{'key': 'a', 'default_from': {{'field': {field}, 'map': {{}}}}}}"
+    )
+
+
+def test_an_enormous_bound_keeps_nobody_from_running(home, configured):
+    odd_field(
+        home, configured, "{'key': 'a', 'type': 'integer', 'minimum': 10**400, 'required': True}"
+    )
+
+
+def odd_field(home, configured, field: str) -> None:
     add_plugin(home, (), f"def get_config_schema(self):\n    return [{field}]\n")
     (home / "config.yaml").write_text(CHOSEN)
     manager = configured()

@@ -102,6 +102,9 @@ def test_what_a_provider_needs_is_there_when_it_is_imported_and_nothing_else(hom
     assert not found & set(os.environ)
 
 
+@pytest.mark.xfail(
+    reason="fields are known after the import only", strict=True, raises=AssertionError
+)
 def test_a_variable_that_a_field_declares_is_there_before_the_import(home, configured):
     add_plugin(home, ({**KEY, "env_var": "DECLARED_KEY"},))
     (home / "config.yaml").write_text(f"{CHOSEN}}}\n")

@@ -51,6 +51,7 @@ def test_a_working_provider_is_shown_with_pin_and_settings(machine):
     assert "canary" not in result.out + json.dumps(report)
 
 
+@pytest.mark.xfail(reason="no word about it", strict=True, raises=AssertionError)
 def test_it_says_where_a_plugin_in_a_folder_came_from(machine):
     add_plugin(machine.home, ())
     machine.write_config(CHOSEN)

@@ -91,7 +91,7 @@ class BuiltinProvider(MemoryProvider):
         """Go on in another session; a new or a compressed one gets a new snapshot."""
         self._session = new_session_id
         if self._conversations is not None:
-            self._conversations.switch(new_session_id, parent_session_id)
+            self._conversations.switch(new_session_id, parent_session_id, reset, kwargs)
         if self._notes is not None and (reset or kwargs.get("reason") == _COMPRESSION):
             self._snapshot = snapshot(self._notes.enabled())
 
@@ -124,7 +124,7 @@ class BuiltinProvider(MemoryProvider):
             raise HermesError("the built-in has not been initialised")
         session = str(kwargs.get("session_id") or self._session)
         if tool_name == SEARCH_SCHEMA["name"]:
-            return SessionSearch(self._conversations).call(args, session)
+            return SessionSearch(self._conversations).call(args, session, kwargs)
         return self._tool.call(args, Origin("tool", session))
 
     def shutdown(self) -> None:

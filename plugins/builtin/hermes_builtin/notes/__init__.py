@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes._errors import NotesError, Refused
+from hermes_builtin.notes._format import entry_id, previews, render
 from hermes_builtin.notes._guard import Finding
-from hermes_builtin.notes._history import Blocked, Change, History, entry_id
+from hermes_builtin.notes._history import Blocked, Change, History
 from hermes_builtin.notes._nudge import REMINDER, NudgeCounter, review_prompt
-from hermes_builtin.notes._operations import Operation, Step, operation
+from hermes_builtin.notes._operations import Operation, Planned, Step, expected, operation, plan
 from hermes_builtin.notes._pending import Pending, Staged
 from hermes_builtin.notes._snapshot import snapshot
 from hermes_builtin.notes._store import TARGETS, Notebook, Origin, Page, Written
@@ -31,17 +32,22 @@ __all__ = [
     "Operation",
     "Origin",
     "Page",
+    "Planned",
     "Refused",
     "Settings",
+    "Staged",
     "Step",
     "Written",
     "entry_id",
     "operation",
+    "previews",
+    "render",
     "review_prompt",
     "snapshot",
 ]
 
-_TRUE: Final = frozenset({"on", "true", "yes", "1", "approve", "enabled"})
+#: All other words ask for approval; those that nobody knows are a problem of the config too.
+_NO: Final = frozenset({"off", "false", "no", "0", "disabled", ""})
 
 
 class Settings(NamedTuple):
@@ -59,7 +65,7 @@ class Settings(NamedTuple):
         """Those of our keys that have a value."""
         given = {key: values[key] for key in cls._fields if values.get(key) is not None}
         if isinstance(approval := given.get("write_approval"), str):
-            given["write_approval"] = approval.strip().casefold() in _TRUE
+            given["write_approval"] = approval.strip().casefold() not in _NO
         return cls(**given)
 
 
@@ -118,12 +124,33 @@ class Notes:
     def approve(self, name: str, origin: Origin) -> tuple[Staged, Written]:
         """Carry out a write that waited; it stays pending if that fails."""
         staged = self.pending.get(name)
-        if staged.target not in self.notebooks:
-            raise NotesError(f"{name} is for a notebook {staged.target!r}, which there is not")
         origin = origin._replace(session=staged.session)
-        written = self.change(staged.target, staged.operations, origin)
+        written = self._notebook(staged).change(staged.operations, origin)
         self.pending.discard(name)
         return staged, written
+
+    def planned(self) -> list[tuple[Staged, list[Planned]]]:
+        """What waits, oldest first, and what each would do after those before it."""
+        entries = {name: self._readable(book) for name, book in self.notebooks.items()}
+        found = []
+        for staged in self.pending.all():
+            before = entries.get(staged.target, [])
+            found.append((staged, plan(before, staged.operations)))
+            entries[staged.target] = expected(before, [staged.operations])
+        return found
+
+    @staticmethod
+    def _readable(notebook: Notebook) -> list[str]:
+        """The entries; none if they can't be read, which `show` and `approve` tell."""
+        try:
+            return notebook.read().entries
+        except NotesError:
+            return []
+
+    def _notebook(self, staged: Staged) -> Notebook:
+        if staged.target not in self.notebooks:
+            raise NotesError(f"{staged.id} is for a notebook {staged.target!r}, which there is not")
+        return self.notebooks[staged.target]
 
     def allow(self, name: str) -> str:
         """Vouch for a text that the guard objects to: one in the files, or a refused write."""

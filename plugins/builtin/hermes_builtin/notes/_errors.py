@@ -17,7 +17,7 @@ class Refused(Exception):  # noqa: N818 - reads as what happened; never leaves t
     """An operation can't be carried out on the entries as they are.
 
     ``current`` says that whoever asked must see the entries to choose; ``matches`` are the
-    candidates, where there are several.
+    entries among which, where there are several.
     """
 
     def __init__(self, text: str, *, current: bool = False, matches: tuple[str, ...] = ()) -> None:

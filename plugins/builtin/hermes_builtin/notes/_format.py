@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -96,6 +97,16 @@ def _kept(pieces: Iterable[str]) -> list[str]:
     return [
         _ESCAPED.sub(r"\1\2", entry) if SEPARATOR in entry else entry for entry in entries if entry
     ]
+
+
+def text_hash(text: str) -> str:
+    """What stands for a text, whatever is in it."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def entry_id(text: str) -> str:
+    """A short name for an entry, the same wherever it is shown."""
+    return text_hash(text)[:8]
 
 
 def usage(length: int, limit: int) -> str:

@@ -9,12 +9,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hermes_builtin.notes._errors import NotesError
-from hermes_builtin.notes._format import Known, parse, split
+from hermes_builtin.notes._format import Known, entry_id, parse, split, text_hash
 from hermes_core.database import Layout, close_before_forks, open_database
 from hermes_core.errors import DatabaseError
 
@@ -91,15 +90,6 @@ class Blocked(NamedTuple):
     target: str
     text: str
     reason: str
-
-
-def entry_id(text: str) -> str:
-    """A short name for an entry, the same wherever it is shown."""
-    return _hash(text)[:8]
-
-
-def _hash(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Noted(NamedTuple):
@@ -319,7 +309,7 @@ class History:
         """A person vouches for a text."""
         with self._open() as database:
             database.execute(
-                "INSERT OR IGNORE INTO allowed VALUES (?, ?)", (_hash(text), time.time())
+                "INSERT OR IGNORE INTO allowed VALUES (?, ?)", (text_hash(text), time.time())
             )
             database.execute("DELETE FROM blocked WHERE id = ?", (entry_id(text),))
 
@@ -329,7 +319,7 @@ class History:
             return False
         try:
             with self._open(write=False) as database:
-                found = database.execute("SELECT 1 FROM allowed WHERE hash = ?", (_hash(text),))
+                found = database.execute("SELECT 1 FROM allowed WHERE hash = ?", (text_hash(text),))
                 return found.fetchone() is not None
         except NotesError:  # nobody can tell, so it is not
             return False

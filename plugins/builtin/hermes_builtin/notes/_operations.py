@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes._errors import Refused
-from hermes_builtin.notes._format import previews, tidy
+from hermes_builtin.notes._format import entry_id, previews, tidy
 
 ACTIONS: Final = ("add", "replace", "remove")
 
 
 class Operation(NamedTuple):
-    """One change that is wanted."""
+    """One change that is wanted.
+
+    ``entry`` is the id of the entry that is meant, where that was settled when the change
+    was asked for: another one that has come to match ``old_text`` is not touched.
+    """
 
     action: str
     content: str = ""
     old_text: str = ""
+    entry: str = ""
 
 
 class Step(NamedTuple):
@@ -25,6 +31,14 @@ class Step(NamedTuple):
     action: str
     content: str
     old_text: str = ""
+
+
+class Planned(NamedTuple):
+    """What an operation would do: the entry that goes, or what stands against it."""
+
+    wanted: Operation
+    goes: str = ""
+    problem: Refused | None = None
 
 
 def operation(action: Any, content: Any, old_text: Any) -> Operation:
@@ -67,7 +81,7 @@ def apply(entries: Sequence[str], wanted: Operation) -> tuple[list[str], Step | 
             return after, None
         after.append(wanted.content)
         return after, Step("add", wanted.content)
-    position = _find(after, wanted.old_text)
+    position = _find(after, wanted)
     old = after[position]
     if wanted.action == "remove":
         del after[position]
@@ -81,7 +95,79 @@ def apply(entries: Sequence[str], wanted: Operation) -> tuple[list[str], Step | 
     return after, Step("replace", wanted.content, old)
 
 
-def _find(entries: Sequence[str], old_text: str) -> int:
+def apply_all(
+    entries: Sequence[str], operations: Sequence[Operation]
+) -> tuple[list[str], list[Step]]:
+    """The entries after all operations, and the steps that they were."""
+    after, steps = list(entries), []
+    for number, wanted in enumerate(operations, 1):
+        with _numbered(number, operations):
+            after, step = apply(after, wanted)
+        if step is not None:
+            steps.append(step)
+    return after, steps
+
+
+def plan(entries: Sequence[str], operations: Sequence[Operation]) -> list[Planned]:
+    """What each operation would do, after those before it that can be carried out."""
+    after, found = list(entries), []
+    for number, wanted in enumerate(operations, 1):
+        goes = ""
+        try:
+            with _numbered(number, operations):
+                if wanted.action != "add":
+                    goes = after[_find(after, wanted)]
+                after, _ = apply(after, wanted)
+        except Refused as refused:
+            found.append(Planned(wanted, problem=refused))
+        else:
+            found.append(Planned(wanted, goes))
+    return found
+
+
+def expected(entries: Sequence[str], waiting: Iterable[Sequence[Operation]]) -> list[str]:
+    """The entries after the writes that wait, without those that can't be carried out."""
+    after = list(entries)
+    for operations in waiting:
+        with suppress(Refused):
+            after, _ = apply_all(after, operations)
+    return after
+
+
+def settle(entries: Sequence[str], operations: Sequence[Operation]) -> list[Operation]:
+    """The operations, each with the id of the entry that it means; refuses what can't be done."""
+    settled = []
+    for wanted, goes, problem in plan(entries, operations):
+        if problem is not None:
+            raise problem
+        settled.append(wanted._replace(entry=entry_id(goes)) if goes else wanted)
+    return settled
+
+
+@contextmanager
+def _numbered(number: int, operations: Sequence[Operation]) -> Iterator[None]:
+    """A refusal says which of several operations it is about."""
+    try:
+        yield
+    except Refused as refused:
+        if len(operations) > 1:
+            refused.text = f"Operation {number}: {refused.text}"
+        raise
+
+
+def _find(entries: Sequence[str], wanted: Operation) -> int:
+    """Where the one entry is that is meant."""
+    position = _matching(entries, wanted.old_text)
+    if wanted.entry and entry_id(entries[position]) != wanted.entry:
+        raise Refused(
+            f"The entry with {previews([wanted.old_text])[0]!r} in it is not the one that was "
+            "meant: that one has been changed or removed since.",
+            current=True,
+        )
+    return position
+
+
+def _matching(entries: Sequence[str], old_text: str) -> int:
     """Where the one entry is that has ``old_text`` in it, or is it."""
     if old_text in entries:
         return entries.index(old_text)
@@ -92,6 +178,6 @@ def _find(entries: Sequence[str], old_text: str) -> int:
     if len(distinct) > 1:
         raise Refused(
             f"{len(distinct)} entries have {previews([old_text])[0]!r} in them: be more specific.",
-            matches=tuple(previews(distinct)),
+            matches=tuple(distinct),
         )
     return found[0]

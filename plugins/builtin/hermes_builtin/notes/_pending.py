@@ -83,6 +83,10 @@ class Pending:
                 logger.warning("notes: %s", error)
         return sorted(found, key=lambda each: each.created_at)
 
+    def operations(self, target: str) -> list[list[Operation]]:
+        """What waits for a notebook, oldest first."""
+        return [each.operations for each in self.all() if each.target == target]
+
     def get(self, name: str) -> Staged:
         """One of them."""
         path = self.folder / f"{name}.json"
@@ -103,10 +107,6 @@ class Pending:
             record = json.loads(path.read_text("utf-8"))
             payload = record["payload"]
             wanted = payload.get("operations") or [payload]
-            operations = [
-                operation(each.get("action"), each.get("content"), each.get("old_text"))
-                for each in wanted
-            ]
             return Staged(
                 path.stem,
                 float(record.get("created_at") or 0),
@@ -114,12 +114,18 @@ class Pending:
                 str(record.get("session") or ""),
                 str(record.get("summary") or ""),
                 str(payload["target"]),
-                operations,
+                [_operation(each) for each in wanted],
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, Refused) as error:
             raise NotesError(
                 f"is no staged write: {error}", where=str(path), hint="move it away"
             ) from error
+
+
+def _operation(record: dict[str, Any]) -> Operation:
+    """One that was staged; hermes-agent settles no entry."""
+    wanted = operation(record.get("action"), record.get("content"), record.get("old_text"))
+    return wanted._replace(entry=str(record.get("entry") or ""))
 
 
 def _summary(wanted: Operation) -> str:

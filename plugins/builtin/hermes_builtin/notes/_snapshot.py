@@ -9,6 +9,7 @@ from typing import Final
 from hermes_builtin.notes._format import DELIMITER
 from hermes_builtin.notes._store import Notebook
 from hermes_builtin.notes._tool import GUIDANCE
+from hermes_builtin.notes._view import view
 from hermes_core import HermesError
 
 logger = logging.getLogger("hermes_builtin")
@@ -32,15 +33,18 @@ def _block(notebook: Notebook) -> str:
     header = _HEADERS[notebook.target]
     try:
         page = notebook.read()
-        findings = notebook.findings(page.entries)
+        seen = view(notebook, page)
     except HermesError as error:
         # An unreadable notebook is not an empty one, and the model should know.
         logger.error("notes: %s", error)  # noqa: TRY400 - the traceback says nothing more
         return _framed(f"{header} [can't be read]", f"Tell the user: {error}")
-    for entry, finding in findings.items():
+    for entry, finding in seen.objections.items():
         logger.warning("notes: an entry of %s is kept out of the prompt (%s): %.80s",
                        notebook.file.path.name, finding, entry)  # fmt: skip
-    shown = [entry for entry in page.entries if entry not in findings]
+    if seen.left_out:
+        logger.warning("notes: %s is far over its cap: %d of %d entries are not in the prompt",
+                       notebook.file.path.name, seen.left_out, len(page.entries))  # fmt: skip
+    shown = [*seen.harmless, *filter(None, [seen.remark])]
     if not shown:
         return ""
     return _framed(f"{header} [{page.usage}]", DELIMITER.join(shown))

@@ -7,8 +7,9 @@ The file under the lock is the truth. Whatever somebody else wrote to it (an edi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,8 +17,8 @@ from hermes_builtin.notes._errors import FileChanged, NotesError, Refused
 from hermes_builtin.notes._file import NotesFile
 from hermes_builtin.notes._format import parse, render, usage
 from hermes_builtin.notes._guard import Finding, scan
-from hermes_builtin.notes._history import FILE_EDIT, Change, History, entry_id
-from hermes_builtin.notes._operations import Operation, Step, apply
+from hermes_builtin.notes._history import FILE_EDIT, Change, History
+from hermes_builtin.notes._operations import Operation, Step, apply_all, expected, settle
 
 _FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}
 TARGETS: Final = tuple(_FILES)
@@ -97,6 +98,18 @@ class Notebook:
                     f"hermes-plugins memory allow {name}"
                 )
 
+    def settle(
+        self, operations: Sequence[Operation], waiting: Iterable[Sequence[Operation]]
+    ) -> list[Operation]:
+        """The operations as they can wait: checked, and with the ids of the entries they mean.
+
+        Args:
+            operations: What is wanted.
+            waiting: What waits already: an operation may be about what that will save.
+        """
+        self.check(operations)
+        return settle(expected(self.read().entries, waiting), operations)
+
     def change(self, operations: Sequence[Operation], origin: Origin) -> Written:
         """Carry out all operations, or none.
 
@@ -105,22 +118,8 @@ class Notebook:
             NotesError: The file can't be read or written; it is as it was.
         """
         self.check(operations)
-
-        def edit(entries: list[str]) -> tuple[list[str], list[Step]]:
-            steps = []
-            for number, wanted in enumerate(operations, 1):
-                try:
-                    entries, step = apply(entries, wanted)
-                except Refused as refused:
-                    if len(operations) > 1:
-                        refused.text = f"Operation {number}: {refused.text}"
-                    raise
-                if step is not None:
-                    steps.append(step)
-            return entries, steps
-
         action = operations[0].action if len(operations) == 1 else "batch"
-        return self._rewrite(edit, action, origin)
+        return self._rewrite(partial(apply_all, operations=operations), action, origin)
 
     def edited(self, base: Sequence[str], text: str, origin: Origin) -> Written:
         """Take over what a person made of the entries ``base`` in an editor."""
@@ -251,6 +250,3 @@ def _full(before: Page, length: int) -> str:
         f"this would make {length:,}. Consolidate: in one call with operations, remove or "
         "shorten what is outdated or said twice, and add the new entry."
     )
-
-
-__all__ = ["TARGETS", "Notebook", "Origin", "Page", "Written", "entry_id"]

@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from hermes_builtin.notes._errors import Refused
+from hermes_builtin.notes._format import previews
 from hermes_builtin.notes._operations import Operation, operation, shown
 from hermes_builtin.notes._pending import Pending
 from hermes_builtin.notes._store import Notebook, Origin, Page, Written
+from hermes_builtin.notes._view import masked, view
 from hermes_core import HermesError
 
 #: Failures in one turn that may be retried; from the next one on the model is told to stop.
 RETRIES: Final = 3
+#: Entries that are shown for a choice among them.
+MATCHES: Final = 20
 
 _OPERATION: Final[dict[str, Any]] = {
     "action": {"type": "string", "enum": ["add", "replace", "remove"]},
@@ -106,13 +110,16 @@ class MemoryTool:
             return self._failed(f"Invalid target {shown(target)}. Use {choices}.")
         if args.get("action") == "read" and not args.get("operations"):
             page = notebook.read()
-            return {**_success(notebook, page, "This is the state now."), "entries": page.entries}
+            seen = view(notebook, page)
+            message = " ".join(filter(None, ["This is the state now.", seen.remark]))
+            return {**_success(notebook, page, message), "entries": seen.masked}
         try:
             operations = _operations(args)
             if self._pending is not None:
-                notebook.check(operations)
+                settled = notebook.settle(operations, self._pending.operations(target))
+                name = self._pending.stage(target, settled, origin)
                 self._failures = 0
-                return _staged(self._pending.stage(target, operations, origin))
+                return _staged(name)
             written = notebook.change(operations, origin)
         except Refused as refused:
             return self._refused(notebook, refused, batch=bool(args.get("operations")))
@@ -124,10 +131,12 @@ class MemoryTool:
         text = f"{refused.text} Nothing was changed." if batch else refused.text
         extra: dict[str, Any] = {}
         if refused.matches:
-            extra["matches"] = list(refused.matches)
+            extra["matches"] = previews(masked(notebook, refused.matches[:MATCHES]))
         if refused.current or batch:
             page = notebook.read()
-            extra |= {"current_entries": page.entries, "usage": page.usage}
+            seen = view(notebook, page)
+            extra |= {"current_entries": seen.masked, "usage": page.usage}
+            text = " ".join(filter(None, [text, seen.remark]))
         return self._failed(text, **extra)
 
     def _failed(self, text: str, **extra: Any) -> dict[str, Any]:

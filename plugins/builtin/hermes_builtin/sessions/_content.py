@@ -47,3 +47,16 @@ def _time(given: Mapping[str, Any], now: float) -> float:
     if isinstance(at, bool) or not isinstance(at, int | float) or not -_FAR < at < _FAR:
         return now
     return float(at)
+
+
+def searchable(content: str, extra: Mapping[str, Any]) -> str:
+    """What of a message can be found: what it says, and what tools it calls with what."""
+    parts = [content, str(extra.get("tool_name") or "")]
+    calls = extra.get("tool_calls") or ()
+    for call in calls if isinstance(calls, list | tuple) else (calls,):
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            parts += [str(function.get("name") or ""), str(function.get("arguments") or "")]
+        else:
+            parts.append(str(call))
+    return "\n".join(filter(None, parts))

@@ -19,6 +19,8 @@ logger = logging.getLogger("hermes_builtin")
 
 _SHARED: Final = SharedArchives()
 _PRIMARY: Final = "primary"
+_RECENT: Final = 40
+_NO_CONTINUATION: Final = ("resume", "new_session")
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -34,8 +36,7 @@ class Conversations:
         platform = str(facts.get("platform") or "")
 
         def given(name: str) -> str:
-            value = facts.get(name)
-            return "" if value is None else storable(str(value))
+            return _told(facts, name, "")
 
         self._facts = SessionFacts(
             session_id,
@@ -83,10 +84,28 @@ class Conversations:
         theirs = self._place.theirs if self._place is not None else None
         return not_imported(theirs, archive) if theirs is not None else 0
 
-    def switch(self, session_id: str, parent: str) -> None:
-        """Another session runs from now on."""
+    def switch(self, session_id: str, parent: str, reset: bool, given: Mapping[str, Any]) -> None:
+        """Another session runs from now on.
+
+        It continues its parent after a compression or a branch. A new or a resumed one does
+        not: there the parent is only the session that was left.
+        """
+        continues = not reset and given.get("reason") not in _NO_CONTINUATION
         self._facts = self._facts._replace(
-            id=session_id, parent=storable(parent), title="", started=time.time()
+            id=session_id,
+            parent=storable(parent) if continues else "",
+            title="",
+            started=time.time(),
+            user_id=_told(given, "user_id", self._facts.user_id),
+            chat_id=_told(given, "chat_id", self._facts.chat_id),
+        )
+
+    def scope_for(self, given: Mapping[str, Any]) -> Scope:
+        """Whose conversations may be seen in a call for which the host may say more."""
+        return Scope(
+            _told(given, "user_id", self._facts.user_id),
+            _told(given, "chat_id", self._facts.chat_id),
+            self._facts.profile,
         )
 
     def turn(
@@ -96,11 +115,31 @@ class Conversations:
         facts = self._facts
         if session_id and session_id != facts.id:
             facts = facts._replace(id=session_id, parent="", title="")
-        return self.archive.append(facts, turn_messages(user, assistant, messages, time.time()))
+        now = time.time()
+        messages = [each for each in messages or () if isinstance(each, Mapping)]
+        between = turn_part(user, [new_message(each, now) for each in messages])
+        if between is None:
+            between = self._not_said_before(facts, messages, now)
+        return self.archive.append(facts, turn_messages(user, assistant, between, now))
+
+    def _not_said_before(
+        self, facts: SessionFacts, messages: Messages, now: float
+    ) -> list[NewMessage]:
+        """What follows the last message of a user, unless it belongs to an earlier turn."""
+        start = max(
+            (at for at, each in enumerate(messages) if each.get("role") == "user"), default=None
+        )
+        if start is None:
+            return []
+        tail = [new_message(each, now) for each in messages[start + 1 :]]
+        session = self.archive.session(facts.id, self.scope)
+        stored = self.archive.last(session, _RECENT) if session is not None else []
+        known = {(each.role, each.content) for each in stored}
+        return [] if all((each.role, each.content) in known for each in tail) else tail
 
     def end(self) -> None:
         """The session that runs has ended."""
-        self.archive.end(self._facts.id, time.time())
+        self.archive.end(self._facts.id, time.time(), self.scope)
 
     def close(self) -> None:
         """Let go of the archive."""
@@ -109,23 +148,35 @@ class Conversations:
             _SHARED.close(archive)
 
 
-def turn_messages(
-    user: str, assistant: str, messages: Messages | None, now: float
-) -> list[NewMessage]:
-    """The messages of a turn: what was asked, the tools' part, and what was answered.
+def _told(given: Mapping[str, Any], name: str, otherwise: str) -> str:
+    value = given.get(name)
+    return otherwise if value is None else storable(str(value))
 
-    A host may hand over the whole conversation; the turn is what follows the last message
-    of the user.
+
+def turn_part(user: str, messages: Sequence[NewMessage]) -> list[NewMessage] | None:
+    """What came after what the user said; None if that is not among the messages.
+
+    A host may hand over the whole conversation. It may have added to what the user said, and
+    may have put messages of its own behind it.
     """
-    plain = [NewMessage("user", user, now), NewMessage("assistant", assistant, now)]
-    messages = [each for each in messages or () if isinstance(each, Mapping)]
-    start = next(
-        (at for at in reversed(range(len(messages))) if messages[at].get("role") == "user"), None
-    )
-    if start is None:
-        return plain
-    taken = [new_message(each, now) for each in messages[start + 1 :]]
-    kept = [each for each in taken if each.content.strip() or each.extra]
-    if not any(each.role == "assistant" and each.content == assistant for each in kept):
-        kept.append(plain[1])
-    return [plain[0], *kept]
+    for at in reversed(range(len(messages))):
+        if _says(messages[at], "user", user):
+            return list(messages[at + 1 :])
+    return None
+
+
+def turn_messages(
+    user: str, assistant: str, between: Sequence[NewMessage], now: float
+) -> list[NewMessage]:
+    """The messages of a turn: what was asked, the tools' part, and what was answered."""
+    kept = [each for each in between if each.content.strip() or each.extra]
+    if not any(_says(each, "assistant", assistant) for each in kept):
+        kept.append(NewMessage("assistant", assistant, now))
+    return [NewMessage("user", user, now), *kept]
+
+
+def _says(message: NewMessage, role: str, text: str) -> bool:
+    said = message.content.strip()
+    if role == "user":
+        return message.role == role and text.strip() in said
+    return message.role == role and said == text.strip()

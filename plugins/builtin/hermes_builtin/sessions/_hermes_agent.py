@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.sessions._content import content_text
-from hermes_builtin.sessions._model import EVERYBODY, NewMessage, SessionFacts
+from hermes_builtin.sessions._model import NewMessage, SessionFacts
 from hermes_builtin.sessions._place import read_only
 from hermes_builtin.sessions.archive import Archive
 from hermes_core.errors import DatabaseError
@@ -23,7 +22,7 @@ _SESSION_COLUMNS: Final = (
     "started_at", "ended_at",
 )  # fmt: skip
 _MESSAGE_COLUMNS: Final = (
-    "id", "role", "content", "timestamp", "tool_name", "tool_calls", "tool_call_id",
+    "role", "content", "timestamp", "tool_name", "tool_calls", "tool_call_id",
 )  # fmt: skip
 
 
@@ -35,23 +34,24 @@ class Imported(NamedTuple):
     position: int
 
 
+def names_here(origin: str, name: str) -> tuple[str, str]:
+    """What a conversation may be called here: as there, or otherwise if that was taken."""
+    return name, f"{name}@{origin}"
+
+
 def not_imported(path: Path, archive: Archive) -> int:
     """How many of hermes-agent's conversations are not, or not wholly, in the archive."""
     try:
         with closing(read_only(path)) as database:
-            rows = database.execute(
-                "SELECT session_id, max(id) FROM messages"  # noqa: S608
-                f" WHERE 1{_visible(database)} GROUP BY session_id"
-            ).fetchall()
+            rows = _last_messages(database)
     except sqlite3.Error:
         return 0
-    return sum(_is_new(archive, str(name), last) for name, last in rows)
+    return sum(_is_new(archive, name, last) for name, last in rows.items())
 
 
 def _is_new(archive: Archive, name: str, last: int) -> bool:
-    """Whether a conversation goes on behind what we have; one of the same name is ours."""
-    before = archive.imported(ORIGIN, name)
-    return before < last and (before > 0 or archive.session(name, EVERYBODY) is None)
+    """Whether a conversation goes on behind what was taken over of it."""
+    return all(archive.imported(ORIGIN, each) < last for each in names_here(ORIGIN, name))
 
 
 def _visible(database: sqlite3.Connection) -> str:
@@ -71,42 +71,30 @@ def count(path: Path) -> int:
 
 
 def conversations(path: Path, archive: Archive) -> Iterator[Imported]:
-    """What is new in hermes-agent's state.db since it was last taken over."""
+    """Hermes-agent's conversations, but for those that were wholly taken over before."""
     try:
         with closing(read_only(path)) as database:
             columns = {row[1] for row in database.execute("PRAGMA table_info(sessions)")}
             wanted = ", ".join(
                 name if name in columns else f"NULL AS {name}" for name in _SESSION_COLUMNS
             )
+            last = _last_messages(database)
             for row in database.execute(f"SELECT {wanted} FROM sessions ORDER BY started_at, id"):  # noqa: S608
                 facts = _facts(row)
-                position = archive.imported(ORIGIN, facts.id)
-                messages = list(_messages(database, facts.id, position))
-                last = messages[-1][0] if messages else position
-                new = [message for _, message in messages]
-                if position and new:
-                    everything = [each for _, each in _messages(database, facts.id, 0)]
-                    new = _not_stored(everything, archive, facts.id)
-                yield Imported(facts, new, last)
+                position = last.get(facts.id, 0)
+                new = _is_new(archive, facts.id, position)
+                yield Imported(facts, list(_messages(database, facts.id)) if new else [], position)
     except sqlite3.Error as error:
         raise DatabaseError(f"can't be imported: {error}", where=str(path)) from error
 
 
-def _not_stored(messages: list[NewMessage], archive: Archive, name: str) -> list[NewMessage]:
-    """Those messages that we have not: hermes-agent may have stored all of them anew."""
-    session = archive.session(name, EVERYBODY)
-    stored = (
-        Counter((each.role, each.content) for each in archive.messages(session))
-        if session
-        else Counter()
+def _last_messages(database: sqlite3.Connection) -> dict[str, int]:
+    """The last message of each conversation that is part of it."""
+    rows = database.execute(
+        "SELECT session_id, max(id) FROM messages"  # noqa: S608
+        f" WHERE 1{_visible(database)} GROUP BY session_id"
     )
-    left = []
-    for message in messages:
-        if stored[message.role, message.content] > 0:
-            stored[message.role, message.content] -= 1
-        else:
-            left.append(message)
-    return left
+    return {str(name): last for name, last in rows}
 
 
 def _facts(row: tuple[Any, ...]) -> SessionFacts:
@@ -117,18 +105,16 @@ def _facts(row: tuple[Any, ...]) -> SessionFacts:
     )
 
 
-def _messages(
-    database: sqlite3.Connection, session: str, after: int
-) -> Iterator[tuple[int, NewMessage]]:
+def _messages(database: sqlite3.Connection, session: str) -> Iterator[NewMessage]:
     rows = database.execute(
         f"SELECT {', '.join(_MESSAGE_COLUMNS)} FROM messages"  # noqa: S608
-        f" WHERE session_id = ? AND id > ?{_visible(database)} ORDER BY id",
-        (session, after),
+        f" WHERE session_id = ?{_visible(database)} ORDER BY id",
+        (session,),
     )
-    for number, role, content, at, tool_name, tool_calls, call_id in rows:
+    for role, content, at, tool_name, tool_calls, call_id in rows:
         extra = {"tool_name": tool_name, "tool_calls": _parsed(tool_calls), "tool_call_id": call_id}
         kept = {key: value for key, value in extra.items() if value}
-        yield number, NewMessage(str(role), _content(content), float(at or 0.0), kept)
+        yield NewMessage(str(role), _content(content), float(at or 0.0), kept)
 
 
 def _content(content: Any) -> str:

@@ -65,7 +65,7 @@ def _look(path: Path) -> tuple[int, frozenset[str]]:
         raise DatabaseError(
             f"is no archive that can be read: {error}",
             where=str(path),
-            hint="it was not changed; run: hermes-plugins sessions check",
+            hint="it was not changed; run: hermes-plugins sessions repair",
         ) from error
 
 

@@ -14,7 +14,7 @@ from hermes_builtin.sessions._model import ROLES
 from hermes_builtin.sessions._stemming import STOP_WORDS
 from hermes_builtin.sessions._words import is_unspaced, runs, words, words_of
 
-LONGEST_QUERY: Final = 20_000
+LONGEST_QUERY: Final = 100_000
 _SHORTEST_EXCLUDED: Final = 3  # `rm -rf` is a command, not a wish to hear nothing of rf
 
 _PIECE: Final = re.compile(
@@ -208,8 +208,7 @@ class _Reader:
             text.strip(),
             frozenset(self._pairs),
         )
-        if not query.has_words:  # nothing but what is excluded, or could be an operator
-            query = query.with_nothing_excluded()
+        if not query.has_words and not query.excluded:  # only words that could be operators
             query = query._replace(terms=tuple(dict.fromkeys(map(Term, words(text)))))
         return query
 

@@ -27,6 +27,8 @@ class Request(NamedTuple):
     @classmethod
     def of(cls, args: Mapping[str, Any]) -> Request:
         """Take what a model gave; refuse what makes no sense."""
+        if not isinstance(args, Mapping):
+            raise BadRequest("The arguments must be an object.")
         return cls(
             _text(args, "query"),
             _roles(_text(args, "role_filter")),

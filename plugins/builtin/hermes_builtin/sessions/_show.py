@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
+from hermes_builtin.sessions._content import searchable
 from hermes_builtin.sessions._model import Message, Session
 from hermes_builtin.sessions._words import LONGEST, fold, is_unspaced, places
 
 SNIPPET: Final = 240
 FACT: Final = 200
 _SEARCHED_AT_ONCE: Final = 4000
+_READ: Final = 400_000
 _CALLS: Final = 600
 
 
@@ -56,11 +58,18 @@ def first_hit(text: str, words: frozenset[str]) -> int:
     return next((begin for begin, _ in _hits(text, words)), 0)
 
 
-def snippet(text: str, words: frozenset[str]) -> str:
-    """The part of a text that has most of the words, with ``>>>`` and ``<<<`` around them."""
+def snippet(each: Message, words: frozenset[str]) -> str:
+    """The part of a message that has most of the words, with ``>>>`` and ``<<<`` around them.
+
+    It may be what a tool is called with that has them.
+    """
+    text = each.content
     hits = list(_hits(text, words))
+    if not hits and each.extra:
+        text = searchable(each.content, each.extra)
+        hits = list(_hits(text, words))
     if not hits:
-        return _trimmed(text, 0, SNIPPET)
+        return _trimmed(each.content, 0, SNIPPET)
     best = max(
         range(len(hits)),
         key=lambda at: sum(hits[at][0] <= begin < hits[at][0] + SNIPPET for begin, _ in hits),
@@ -84,11 +93,18 @@ def _trimmed(text: str, begin: int, length: int) -> str:
 
 def _hits(text: str, words: frozenset[str]) -> Iterator[tuple[int, int]]:
     """Where the words are, in the first part of the text that has any."""
-    if len(text) > _SEARCHED_AT_ONCE:
-        begin = _likely(text, words)
-        part = text[begin : begin + _SEARCHED_AT_ONCE]
-    else:
-        begin, part = 0, text
+    if len(text) <= _SEARCHED_AT_ONCE:
+        yield from _hits_in(text, words, 0)
+        return
+    # Where it begins as the stem does, else wherever it is.
+    for begin in (_likely(text, words), *range(0, min(len(text), _READ), _SEARCHED_AT_ONCE)):
+        found = list(_hits_in(text[begin : begin + _SEARCHED_AT_ONCE], words, begin))
+        if found:
+            yield from found
+            return
+
+
+def _hits_in(part: str, words: frozenset[str], begin: int) -> Iterator[tuple[int, int]]:
     prefixes = tuple(word[:-1] for word in words if word.endswith("*"))
     open_, shut = 0, 0  # the hit that may go on: a word of three characters is two pairs
     for first, last, found in places(part):

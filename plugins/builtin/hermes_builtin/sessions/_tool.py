@@ -16,7 +16,7 @@ from hermes_builtin.sessions._model import (
     Message,
     Session,
 )
-from hermes_builtin.sessions._query import Query, parse
+from hermes_builtin.sessions._query import LONGEST_QUERY, Query, parse
 from hermes_builtin.sessions._request import BadRequest, Request
 from hermes_builtin.sessions.archive import SearchOptions
 from hermes_core import HermesError
@@ -72,6 +72,7 @@ _PREVIEW: Final = 60
 _OTHER_ROLES: Final = (
     'There are matches in messages of other roles: ask with role_filter "user,assistant,tool".'
 )
+_ROLES_OF_QUERY: Final = "There are matches, but by others than the query's role: asks for."
 _HIDDEN: Final = "There are matches, but only in conversations of subagents and tools."
 _HERE: Final = "It was said in this conversation only, which is not searched."
 _EXCLUDED: Final = "There are matches, but all of them have what the query excludes."
@@ -83,9 +84,19 @@ class SessionSearch:
 
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
+        self._scope = conversations.scope
 
-    def call(self, args: Mapping[str, Any], session_id: str = "") -> str:
-        """The answer as JSON; an error is said to be one."""
+    def call(
+        self, args: Mapping[str, Any], session_id: str = "", told: Mapping[str, Any] | None = None
+    ) -> str:
+        """The answer as JSON; an error is said to be one.
+
+        Args:
+            args: What the model gave.
+            session_id: The session that asks.
+            told: What the host says of this call: a user, a chat.
+        """
+        self._scope = self._conversations.scope_for(told or {})
         try:
             answer = self._answer(Request.of(args), session_id or self._conversations.session_id)
         except (BadRequest, HermesError) as error:
@@ -99,13 +110,13 @@ class SessionSearch:
             return self._read(request)
         if request.query.strip():
             return self._discover(request, current)
-        return self._browse(request)
+        return self._browse(request, current)
 
     # -- discover -------------------------------------------------------------------------
 
     def _discover(self, request: Request, current: str) -> dict[str, Any]:
         query = parse(request.query)
-        archive, scope = self._conversations.archive, self._conversations.scope
+        archive, scope = self._conversations.archive, self._scope
         parent = self._conversations.parent_id
         options = SearchOptions(
             scope,
@@ -116,6 +127,8 @@ class SessionSearch:
         )
         found = archive.search(query, options)
         notes = list(found.notes)
+        if len(request.query) > LONGEST_QUERY:
+            notes.append(f"Only the first {LONGEST_QUERY:,} characters of the query were used.")
         if not found.hits and query.required:
             plainly = archive.search(query.with_nothing_required(), options)
             if plainly.hits:
@@ -136,7 +149,7 @@ class SessionSearch:
         }
         if found.approximate and (results or not query.has_words):
             answer["approximate"] = True
-        if found.approximate and results:
+        if found.approximate and results and query.has_words:
             notes.append(
                 "These words are in very many messages: the newest conversations were looked at. "
                 "A rarer word finds more."
@@ -168,7 +181,7 @@ class SessionSearch:
             "title": session.title[: _show.FACT],
             "matched_role": anchor.role,
             "match_message_id": hit.message_id,
-            "snippet": _show.snippet(anchor.content, found.words),
+            "snippet": _show.snippet(anchor, found.words),
             "bookend_start": [_show.message(each, _BOOKEND_LENGTH) for each in begin],
             "messages": [self._shown(each, hit, found, share) for each in window.messages],
             "bookend_end": [_show.message(each, _BOOKEND_LENGTH) for each in end],
@@ -205,7 +218,7 @@ class SessionSearch:
         plain = query._replace(roles=frozenset())
         timeless = plain._replace(after=None, before=None)
         for other, where, reason in (
-            (plain, all_roles, _OTHER_ROLES),
+            (plain, all_roles, _ROLES_OF_QUERY if query.roles else _OTHER_ROLES),
             (plain, all_roles._replace(hidden=True), _HIDDEN),
             (plain, all_roles._replace(without=()), _HERE),
             (plain.with_nothing_excluded(), all_roles, _EXCLUDED),
@@ -266,14 +279,16 @@ class SessionSearch:
         return answer
 
     def _session(self, session_id: str) -> Session:
-        session = self._conversations.archive.session(session_id, self._conversations.scope)
+        session = self._conversations.archive.session(session_id, self._scope)
         if session is None:  # not there, or not theirs: the same words for both
             raise BadRequest(f"session_id not found: {session_id[:200]}")
         return session
 
-    def _browse(self, request: Request) -> dict[str, Any]:
+    def _browse(self, request: Request, current: str) -> dict[str, Any]:
         archive = self._conversations.archive
-        sessions = archive.browse(self._conversations.scope, request.limit)
+        here = archive.names(current, self._scope)
+        found = archive.browse(self._scope, request.limit + 1)
+        sessions = [each for each in found if each.id not in here][: request.limit]
         results = [
             {
                 "session_id": session.id,

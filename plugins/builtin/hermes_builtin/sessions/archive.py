@@ -64,8 +64,8 @@ class Archive(Protocol):
     def append(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
         """Keep messages, all or none; the session is begun if it is new. Gives their ids."""
 
-    def end(self, session_id: str, at: float) -> None:
-        """Note when a session ended."""
+    def end(self, session_id: str, at: float, scope: Scope) -> None:
+        """Note when a session ended, if it may be seen."""
 
     def session(self, session_id: str, scope: Scope) -> Session | None:
         """One session, if it may be seen."""

@@ -7,6 +7,7 @@ import sqlite3
 import time
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -17,8 +18,15 @@ from typing import Any, Final, NamedTuple
 
 from hermes_builtin.sessions import _hermes_agent
 from hermes_builtin.sessions._content import content_text, new_message
-from hermes_builtin.sessions._hermes_agent import Imported
-from hermes_builtin.sessions._model import EVERYBODY, NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions._hermes_agent import Imported, names_here
+from hermes_builtin.sessions._model import (
+    EVERYBODY,
+    Message,
+    NewMessage,
+    Scope,
+    Session,
+    SessionFacts,
+)
 from hermes_builtin.sessions._place import read_only
 from hermes_builtin.sessions._words import storable
 from hermes_builtin.sessions.archive import Archive, Progress
@@ -67,9 +75,8 @@ def import_file(
         origin, parsed = _parsed(path, _text(path))
     except (OSError, UnicodeDecodeError, *_BAD_ZIPS) as error:
         raise NotImportedError(f"can't be read: {error}", where=str(path)) from error
-    # One by one: which name a conversation gets depends on those before it.
-    new = (_new_part(archive, origin, each, owner) for each in parsed)
-    return _take(archive, origin, new, len(parsed), progress)
+    owned = (each._replace(facts=_owned(each.facts, owner)) for each in parsed)
+    return _take(archive, origin, owned, len(parsed), progress)
 
 
 def _is_database(path: Path) -> bool:
@@ -91,27 +98,46 @@ def _owned(facts: SessionFacts, owner: Scope) -> SessionFacts:
     )
 
 
-def _new_part(archive: Archive, origin: str, imported: Imported, owner: Scope) -> Imported:
-    """What is new in a conversation, under the name that it has or gets."""
-    facts, messages, position = imported
-    if not facts.id:
-        facts = facts._replace(id=_name(archive, messages))
-    facts = _owned(facts, owner)
-    return Imported(facts, messages[archive.imported(origin, facts.id) :], position)
+def _name(archive: Archive, origin: str, imported: Imported) -> str:
+    """The name under which a conversation is kept, or will be.
 
-
-def _name(archive: Archive, messages: list[NewMessage]) -> str:
-    """A name for a conversation that has none: that of the one which it continues, or a new one."""
-    base = f"jsonl-{_fingerprint(messages[:1])}"
+    Names are the same on every machine. One that another conversation has is not enough.
+    """
     for number in counting():
-        name = f"{base}-{number}" if number else base
+        if imported.facts.id:
+            names = names_here(origin, imported.facts.id)
+            name = names[number] if number < len(names) else f"{names[-1]}-{number}"
+        else:
+            base = f"jsonl-{_fingerprint(imported.messages[:1])}"
+            name = f"{base}-{number}" if number else base
         session = archive.session(name, EVERYBODY)
-        if session is None:
+        if session is None or (imported.facts.id and archive.imported(origin, name)):
             return name
-        pairs = zip(archive.messages(session), messages, strict=False)
-        if all((one.role, one.content) == (other.role, other.content) for one, other in pairs):
+        if _alike(archive.messages(session), imported.messages):
             return name
     raise AssertionError
+
+
+def _alike(stored: Iterable[Message], messages: list[NewMessage]) -> bool:
+    """Whether two conversations are the same, as far as both go."""
+    pairs = zip(stored, messages, strict=False)
+    return all((one.role, one.content) == (other.role, other.content) for one, other in pairs)
+
+
+def _not_stored(
+    archive: Archive, session: Session | None, messages: list[NewMessage]
+) -> list[NewMessage]:
+    """Those messages that we have not: some may have been written anew, or in between."""
+    if session is None:
+        return messages
+    stored = Counter((each.role, each.content) for each in archive.messages(session))
+    left = []
+    for message in messages:
+        if stored[message.role, message.content] > 0:
+            stored[message.role, message.content] -= 1
+        else:
+            left.append(message)
+    return left
 
 
 def _take(
@@ -122,16 +148,18 @@ def _take(
     progress: Progress | None,
 ) -> Taken:
     taken = Taken(origin)
-    for done, (facts, messages, position) in enumerate(conversations, 1):
-        before = archive.imported(origin, facts.id)
-        ours = not before and archive.session(facts.id, EVERYBODY) is not None
-        if ours or position <= before:
-            taken = taken._replace(known=taken.known + 1)
-        elif messages:
-            archive.take_over(origin, position, facts, messages)
-            taken = taken._replace(
-                sessions=taken.sessions + 1, messages=taken.messages + len(messages)
-            )
+    # One by one: which name a conversation gets depends on those before it.
+    for done, imported in enumerate(conversations, 1):
+        new: list[NewMessage] = []
+        if imported.messages:
+            name = _name(archive, origin, imported)
+            new = _not_stored(archive, archive.session(name, EVERYBODY), imported.messages)
+            archive.take_over(origin, imported.position, imported.facts._replace(id=name), new)
+        taken = taken._replace(
+            sessions=taken.sessions + bool(new),
+            messages=taken.messages + len(new),
+            known=taken.known + (not new),
+        )
         if progress is not None:
             progress(done, total)
     return taken

@@ -12,6 +12,8 @@ from hermes_builtin.sessions._model import EVERYBODY, Scope, Session
 from hermes_builtin.sessions._query import age
 from hermes_builtin.sessions.commands._shared import (
     archive_of,
+    as_text,
+    damaged_archive_of,
     json_option,
     known,
     progress_bar,
@@ -33,7 +35,7 @@ def delete(ctx: click.Context, session_id: str, yes: bool, json_wanted: bool) ->
 
 
 @click.command()
-@click.option("--user", required=True, help="Whose conversations to forget.")
+@click.option("--user", required=True, help="Whose conversations to forget.", callback=as_text)
 @yes_option
 @json_option
 @click.pass_context
@@ -88,7 +90,10 @@ def _forget(
 @click.pass_context
 def check(ctx: click.Context, json_wanted: bool) -> None:
     """Look for damage, also with the queries that the tool uses. Exit 1 if there is any."""
-    with archive_of(ctx) as (archive, where), progress_bar("Checking", json_wanted) as progress:
+    with (
+        damaged_archive_of(ctx) as (archive, where),
+        progress_bar("Checking", json_wanted) as progress,
+    ):
         problems = archive.check(progress)
     if json_wanted:
         print_json(path=str(where.path), problems=[problem._asdict() for problem in problems])
@@ -111,7 +116,10 @@ def check(ctx: click.Context, json_wanted: bool) -> None:
 @click.pass_context
 def repair(ctx: click.Context, json_wanted: bool) -> None:
     """Make the archive whole again, after keeping a verified copy of it."""
-    with archive_of(ctx) as (archive, where), progress_bar("Indexing", json_wanted) as progress:
+    with (
+        damaged_archive_of(ctx) as (archive, where),
+        progress_bar("Indexing", json_wanted) as progress,
+    ):
         done = archive.repair(progress)
     if json_wanted:
         print_json(path=str(where.path), **done)
@@ -119,5 +127,7 @@ def repair(ctx: click.Context, json_wanted: bool) -> None:
         say(f"{where.path} is whole; nothing was done.")
     else:
         say(f"{where.path} is repaired; as it was, it is kept in {done['copy']}.")
-        if done["lost"]:
+        if done["lost"] is None:
+            say("Nothing in it could be read: a new archive is begun.")
+        elif done["lost"]:
             say(f"{done['lost']:,} messages could not be read any more.")

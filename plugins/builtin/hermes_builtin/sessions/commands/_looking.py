@@ -8,12 +8,14 @@ import click
 
 from hermes_builtin.sessions import _show
 from hermes_builtin.sessions._hermes_agent import not_imported
-from hermes_builtin.sessions._model import HIDDEN_SOURCES, ROLES, Message, Scope, Session
-from hermes_builtin.sessions._query import parse
-from hermes_builtin.sessions.archive import SearchOptions
+from hermes_builtin.sessions._model import EVERYBODY, HIDDEN_SOURCES, ROLES, Message, Scope, Session
+from hermes_builtin.sessions._query import Query, parse
+from hermes_builtin.sessions._words import storable
+from hermes_builtin.sessions.archive import Archive, SearchOptions
 from hermes_builtin.sessions.commands._exchange import exported
 from hermes_builtin.sessions.commands._shared import (
     archive_of,
+    as_text,
     date,
     facts_of,
     json_option,
@@ -28,7 +30,7 @@ _WIDTH: Final = 60
 
 @click.command("list")
 @click.option("--limit", default=_BROWSED, show_default=True, type=click.IntRange(1))
-@click.option("--user", default="", help="Only this user's.")
+@click.option("--user", default="", help="Only this user's.", callback=as_text)
 @click.option("--all", "hidden", is_flag=True, help="Also those of subagents and tools.")
 @json_option
 @click.pass_context
@@ -71,20 +73,22 @@ def _title(session: Session, first: list[Message]) -> str:
 def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **given: Any) -> None:
     """Search conversations: words, "phrases", -without, prefix*, role:, after:, before:."""
     options = SearchOptions(
-        Scope(user_id=given["user"]),
+        Scope(user_id=storable(given["user"])),
         frozenset(given["roles"] or (*ROLES, "")),
         given["limit"],
         None if given["sort"] is None else given["sort"] == "newest",
         hidden=True,
     )
+    asked = parse(storable(" ".join(query)))
     with archive_of(ctx) as (archive, where):
-        found = archive.search(parse(" ".join(query)), options)
+        found = archive.search(asked, options)
+        reason = "" if found.hits else _why_nothing(archive, asked, options)
         anchors = [
             archive.around(hit.session, hit.message_id, 0, ()).messages for hit in found.hits
         ]
         missing = not_imported(where.theirs, archive) if where.theirs else 0
     results = [
-        (hit.session, anchor[0], _show.snippet(anchor[0].content, found.words))
+        (hit.session, anchor[0], _show.snippet(anchor[0], found.words))
         for hit, anchor in zip(found.hits, anchors, strict=True)
         if anchor
     ]
@@ -100,6 +104,7 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
                 for session, message, text in results
             ],
             approximate=found.approximate,
+            reason=reason,
             not_imported=missing,
         )
         return
@@ -108,11 +113,26 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
         say(f"{bold(plain(session.id))}  {date(message.at)}  {source}  {message.role}")
         say(f"    {_marked(plain(text))}")
     if not results:
-        click.echo("No conversation has these words.", err=True)
+        click.echo(reason, err=True)
     elif found.approximate:
         click.echo("These words are very frequent: the newest were looked at.", err=True)
     if not results:
         tell_of_theirs(missing, where)
+
+
+def _why_nothing(archive: Archive, query: Query, options: SearchOptions) -> str:
+    """What kept a search from finding anything, or that there is nothing."""
+    every_role = options._replace(roles=frozenset((*ROLES, "")))
+    for other, where, reason in (
+        (query._replace(roles=frozenset()), every_role, "other roles have said it"),
+        (query, options._replace(scope=EVERYBODY), "it was said in conversations of others"),
+        (query._replace(after=None, before=None), options, "it was said at another time"),
+        (query.with_nothing_excluded(), options, "all that match have what is excluded"),
+        (query.with_nothing_required(), options, "its words are there, but not in a row"),
+    ):
+        if archive.search(other, where).hits:
+            return f"Nothing is found like this; {reason}."
+    return "No conversation has these words."
 
 
 def _marked(text: str) -> str:

@@ -12,18 +12,38 @@ import click
 
 from hermes_builtin.sessions._model import EVERYBODY, Session
 from hermes_builtin.sessions._place import Place, place
+from hermes_builtin.sessions._words import storable
 from hermes_builtin.sessions.archive import Progress
 from hermes_builtin.sessions.sqlite import SqliteArchive
-from hermes_core import HermesError
+from hermes_core import DatabaseError, HermesError
 from hermes_core.home import resolve_home
 
 json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 
 
+def as_text(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """What was typed, without bytes that are no text."""
+    return storable(value)
+
+
 @contextmanager
 def archive_of(ctx: click.Context) -> Iterator[tuple[SqliteArchive, Place]]:
     where = place(resolve_home(ctx.obj))
+    with closing(SqliteArchive(where.path)) as archive:
+        yield archive, where
+
+
+@contextmanager
+def damaged_archive_of(ctx: click.Context) -> Iterator[tuple[SqliteArchive, Place]]:
+    """The archive to be checked or repaired, which may be too damaged to be recognised."""
+    home = resolve_home(ctx.obj)
+    try:
+        where = place(home)
+    except DatabaseError:
+        where = Place(home / "state.db")
+        if not where.path.is_file():
+            raise
     with closing(SqliteArchive(where.path)) as archive:
         yield archive, where
 

@@ -106,12 +106,14 @@ class SqliteArchive:
             if not self._index_some():
                 return
 
-    def end(self, session_id: str, at: float) -> None:
-        """Note when a session ended."""
-        with self._connections.writing() as database:
-            database.execute(
-                "UPDATE archive_sessions SET ended = ? WHERE id = ?", (at, storable(session_id))
-            )
+    def end(self, session_id: str, at: float, scope: Scope) -> None:
+        """Note when a session ended, if it may be seen."""
+        session = self.session(session_id, scope)
+        if session is not None:
+            with self._connections.writing() as database:
+                database.execute(
+                    "UPDATE archive_sessions SET ended = ? WHERE number = ?", (at, session.number)
+                )
 
     def once(self, what: str) -> bool:
         """Whether this is the first time that somebody asks, so that a thing is said once."""
@@ -133,7 +135,8 @@ class SqliteArchive:
     ) -> None:
         """Keep messages of somebody else, and that it was done up to ``position``."""
         with self._connections.writing() as database:
-            self.append(facts, messages)
+            if messages:
+                self.append(facts, messages)
             database.execute(
                 "INSERT OR REPLACE INTO archive_imports VALUES (?, ?, ?)",
                 (origin, storable(facts.id), position),

@@ -39,6 +39,11 @@ def is_damage(error: BaseException) -> bool:
     return _code(error) & 0xFF in (_CORRUPT, _NOT_A_DATABASE)
 
 
+def is_no_database(error: BaseException) -> bool:
+    """Whether the file is something else, or has lost even its first bytes."""
+    return _code(error) & 0xFF == _NOT_A_DATABASE
+
+
 def _code(error: BaseException | None) -> int:
     if isinstance(error, DatabaseError):
         error = error.__cause__

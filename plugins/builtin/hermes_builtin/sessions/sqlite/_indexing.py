@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
+from hermes_builtin.sessions._content import searchable
 from hermes_builtin.sessions._words import words
 from hermes_builtin.sessions.sqlite._schema import SAMPLE
 
@@ -20,19 +21,6 @@ BATCH: Final = 64
 _KNOWN_TERMS: Final = 200_000
 
 Row = tuple[int, int, str, str | None]
-
-
-def searchable(content: str, extra: Mapping[str, Any]) -> str:
-    """What of a message can be found: what it says, and what tools it calls with what."""
-    parts = [content, str(extra.get("tool_name") or "")]
-    calls = extra.get("tool_calls") or ()
-    for call in calls if isinstance(calls, list | tuple) else (calls,):
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            parts += [str(function.get("name") or ""), str(function.get("arguments") or "")]
-        else:
-            parts.append(str(call))
-    return "\n".join(filter(None, parts))
 
 
 def indexed_words(content: str, extra: str | None) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hermes_builtin.sessions._query import Phrase
@@ -26,27 +26,35 @@ def pattern(phrase: Phrase) -> re.Pattern[str]:
 
 
 def having(
-    database: sqlite3.Connection, index: Index, groups: Sequence[Sequence[Phrase]]
+    database: sqlite3.Connection,
+    index: Index,
+    groups: Sequence[Sequence[Phrase]],
+    visible: Callable[[list[int]], list[int]],
 ) -> tuple[set[int], bool]:
-    """The messages that have a phrase of each group; and whether there may be more."""
+    """The messages to be seen that have a phrase of each group; and whether there may be more."""
     found: set[int] | None = None
     more = False
     for group in groups:
         has: set[int] = set()
         for phrase in group:
-            numbers, rest = _having(database, index, phrase)
+            numbers, rest = _having(database, index, phrase, visible)
             has |= numbers
             more |= rest
         found = has if found is None else found & has
     return found or set(), more
 
 
-def _having(database: sqlite3.Connection, index: Index, phrase: Phrase) -> tuple[set[int], bool]:
+def _having(
+    database: sqlite3.Connection,
+    index: Index,
+    phrase: Phrase,
+    visible: Callable[[list[int]], list[int]],
+) -> tuple[set[int], bool]:
     """The newest messages that have a phrase; and whether there may be older ones."""
     below = None
     for _ in range(_MOST_PAGES):
         candidates = index.newest(phrase_match(phrase), MOST_READ, below)
-        found = _verified(database, candidates, phrase)
+        found = _verified(database, visible(candidates), phrase)
         more = len(candidates) == MOST_READ
         if found or not more:
             return found, more

@@ -14,12 +14,12 @@ from typing import Any, Final
 from hermes_builtin.sessions.archive import Progress
 from hermes_builtin.sessions.sqlite._care import copy_of, rebuild
 from hermes_builtin.sessions.sqlite._checking import check
-from hermes_builtin.sessions.sqlite._connections import Connections, is_damage
+from hermes_builtin.sessions.sqlite._connections import Connections, is_damage, is_no_database
 from hermes_builtin.sessions.sqlite._indexing import facts_of
 from hermes_builtin.sessions.sqlite._schema import ARCHIVE, MOST_MESSAGES, ROLE_BITS, bounds
 from hermes_builtin.sessions.sqlite._writing import checksum, session_checksum
 from hermes_core.database import open_database
-from hermes_core.errors import DatabaseError
+from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.home import sync_folder
 
 _MOST_SESSIONS: Final = 100_000
@@ -32,6 +32,9 @@ def repair(connections: Connections, progress: Progress | None = None) -> dict[s
     if not problems:
         return {"problems": 0, "copy": "", "lost": 0}
     done: dict[str, Any] = {"problems": len(problems)}
+    if not _can_be_opened(connections):
+        aside = _set_aside(connections)
+        return {**done, "copy": str(aside), "lost": None}
     done["copy"] = str(_verified_copy(connections))
     index_only = all(problem.index_only for problem in problems)
     if index_only and _rebuilt(connections, progress):
@@ -46,6 +49,40 @@ def repair(connections: Connections, progress: Progress | None = None) -> dict[s
             hint=f"the copy is {done['copy']}",
         )
     return done
+
+
+def _can_be_opened(connections: Connections) -> bool:
+    """Whether there is anything left that SQLite takes for a database.
+
+    Raises:
+        ForeignDatabase: There is, and it is somebody else's.
+    """
+    try:
+        with connections.reading() as database:
+            database.execute("SELECT 1 FROM archive_messages LIMIT 1")
+    except ForeignDatabase:
+        raise
+    except DatabaseError as error:
+        if not is_damage(error) or is_no_database(error):
+            raise DatabaseError(
+                error.what,
+                where=error.where,
+                hint="it is left alone; move it away, and a new archive is begun",
+            ) from error
+        return False
+    return True
+
+
+def _set_aside(connections: Connections) -> Path:
+    """Put a file away that can't be read at all, as it is."""
+    connections.close()
+    path = connections.path
+    aside = copy_of(path, "damaged")
+    for suffix in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(copy_of(path, f"damaged{suffix}"))
+    path.rename(aside)
+    return aside
 
 
 def _rebuilt(connections: Connections, progress: Progress | None) -> bool:
@@ -231,10 +268,7 @@ def _swap(connections: Connections, aside: Path) -> None:
             where=str(path),
             hint=f"end it and try again; what could be saved is in {aside}",
         )
-    for suffix in ("-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(copy_of(path, f"damaged{suffix}"))
-    path.rename(copy_of(path, "damaged"))
+    _set_aside(connections)
     aside.rename(path)
     with suppress(OSError):
         sync_folder(path.parent)

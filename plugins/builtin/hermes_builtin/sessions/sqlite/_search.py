@@ -54,6 +54,7 @@ class Search:
         self._sessions = Sessions(database)
         self._approximate = False
         self._allowed: set[int] | None = None
+        self._asking = self._left_out()
         self._shown: set[str] = set()
 
     def found(self) -> Found:
@@ -62,7 +63,7 @@ class Search:
         if not query.has_words:
             return self._literal()
         if query.required:
-            self._allowed, more = having(self._database, self._index, query.required)
+            self._allowed, more = having(self._database, self._index, query.required, self._visible)
             self._approximate |= more
             if not self._allowed:
                 return Found([], frozenset())
@@ -204,7 +205,7 @@ class Search:
                 numbers = self._within(clause.match, session)
                 ranking.add(clause.term.word, numbers, self._guess(clause))
                 there = there or bool(numbers)
-            enough -= there
+            enough -= there and session.source != CRON
             if not enough:
                 break
         return ranking
@@ -267,7 +268,8 @@ class Search:
         self._filter(ranking)
         by_time = self._options.newest is not None
         hits = self._shown_of(ranking, 0 if by_time else _LOOKED_AT)
-        return hits if len(hits) >= self._options.limit else self._shown_of(ranking, 0)
+        people = sum(hit.session.source != CRON for hit in hits)
+        return hits if people >= self._options.limit else self._shown_of(ranking, 0)
 
     def _shown_of(self, ranking: Ranking, most: int) -> list[Hit]:
         order = ranking.sessions(self._sizes, self._query.pairs, self._words, most)
@@ -275,7 +277,7 @@ class Search:
             order = self._by_time(order, newest=self._options.newest)
         shown: list[Hit] = []
         crons: list[Hit] = []
-        seen = self._left_out()
+        seen = set(self._asking)
         for session, ranked in self._with_facts(order):
             if not self._may_show(session):
                 continue
@@ -315,8 +317,17 @@ class Search:
                     yield facts[ranked.session], ranked
 
     def _may_show(self, session: Session) -> bool:
-        hidden = not self._options.hidden and session.source in HIDDEN_SOURCES
-        return not hidden and self._sessions.is_in(session, self._options.scope)
+        if not self._options.hidden and session.source in HIDDEN_SOURCES:
+            return False
+        if not self._sessions.is_in(session, self._options.scope):
+            return False
+        return not self._asking or self._sessions.root(session) not in self._asking
+
+    def _visible(self, numbers: list[int]) -> list[int]:
+        """Those messages whose sessions may be shown."""
+        sessions = self._sessions.by_number({session_of(number) for number in numbers})
+        shown = {session.number for session in sessions if self._may_show(session)}
+        return [number for number in numbers if session_of(number) in shown]
 
     def _by_time(self, order: list[Ranked], *, newest: bool) -> list[Ranked]:
         times = dict(self._sessions.times(each.session for each in order))

@@ -9,7 +9,6 @@ from typing import Any, Final
 from hermes_builtin.sessions._model import Scope, Session
 
 _COLUMNS: Final = ", ".join(Session._fields)
-_LONGEST_LINEAGE: Final = 100
 _LARGEST: Final = 1e15
 
 
@@ -18,6 +17,7 @@ class Sessions:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
+        self._parents: dict[str, str] = {}
 
     def by_id(self, session_id: str) -> Session | None:
         """The session of this name."""
@@ -78,18 +78,25 @@ class Sessions:
 
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues."""
-        found = [session.id]
-        current: Session | None = session
-        while current is not None and current.parent and len(found) < _LONGEST_LINEAGE:
-            if current.parent in found:
-                break
-            found.append(current.parent)
-            current = self.by_id(current.parent)
-        return found
+        found = {session.id: None}
+        parent = session.parent
+        while parent and parent not in found:
+            found[parent] = None
+            parent = self._parent(parent)
+        return list(found)
 
     def root(self, session: Session) -> str:
         """The first session of a lineage."""
-        return self.lineage(session)[-1]
+        return self.lineage(session)[-1] if session.parent else session.id
+
+    def _parent(self, session_id: str) -> str:
+        """The session that one continues; remembered, since many may share a lineage."""
+        if session_id not in self._parents:
+            row = self._database.execute(
+                "SELECT parent FROM archive_sessions WHERE id = ?", (session_id,)
+            ).fetchone()
+            self._parents[session_id] = row[0] if row and isinstance(row[0], str) else ""
+        return self._parents[session_id]
 
     def _where(self, condition: str, *values: object) -> Iterator[Session]:
         rows = self._database.execute(

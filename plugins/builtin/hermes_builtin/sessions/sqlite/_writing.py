@@ -74,9 +74,10 @@ def append(
     if messages:
         times = [message.at for message in messages if isfinite(message.at)]
         database.execute(
-            "UPDATE archive_sessions SET next = next + ?, messages = messages + ?,"
-            " active = max(active, ?) WHERE number = ?",
-            (len(messages), len(messages), max(times, default=time.time()), number),
+            "UPDATE archive_sessions SET next = next + ?1, messages = messages + ?1,"
+            " active = max(active, ?2), ended = CASE WHEN ended < ?2 THEN NULL ELSE ended END"
+            " WHERE number = ?3",
+            (len(messages), max(times, default=time.time()), number),
         )
     return numbers
 
