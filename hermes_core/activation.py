@@ -21,11 +21,12 @@ from hermes_core.errors import (
     describe,
 )
 from hermes_core.loading import load_provider
+from hermes_core.masking import mask_error
 from hermes_core.names import BUILTIN, normalise
 from hermes_core.provider import MemoryProvider
 from hermes_core.schema import Field, SchemaError, Settings, read_fields
 from hermes_core.setting_up import done, is_to_be_told
-from hermes_core.settings import ProviderConfigError, Sources
+from hermes_core.settings import ProviderConfigError, Sources, secrets_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Activation:
     """What came of activating the chosen provider: the provider, or the error.
 
     ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` holds the
-    variables that were set for it, to be released when it is no longer used.
+    variables that were set for it, to be released when it is no longer used; ``secrets`` are
+    the values that must not be shown, whatever an error of the plugin says.
     """
 
     info: ProviderInfo | None = None
@@ -43,6 +45,7 @@ class Activation:
     fields: tuple[Field, ...] = ()
     settings: Settings | None = None
     lease: Lease = field(default_factory=Lease)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 def deadlines_of(config: Config) -> Deadlines:
@@ -95,7 +98,9 @@ def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Acti
         if changed:
             result = replace(result, warnings=(f"plugin {info.name}: {changed}",))
         sources = Sources(config, info, arguments)
-        result.lease.set(sources.environment(), f"plugin {info.name}")
+        environment = sources.environment()
+        result = replace(result, secrets=secrets_in((), None, environment))
+        result.lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
         provider = load_provider(info, config.home, deadline=deadlines.load)
         result = _set_up(result, provider, sources, deadlines)
@@ -105,6 +110,7 @@ def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Acti
         require_available(info, provider, deadlines)
     except HermesError as error:
         result.lease.release()
+        mask_error(error, result.secrets)
         return replace(result, error=error)
     return replace(result, provider=provider)
 
@@ -142,9 +148,12 @@ def _set_up(
     name = result.info.name if result.info else ""
     fields = fields_of(provider, name, deadlines)
     settings = sources.settings(fields)
-    result.lease.set(sources.environment(fields), f"plugin {name}")
+    environment = sources.environment(fields)
+    secrets = secrets_in(fields, settings, environment)
+    result.lease.set(environment, f"plugin {name}")
     clear = [f"plugin {name}: {key} is in clear in a file" for key in sources.exposed(fields)]
-    return replace(result, fields=fields, settings=settings, warnings=(*result.warnings, *clear))
+    warnings = (*result.warnings, *clear)
+    return replace(result, fields=fields, settings=settings, warnings=warnings, secrets=secrets)
 
 
 def fields_of(provider: MemoryProvider, name: str, deadlines: Deadlines) -> tuple[Field, ...]:

@@ -11,8 +11,8 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 from weakref import WeakSet
@@ -77,6 +77,22 @@ def empty_database(layout: Layout) -> sqlite3.Connection:
     database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     _migrate(database, layout)
     return database
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """All that is done inside, or nothing. One inside another is part of it."""
+    if database.in_transaction:
+        yield database
+        return
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield database
+        database.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
 
 
 def is_busy(error: sqlite3.Error) -> bool:
@@ -192,8 +208,7 @@ def _is_empty(database: sqlite3.Connection) -> bool:
 
 
 def _migrate(database: sqlite3.Connection, layout: Layout) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(database):
         version = int(database.execute("PRAGMA user_version").fetchone()[0])
         for migration in layout.migrations[version:]:
             if callable(migration):
@@ -203,11 +218,6 @@ def _migrate(database: sqlite3.Connection, layout: Layout) -> None:
                     database.execute(statement)
         database.execute(f"PRAGMA application_id = {layout.application_id}")
         database.execute(f"PRAGMA user_version = {layout.version}")
-        database.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            database.execute("ROLLBACK")
-        raise
 
 
 # -- forks -----------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class Sources:
         self._arguments = arguments or {}
         self.secrets = Secrets(config.home, config.secrets_backend)
         self._section_key, self._section = section_of(config, info.name)
+        self._pin = _entry(config.memory.get("pins"), info.name)[1]
         self._file, self._in_file = _own_file(config.home, info.name)
 
     @property
@@ -142,6 +143,7 @@ class Sources:
         """
         prefix = variable_of(self._info.name, "")
         named = {*_texts(self._section.get("env")), *(field.variable for field in fields)}
+        named |= {*_texts(self._pin.get("env"))}  # what it declared when it was enabled
         named |= {*_texts(manifest_of(self._info).get("requires_env"))}
         for each in self.secrets.names():
             if each.variable.startswith(prefix) or normalise(each.provider) == self._info.key:
@@ -157,9 +159,25 @@ class Sources:
         return found
 
 
+def secrets_in(
+    fields: Sequence[Field], settings: Settings | None, environment: Mapping[str, str]
+) -> frozenset[str]:
+    """The values that must not be shown."""
+    declared = {field.variable for field in fields if not field.secret}
+    found = {value for name, value in environment.items() if name not in declared}
+    values = settings.values if settings is not None else {}
+    found |= {str(values[each.key]) for each in fields if each.secret and each.key in values}
+    return frozenset(found)
+
+
 def section_of(config: Config, name: str) -> tuple[str, Mapping[str, Any]]:
     """A provider's part of config.yaml: its key as it is spelt there, and what it has."""
-    for key, value in config.memory.items():
+    return _entry(config.memory, name)
+
+
+def _entry(section: object, name: str) -> tuple[str, Mapping[str, Any]]:
+    """What a mapping has for a provider, however its name is spelt there."""
+    for key, value in section.items() if isinstance(section, Mapping) else ():
         if normalise(str(key)) == normalise(name) and isinstance(value, Mapping):
             return str(key), value
     return name, {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hermes_core.discovery import ProviderInfo, find_provider, pin_of, scan
 from hermes_core.errors import ConfigError, HermesError
 from hermes_core.home import resolve_home
 from hermes_core.names import BUILTIN, normalise, split_choice
+from hermes_core.schema import variable_of
 from hermes_core.setting_up import recover
 from hermes_core.trial import Trial, try_configured, try_provider
 
@@ -50,7 +52,8 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
         raise HermesError(
             trial.problems[0], hint="nothing was changed; --force enables it all the same"
         )
-    change_config(config.home, choice_changes(config, choice, info))
+    variables = [row["variable"] for row in trial.settings]
+    change_config(config.home, choice_changes(config, choice, info, variables))
     before = config.selection.choice
     if before and not (normalise(before) == normalise(choice) or normalise(before) == info.key):
         say(f"{info.name} replaces {before}.")
@@ -66,9 +69,15 @@ def choice_of(name: str, info: ProviderInfo) -> str:
     return f"{info.name}@{info.owner}" if split_choice(name)[1] else info.name
 
 
-def choice_changes(config: Config, choice: str, info: ProviderInfo) -> dict[tuple[str, ...], Any]:
-    """What to change in config.yaml to enable a provider."""
-    pin = {key: value for key, value in pin_of(info)._asdict().items() if value}
+def choice_changes(
+    config: Config, choice: str, info: ProviderInfo, variables: Iterable[str]
+) -> dict[tuple[str, ...], Any]:
+    """What to change in config.yaml to enable a provider that declares these variables."""
+    pin: dict[str, Any] = {key: value for key, value in pin_of(info)._asdict().items() if value}
+    # To be set before the plugin is imported, when nobody can ask it yet.
+    prefix = variable_of(info.name, "")
+    if others := sorted({each for each in variables if not each.startswith(prefix)}):
+        pin["env"] = others
     changes: dict[tuple[str, ...], Any] = {("memory", "provider"): choice}
     changes |= _without_pins(config, keep=info.key)
     changes["memory", "pins", _pin_key(config, info)] = pin
@@ -194,6 +203,7 @@ def _provider_report(config: Config, trial: Trial) -> dict[str, Any]:
         "active": works,
         "works": works,
         "pin": None if pin is None else pin._asdict(),
+        "path": str(same[0].directory or "") if same else "",
         "settings": list(trial.settings),
         "shown": trial.shown,
     }
@@ -227,6 +237,8 @@ def _print_report(report: dict[str, Any]) -> None:
         version = f" {provider['version']}" if provider.get("version") else ""
         owner = f" ({provider['distribution']}{version})" if provider.get("distribution") else ""
         say(f"external:  {provider['name']}{owner}, {works}")
+        if provider["path"]:
+            say(f"from:      {plain(provider['path'])}")
         if pin := provider["pin"]:
             say(f"pinned:    {pin['owner']} {pin['version']}".rstrip())
         for row in provider["settings"]:

@@ -10,8 +10,9 @@ import click
 from hermes_core.cli._output import paint, plain, print_json, say
 from hermes_core.config import Config, load_config
 from hermes_core.doctor import PROBLEM, Finding, examine_config, examine_home, examine_secrets
-from hermes_core.errors import ConfigError
+from hermes_core.errors import ConfigError, HermesError
 from hermes_core.home import resolve_home
+from hermes_core.setting_up import recover
 from hermes_core.trial import run_doctor
 
 _MARKS: Final = {
@@ -29,6 +30,7 @@ _MARKS: Final = {
 def doctor_command(ctx: click.Context, write: bool, fix: bool, json_wanted: bool) -> None:
     """Check everything, by using it. Exit code 1 if there is a problem."""
     home = resolve_home(ctx.obj)
+    unfinished = _recovered(home)
     config = _config(home)
     if write and config.selection.name and not json_wanted:
         say(
@@ -36,6 +38,7 @@ def doctor_command(ctx: click.Context, write: bool, fix: bool, json_wanted: bool
             "can't delete what it stored, the marker stays there."
         )
     own = [
+        *unfinished,
         *examine_home(home),
         *examine_config(home),
         *examine_secrets(home, config.secrets_backend),
@@ -49,6 +52,17 @@ def doctor_command(ctx: click.Context, write: bool, fix: bool, json_wanted: bool
             _print(row)
     if _bad(rows):
         ctx.exit(1)
+
+
+def _recovered(home: Path) -> list[Finding]:
+    """Finish a set-up that was interrupted, as an agent does when it starts."""
+    try:
+        recover(home)
+    except ConfigError:
+        return []  # said when config.yaml is looked at
+    except HermesError as error:
+        return [Finding("set-up", PROBLEM, error.what, error.hint or "try again")]
+    return []
 
 
 def _config(home: Path) -> Config:

@@ -21,12 +21,13 @@ from hermes_core.environment import Lease
 from hermes_core.errors import HermesError, SecretsError, describe
 from hermes_core.home import resolve_home
 from hermes_core.loading import load_provider
+from hermes_core.masking import mask_error, masked
 from hermes_core.names import BUILTIN, split_choice
 from hermes_core.provider import MemoryProvider
 from hermes_core.schema import Field, Problem, Settings, Value, allowed, in_order, settle
 from hermes_core.secrets._checks import check_value
 from hermes_core.setting_up import Journal, commit, done, recover
-from hermes_core.settings import ProviderConfigError, Sources, section_of
+from hermes_core.settings import ProviderConfigError, Sources, secrets_in, section_of
 
 _KNOWN: Final = (
     ("honcho", "hermes-memory-honcho"),
@@ -65,7 +66,9 @@ def setup_command(
         new = _validated(info, fields, settings)
         changes = [
             *_changes(config, info, fields, settings),
-            *choice_changes(config, choice_of(wanted, info), info).items(),
+            *choice_changes(
+                config, choice_of(wanted, info), info, [field.variable for field in fields]
+            ).items(),
         ]
         journal = Journal(info.name, changes, list(new))
         _show(config, sources, journal)
@@ -73,10 +76,12 @@ def setup_command(
         if asking and not click.confirm("Write this?", default=True, err=True):
             raise click.Abort
         commit(config.home, sources.secrets, journal, new)
+        secret = secrets_in(fields, settings, sources.environment(fields))
         if problem := save_config(provider, info, config, plain_values(fields, settings)):
-            say(f"  {info.name} could not keep its settings itself: {problem}")
+            say(f"  {info.name} could not keep its settings itself: {masked(problem, secret)}")
         done(config.home)
-        _after(provider, info, config, asking)
+        if note := _after(provider, info, config, asking):
+            say(f"  {masked(note, secret)}")
     if not prove(load_config(config.home), info):
         ctx.exit(1)
 
@@ -157,11 +162,15 @@ def _loaded(
 ) -> Iterator[tuple[MemoryProvider, tuple[Field, ...], Sources]]:
     sources = Sources(config, info)
     lease = Lease()
+    environment = sources.environment()
     try:
-        lease.set(sources.environment(), f"plugin {info.name}")
+        lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
         provider = load_provider(info, config.home, deadline=deadlines.load)
         yield provider, fields_of(provider, info.name, deadlines), sources
+    except HermesError as error:
+        mask_error(error, secrets_in((), None, environment))
+        raise
     finally:
         lease.release()
 
@@ -303,17 +312,17 @@ def _show_stronger(sources: Sources, fields: tuple[Field, ...], settings: Settin
                 say(f"  {field.key}: not used while there is another value in: {stronger}")
 
 
-def _after(provider: MemoryProvider, info: ProviderInfo, config: Config, asking: bool) -> None:
-    """A plugin's own set-up, after the common one."""
+def _after(provider: MemoryProvider, info: ProviderInfo, config: Config, asking: bool) -> str:
+    """A plugin's own set-up, after the common one; gives what a person should know of it."""
     own = getattr(provider, "post_setup", None)
     if not callable(own):
-        return
+        return ""
     if not asking:
-        say(
-            f"  {info.name} has a set-up of its own, which asks questions: run setup on a terminal."
+        return (
+            f"{info.name} has a set-up of its own, which asks questions: run setup on a terminal."
         )
-        return
     try:
         own(str(config.home), dict(load_config(config.home).memory))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the plugin's own code
-        say(f"  {info.name}'s own set-up failed: {describe(contained(error))}")
+        return f"{info.name}'s own set-up failed: {describe(contained(error))}"
+    return ""

@@ -21,6 +21,7 @@ from hermes_core.dispatch._signature import Invocation
 from hermes_core.doctor._dependencies import examine_dependencies
 from hermes_core.doctor._finding import OK, PROBLEM, WARNING, Finding
 from hermes_core.errors import ConfigError, describe
+from hermes_core.masking import masked
 from hermes_core.settings import ProviderConfigError
 
 SCRATCH: Final = "hermes-doctor"
@@ -69,7 +70,8 @@ def examine_provider(config: Config, *, write: bool) -> Iterator[Finding]:
     yield Finding(f"plugin {name}", OK, "loads, is set up and available")
     for warning in activation.warnings:
         yield Finding(f"plugin {name}", WARNING, warning, "")
-    yield from _started(config, name, activation, write=write)
+    for finding in _started(config, name, activation, write=write):
+        yield finding._replace(detail=masked(finding.detail, activation.secrets))
 
 
 def _not_active(name: str, activation: Activation) -> Iterator[Finding]:

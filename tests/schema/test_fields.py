@@ -114,6 +114,33 @@ def test_fields_are_asked_after_those_that_decide_about_them() -> None:
     assert sorted(order) == ["api_key", "loop", "mode", "pool", "tier"]
 
 
+def test_fields_keep_their_authors_order_where_nothing_decides() -> None:
+    raw = [
+        {"key": "mode"},
+        {"key": "api_key", "when": {"mode": "cloud"}},
+        {"key": "timeout"},
+    ]
+    order = [field.key for field in in_order(read_fields(raw, "acme"))]
+    assert order == ["mode", "api_key", "timeout"]
+
+
+@pytest.mark.parametrize("source", [["x"], {}, 3])
+def test_a_default_from_what_is_no_field_is_the_plugins_fault(source) -> None:
+    with pytest.raises(SchemaError, match="its default_from names"):
+        read_fields([{"key": "a", "default_from": {"field": source, "map": {}}}], "acme")
+
+
+@pytest.mark.parametrize("bound", [10**400, float("inf"), float("nan"), True, "3"])
+def test_a_bound_that_is_no_number_is_the_plugins_fault(bound) -> None:
+    with pytest.raises(SchemaError, match="its minimum is not a number"):
+        read_fields([{"key": "a", "type": "integer", "minimum": bound}], "acme")
+
+
+def test_when_a_field_applies_is_said_in_words() -> None:
+    raw = [{"key": "a"}, {"key": "b"}, {"key": "c", "when": {"a": ["x", "y"], "b": 1}}]
+    assert read_fields(raw, "acme")[2].condition == "a is x or y and b is 1"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (

@@ -113,9 +113,6 @@ def test_a_refused_set_up_shows_nothing(logged, tmp_path):
     assert holders(tmp_path) == set()
 
 
-@pytest.mark.xfail(
-    reason="errors of plugins are shown as they are", strict=True, raises=AssertionError
-)
 @pytest.mark.parametrize("arguments", [["status"], ["doctor"], ["enable", "acme"]])
 def test_an_error_of_the_plugin_that_has_it_is_not_shown_with_it(machine, arguments):
     add_plugin(

@@ -157,18 +157,13 @@ def test_a_write_that_fails_is_a_problem(acme):
     assert (row["state"], "full" in row["detail"]) == ("problem", True)
 
 
-def test_a_marker_that_is_not_recalled_yet_is_a_warning(acme):
-    add_plugin(acme.home, (), "def prefetch(self, query, **kwargs):\n    return 'other things'\n")
-    row = rows_of(acme, "--write")["write"]
-    assert row["state"] == "warning"
-    assert "accepted, not yet recallable" in row["detail"]
-
-
-def test_a_provider_that_repeats_the_question_has_recalled_nothing(acme):
+def test_a_marker_that_is_not_recalled_yet_is_a_warning_even_if_the_question_is_repeated(acme):
     add_plugin(
         acme.home, (), "def prefetch(self, query, **kwargs):\n    return f'nothing on {query}'\n"
     )
-    assert rows_of(acme, "--write")["write"]["state"] == "warning"
+    row = rows_of(acme, "--write")["write"]
+    assert row["state"] == "warning"
+    assert "accepted, not yet recallable" in row["detail"]
 
 
 def test_a_changed_plugin_and_a_name_with_two_owners_are_told(acme):

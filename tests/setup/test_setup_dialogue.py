@@ -172,7 +172,6 @@ def test_without_a_name_one_chooses_from_what_is_installed(machine, dialogue):
     assert (machine.memory["provider"], machine.memory["beta"]) == ("beta", {"timeout": 5})
 
 
-@pytest.mark.xfail(reason="the choice ends as a conflict", strict=True, raises=AssertionError)
 def test_one_of_two_owners_of_a_name_can_be_chosen(machine, dialogue):
     machine.install("twice", distribution="first-owner")
     machine.install("twice", distribution="second-owner")

@@ -51,13 +51,11 @@ def test_a_working_provider_is_shown_with_pin_and_settings(machine):
     assert "canary" not in result.out + json.dumps(report)
 
 
-@pytest.mark.xfail(reason="no word about it", strict=True, raises=AssertionError)
 def test_it_says_where_a_plugin_in_a_folder_came_from(machine):
-    add_plugin(machine.home, ())
+    folder = add_plugin(machine.home, ())
     machine.write_config(CHOSEN)
-    result = machine.run("status").done()
-    (line,) = [line for line in result.lines if line.startswith("external:")]
-    assert "plugins/acme" in line or "directory" in line
+    assert f"from:      {folder}" in machine.run("status").done().lines
+    assert machine.json("status")["provider"]["path"] == str(folder)
 
 
 def test_a_secret_in_a_keyring_that_does_not_answer_is_not_said_to_be_missing(machine):

@@ -18,6 +18,7 @@ from hermes_builtin.notes import (
     Written,
     review_prompt,
     snapshot,
+    view,
 )
 from hermes_builtin.sessions import SEARCH_SCHEMA, Conversations, SessionSearch
 from hermes_core import HermesError, MemoryProvider
@@ -170,10 +171,9 @@ class BuiltinProvider(MemoryProvider):
         texts = {}
         for target, notebook in self.notes.enabled().items():
             try:
-                entries = notebook.read().entries
-                left_out = notebook.findings(entries)
-                kept = (entry for entry in entries if entry not in left_out)
-                texts[target] = "\n".join(f"- {entry}" for entry in kept)
+                shown = view(notebook, notebook.read())
+                lines = [*(f"- {entry}" for entry in shown.harmless), shown.remark]
+                texts[target] = "\n".join(filter(None, lines))
             except HermesError as error:
                 texts[target] = f"(can't be read: {error})"
         return review_prompt(messages, texts)

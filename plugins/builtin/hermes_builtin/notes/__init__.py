@@ -16,6 +16,7 @@ from hermes_builtin.notes._pending import Pending, Staged
 from hermes_builtin.notes._snapshot import snapshot
 from hermes_builtin.notes._store import TARGETS, Notebook, Origin, Page, Written
 from hermes_builtin.notes._tool import SCHEMA, MemoryTool
+from hermes_builtin.notes._view import view
 
 __all__ = [
     "REMINDER",
@@ -44,6 +45,7 @@ __all__ = [
     "render",
     "review_prompt",
     "snapshot",
+    "view",
 ]
 
 #: All other words ask for approval; those that nobody knows are a problem of the config too.

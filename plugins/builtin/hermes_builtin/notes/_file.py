@@ -31,7 +31,7 @@ class NotesFile:
         try:
             handle = os.open(self.path, flags)
         except FileNotFoundError:
-            if not self.path.resolve().parent.is_dir() and self.path.is_symlink():
+            if self.path.is_symlink() and not self.path.resolve().parent.is_dir():
                 raise self._error(
                     "is a link to a file that is not there", "is its disk mounted?"
                 ) from None

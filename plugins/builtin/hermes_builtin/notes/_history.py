@@ -8,13 +8,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hermes_builtin.notes._errors import NotesError
 from hermes_builtin.notes._format import Known, entry_id, parse, split, text_hash
-from hermes_core.database import Layout, close_before_forks, open_database
+from hermes_core.database import Layout, close_before_forks, open_database, transaction
 from hermes_core.errors import DatabaseError
 
 KEPT: Final = 5000
@@ -361,17 +361,11 @@ class History:
         with self._mutex:
             try:
                 database = self._connected()
-                if database.in_transaction or not write:
+                if not write:
                     yield database
                     return
-                database.execute("BEGIN IMMEDIATE")
-                try:
+                with transaction(database):
                     yield database
-                    database.execute("COMMIT")
-                except BaseException:
-                    with suppress(sqlite3.Error):
-                        database.execute("ROLLBACK")
-                    raise
             except DatabaseError as error:
                 raise NotesError(error.what, where=error.where, hint=_UNTOUCHED) from error
             except (sqlite3.Error, OSError) as error:

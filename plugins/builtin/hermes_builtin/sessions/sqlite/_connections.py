@@ -10,12 +10,12 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
 from hermes_builtin.sessions.sqlite._schema import ARCHIVE
-from hermes_core.database import close_before_forks, empty_database, open_database
+from hermes_core.database import close_before_forks, empty_database, open_database, transaction
 from hermes_core.errors import DatabaseError
 
 _CORRUPT: Final = 11  # SQLITE_CORRUPT
@@ -64,18 +64,8 @@ class Connections:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction; all of it or nothing is stored. One inside another is part of it."""
-        with self.plain() as database:
-            if database.in_transaction:
-                yield database
-                return
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                yield database
-                database.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    database.execute("ROLLBACK")
-                raise
+        with self.plain() as database, transaction(database):
+            yield database
 
     @contextmanager
     def plain(self) -> Iterator[sqlite3.Connection]:

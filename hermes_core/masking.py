@@ -1,0 +1,57 @@
+"""Keeps secrets out of what people read: an error of a plugin may have them in its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import quote
+
+from hermes_core.errors import HermesError
+
+# What is shorter is no secret, and stands in many a text by chance.
+_SHORTEST: Final = 6
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """A text with every secret replaced, also as it stands in a URL or in quotes."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST:
+            for written in {secret, quote(secret, safe=""), repr(secret)[1:-1]}:
+                text = text.replace(written, "***")
+    return text
+
+
+def mask_error(error: BaseException, secrets: Iterable[str]) -> None:
+    """Take secrets out of an error, and out of what caused it."""
+    secrets = [*secrets]
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        current.args = _masked_value(current.args, secrets)
+        if isinstance(current, HermesError):
+            for name, value in list(vars(current).items()):
+                setattr(current, name, _masked_value(value, secrets))
+        cause = current.__cause__ or current.__context__
+        if cause is not None and not _is_clean(cause, secrets):
+            current.__cause__, current.__context__ = None, None
+            return
+        current = cause
+
+
+def _is_clean(error: BaseException, secrets: list[str]) -> bool:
+    """Whether an error can be masked: one that keeps its text elsewhere can't."""
+    try:
+        error.args = _masked_value(error.args, secrets)
+        text = "\n".join((str(error), *getattr(error, "__notes__", ())))
+    except Exception:  # noqa: BLE001 - the plugin's own class
+        return False
+    return not isinstance(error, BaseExceptionGroup) and masked(text, secrets) == text
+
+
+def _masked_value(value: Any, secrets: list[str]) -> Any:
+    if isinstance(value, str):
+        return masked(value, secrets)
+    if type(value) is tuple:
+        return tuple(_masked_value(each, secrets) for each in value)
+    return value
