@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 endif
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types pytest pluggy-oldest stress bench clean
+.PHONY: demo test lint types pytest pluggy-oldest stress peer bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hermes-plugins demo
@@ -35,6 +35,10 @@ STRESSED = $(addprefix tests/builtin/test_, faults.py concurrency.py state_machi
 # The fault and load tests that `make test` runs small, at full size.
 stress: $(VENV)/.installed-dev
 	HERMES_STRESS=1 $(BIN)/python -P -m pytest -q -n auto $(STRESSED)
+
+# hermes-agent in a venv of its own, for the tests that run beside it.
+peer: $(VENV)/.installed-dev
+	cd benchmarks && $(abspath $(BIN))/python -c "import _venvs; _venvs.peer()"
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py
