@@ -72,11 +72,12 @@ class Index:
         """How to look a term up."""
         if not term.prefix:
             row = self._database.execute(
-                "SELECT count FROM archive_terms WHERE term = ?", (term.word,)
+                "SELECT CAST(count AS INTEGER) FROM archive_terms WHERE term = ?", (term.word,)
             ).fetchone()
             return Clause(term, f'"{term.word}"', max(row[0], SAMPLE) if row else 0)
         rows = self._database.execute(
-            "SELECT term, count FROM archive_terms WHERE term >= ? AND term < ? LIMIT ?",
+            "SELECT term, CAST(count AS INTEGER) FROM archive_terms"
+            " WHERE term >= ? AND term < ? AND typeof(term) = 'text' LIMIT ?",
             (term.word, term.word + "\U0010ffff", _MOST_COUNTED),
         ).fetchall()
         count = sum(max(each, SAMPLE) for _, each in rows)

@@ -72,6 +72,7 @@ def append(
         )
     numbers = insert(database, number, start, messages)
     if messages:
+        _read_back(database, numbers)
         times = [message.at for message in messages if isfinite(message.at)]
         database.execute(
             "UPDATE archive_sessions SET next = next + ?1, messages = messages + ?1,"
@@ -80,6 +81,18 @@ def append(
             (len(messages), max(times, default=time.time()), number),
         )
     return numbers
+
+
+def _read_back(database: sqlite3.Connection, numbers: list[int]) -> None:
+    """See that what was stored is found again: on a damaged page it may not be."""
+    (there,) = database.execute(
+        "SELECT count(*) FROM archive_messages WHERE id BETWEEN ? AND ?", (numbers[0], numbers[-1])
+    ).fetchone()
+    if there != len(numbers):
+        raise DatabaseError(
+            "the archive is damaged: what is stored in it is not found again",
+            hint="run: hermes-plugins sessions repair",
+        )
 
 
 def _session(
