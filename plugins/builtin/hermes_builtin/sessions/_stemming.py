@@ -147,7 +147,7 @@ STOP_WORDS: Final[frozenset[str]] = frozenset(
 )
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
     """Give the index key of a lower-case word; what is not plain English stays as it is."""
     if not (len(word) <= LONGEST_WORD and word.isascii() and word.isalpha()):

@@ -41,7 +41,9 @@ _IS_UNSPACED: Final = re.compile(rf"[{_UNSPACED}]")
 def words(text: str) -> list[str]:
     """The words of a text as the index has them, in order."""
     if text.isascii():
-        return [stem(word)[:LONGEST] for word in _ASCII.findall(text.lower())]
+        found = _ASCII.findall(text.lower())
+        # What has digits in it has no stem, and would only crowd out others that have one.
+        return [stem(word)[:LONGEST] if word.isalpha() else word[:LONGEST] for word in found]
     found: list[str] = []
     for run in runs(text):
         found += words_of(run)

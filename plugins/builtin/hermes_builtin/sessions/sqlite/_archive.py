@@ -198,9 +198,12 @@ class SqliteArchive:
     def search(self, query: Query, options: SearchOptions) -> Found:
         """The sessions that say most of what a query asks for."""
         try:
-            self.index_pending()
             with self._connections.reading() as database:
-                marked = _care.index_is_marked(database)
+                pending, marked = _care.state_of_index(database)
+            if pending:
+                self.index_pending()
+                with self._connections.reading() as database:
+                    marked = _care.index_is_marked(database)
             if not marked:
                 return self._search(query, options)
         except DatabaseError as error:

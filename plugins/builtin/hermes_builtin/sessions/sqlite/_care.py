@@ -135,6 +135,15 @@ def index_is_marked(database: sqlite3.Connection) -> bool:
     return database.execute(query).fetchone() is not None
 
 
+def state_of_index(database: sqlite3.Connection) -> tuple[bool, bool]:
+    """Whether messages are yet to be indexed, and whether some are missing in it."""
+    pending, marked = database.execute(
+        "SELECT EXISTS (SELECT 1 FROM archive_pending),"
+        " EXISTS (SELECT 1 FROM archive_meta WHERE key = 'index')"
+    ).fetchone()
+    return bool(pending), bool(marked)
+
+
 def rebuild_if_small(connections: Connections) -> None:
     """Make the index anew if that takes seconds; else ask a person to."""
     with connections.reading() as database:

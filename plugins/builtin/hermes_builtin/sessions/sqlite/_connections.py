@@ -25,6 +25,8 @@ _READ_ONLY: Final = 8
 
 #: A checkpoint waits for the disk, and the fewer there are, the more pages share one.
 _CHECKPOINT_PAGES: Final = 4000
+#: So much of the index is merged without being read again.
+_CACHE_KIB: Final = 32_000
 
 _HINTS: Final = {
     _CORRUPT: "run: hermes-plugins sessions check",
@@ -74,6 +76,7 @@ class Connections:
             if self._writer is None:
                 self._writer = open_database(self.path, ARCHIVE)
                 self._writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+                self._writer.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
 
             yield self._writer
 

@@ -17,7 +17,7 @@ from hermes_builtin.sessions._words import words
 from hermes_builtin.sessions.sqlite._schema import SAMPLE
 
 #: So many messages are indexed in one transaction.
-BATCH: Final = 64
+BATCH: Final = 256
 _KNOWN_TERMS: Final = 200_000
 
 Row = tuple[int, int, str, str | None]

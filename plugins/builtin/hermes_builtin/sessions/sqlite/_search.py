@@ -301,11 +301,7 @@ class Search:
 
     def _left_out(self) -> set[str]:
         """The lineage that is asking."""
-        found = set()
-        for asking in self._options.without:
-            session = self._sessions.by_id(asking)
-            found.add(asking if session is None else self._sessions.root(session))
-        return found
+        return {self._sessions.root_of(asking) for asking in self._options.without}
 
     def _with_facts(self, order: list[Ranked]) -> Iterator[tuple[Session, Ranked]]:
         for at in range(0, len(order), _CHUNK):

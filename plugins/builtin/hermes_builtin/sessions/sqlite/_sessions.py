@@ -78,8 +78,14 @@ class Sessions:
 
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues."""
-        found = {session.id: None}
-        parent = session.parent
+        return self._climbed(session.id, session.parent)
+
+    def root_of(self, session_id: str) -> str:
+        """The first session of the lineage of a session, which need not be there."""
+        return self._climbed(session_id, self._parent(session_id))[-1]
+
+    def _climbed(self, session_id: str, parent: str) -> list[str]:
+        found = dict.fromkeys([session_id])
         while parent and parent not in found:
             found[parent] = None
             parent = self._parent(parent)
