@@ -41,9 +41,9 @@ _IS_UNSPACED: Final = re.compile(rf"[{_UNSPACED}]")
 def words(text: str) -> list[str]:
     """The words of a text as the index has them, in order."""
     if text.isascii():
-        found = _ASCII.findall(text.lower())
+        written = _ASCII.findall(text.lower())
         # What has digits in it has no stem, and would only crowd out others that have one.
-        return [stem(word)[:LONGEST] if word.isalpha() else word[:LONGEST] for word in found]
+        return [stem(word)[:LONGEST] if word.isalpha() else word[:LONGEST] for word in written]
     found: list[str] = []
     for run in runs(text):
         found += words_of(run)
