@@ -76,7 +76,6 @@ CALLS: dict[str, Callable[[SqliteArchive], Any]] = {
     "append, much": lambda archive: [archive.append(FACTS, MESSAGES * 20) for _ in range(20)],
     "end": lambda archive: archive.end("talk-0", 5.0, EVERYBODY),
     "session": first_session,
-    "owner": lambda archive: archive.owner(1 << 22, Scope()),
     "lineage": lambda archive: archive.lineage(first_session(archive)),
     "browse": lambda archive: archive.browse(Scope(), 5),
     "search": lambda archive: search(archive, rare_word(1)),

@@ -92,10 +92,8 @@ class Found(NamedTuple):
         hits: The best first.
         words: The index words that were looked for, to show them in the texts.
         approximate: A word was so frequent that not all of its messages were looked at.
-        notes: What a person should know of how the query was understood.
     """
 
     hits: list[Hit]
     words: frozenset[str]
     approximate: bool = False
-    notes: tuple[str, ...] = ()

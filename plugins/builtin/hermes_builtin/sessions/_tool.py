@@ -126,7 +126,7 @@ class SessionSearch:
             without=(*archive.names(current, scope), *filter(None, [parent])),
         )
         found = archive.search(query, options)
-        notes = list(found.notes)
+        notes: list[str] = []
         if len(request.query) > LONGEST_QUERY:
             notes.append(f"Only the first {LONGEST_QUERY:,} characters of the query were used.")
         if not found.hits and query.required:

@@ -73,9 +73,6 @@ class Archive(Protocol):
     def names(self, session_id: str, scope: Scope) -> tuple[str, ...]:
         """What a session of this name may be called in the archive."""
 
-    def owner(self, message_id: int, scope: Scope) -> Session | None:
-        """The session that a message belongs to, if it may be seen."""
-
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues, up to the first."""
 

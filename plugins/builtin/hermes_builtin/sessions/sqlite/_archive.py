@@ -36,7 +36,6 @@ from hermes_builtin.sessions.sqlite._schema import (
     place_of,
     role_code,
     role_name,
-    session_of,
 )
 from hermes_builtin.sessions.sqlite._search import Search
 from hermes_builtin.sessions.sqlite._sessions import Sessions
@@ -171,13 +170,6 @@ class SqliteArchive:
         """What a session may be called here: as it is, or otherwise if that was taken."""
         name = storable(session_id)
         return (name, alias(name, tuple(map(storable, scope))))
-
-    def owner(self, message_id: int, scope: Scope) -> Session | None:
-        """The session that a message belongs to, if it may be seen."""
-        with self._connections.reading() as database:
-            sessions = Sessions(database)
-            found = next(sessions.by_number([session_of(message_id)]), None)
-            return found if found is not None and sessions.is_in(found, scope) else None
 
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues, up to the first."""

@@ -16,7 +16,13 @@ from hermes_builtin.sessions.sqlite._care import copy_of, rebuild
 from hermes_builtin.sessions.sqlite._checking import check
 from hermes_builtin.sessions.sqlite._connections import Connections, is_damage, is_no_database
 from hermes_builtin.sessions.sqlite._indexing import facts_of
-from hermes_builtin.sessions.sqlite._schema import ARCHIVE, MOST_MESSAGES, ROLE_BITS, bounds
+from hermes_builtin.sessions.sqlite._schema import (
+    ARCHIVE,
+    MOST_MESSAGES,
+    ROLE_BITS,
+    SESSION_BITS,
+    bounds,
+)
 from hermes_builtin.sessions.sqlite._writing import checksum, session_checksum
 from hermes_core.database import open_database
 from hermes_core.errors import DatabaseError, ForeignDatabase
@@ -160,7 +166,7 @@ def _highest(database: sqlite3.Connection) -> int:
     for query in (
         "SELECT seq FROM sqlite_sequence WHERE name = 'archive_sessions'",
         "SELECT max(number) FROM archive_sessions",
-        "SELECT max(id) >> 22 FROM archive_messages",
+        f"SELECT max(id) >> {SESSION_BITS} FROM archive_messages",  # noqa: S608
     ):
         with suppress(sqlite3.Error):
             row = database.execute(query).fetchone()
@@ -235,8 +241,8 @@ def _imports(database: sqlite3.Connection) -> list[tuple[str, str, int]]:
 def _recount(database: sqlite3.Connection) -> None:
     """Let the sessions say how many messages they have now; and what has no session, one."""
     lost = database.execute(
-        "SELECT id >> 22, min(at), max(at) FROM archive_messages"
-        " WHERE id >> 22 NOT IN (SELECT number FROM archive_sessions) GROUP BY id >> 22"
+        f"SELECT id >> {SESSION_BITS} AS session, min(at), max(at) FROM archive_messages"  # noqa: S608
+        " WHERE session NOT IN (SELECT number FROM archive_sessions) GROUP BY session"
     ).fetchall()
     for number, begin, end in lost:
         facts = (f"recovered-{number}", "", "", "", "", "", "")
@@ -244,11 +250,13 @@ def _recount(database: sqlite3.Connection) -> None:
             f"INSERT INTO archive_sessions VALUES ({', '.join('?' * 14)})",  # noqa: S608
             (number, *facts, begin, None, end, 0, 0, session_checksum(*facts, begin)),
         )
+    # A range of the primary key: looking at all messages for each session would take for ever.
+    of_session = f"id BETWEEN number << {SESSION_BITS} AND ((number + 1) << {SESSION_BITS}) - 1"
     database.execute(
-        "UPDATE archive_sessions SET messages = (SELECT count(*) FROM archive_messages"
-        " WHERE id BETWEEN number << 22 AND ((number + 1) << 22) - 1),"
-        " next = max(next, coalesce((SELECT ((max(id) & 4194303) >> 2) + 1 FROM archive_messages"
-        " WHERE id BETWEEN number << 22 AND ((number + 1) << 22) - 1), 0))"
+        "UPDATE archive_sessions SET messages = (SELECT count(*) FROM archive_messages"  # noqa: S608
+        f" WHERE {of_session}), next = max(next, coalesce((SELECT"
+        f" ((max(id) - (number << {SESSION_BITS})) >> {ROLE_BITS}) + 1 FROM archive_messages"
+        f" WHERE {of_session}), 0))"
     )
 
 
