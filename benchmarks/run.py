@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("start.py", "manager.py", "guard.py", "notes.py", "sessions.py")
+BENCHMARKS = ("start.py", "manager.py", "guard.py", "notes.py", "sessions.py", "redaction.py")
 
 
 def main() -> None:

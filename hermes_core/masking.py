@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Any
 
 from hermes_core.errors import HermesError
-
-# What is shorter is no secret, and stands in many a text by chance.
-_SHORTEST: Final = 6
+from hermes_core.redaction import ways_of_writing
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """A text with every secret replaced, also as it stands in a URL or in quotes."""
+    """A text with every secret replaced, also as it stands in a URL, in quotes or in base64."""
     for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST:
-            for written in {secret, quote(secret, safe=""), repr(secret)[1:-1]}:
-                text = text.replace(written, "***")
+        for written in ways_of_writing(secret):
+            text = text.replace(written, "***")
     return text
 
 
