@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = ("start.py", "manager.py", "guard.py", "notes.py", "sessions.py", "redaction.py")
+BENCHMARKS = ("start.py", "manager.py", "guard.py", "notes.py", "scrubber.py", "sessions.py")
 
 
 def main() -> None:

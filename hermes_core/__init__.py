@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from hermes_core.context import StreamScrubber
     from hermes_core.discovery import ProviderInfo, discover
     from hermes_core.dispatch import Deadlines, HookHealth, Outcome
     from hermes_core.errors import (
@@ -49,6 +50,7 @@ __all__ = [
     "ProviderUnavailableError",
     "RecallStatus",
     "SecretsError",
+    "StreamScrubber",
     "UnknownProviderError",
     "__version__",
     "discover",
@@ -76,6 +78,7 @@ _HOMES: Final = {
     "ProviderUnavailableError": "errors",
     "RecallStatus": "recall",
     "SecretsError": "errors",
+    "StreamScrubber": "context",
     "UnknownProviderError": "errors",
     "discover": "discovery",
     "hookimpl": "hookspecs",
