@@ -6,8 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("start.py", "manager.py", "guard.py", "notes.py", "sessions.py", "redaction.py")
-BENCHMARKS = ("start.py", "manager.py", "guard.py", "notes.py", "scrubber.py", "sessions.py")
+BENCHMARKS = (
+    "start.py",
+    "manager.py",
+    "guard.py",
+    "notes.py",
+    "redaction.py",
+    "scrubber.py",
+    "sessions.py",
+)
 
 
 def main() -> None:

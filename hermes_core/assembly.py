@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_core.activation import activate, activate_builtin, deadlines_of, settings_rows
+from hermes_core.activation import (
+    Activation,
+    activate,
+    activate_builtin,
+    deadlines_of,
+    settings_rows,
+)
 from hermes_core.config import Config, load_config
 from hermes_core.discovery import find_observer
+from hermes_core.dispatch import ProviderAdapter
 from hermes_core.errors import ConfigError, HermesError, HomeError
 from hermes_core.home import resolve_home
 from hermes_core.loading import load_observer
+from hermes_core.outbox import DEFAULT_MAX_MB, Origin, Revived
+from hermes_core.redaction import Redactor
+from hermes_core.secrets import Secrets
 from hermes_core.setting_up import recover
+from hermes_core.writes import OutboxSettings
 
 if TYPE_CHECKING:
     from hermes_core.manager import MemoryManager
-
 logger = logging.getLogger("hermes_core")
 
 
@@ -40,27 +51,85 @@ def assemble(
     except ConfigError as error:
         problems.append(error)
         config = Config(folder)
-    manager = kind(deadlines=deadlines_of(config), home=folder)
+    from hermes_core.manager import CONTEXT_MAX_CHARS  # noqa: PLC0415 - it imports us
+
+    activation = activate(config)
+    limit = config.context_max_chars
+    manager = kind(
+        deadlines=deadlines_of(config),
+        home=folder,
+        redactor=_redactor(config, activation),
+        context_max_chars=CONTEXT_MAX_CHARS if limit is None else limit,
+    )
     # Whether writes need approval is not known without config.yaml: better ask.
     settings = config.memory if known else {"write_approval": True}
     manager.add_provider(activate_builtin(config), provider_config=settings)
-    activation = activate(config)
     manager.when_closed(activation.lease.release)
     if activation.error is not None:
         problems.append(activation.error)
     elif activation.provider is not None and not manager.add_provider(
-        activation.provider, provider_config=activation.settings and activation.settings.values
+        activation.provider,
+        provider_config=activation.settings and activation.settings.values,
+        outbox=outbox_settings(config, activation),
     ):
         problems.append(HermesError(manager.refusals[-1], where="memory.provider"))
     manager.setting_rows = tuple(settings_rows(activation))
     problems += _observe(manager, config)
     manager.problems = tuple(problems)
-    manager._warnings = (*config.own_warnings, *activation.warnings)  # noqa: SLF001 - ours to build
+    manager._warnings = (  # noqa: SLF001 - ours to build
+        *config.own_warnings,
+        *activation.warnings,
+        *([] if config.redacts else ["memory.redact is off: secrets are not masked"]),
+    )
     for problem in manager.problems:
         logger.error("memory: %s", problem)
     for warning in manager.warnings:
         logger.warning("memory: %s", warning)
     return manager
+
+
+def outbox_settings(config: Config, activation: Activation) -> OutboxSettings:
+    """How the writes of the active provider are kept."""
+    return OutboxSettings(
+        max_mb=DEFAULT_MAX_MB if config.outbox_max_mb is None else config.outbox_max_mb,
+        durable=config.durable,
+        owner=activation.info.owner if activation.info is not None else "",
+        revive=partial(revive, config.home),
+    )
+
+
+def revive(home: Path, origin: Origin) -> Revived:
+    """A fresh instance of the active provider, for writes of ``origin`` that wait.
+
+    Raises:
+        HermesError: The active provider is another one, or can't be activated.
+    """
+    config = load_config(home)
+    activation = activate(config)
+    if activation.error is not None:
+        raise activation.error
+    provider, info = activation.provider, activation.info
+    if provider is None or info is None or (provider.name, info.owner) != origin[:2]:
+        activation.lease.release()
+        raise HermesError(f"{origin.provider} of {origin.owner} is not active")
+    adapter = ProviderAdapter(
+        provider,
+        provider.name,
+        deadlines=deadlines_of(config),
+        config=activation.settings and activation.settings.values,
+    )
+    adapter.masker = _redactor(config, activation)
+    return Revived(adapter, activation.lease.release)
+
+
+def _redactor(config: Config, activation: Activation) -> Redactor:
+    """What takes secrets out of what leaves the machine, unless a person does not want it."""
+    if not config.redacts:
+        return Redactor(formats=False)
+    if activation.provider is None:
+        return Redactor()
+    stored = Secrets(config.home, config.secrets_backend).values()
+    return Redactor({*stored, *activation.secrets})
 
 
 def _recovered(home: Path) -> list[HermesError]:

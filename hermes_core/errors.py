@@ -13,6 +13,7 @@
      ├ CheckpointError        a required pre-compression checkpoint failed
      └ ProviderCallError      a provider's method failed
         ├ DeadlineExceeded    it did not return in time
+        │  └ AnswerLate       recall did not; what it finds may serve the next turn
         ├ ProviderPaused      it was not called: it has failed too often, or is stuck
         └ WrongReturnType     it returned what the contract does not allow
 
@@ -117,6 +118,10 @@ class ProviderCallError(HermesError):
 
 class DeadlineExceeded(ProviderCallError):  # noqa: N818 - reads as what happened
     """A provider's method did not return in time."""
+
+
+class AnswerLate(DeadlineExceeded):
+    """Recall did not return in time, and goes on; its answer may serve the next turn."""
 
 
 class ProviderPaused(ProviderCallError):  # noqa: N818 - reads as what happened

@@ -47,7 +47,9 @@ class HookRule(NamedTuple):
     """How the host treats one hook.
 
     ``deadline`` names a field of `Deadlines`; ``returns`` are the types that the contract
-    allows, and ``neutral`` stands in for the answer of a provider that failed.
+    allows, and ``neutral`` stands in for the answer of a provider that failed. ``masks`` says
+    which secrets are taken out of what an external provider gets: "all", those that are
+    "known" to the store (in what the model addressed to it), or none.
     """
 
     policy: Policy
@@ -55,6 +57,7 @@ class HookRule(NamedTuple):
     deadline: str = "hook"
     returns: tuple[type, ...] = ()
     neutral: Any = None
+    masks: str = ""
 
 
 HOOKS: Final[Mapping[str, HookRule]] = {
@@ -65,19 +68,23 @@ HOOKS: Final[Mapping[str, HookRule]] = {
     "initialize": HookRule(Policy.NOTIFY, deadline="initialize"),
     "initialize_for_inspection": HookRule(Policy.NOTIFY, deadline="initialize"),
     "system_prompt_block": HookRule(Policy.COLLECT, returns=(str,), neutral=""),
-    "prefetch": HookRule(Policy.COLLECT, Lane.RECALL, "prefetch", returns=(str,), neutral=""),
-    "queue_prefetch": HookRule(Policy.NOTIFY, Lane.RECALL),
+    "prefetch": HookRule(
+        Policy.COLLECT, Lane.RECALL, "prefetch", returns=(str,), neutral="", masks="all"
+    ),
+    "queue_prefetch": HookRule(Policy.NOTIFY, Lane.RECALL, masks="all"),
     "recall_status": HookRule(Policy.COLLECT, Lane.RECALL),
-    "sync_turn": HookRule(Policy.NOTIFY, Lane.WRITE, "write"),
+    "sync_turn": HookRule(Policy.NOTIFY, Lane.WRITE, "write", masks="all"),
     "get_tool_schemas": HookRule(Policy.COLLECT, returns=(list, tuple), neutral=()),
-    "handle_tool_call": HookRule(Policy.TARGETED, deadline="tool", returns=(str, dict, list)),
+    "handle_tool_call": HookRule(
+        Policy.TARGETED, deadline="tool", returns=(str, dict, list), masks="known"
+    ),
     "shutdown": HookRule(Policy.REVERSE, deadline="shutdown"),
-    "on_turn_start": HookRule(Policy.NOTIFY),
-    "on_session_end": HookRule(Policy.NOTIFY, Lane.WRITE, "write"),
+    "on_turn_start": HookRule(Policy.NOTIFY, masks="all"),
+    "on_session_end": HookRule(Policy.NOTIFY, Lane.WRITE, "write", masks="all"),
     "on_session_switch": HookRule(Policy.NOTIFY, Lane.WRITE, "write"),
-    "on_pre_compress": HookRule(Policy.COLLECT, returns=(str,), neutral=""),
-    "on_delegation": HookRule(Policy.NOTIFY, Lane.WRITE, "write"),
-    "on_memory_write": HookRule(Policy.NOTIFY, Lane.WRITE, "write"),
+    "on_pre_compress": HookRule(Policy.COLLECT, returns=(str,), neutral="", masks="all"),
+    "on_delegation": HookRule(Policy.NOTIFY, Lane.WRITE, "write", masks="all"),
+    "on_memory_write": HookRule(Policy.NOTIFY, Lane.WRITE, "write", masks="all"),
     "get_config_schema": HookRule(Policy.TARGETED, returns=(list, tuple), neutral=()),
     "save_config": HookRule(Policy.TARGETED),
     "backup_paths": HookRule(Policy.COLLECT, returns=(list, tuple), neutral=()),

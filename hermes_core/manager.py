@@ -21,19 +21,42 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, Job, Outcome, ProviderAdapter
+from hermes_core.dispatch import (
+    Deadlines,
+    HookCalls,
+    HookHealth,
+    LateAnswer,
+    Outcome,
+    ProviderAdapter,
+)
 from hermes_core.errors import CheckpointError, HermesError, describe
 from hermes_core.hookspecs import Messages
 from hermes_core.names import BUILTIN, name_problem, normalise
 from hermes_core.provider import MemoryProvider
-from hermes_core.tools import ToolTable, tool_answer, tool_error
+from hermes_core.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from hermes_core.redaction import Redactor
+    from hermes_core.writes import OutboxSettings, Writes
 
 logger = logging.getLogger("hermes_core")
 
+#: How much recalled text a turn may have, with everything around it.
+CONTEXT_MAX_CHARS: Final = 12_000
+
 _PRIMARY: Final = "primary"
+
+
+class Recollection(NamedTuple):
+    """What would be injected for a question, from whom, and what was left out and why."""
+
+    text: str
+    outcomes: tuple[Outcome, ...]
+    left_out: tuple[str, ...]
 
 
 class MemoryManager:
@@ -46,6 +69,9 @@ class MemoryManager:
         deadlines: Seconds for every other kind of call.
         reserved_tools: Tool names that the host keeps for itself.
         home: HERMES_HOME, handed to providers; by default the environment's.
+        redactor: Takes secrets out of what the external provider gets; by default those that
+            are known by their looks.
+        context_max_chars: How long the text of `recall_block` may be.
     """
 
     def __init__(
@@ -55,7 +81,11 @@ class MemoryManager:
         deadlines: Deadlines | None = None,
         reserved_tools: Iterable[str] = (),
         home: str | os.PathLike[str] | None = None,
+        redactor: Redactor | None = None,
+        context_max_chars: int = CONTEXT_MAX_CHARS,
     ) -> None:
+        self._redactor = redactor
+        self._context_max_chars = context_max_chars
         self._deadlines = deadlines or Deadlines()
         if external_prefetch_timeout is not None:
             if not external_prefetch_timeout >= 0:
@@ -66,7 +96,8 @@ class MemoryManager:
         self._builtin: ProviderAdapter | None = None
         self._closing: list[Callable[[], None]] = []
         self._external: ProviderAdapter | None = None
-        self._tools = ToolTable(reserved_tools)
+        self._writes: Writes | None = None
+        self._toolbox = Toolbox(self._hooks, reserved_tools)
         self._session_id = ""
         self._context = _PRIMARY
         self._closed = False
@@ -77,7 +108,6 @@ class MemoryManager:
         #: The external provider's fields: what is set, where from; no value of a secret.
         self.setting_rows: tuple[dict[str, Any], ...] = ()
         self._warnings: tuple[str, ...] = ()
-        self._refused_tools: dict[str, list[str]] = {}
 
     @classmethod
     def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
@@ -105,13 +135,18 @@ class MemoryManager:
         return None
 
     def add_provider(
-        self, provider: MemoryProvider, *, provider_config: Mapping[str, Any] | None = None
+        self,
+        provider: MemoryProvider,
+        *,
+        provider_config: Mapping[str, Any] | None = None,
+        outbox: OutboxSettings | None = None,
     ) -> bool:
         """Add the built-in, or one external provider; False if it was refused.
 
         Args:
             provider: A `MemoryProvider`, or anything that looks like one.
             provider_config: Its settings, which it gets when it is initialised.
+            outbox: How its writes are kept until it has taken them.
         """
         try:
             name, reason = provider.name, ""
@@ -138,8 +173,17 @@ class MemoryManager:
             self._ask_builtin("mirror_to", self.on_memory_write)
         else:
             self._external = adapter
-        self._refresh_tools(adapter)
+            self._equip(adapter, outbox)
+        self._toolbox.refresh(adapter)
         return True
+
+    def _equip(self, adapter: ProviderAdapter, outbox: OutboxSettings | None) -> None:
+        """What an external provider needs besides: no secrets, and an outbox."""
+        from hermes_core.redaction import Redactor  # noqa: PLC0415 - not needed without one
+        from hermes_core.writes import OutboxSettings, Writes  # noqa: PLC0415
+
+        adapter.masker = self._redactor if self._redactor is not None else Redactor()
+        self._writes = Writes(adapter, self._hooks, self._home_folder, outbox or OutboxSettings())
 
     def add_observer(self, name: str, observer: Any) -> None:
         """Let an observer see, and change, what hooks give. A person's choice alone."""
@@ -148,14 +192,14 @@ class MemoryManager:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is used all the same, but should be looked at."""
-        tools = [each for told in self._refused_tools.values() for each in told]
         starts = [
             f"provider {each.name}: gets no turns, its initialize failed: "
-            f"{describe(each.start_error)}"
+            f"{each.told(each.start_error)}"
             for each in self._adapters()
             if each.start_error is not None
         ]
-        return (*self._warnings, *starts, *tools)
+        unkept = self._writes.warnings if self._writes is not None else []
+        return (*self._warnings, *starts, *self._toolbox.warnings, *unkept)
 
     def _refuse(self, reason: str) -> bool:
         logger.warning("memory provider refused: %s", reason)
@@ -177,7 +221,7 @@ class MemoryManager:
 
     def _initialize(self, hook: str, session_id: str, given: Mapping[str, Any]) -> None:
         extra = {
-            "hermes_home": self._home_folder(),
+            "hermes_home": str(self._home_folder()),
             "platform": "cli",
             "agent_context": _PRIMARY,
             "agent_identity": "default",
@@ -188,14 +232,16 @@ class MemoryManager:
         self._context = str(extra["agent_context"] or _PRIMARY)
         self._hooks.call(hook, session_id=session_id, extra=extra)
         for adapter in self._adapters():
-            self._refresh_tools(adapter)
+            self._toolbox.refresh(adapter)
+        if self._writes is not None and self._context == _PRIMARY and hook == "initialize":
+            self._writes.begin(session_id, extra)
 
-    def _home_folder(self) -> str:
+    def _home_folder(self) -> Path:
         if self._home is not None:
-            return os.path.abspath(os.path.expanduser(self._home))  # noqa: PTH100, PTH111
+            return Path(os.path.abspath(os.path.expanduser(self._home)))  # noqa: PTH100, PTH111
         from hermes_core.home import resolve_home  # noqa: PLC0415
 
-        return str(resolve_home())
+        return resolve_home()
 
     def build_system_prompt(self) -> str:
         """Every provider's static text, joined by blank lines."""
@@ -226,11 +272,9 @@ class MemoryManager:
             "extra": kwargs,
         }
         self._at_builtin("on_session_switch", arguments)
-        if self._external is not None:
-            # Behind the old session's writes; waited for, so that recall finds the new one.
-            job = self._post(self._external, "on_session_switch", arguments)
-            if job is not None and not self._external.hangs("on_session_switch"):
-                job.wait(self._deadlines.hook)
+        if self._external is not None and self._writes is not None:
+            call = partial(self._hooks.only(self._external, "on_session_switch"), **arguments)
+            self._writes.switch(new_session_id, parent_session_id, kwargs, call)
 
     # -- a turn ---------------------------------------------------------------------------
 
@@ -238,8 +282,7 @@ class MemoryManager:
         """A turn begins. Returns at once; recall and tools come after it."""
         arguments = {"turn_number": turn_number, "message": message, "extra": kwargs}
         self._at_builtin("on_turn_start", arguments)
-        if self._external is not None:
-            self._post(self._external, "on_turn_start", arguments)
+        self._post("on_turn_start", arguments)
 
     def prefetch_all(self, query: str, *, session_id: str = "") -> str:
         """What the providers recall for ``query``, joined by blank lines; "" if nothing."""
@@ -247,12 +290,35 @@ class MemoryManager:
             self._hooks.call("prefetch", query=query, session_id=self._session(session_id))
         )
 
+    def recall_block(self, query: str, *, session_id: str = "") -> str:
+        """What to append to the API copy of the user's message; "" if nothing was recalled.
+
+        Recalled data, fenced and labelled as such, of bounded length. It belongs neither to
+        the system prompt nor to the stored message.
+        """
+        return self.recall(query, session_id=session_id).text
+
+    def recall(self, query: str, *, session_id: str = "") -> Recollection:
+        """Like `recall_block`, with what each provider said, and what was left out."""
+        from hermes_core.context import Recalled, fenced  # noqa: PLC0415 - hosts may do without
+
+        outcomes = self._hooks.call("prefetch", query=query, session_id=self._session(session_id))
+        parts = [
+            Recalled(each.provider, each.value, getattr(each.value, "question", ""))
+            for each in outcomes
+            if _has_text(each.value)
+        ]
+        block = fenced(parts, max_chars=self._context_max_chars, scan=self._objections)
+        return Recollection(block.text, tuple(outcomes), block.left_out)
+
+    def _objections(self, text: str) -> list[str]:
+        return list(self._ask_builtin("objections", text) or ())
+
     def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:
         """After a turn: let the providers start the recall for the next. Returns at once."""
         arguments = {"query": query, "session_id": self._session(session_id)}
         self._at_builtin("queue_prefetch", arguments)
-        if self._external is not None:
-            self._post(self._external, "queue_prefetch", arguments)
+        self._post("queue_prefetch", arguments)
 
     def recall_status_all(self) -> list[Any]:
         """What the last recall of each provider injected."""
@@ -322,14 +388,10 @@ class MemoryManager:
         self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
     ) -> None:
         """The built-in notes changed: tell the external provider."""
-        if self._external is not None and self._context == _PRIMARY:
-            arguments = {
-                "action": action,
-                "target": target,
-                "content": content,
-                "metadata": metadata,
-            }
-            self._post(self._external, "on_memory_write", arguments)
+        self._send(
+            "on_memory_write",
+            {"action": action, "target": target, "content": content, "metadata": metadata},
+        )
 
     def pending_nudge(self) -> str:
         """A reminder to take notes, for the next user message; "" most of the time."""
@@ -343,51 +405,19 @@ class MemoryManager:
 
     def get_all_tool_schemas(self) -> list[dict[str, Any]]:
         """The schemas of all tools, bare: name, description, parameters."""
-        return self._tools.schemas()
+        return self._toolbox.table.schemas()
 
     def get_all_tool_names(self) -> set[str]:
         """The names of all tools."""
-        return self._tools.names()
+        return self._toolbox.table.names()
 
     def has_tool(self, tool_name: str) -> bool:
         """Whether a provider has that tool."""
-        return self._tools.owner(tool_name) is not None
+        return self._toolbox.table.owner(tool_name) is not None
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Run a tool at its owner. Always a JSON string."""
-        if not self.has_tool(tool_name):
-            self._look_for_tools()
-        outcome = self._hooks.first(
-            "handle_tool_call", tool_name=tool_name, args=args, extra=kwargs
-        )
-        if outcome is None:
-            return tool_error(f"no memory provider has the tool {tool_name!r}")
-        if outcome.error is not None:
-            return tool_error(
-                f"{tool_name} of {outcome.provider} failed: {describe(outcome.error)}"
-            )
-        return tool_answer(outcome.value, outcome.provider)
-
-    def _look_for_tools(self) -> None:
-        """A provider may offer tools only some time after it was initialised."""
-        if self._external is not None:
-            self._refresh_tools(self._external)
-
-    def _refresh_tools(self, adapter: ProviderAdapter) -> None:
-        outcomes = self._hooks.only(adapter, "get_tool_schemas")()
-        offered = [each for each in outcomes if each.provider == adapter.name]
-        if offered and offered[0].error is not None:
-            return  # what it offered before is better than nothing
-        schemas = offered[0].value if offered else []
-        builtin = adapter is self._builtin
-        errors = self._tools.replace(adapter.name, schemas, builtin=builtin)
-        told = [str(error) for error in errors]
-        for each in told:
-            if each not in self._refused_tools.get(adapter.name, ()):
-                logger.warning("tool refused: %s", each)
-        self._refused_tools[adapter.name] = told
-        for every in self._adapters():
-            every.tools = self._tools.of(every.name)
+        return self._toolbox.call(tool_name, args, kwargs)
 
     # -- health and the end ---------------------------------------------------------------
 
@@ -396,22 +426,34 @@ class MemoryManager:
         return dict(self._hooks.health())
 
     def flush_pending(self, timeout: float | None = None) -> bool:
-        """Whether all queued work is done, after waiting for at most ``timeout`` seconds."""
-        seconds = self._deadlines.write if timeout is None else timeout
-        return self._external is None or self._external.flush(seconds)
+        """Whether all that was written has been delivered, after at most ``timeout`` seconds.
+
+        What waits for a second attempt is tried at once.
+        """
+        if self._external is None or self._writes is None:
+            return True
+        end = monotonic() + (self._deadlines.write if timeout is None else timeout)
+        delivered = self._writes.flush(max(end - monotonic(), 0))
+        return self._external.flush(max(end - monotonic(), 0)) and delivered
 
     def shutdown_all(self) -> None:
-        """Deliver what is queued, within the deadline, and shut the providers down."""
+        """Deliver what waits, within the deadline, and shut the providers down.
+
+        What could not be delivered stays in the outbox.
+        """
         if self._closed:
             return
         self._closed = True
+        end = monotonic() + self._deadlines.shutdown
+        if self._writes is not None:
+            self._writes.finish(self._deadlines.shutdown / 2)
         for adapter in reversed(self._adapters()):
-            end = monotonic() + self._deadlines.shutdown
-            if not adapter.flush_writes(self._deadlines.shutdown):
-                count = adapter.pending_writes()
-                logger.warning("memory provider %s: %d writes undelivered", adapter.name, count)
+            left = max(end - monotonic(), self._deadlines.shutdown / 4)
+            adapter.deadlines = self._deadlines._replace(shutdown=left)
             self._hooks.only(adapter, "shutdown")()
             adapter.close(max(end - monotonic(), 0))
+        if self._writes is not None:
+            self._writes.close()
         self._hooks.close()
         for close in self._closing:
             close()
@@ -434,23 +476,35 @@ class MemoryManager:
         if self._builtin is not None:
             self._hooks.only(self._builtin, hook)(**arguments)
 
-    def _post(
-        self, adapter: ProviderAdapter, hook: str, arguments: Mapping[str, Any]
-    ) -> Job | None:
-        return adapter.post(hook, partial(self._hooks.only(adapter, hook), **arguments))
+    def _post(self, hook: str, arguments: Mapping[str, Any]) -> None:
+        """Have the external provider called, and go on."""
+        if self._external is not None:
+            call = partial(self._hooks.only(self._external, hook), **arguments)
+            self._external.post(hook, call)
 
     def _write(self, hook: str, **arguments: Any) -> None:
-        """To the built-in now; to the external provider in its lane, if it may have it.
+        """To the built-in now; to the external provider by way of the outbox."""
+        self._at_builtin(hook, arguments)
+        self._send(hook, arguments)
+
+    def _send(self, hook: str, arguments: Mapping[str, Any]) -> None:
+        """To the external provider, if it may have it.
 
         A cron job's or a subagent's words would corrupt what it knows of its user.
         """
-        self._at_builtin(hook, arguments)
-        if self._external is not None and self._context == _PRIMARY:
-            self._post(self._external, hook, arguments)
+        if self._writes is not None and self._context == _PRIMARY and not self._closed:
+            self._writes.put(hook, arguments)
 
 
 def _joined(outcomes: list[Outcome]) -> str:
-    return "\n\n".join(each.value for each in outcomes if _has_text(each.value))
+    return "\n\n".join(_labelled(each.value) for each in outcomes if _has_text(each.value))
+
+
+def _labelled(value: str) -> str:
+    """A text; one that answers an earlier question says so."""
+    if isinstance(value, LateAnswer):
+        return f"[recalled for the earlier question: {value.question}]\n{value}"
+    return value
 
 
 def _has_text(value: Any) -> bool:

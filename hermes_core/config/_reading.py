@@ -66,6 +66,26 @@ class Config(NamedTuple):
         return tuple(self.memory.get("observers") or ())
 
     @property
+    def redacts(self) -> bool:
+        """Whether secrets are taken out of what an external provider gets."""
+        return self.memory.get("redact") is not False
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is stored is to survive a power cut, not only a crash."""
+        return self.memory.get("durability") == "full"
+
+    @property
+    def outbox_max_mb(self) -> float | None:
+        """How large the outbox may grow, if a person said so."""
+        return (self.memory.get("outbox") or {}).get("max_mb")
+
+    @property
+    def context_max_chars(self) -> int | None:
+        """How much recalled text a turn may have, if a person said so."""
+        return self.memory.get("context_max_chars")
+
+    @property
     def deadlines(self) -> Mapping[str, float]:
         """The deadlines that differ from ours, by field name of `Deadlines`."""
         own = dict(self.memory.get("deadlines") or {})

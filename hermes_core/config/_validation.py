@@ -26,6 +26,7 @@ _SIZE: Final = {"type": ["integer", "null"], "minimum": 1}
 _COUNT: Final = {"type": ["integer", "null"], "minimum": 0}
 _SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": 3600}
 
+_OUTBOX: Final = ("max_mb",)
 _DEADLINES: Final = ("load", "available", "initialize", "tool", "hook", "write", "shutdown")
 
 _KEYS: Final[dict[str, Any]] = {
@@ -38,6 +39,13 @@ _KEYS: Final[dict[str, Any]] = {
             "required": ["owner"],
             "properties": {"owner": {"type": "string"}, "version": _TEXT, "hash": _TEXT},
         },
+    },
+    "redact": _SWITCH,
+    "context_max_chars": {"type": ["integer", "null"], "minimum": 0},
+    "durability": {"enum": ["normal", "full", None]},
+    "outbox": {
+        "type": ["object", "null"],
+        "properties": {"max_mb": {"type": "number", "exclusiveMinimum": 0}},
     },
     "observers": {"type": ["array", "null"], "items": {"type": "string"}, "uniqueItems": True},
     "prefetch_budget": {"type": "number", "minimum": 0, "maximum": 600},
@@ -160,6 +168,7 @@ def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:
     for keys, known in (
         (("memory",), tuple(_KEYS)),
         (("memory", "deadlines"), _DEADLINES),
+        (("memory", "outbox"), _OUTBOX),
         (("secrets",), tuple(_SECRETS)),
         ((), ("memory", "secrets")),
     ):
@@ -170,7 +179,7 @@ def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:
             close = get_close_matches(str(key).casefold(), known, n=1, cutoff=_LIKENESS)
             if close:
                 problems.append(f"{where}: unknown key; did you mean {close[0]}?")
-            elif known is _DEADLINES:  # nobody else has keys there
+            elif known in (_DEADLINES, _OUTBOX):  # nobody else has keys there
                 problems.append(f"{where}: unknown key; there are {', '.join(known)}")
             elif keys == ("secrets",):
                 continue

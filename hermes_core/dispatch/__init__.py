@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from hermes_core.dispatch._adapter import ProviderAdapter
 from hermes_core.dispatch._deadlines import Deadlines
+from hermes_core.dispatch._delivery import DELIVERY, Delivery, new_event
 from hermes_core.dispatch._health import HookHealth
 from hermes_core.dispatch._hooks import HookCalls
 from hermes_core.dispatch._lane import Job
 from hermes_core.dispatch._outcome import Outcome
+from hermes_core.dispatch._recall import LateAnswer
 
-__all__ = ["Deadlines", "HookCalls", "HookHealth", "Job", "Outcome", "ProviderAdapter"]
+__all__ = [
+    "DELIVERY",
+    "Deadlines",
+    "Delivery",
+    "HookCalls",
+    "HookHealth",
+    "Job",
+    "LateAnswer",
+    "Outcome",
+    "ProviderAdapter",
+    "new_event",
+]

@@ -136,18 +136,25 @@ class Lane:
     def stuck(self) -> bool:
         """Whether a call hangs past its deadline, with or without a replacement at work."""
         self._watch()
-        return self._abandoned > 0 or self._is_overdue()
+        return self._abandoned > 0 or self.overdue
 
     def on_thread(self) -> bool:
         """Whether the caller runs on this lane's thread."""
         return threading.current_thread() is self._thread
 
-    def submit(self, call: Callable[[], Any], deadline: float, hook: str = "") -> Job | None:
-        """Queue a call and return at once; None if the lane is closed."""
+    def submit(
+        self, call: Callable[[], Any], deadline: float, hook: str = "", *, awaited: bool = False
+    ) -> Job | None:
+        """Queue a call and return at once; None if the lane is closed.
+
+        One that is ``awaited`` is no queued work, for `flush` to wait for.
+        """
         if self._closed:
             return None
         self._ready()
-        self._last = job = Job(call, deadline, hook)
+        job = Job(call, deadline, hook, awaited=awaited)
+        if not awaited:
+            self._last = job
         self._jobs.put(job)
         return job
 
@@ -160,13 +167,13 @@ class Lane:
         if self._closed:
             raise ProviderPaused("it is shut down")
         self._ready()
-        if self._is_overdue():
+        if self.overdue:
             raise ProviderPaused("an earlier call still hangs")
         job = Job(call, deadline, hook, awaited=True)
         at_once = 0 if self._current is not None or self._jobs.qsize() else deadline
         # Nothing between these two: while we run, the thread that we woke can't.
         self._jobs.put(job)
-        if not job.wait(at_once) and not self._await(job, deadline - at_once):
+        if not job.wait(at_once) and not self.wait_for(job, deadline - at_once):
             if job.claim():
                 raise DeadlineExceeded(f"no answer within {deadline:g} s: an earlier call is slow")
             job.deadline = 0  # whatever it waited for, its caller has left: it is overdue
@@ -174,7 +181,7 @@ class Lane:
             raise DeadlineExceeded(f"no answer within {deadline:g} s")
         return job.result()
 
-    def _await(self, job: Job, seconds: float) -> bool:
+    def wait_for(self, job: Job, seconds: float) -> bool:
         """Wait for a job behind others, and see to it that they don't hold it up for ever."""
         end = monotonic() + seconds
         while (left := end - monotonic()) > 0:
@@ -196,6 +203,13 @@ class Lane:
             if monotonic() >= end:
                 return False
         return self._lost == 0
+
+    def rearm(self, hook: str) -> None:
+        """Let the call that runs here begin its time anew: it goes on with something else."""
+        current = self._current
+        if current is not None and self.on_thread():
+            current.hook = hook
+            current.started = monotonic()
 
     def pending(self) -> int:
         """How many calls are queued or running."""
@@ -248,18 +262,20 @@ class Lane:
                     self._lost -= not job.awaited
             job.finish()  # last: whoever wakes up finds the interpreter free
 
-    def _is_overdue(self) -> bool:
+    @property
+    def overdue(self) -> bool:
+        """Whether the call that has the thread is past its deadline."""
         current = self._current
         return current is not None and current.started is not None and current.left() < 0
 
     def _watch(self) -> None:
         """Replace the thread if its call is overdue. There is no watchdog: who calls looks."""
-        if not self._is_overdue():
+        if not self.overdue:
             return
         with self._lock:
             job = self._current
             spent = self._abandoned >= self._SPARE
-            if self._closed or job is None or spent or not self._is_overdue():
+            if self._closed or job is None or spent or not self.overdue:
                 return
             self._abandoned += 1
             self._lost += not job.awaited

@@ -37,13 +37,15 @@ class EventLoop:
         """
         import asyncio  # noqa: PLC0415 - 60 ms that synchronous providers don't pay
 
-        future = asyncio.run_coroutine_threadsafe(_contained(coroutine), self._started())
+        loop = self._started()
+        future = asyncio.run_coroutine_threadsafe(_contained(coroutine), loop)
         try:
             return future.result(deadline * 0.9)
         except TimeoutError:
             if future.done():  # its own, not ours
                 raise
-            future.cancel()
+            if not loop.is_closed():  # else nobody is left to hear of it
+                future.cancel()
             raise DeadlineExceeded(f"no answer within {deadline:g} s") from None
 
     def close(self) -> None:

@@ -71,18 +71,19 @@ class Invocation:
         keywords = {
             key: value
             for key, value in (optional or {}).items()
-            if self._accepts(key) and key not in taken
+            if self.accepts(key) and key not in taken
         }
         if by_name is not None and self._keywords & _IDENTITY:
             keywords |= {k: v for k, v in by_name().items() if k in self._keywords}
         for key, value in (by_position or {}).items():
-            if self._accepts(key):
+            if self.accepts(key):
                 keywords[key] = value
             elif len(args) < len(self._slots):
                 args = (*args, value)
         return self._method(*args, **keywords)
 
-    def _accepts(self, keyword: str) -> bool:
+    def accepts(self, keyword: str) -> bool:
+        """Whether the method can be given this keyword."""
         return self._takes_any_keyword or keyword in self._keywords
 
 

@@ -8,6 +8,7 @@ remove from the other store.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
@@ -26,6 +27,9 @@ BACKENDS: Final = ("auto", *get_args(Store))
 NOT_SET: Final = "not set"
 NO_ANSWER: Final = "in the keyring, which does not answer"
 SET_IN: Final = {"keyring": "set (keyring)", "dotenv": "set (.env)"}
+_SOUNDS_SECRET: Final = re.compile(
+    r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|DSN|WEBHOOK|COOKIE", re.IGNORECASE
+)
 _PLAIN_TEXT: Final = ", so it is in plain text, for its owner alone"
 _INTERPOLATED: Final = "; but hermes-agent puts something else for the ${...} in it"
 _MOVE: Final = "run hermes-plugins secrets move --to dotenv where it does"
@@ -144,6 +148,18 @@ class Secrets:
                 state = self._known_state(variable, entry)
                 found.append(Name(variable, entry.provider, entry.store, state))
         return found
+
+    def values(self) -> frozenset[str]:
+        """Every secret that can be read now. Not all that is in .env is one."""
+        ours = self.index.read()
+        found = set()
+        for variable in {*ours, *self.env_file.read()}:
+            if variable not in ours and not _SOUNDS_SECRET.search(variable):
+                continue
+            with suppress(SecretsError):
+                secret = self.get(variable)
+                found.add(secret.value if secret is not None else "")
+        return frozenset(found - {""})
 
     def delete(self, variable: str) -> bool:
         """Remove a secret from wherever it is; whether there was anything to remove."""

@@ -114,8 +114,8 @@ def test_a_provider_that_fails_does_not_fail_the_write(agent) -> None:
     external = Recorder(on_memory_write=raising(RuntimeError("no network")))
     session = agent(external=external)
     saved(session.add("one"))
-    assert session.manager.flush_pending(10)
-    assert session.manager.health()["ext"]["on_memory_write"].failures == 1
+    assert not session.manager.flush_pending(0.1)
+    assert session.manager.health()["ext"]["on_memory_write"].failures >= 1
     assert session.entries() == ["one"]
 
 

@@ -241,9 +241,10 @@ def test_recall_comes_back_after_the_hang_has_ended() -> None:
             breakers[lane] = Breaker(clock=lambda: now[0])
         external.answers["prefetch"] = gate
         assert manager.prefetch_all("q") == ""
+        sleep(2 * QUICK.prefetch)
         external.answers["prefetch"] = "recalled"
+        assert manager.prefetch_all("q") == ""  # whoever looks next, notices
         gate.open()
-        assert manager.prefetch_all("q") == ""
         assert manager.health()["ext"]["prefetch"].breaker == "open"
         now[0] += Breaker.COOLDOWN + 1
         assert manager.health()["ext"]["prefetch"].breaker == "half-open"

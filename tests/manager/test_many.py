@@ -125,7 +125,7 @@ def test_a_hundred_managers_at_once_have_three_threads_each_at_most() -> None:
     for drive in DRIVE.values():
         for manager in managers:
             drive(manager)
-    assert len(memory_threads() - before) <= 300
+    assert len(memory_threads() - before) <= 301  # and one for the outbox of them all
     for manager in managers:
         manager.shutdown_all()
     assert eventually(lambda: memory_threads() <= before)

@@ -20,6 +20,7 @@ from hermes_builtin.notes import (
     snapshot,
     view,
 )
+from hermes_builtin.notes._guard import scan
 from hermes_builtin.sessions import SEARCH_SCHEMA, Conversations, SessionSearch
 from hermes_core import HermesError, MemoryProvider
 
@@ -161,6 +162,11 @@ class BuiltinProvider(MemoryProvider):
         from hermes_builtin.diagnosis import diagnose  # noqa: PLC0415 - no agent needs it
 
         return diagnose(home, fix=fix)
+
+    def objections(self, text: str) -> list[str]:
+        """What the guard of the notes has against a text, in a word or two."""
+        finding = scan(text)
+        return [] if finding is None else [finding.kind]
 
     def pending_nudge(self) -> str:
         """A reminder to take notes, if it is time for one."""

@@ -1,0 +1,314 @@
+"""The outbox of one home in one process: shared by its managers, with one worker thread."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+from hermes_core.dispatch import HookCalls, ProviderAdapter
+from hermes_core.errors import HermesError, describe
+from hermes_core.outbox._layout import Origin, Stream
+from hermes_core.outbox._route import Mailbox, Route, StandIn, back_off
+from hermes_core.outbox._store import LEASE_SECONDS, OutboxStore
+
+logger = logging.getLogger("hermes_core")
+
+DEFAULT_MAX_MB: Final = 256
+
+#: How often to look for what other processes have left, and for what hangs.
+_POLL_SECONDS: Final = 15.0
+#: The same while another process has a stream of ours.
+_IMPATIENT_SECONDS: Final = 0.5
+
+
+class Revived:
+    """An instance made for the writes that another session left; `close` ends it.
+
+    Args:
+        adapter: Calls it.
+        close: Gives back what was taken for it.
+    """
+
+    def __init__(self, adapter: ProviderAdapter, close: Callable[[], None]) -> None:
+        self.adapter = adapter
+        self.close = close
+
+
+#: Makes a fresh instance for an origin, not initialised yet; raises HermesError.
+Revive = Callable[[Origin], Revived]
+
+
+class Outbox:
+    """Keeps writes until the external provider has taken them, and sees to it that it does."""
+
+    def __init__(
+        self, home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = False
+    ) -> None:
+        self.home = home
+        self.store = OutboxStore(
+            home / "outbox.db", max_bytes=int(max_mb * 1_000_000), durable=durable
+        )
+        self._routes: dict[Route, Revive | None] = {}
+        self._uses = 0
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._reviving: threading.Thread | None = None
+
+    # -- for managers ---------------------------------------------------------------------
+
+    def mailbox(
+        self,
+        origin: Origin,
+        adapter: ProviderAdapter,
+        hooks: HookCalls,
+        revive: Revive | None = None,
+    ) -> Mailbox:
+        """A way in, for one session. What waits for it from before is delivered first."""
+        box = Mailbox(self, origin, adapter, hooks)
+        box.stream = self.store.find(origin)
+        with self._lock:
+            self._routes[box] = revive
+        if self.store.waiting():
+            self.wake()
+        return box
+
+    def leave(self, box: Route) -> None:
+        """The session is over, or the manager goes: what is left waits for others."""
+        box.open = False
+        with self._lock:
+            self._routes.pop(box, None)
+
+    def flush(self, boxes: Iterable[Route], timeout: float, *, once: bool = False) -> bool:
+        """Whether all of these boxes' writes are delivered, after at most ``timeout`` seconds.
+
+        Args:
+            boxes: Those to look at; ones that were left, too.
+            timeout: How long to try.
+            once: Give up when a delivery fails.
+        """
+        boxes = [*boxes]
+        end = monotonic() + timeout
+        failures = sum(box.failures for box in boxes)
+        while True:
+            left = [box for box in boxes if box.busy or self.store.count(box.stream)]
+            if not left:
+                return True
+            failed = sum(box.failures for box in boxes) > failures
+            if monotonic() >= end or (once and failed):
+                return False
+            self._hurry([box for box in left if not box.busy])
+            sleep(max(min(0.2 if failed else 0.002, end - monotonic()), 0))
+
+    def _hurry(self, boxes: list[Route]) -> None:
+        if not boxes:
+            return
+        self.store.hurry(box.stream for box in boxes)
+        for box in boxes:
+            box.due = 0.0
+            box.kick()
+        self.wake()
+
+    # -- counted use ----------------------------------------------------------------------
+
+    def use(self) -> None:
+        """One user more: a manager, or a delivery under way."""
+        with _SHARED_LOCK:
+            self._uses += 1
+
+    def unuse(self) -> None:
+        """One user less; the last one closes the file."""
+        with _SHARED_LOCK:
+            self._uses -= 1
+            if self._uses > 0:
+                return
+            _SHARED.pop(self.home, None)
+        thread, self._thread = self._thread, None
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)
+        self.store.close()
+
+    def here(self) -> Outbox:
+        """This outbox, in this process: a forked child has no thread and no claim of ours."""
+        if self._pid != os.getpid():
+            self._uses = len(self._routes)
+            self._start_anew()
+            for route in self._routes:
+                route.forget()
+        return self
+
+    # -- the worker -----------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look now."""
+        self.watched()
+        self._wake.set()
+
+    def watched(self) -> None:
+        """See to it that there is somebody who looks, every now and then."""
+        self.here()
+        with self._lock:
+            if self._thread is None and self._uses > 0:
+                self._thread = threading.Thread(
+                    target=self._work, name="memory-outbox", daemon=True
+                )
+                self._thread.start()
+
+    def _work(self) -> None:
+        me = threading.current_thread()
+        wait = 0.0
+        while self._thread is me:
+            self._wake.wait(wait)
+            self._wake.clear()
+            if self._thread is not me:
+                return
+            try:
+                wait = self._look()
+            except HermesError as error:
+                logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+                wait = _POLL_SECONDS
+
+    def _look(self) -> float:
+        """See to what is due; gives the seconds until there is something to do again."""
+        now = self.store.clock()
+        soonest = now + _POLL_SECONDS
+        with self._lock:
+            routes = dict(self._routes)
+        for stream in self.store.waiting():
+            due = max(stream.due, max((r.due for r in routes if r.stream == stream.id), default=0))
+            if due > now:
+                soonest = min(soonest, due)
+            elif not self._see_to(stream, routes):
+                soonest = min(soonest, now + _IMPATIENT_SECONDS)
+        self._watch([route for route in routes if route.busy])
+        return max(soonest - now, 0.001)
+
+    def _see_to(self, stream: Stream, routes: dict[Route, Revive | None]) -> bool:
+        """Have a stream delivered; False if somebody else has it now."""
+        for route in routes:
+            if route.origin == stream.origin:
+                return route.busy or route.kick() is not None
+        relatives = [
+            route for route in routes if route.origin[:2] == stream.origin[:2] and route.open
+        ]
+        revive = next((routes[route] for route in relatives if routes[route]), None)
+        if revive is not None:
+            return self._revive(stream, revive)
+        for route in relatives:
+            if route.origin.keywords == stream.origin.keywords:
+                stand_in = StandIn(self, stream.origin, route.adapter, route._hooks)  # noqa: SLF001
+                stand_in.stream = stream.id
+                return stand_in.kick() is not None
+        return True  # it waits for a session of its own
+
+    def _watch(self, busy: list[Route]) -> None:
+        """Keep our claims, and notice calls that hang."""
+        if busy:
+            self.store.renew(route.stream for route in busy)
+        for route in busy:
+            route.adapter.hangs()
+
+    # -- what other sessions left ---------------------------------------------------------
+
+    def _revive(self, stream: Stream, revive: Revive) -> bool:
+        """Deliver a stream through an instance of its own, one stream at a time."""
+        if self._reviving is not None and self._reviving.is_alive():
+            return False
+        if not self.store.take(stream.id):
+            return False
+        self.use()
+        self._reviving = threading.Thread(
+            target=self._deliver_left, args=(stream, revive), name="memory-leftovers", daemon=True
+        )
+        self._reviving.start()
+        return True
+
+    def fresh(self, origin: Origin, revive: Revive) -> Revived:
+        """An instance of its own for an origin; some plugins have only one for all."""
+        revived = revive(origin)
+        with self._lock:
+            used = any(each.adapter.provider is revived.adapter.provider for each in self._routes)
+        if used:
+            revived.close()
+            raise HermesError(
+                f"{origin.provider} has a single instance, which another session uses",
+                hint="when no agent runs: hermes-plugins outbox retry",
+            )
+        return revived
+
+    def _deliver_left(self, stream: Stream, revive: Revive) -> None:
+        try:
+            deliver_left(self, stream, revive)
+        except HermesError as error:
+            logger.warning("memory: writes of an earlier session wait: %s", error)
+        finally:
+            self.wake()
+            self.unuse()
+
+
+def deliver_left(outbox: Outbox, stream: Stream, revive: Revive) -> bool:
+    """Deliver a stream that is ours through a fresh instance; whether nothing is left of it."""
+    store = outbox.store
+    try:
+        revived = outbox.fresh(stream.origin, revive)
+    except HermesError as error:
+        _put_off(outbox, stream, describe(error))
+        raise
+    adapter = revived.adapter
+    hooks = HookCalls()
+    hooks.add(adapter)
+    try:
+        keywords = {**json.loads(stream.origin.keywords), "hermes_home": str(outbox.home)}
+        outcome = adapter.initialize(stream.origin.session, keywords)
+        if outcome.error is not None:
+            _put_off(outbox, stream, adapter.told(outcome.error))
+            return False
+        route = Route(outbox, stream.origin, adapter, hooks)
+        route.stream = stream.id
+        route.kick()
+        while route.busy and not adapter.hangs():
+            sleep(0.01)
+        return not route.busy and store.count(stream.id) == 0
+    finally:
+        adapter.shutdown()
+        adapter.close(0)
+        hooks.close()
+        revived.close()
+
+
+def _put_off(outbox: Outbox, stream: Stream, error: str) -> None:
+    """No instance could be made: that is a failure of the write that is next."""
+    write = outbox.store.next(stream.id)
+    if write is not None:
+        due = outbox.store.clock() + back_off(write.attempts)
+        outbox.store.failed(write, error, due, dead=False)
+    outbox.store.release(stream.id)
+
+
+# One worker for all managers of a home: two would deliver the same write twice.
+_SHARED_LOCK: Final = threading.RLock()
+_SHARED: Final[dict[Path, Outbox]] = {}
+
+
+def open_outbox(home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = False) -> Outbox:
+    """The outbox of a home. Every call needs an `Outbox.unuse`."""
+    with _SHARED_LOCK:
+        outbox = _SHARED.get(home)
+        if outbox is None:
+            outbox = _SHARED[home] = Outbox(home, max_mb=max_mb, durable=durable)
+        outbox.use()
+        return outbox
+
+
+__all__ = ["LEASE_SECONDS", "Outbox", "Revive", "Revived", "deliver_left", "open_outbox"]

@@ -1,0 +1,224 @@
+"""The way of one stream to one instance of its provider, on that instance's write lane."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from hermes_core.dispatch import DELIVERY, Delivery, HookCalls, Job, ProviderAdapter
+from hermes_core.errors import DatabaseError, ProviderPaused
+from hermes_core.outbox._layout import Origin, Write
+
+if TYPE_CHECKING:
+    from hermes_core.outbox._outbox import Outbox
+
+logger = logging.getLogger("hermes_core")
+
+#: What no retry mends: the plugin can't take such a write.
+_PROGRAMMING: Final = (TypeError, NotImplementedError)
+_DAY: Final = 86_400.0
+_LONGEST_WAIT: Final = 60.0
+
+#: Delivered writes are removed together while they come fast, but within so many seconds.
+_TOGETHER: Final = 64
+_TOGETHER_SECONDS: Final = 0.05
+
+
+def back_off(attempts: int, chance: Callable[[], float] = random.random) -> float:
+    """Seconds until the next attempt: twice as long each time, up to a minute, with jitter."""
+    return float(min(2.0 ** min(attempts, 10), _LONGEST_WAIT) * (0.5 + chance()))
+
+
+class Route:
+    """Delivers the writes of one stream, in order, while it is open.
+
+    ``busy`` from the moment at which the stream is ours until its last call has returned,
+    however long that takes: no write is tried twice at once.
+
+    Args:
+        outbox: Where the writes are.
+        origin: Whose they are.
+        adapter: Calls the instance that is initialised for this origin.
+        hooks: Where observers see the calls.
+    """
+
+    def __init__(
+        self, outbox: Outbox, origin: Origin, adapter: ProviderAdapter, hooks: HookCalls
+    ) -> None:
+        self.outbox = outbox
+        self.origin = origin
+        self.adapter = adapter
+        self.stream = 0
+        self.busy = False
+        self.open = True
+        self.due = 0.0
+        #: How often a delivery failed, for those who wait for one.
+        self.failures = 0
+        self._hooks = hooks
+        self._done: list[int] = []
+        self._last = 0
+
+    def takes(self, write: Write) -> bool:  # noqa: ARG002 - a stand-in is choosier
+        """Whether this instance is one that the write may go to."""
+        return True
+
+    def kick(self) -> Job | None:
+        """Claim the stream and start to deliver, unless that is under way."""
+        with self.outbox.store.file.lock:
+            if self.busy or not self.open or not self.outbox.store.take(self.stream):
+                return None
+            self.outbox.use()
+            self.busy = True
+        return self.start()
+
+    def start(self) -> Job | None:
+        """Queue the delivery, of a stream that is ours, on the provider's write lane."""
+        self.due = 0.0
+        self.outbox.watched()
+        job = self.adapter.submit("sync_turn", self._deliver)
+        if job is None:
+            self._let_go()
+        return job
+
+    # -- on the write lane ----------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        began = monotonic()
+        try:
+            while self.open and self.adapter.on_write_lane():
+                write = self.outbox.store.next(self.stream, self._last)
+                if write is None:
+                    if self._settled():
+                        return
+                    continue
+                if not self.takes(write):
+                    self._postpone(write)
+                    break
+                self.adapter.rearm(write.hook)
+                if not self._attempt(write):
+                    break
+                if len(self._done) >= _TOGETHER or monotonic() - began > _TOGETHER_SECONDS:
+                    if self._settled():
+                        return
+                    began = monotonic()
+        except DatabaseError as error:
+            # What was delivered is remembered, and removed as soon as that can be done.
+            self.due = self.outbox.store.clock() + _LONGEST_WAIT
+            logger.error("memory: the outbox can't be used: %s", error)  # noqa: TRY400 - one line
+        if self.busy:
+            self._let_go()
+
+    def _attempt(self, write: Write) -> bool:
+        """Deliver one write; whether to go on with the next."""
+        error = self._call(write)
+        if error is None:
+            self._done.append(write.id)
+            self._last = write.id
+            return True
+        self.failures += 1
+        if isinstance(error, ProviderPaused):  # it was not asked
+            self._postpone(write)
+            return False
+        now = self.outbox.store.clock()
+        failing = now - (write.failing_since or now)
+        dead = isinstance(error, _PROGRAMMING) or failing >= _DAY
+        wait = back_off(write.attempts)
+        self.outbox.store.failed(write, self.adapter.told(error), now + wait, dead=dead)
+        if dead:
+            self._last = write.id
+            logger.error(
+                "memory provider %s: %s is given up: %s (run: hermes-plugins outbox show %d)",
+                self.adapter.name, write.hook, self.adapter.told(error), write.id,
+            )  # fmt: skip
+            return True
+        self.due = now + wait
+        return False
+
+    def _call(self, write: Write) -> Exception | None:
+        if not self.adapter.restart():
+            return ProviderPaused("its initialize has not succeeded yet")
+        arguments: dict[str, Any] = json.loads(write.payload)
+        token = DELIVERY.set(Delivery(write.event_id, write.attempts + 1))
+        try:
+            outcomes = self._hooks.only(self.adapter, write.hook)(**arguments)
+        finally:
+            DELIVERY.reset(token)
+        own = (each.error for each in outcomes if each.provider == self.adapter.name)
+        return next(own, None)
+
+    def _postpone(self, write: Write) -> None:
+        """Not now; that is no failure of the write's."""
+        self.due = self.outbox.store.clock() + back_off(max(write.attempts, 1))
+        self.outbox.store.postpone(self.stream, self.due)
+
+    def _settled(self) -> bool:
+        """Remove what was delivered; whether that was all, and the stream is let go."""
+        empty = self.outbox.store.settle(self.stream, self._done, self._idle)
+        self._done, self._last = [], 0
+        if empty:
+            self.outbox.unuse()
+        return empty
+
+    def forget(self) -> None:
+        """This is a forked child: what was under way is the parent's."""
+        self.busy = False
+        self._done, self._last = [], 0
+
+    def _idle(self) -> None:
+        self.busy = False
+
+    def _let_go(self) -> None:
+        """Stop, with writes left: somebody else, or we later, may go on."""
+        store = self.outbox.store
+        try:
+            with store.file.lock:
+                store.release(self.stream, self._done)
+                self._done, self._last = [], 0
+                self.busy = False
+        except DatabaseError:
+            self.busy = False  # the claim runs out by itself
+        self.outbox.wake()
+        self.outbox.unuse()
+
+
+class Mailbox(Route):
+    """The route of a live manager's session: what it puts in goes out at once."""
+
+    def put(self, hook: str, event_id: str, payload: str) -> Job | None:
+        """Keep a write, and start to deliver it.
+
+        Raises:
+            HermesError: It could not be kept.
+        """
+        store = self.outbox.here().store
+        with store.file.lock:
+            take = not self.busy and store.clock() >= self.due
+            self.stream, held = store.put(
+                self.origin, self.stream, (event_id, hook, payload), take=take
+            )
+            if not take:
+                return None
+            if held:
+                self.outbox.use()
+                self.busy = True
+        if held:
+            return self.start()
+        self.outbox.wake()  # another process has the stream: it, or we later
+        return None
+
+
+class StandIn(Route):
+    """Delivers for another session of the same user, where no instance of its own can be made.
+
+    Only what names its session itself.
+    """
+
+    def takes(self, write: Write) -> bool:
+        """Turns and notes say which session they are of."""
+        if write.hook == "sync_turn":
+            return self.adapter.takes("sync_turn", "session_id")
+        return write.hook == "on_memory_write"

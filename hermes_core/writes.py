@@ -1,0 +1,180 @@
+"""How a manager's writes reach the external provider: without secrets, kept, and in order."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hermes_core.dispatch import HookCalls, Job, ProviderAdapter, new_event
+from hermes_core.errors import HermesError
+from hermes_core.outbox import DEFAULT_MAX_MB, Mailbox, Origin, Outbox, Revive, open_outbox
+
+logger = logging.getLogger("hermes_core")
+
+#: What a change of session may tell anew of who is spoken with.
+_WHO: Final = (
+    "user_id",
+    "user_id_alt",
+    "user_name",
+    "chat_id",
+    "chat_name",
+    "chat_type",
+    "thread_id",
+    "session_title",
+)
+
+#: Names of things, which must arrive as they are.
+_IDENTITIES: Final = ("session_id", "child_session_id")
+
+
+class OutboxSettings(NamedTuple):
+    """How the outbox of a home is kept, and how a provider is made anew for what waits in it.
+
+    ``owner`` is the distribution that the provider came from.
+    """
+
+    max_mb: float = DEFAULT_MAX_MB
+    durable: bool = False
+    owner: str = ""
+    revive: Revive | None = None
+
+
+class Writes:
+    """The writes of one manager for its external provider.
+
+    Args:
+        adapter: Calls the provider.
+        hooks: Where observers see the calls.
+        home: Gives the folder of the outbox, asked when a session starts.
+        settings: How the outbox is kept.
+    """
+
+    def __init__(
+        self,
+        adapter: ProviderAdapter,
+        hooks: HookCalls,
+        home: Callable[[], Path],
+        settings: OutboxSettings,
+    ) -> None:
+        self._adapter = adapter
+        self._hooks = hooks
+        self._home = home
+        self._settings = settings
+        self._outbox: Outbox | None = None
+        self._keywords: dict[str, Any] = {}
+        self._box: Mailbox | None = None
+        self._boxes: list[Mailbox] = []
+        self._problem = ""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What happened to writes that could not be kept."""
+        found = self._outbox.store.file.problem if self._outbox is not None else ""
+        return [each for each in (self._problem, found) if each]
+
+    def begin(self, session_id: str, keywords: Mapping[str, Any]) -> None:
+        """A session starts: what it writes is kept under its name and its keywords."""
+        if self._outbox is None:
+            self._outbox = open_outbox(
+                self._home(), max_mb=self._settings.max_mb, durable=self._settings.durable
+            )
+        if self._box is not None:
+            self._outbox.leave(self._box)
+        self._keywords = dict(keywords)
+        self._enter(session_id)
+
+    def _enter(self, session_id: str) -> None:
+        if self._outbox is None:
+            return
+        known = {k: v for k, v in self._keywords.items() if k != "hermes_home" and _is_plain(v)}
+        origin = Origin(
+            self._adapter.name,
+            self._settings.owner,
+            session_id,
+            json.dumps(known, sort_keys=True),
+        )
+        revive = self._settings.revive
+        self._box = self._outbox.mailbox(origin, self._adapter, self._hooks, revive)
+        self._boxes = [each for each in self._boxes if each.busy or each.stream] + [self._box]
+
+    def put(self, hook: str, arguments: Mapping[str, Any]) -> None:
+        """Keep a write and have it delivered. That it can't be kept is told, not raised."""
+        if not self._adapter.does_something(hook):
+            self._hooks.only(self._adapter, hook)(**arguments)
+            return
+        if hook == "sync_turn" and not self._adapter.takes(hook, "messages"):
+            arguments = {**arguments, "messages": None}
+        try:
+            job = self._keep(hook, arguments)
+        except HermesError as error:
+            self._problem = f"provider {self._adapter.name}: a write was not kept: {error}"
+            self._adapter.failed(hook, error)
+            logger.error("memory: %s", self._problem)  # noqa: TRY400 - one line says it all
+            return
+        if hook == "on_session_end" and job is not None:
+            self._adapter.boundary = job
+
+    def _keep(self, hook: str, arguments: Mapping[str, Any]) -> Job | None:
+        if self._box is None:
+            self.begin("", {})
+        masker = self._adapter.masker
+        clean = dict(arguments) if masker is None else masker.hand_off(dict(arguments)).value
+        kept = {name: arguments[name] for name in _IDENTITIES if name in arguments}
+        payload = json.dumps({**clean, **kept}, default=str)
+        return self._box.put(hook, new_event(), payload) if self._box is not None else None
+
+    def switch(self, session_id: str, parent: str, changes: Mapping[str, Any], call: Any) -> None:
+        """Another session runs from now on: behind the old one's writes, before the new one's.
+
+        What the old one could not deliver by then goes through an instance of its own.
+        """
+        self._adapter.boundary = self._adapter.submit(
+            "on_session_switch", partial(self._crossed, self._box, call)
+        )
+        self._keywords |= {name: changes[name] for name in _WHO if name in changes}
+        self._keywords |= {"parent_session_id": parent} if parent else {}
+        self._enter(session_id)
+
+    def _crossed(self, old: Mailbox | None, call: Callable[[], Any]) -> None:
+        call()
+        if old is not None and self._outbox is not None:
+            self._outbox.leave(old)
+
+    def flush(self, timeout: float) -> bool:
+        """Whether every write is delivered, after at most ``timeout`` seconds."""
+        return self._flush(self._boxes, timeout, once=False)
+
+    def finish(self, timeout: float) -> None:
+        """Deliver what can be delivered at once, and say what is left."""
+        if not self._flush(self._boxes[-1:], timeout, once=True):
+            count = self._outbox.store.count(self._boxes[-1].stream) if self._outbox else 0
+            logger.warning(
+                "memory provider %s: %d writes undelivered; they wait in the outbox",
+                self._adapter.name, count,
+            )  # fmt: skip
+
+    def _flush(self, boxes: list[Mailbox], timeout: float, *, once: bool) -> bool:
+        if self._outbox is None:
+            return True
+        try:
+            return self._outbox.flush(boxes, timeout, once=once)
+        except HermesError as error:
+            logger.error("memory: %s", error)  # noqa: TRY400 - one line says it all
+            return False
+
+    def close(self) -> None:
+        """Let go of the outbox. What is left is delivered by whoever comes next."""
+        outbox, self._outbox = self._outbox, None
+        if outbox is not None:
+            for box in self._boxes:
+                outbox.leave(box)
+            outbox.unuse()
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a keyword can be kept; a host may pass objects of its own."""
+    return value is None or isinstance(value, str | int | float | bool)
