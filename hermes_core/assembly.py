@@ -60,6 +60,7 @@ def assemble(
         home=folder,
         redactor=_redactor(config, activation),
         context_max_chars=CONTEXT_MAX_CHARS if limit is None else limit,
+        log_calls=True,
     )
     # Whether writes need approval is not known without config.yaml: better ask.
     settings = config.memory if known else {"write_approval": True}

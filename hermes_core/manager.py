@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_core.dispatch import (
@@ -40,6 +40,8 @@ from hermes_core.provider import MemoryProvider
 from hermes_core.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from hermes_core.call_log import CallLog
+    from hermes_core.dispatch import Listener
     from hermes_core.redaction import Redactor
     from hermes_core.writes import OutboxSettings, Writes
 
@@ -72,6 +74,7 @@ class MemoryManager:
         redactor: Takes secrets out of what the external provider gets; by default those that
             are known by their looks.
         context_max_chars: How long the text of `recall_block` may be.
+        log_calls: Whether calls are noted, without their content, in logs/memory-calls.db.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class MemoryManager:
         home: str | os.PathLike[str] | None = None,
         redactor: Redactor | None = None,
         context_max_chars: int = CONTEXT_MAX_CHARS,
+        log_calls: bool = False,
     ) -> None:
         self._redactor = redactor
         self._context_max_chars = context_max_chars
@@ -97,6 +101,8 @@ class MemoryManager:
         self._closing: list[Callable[[], None]] = []
         self._external: ProviderAdapter | None = None
         self._writes: Writes | None = None
+        self._log_calls = log_calls
+        self._call_log: CallLog | None = None
         self._toolbox = Toolbox(self._hooks, reserved_tools)
         self._session_id = ""
         self._context = _PRIMARY
@@ -230,11 +236,31 @@ class MemoryManager:
         }
         self._session_id = session_id
         self._context = str(extra["agent_context"] or _PRIMARY)
+        if self._log_calls and self._call_log is None and hook == "initialize":
+            self._start_log()
         self._hooks.call(hook, session_id=session_id, extra=extra)
         for adapter in self._adapters():
             self._toolbox.refresh(adapter)
         if self._writes is not None and self._context == _PRIMARY and hook == "initialize":
             self._writes.begin(session_id, extra)
+
+    def _start_log(self) -> None:
+        """Note every call from now on."""
+        from hermes_core.call_log import Call, CallLog  # noqa: PLC0415 - not for a look only
+
+        log = self._call_log = CallLog.of(self._home_folder())
+        self.when_closed(log.close)
+
+        def listener(name: str) -> Listener:
+            def note(hook: str, outcome: str, seconds: float, size: int, error: str) -> None:
+                began = time() - seconds
+                session = self._session_id
+                log.add(Call(began, name, hook, session, outcome, seconds, size, error))
+
+            return note
+
+        for adapter in self._adapters():
+            adapter.listener = listener(adapter.name)
 
     def _home_folder(self) -> Path:
         if self._home is not None:

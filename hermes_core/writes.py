@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, Job, ProviderAdapter, new_event
@@ -150,7 +151,10 @@ class Writes:
 
     def finish(self, timeout: float) -> None:
         """Deliver what can be delivered at once, and say what is left."""
-        if not self._flush(self._boxes[-1:], timeout, once=True):
+        end = monotonic() + timeout
+        delivered = self._flush(self._boxes[-1:], timeout, once=True)
+        self._adapter.flush_writes(max(end - monotonic(), 0))  # a change of session, too
+        if not delivered:
             count = self._outbox.store.count(self._boxes[-1].stream) if self._outbox else 0
             logger.warning(
                 "memory provider %s: %d writes undelivered; they wait in the outbox",

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "enable": "activation",
     "info": "listing",
     "list": "listing",
+    "log": "log",
     "setup": "setup",
     "secrets": "secrets",
     "status": "activation",

@@ -45,26 +45,51 @@ def plain(text: str) -> str:
 
 def print_json(**values: Any) -> None:
     """One object, with the version of its form."""
+    _say_json(values, indent=2)
+
+
+def print_json_line(**values: Any) -> None:
+    """The same on one line, where more may follow."""
+    _say_json(values, indent=None)
+
+
+def _say_json(values: dict[str, Any], indent: int | None) -> None:
     import json  # noqa: PLC0415 - a table needs none
 
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    say(json.dumps({"schema": 1, **values}, indent=2, ensure_ascii=not utf8))
+    say(json.dumps({"schema": 1, **values}, indent=indent, ensure_ascii=not utf8))
 
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], states: Sequence[str]
 ) -> None:
     """Aligned columns on a terminal; elsewhere tabs between the fields and no header."""
-    lines = [[plain(cell) for cell in row] for row in rows]
-    if not on_terminal():
-        for line in lines:
-            say("\t".join(line))
-        return
-    widths = [max(map(_width, column)) for column in zip(header, *lines, strict=True)]
-    room = os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    say(bold(_aligned(header, widths, room)))
-    for line, state in zip(lines, states, strict=True):
-        say(paint(_aligned(line, widths, room), state))
+    Table(header).print(rows, states)
+
+
+class Table:
+    """A table that may go on: its header is printed once, and its columns only widen."""
+
+    def __init__(self, header: Sequence[str]) -> None:
+        self._header = header
+        self._widths: list[int] = []
+
+    def print(self, rows: Sequence[Sequence[str]], states: Sequence[str]) -> None:
+        """More rows, each in the colour of its state."""
+        lines = [[plain(cell) for cell in row] for row in rows]
+        if not on_terminal():
+            for line in lines:
+                say("\t".join(line))
+            return
+        room = os.get_terminal_size(sys.stdout.fileno()).columns or 80
+        columns = zip(self._header, *lines, strict=True)
+        widths = [max(map(_width, column)) for column in columns]
+        if not self._widths:
+            self._widths = widths
+            say(bold(_aligned(self._header, widths, room)))
+        self._widths = [*map(max, self._widths, widths)]
+        for line, state in zip(lines, states, strict=True):
+            say(paint(_aligned(line, self._widths, room), state))
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int], room: int) -> str:

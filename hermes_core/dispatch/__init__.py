@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes_core.dispatch._adapter import ProviderAdapter
+from hermes_core.dispatch._calls import Listener
 from hermes_core.dispatch._deadlines import Deadlines
 from hermes_core.dispatch._delivery import DELIVERY, Delivery, new_event
 from hermes_core.dispatch._health import HookHealth
@@ -19,6 +20,7 @@ __all__ = [
     "HookHealth",
     "Job",
     "LateAnswer",
+    "Listener",
     "Outcome",
     "ProviderAdapter",
     "new_event",

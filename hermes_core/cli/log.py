@@ -1,0 +1,205 @@
+"""`log`: which provider was called, how it went, and how long it took."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from hermes_core.call_log import Call, lost_calls, path_of, read_calls
+from hermes_core.cli._output import Table, on_terminal, print_json, print_json_line, say
+from hermes_core.cli.listing import complete_name
+from hermes_core.home import resolve_home
+
+_HEADER: Final = ("TIME", "PROVIDER", "HOOK", "OUTCOME", "TOOK", "BYTES", "ERROR")
+_STATES: Final = {"error": "broken", "late": "changed", "paused": "no-provider"}
+_POLL_SECONDS: Final = 0.25
+_PAGE: Final = 1000
+_INTERRUPTED: Final = 130
+_SHORT: Final = 0.01
+_KILO: Final = 1000
+
+Rows = Sequence[tuple[int, Call]]
+
+
+class Wanted(NamedTuple):
+    """Which calls to show."""
+
+    home: Path
+    provider: str
+    hook: str
+    failed: bool
+
+    def newest(self, lines: int) -> Rows:
+        """The last ones."""
+        return self.after(0, lines)
+
+    def after(self, number: int, limit: int = _PAGE) -> Rows:
+        """The first ones after a number."""
+        return read_calls(
+            self.home,
+            after=number,
+            limit=limit,
+            provider=self.provider,
+            hook=self.hook,
+            failed=self.failed,
+        )
+
+
+@click.command("log")
+@click.option("--follow", "-f", is_flag=True, help="Go on with each new call, until Ctrl-C.")
+@click.option(
+    "--lines",
+    "-n",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="How many of the last calls.",
+)
+@click.option(
+    "--provider", metavar="NAME", default="", shell_complete=complete_name, help="Its calls alone."
+)
+@click.option("--hook", metavar="HOOK", default="", help="These calls alone, such as prefetch.")
+@click.option("--failed", is_flag=True, help="Only what went wrong: errors, late or paused calls.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON; with --follow, a line each.")
+@click.pass_context
+def log_command(
+    ctx: click.Context,
+    *,
+    follow: bool,
+    lines: int,
+    provider: str,
+    hook: str,
+    failed: bool,
+    json_wanted: bool,
+) -> None:
+    """Show the calls to memory providers, without their content."""
+    wanted = Wanted(resolve_home(ctx.obj), provider, hook, failed)
+    if follow:
+        try:
+            _follow(wanted, lines, json_wanted)
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
+    rows = wanted.newest(lines)
+    lost = lost_calls(wanted.home)
+    if json_wanted:
+        print_json(calls=[_as_json(*row) for row in rows], lost=lost.calls)
+        return
+    if rows:
+        _print(Table(_HEADER), rows)
+    else:
+        say(_nothing(wanted))
+    if lost.calls:
+        click.echo(
+            f"{lost.calls:,} calls are missing, the last at {_time(lost.at)}: more came than could "
+            "be written.",
+            err=True,
+        )
+
+
+def _follow(wanted: Wanted, lines: int, json_wanted: bool) -> None:
+    table = Table(_HEADER)
+    seen = _newest_number(wanted.home)
+    rows = wanted.newest(lines)
+    if not json_wanted and not rows and lines:
+        say(f"{_nothing(wanted)} Waiting for some; Ctrl-C ends.")
+    while True:
+        if json_wanted:
+            for row in rows:
+                print_json_line(**_as_json(*row))
+        elif rows:
+            _print(table, rows)
+        sys.stdout.flush()
+        seen = max([seen, *(number for number, _ in rows)])
+        if len(rows) < _PAGE:
+            _pause(_POLL_SECONDS)
+        # What has been looked through need not be again, be it shown or not.
+        newest = _newest_number(wanted.home)
+        rows = wanted.after(seen) if newest > seen else []
+        if len(rows) < _PAGE:
+            seen = max(seen, newest)
+
+
+def _newest_number(home: Path) -> int:
+    """The number of the newest call; -1, which is before all, if there is none."""
+    return max((number for number, _ in read_calls(home, limit=1)), default=-1)
+
+
+def _pause(seconds: float) -> None:
+    """Wait, unless whoever reads our output leaves."""
+    if not hasattr(select, "poll"):
+        time.sleep(seconds)
+        return
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # an error or a hang-up is always told
+    if poll.poll(seconds * 1000):
+        raise BrokenPipeError
+
+
+def _nothing(wanted: Wanted) -> str:
+    if not path_of(wanted.home).exists():
+        return "There is no log yet: no memory provider has been called in this home."
+    if wanted.provider or wanted.hook or wanted.failed:
+        return "No such call is in the log."
+    return "The log has no calls."
+
+
+def _print(table: Table, rows: Rows) -> None:
+    calls = [call for _, call in rows]
+    table.print(
+        [
+            (
+                _clock(call.at),
+                call.provider,
+                call.hook,
+                call.outcome,
+                _duration(call.seconds),
+                _size(call.bytes),
+                call.error,
+            )
+            for call in calls
+        ],
+        [_STATES.get(call.outcome, "") for call in calls],
+    )
+
+
+def _as_json(number: int, call: Call) -> dict[str, Any]:
+    return {"id": number, **call._asdict(), "at": _moment(call.at)}
+
+
+def _moment(at: float) -> str | None:
+    try:
+        return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _time(at: float) -> str:
+    return (_moment(at) or "?")[:19].replace("T", " ")
+
+
+def _clock(at: float) -> str:
+    """Without the date on a terminal if it is today's: an error needs the room."""
+    told = _time(at)
+    today = _time(time.time())[:11]
+    return told.removeprefix(today) if on_terminal() else told
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.{1 if seconds < _SHORT else 0}f} ms"
+    return f"{seconds:.1f} s"
+
+
+def _size(count: int) -> str:
+    """A number with a unit that fits; nothing where it is not known."""
+    if count < _KILO:
+        return f"{count} B" if count else "-"
+    kilobytes = count / _KILO
+    return f"{kilobytes:.1f} kB" if kilobytes < _KILO else f"{kilobytes / _KILO:,.1f} MB"

@@ -1,0 +1,14 @@
+"""What the tests of the log of calls share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.commands import Machine
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """The installed command with an empty home and an empty site."""
+    return Machine(tmp_path / "machine")

@@ -1,0 +1,23 @@
+"""Calls to put into the log of calls."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from hermes_core.call_log import Call, CallLog
+
+A_CALL = Call(1_700_000_000.0, "honcho", "prefetch", "s1", "ok", 0.012, 345)
+
+
+def call(**changes: Any) -> Call:
+    """A call that is ok, but for what is given."""
+    return A_CALL._replace(**changes)
+
+
+def write(home: Path, *calls: Call) -> None:
+    """Have calls written, as a manager does that is then shut down."""
+    with closing(CallLog.of(home)) as log:
+        for each in calls:
+            log.add(each)
