@@ -23,6 +23,7 @@ from hermes_core.home import resolve_home
 from hermes_core.loading import load_observer
 from hermes_core.outbox import DEFAULT_MAX_MB, Origin, Revived
 from hermes_core.redaction import Redactor
+from hermes_core.roster import CONTEXT_MAX_CHARS
 from hermes_core.secrets import Secrets
 from hermes_core.setting_up import recover
 from hermes_core.writes import OutboxSettings
@@ -51,8 +52,6 @@ def assemble(
     except ConfigError as error:
         problems.append(error)
         config = Config(folder)
-    from hermes_core.manager import CONTEXT_MAX_CHARS  # noqa: PLC0415 - it imports us
-
     activation = activate(config)
     limit = config.context_max_chars
     manager = kind(

@@ -61,6 +61,7 @@ PUBLIC = [
     "ProviderUnavailableError",
     "RecallStatus",
     "SecretsError",
+    "StreamScrubber",
     "UnknownProviderError",
     "__version__",
     "discover",
