@@ -14,6 +14,7 @@ BENCHMARKS = (
     "redaction.py",
     "scrubber.py",
     "sessions.py",
+    "turn.py",
 )
 
 

@@ -150,6 +150,7 @@ class ProviderCalls:
         lane = self._lanes[rule.lane]
         queued = lane.on_thread()
         begin = perf_counter()
+        invocation = None
         try:
             invocation = self._invocation(hook)
             if invocation is None:
@@ -170,7 +171,9 @@ class ProviderCalls:
             self.start_error = error  # one that is only slow may still get there
         seconds = perf_counter() - begin
         if not queued or lane.on_thread():  # else it lost its thread, and was counted then
-            self._record(hook, seconds, error, _size(value if hook == "prefetch" else args))
+            heard = invocation is None or not invocation.instant  # a stub is no call to tell of
+            size = _size(value if hook == "prefetch" else args) if heard else 0
+            self._record(hook, seconds, error, size, heard=heard)
         return Outcome(self.name, hook, value, error, seconds)
 
     def _masked(
@@ -268,13 +271,21 @@ class ProviderCalls:
 
     # -- what came of it ------------------------------------------------------------------
 
-    def _record(self, hook: str, seconds: float, error: Exception | None, size: int = 0) -> None:
+    def _record(
+        self,
+        hook: str,
+        seconds: float,
+        error: Exception | None,
+        size: int = 0,
+        *,
+        heard: bool = True,
+    ) -> None:
         stats = self._stats.get(hook)
         if stats is None:
             stats = self._stats[hook] = HookStats()
         text = "" if error is None else self.told(error)
         stats.record(seconds, text)
-        if self.listener is not None:
+        if self.listener is not None and heard:
             self.listener(hook, _kind(error), seconds, size, text)
         if error is None:
             self._breakers[HOOKS[hook].lane].succeeded()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from os import urandom
+from functools import cache
+from itertools import count
+from os import getpid, urandom
 from typing import Any, Final, NamedTuple
 
 
@@ -14,13 +16,21 @@ class Delivery(NamedTuple):
     attempt: int
 
 
+_NUMBERS: Final = count(1)
+
 #: Set around each delivery. It is the lane's own: a call that hangs keeps the one it had.
 DELIVERY: Final[ContextVar[Delivery | None]] = ContextVar("hermes_delivery", default=None)
 
 
 def new_event() -> str:
-    """An identity for a write."""
-    return urandom(16).hex()
+    """An identity for a write: one of this process's own, and a number."""
+    return f"{_prefix(getpid())}{next(_NUMBERS):012x}"
+
+
+@cache
+def _prefix(_pid: int) -> str:
+    """Random, and not inherited by a forked child."""
+    return urandom(10).hex()
 
 
 def turn_identity() -> dict[str, Any]:

@@ -49,6 +49,15 @@ class OutboxFile:
         """Do ``work`` in a transaction. A damaged file is set aside, and a new one begun."""
         return self._mended(lambda: self._in_transaction(work))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._database is not None
+
+    def do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do ``work``, which changes something with a single statement."""
+        return self._mended(lambda: self._done(work))
+
     def look(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Do ``work``, which only reads. A look makes no file."""
         return self._mended(lambda: self._looked(work))
@@ -66,6 +75,10 @@ class OutboxFile:
     def _in_transaction(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         with self._errors(), transaction(self._connected()) as database:
             return work(database)
+
+    def _done(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        with self._errors():
+            return work(self._connected())
 
     def _looked(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         with self._errors():

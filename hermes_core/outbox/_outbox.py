@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
@@ -64,6 +65,7 @@ class Outbox:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._reviving: threading.Thread | None = None
+        self._active: set[int] = set()
 
     # -- for managers ---------------------------------------------------------------------
 
@@ -85,7 +87,7 @@ class Outbox:
 
     def leave(self, box: Route) -> None:
         """The session is over, or the manager goes: what is left waits for others."""
-        box.open = False
+        box.close()
         with self._lock:
             self._routes.pop(box, None)
 
@@ -137,7 +139,24 @@ class Outbox:
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
+        with suppress(HermesError):
+            self.store.tidy()
         self.store.close()
+
+    def begin(self, stream: int) -> bool:
+        """A delivery begins; False if one of this process is under way for that stream."""
+        with _SHARED_LOCK:
+            if stream in self._active:
+                return False
+            self._active.add(stream)
+            self._uses += 1
+            return True
+
+    def end(self, stream: int) -> None:
+        """A delivery has ended."""
+        with _SHARED_LOCK:
+            self._active.discard(stream)
+        self.unuse()
 
     def here(self) -> Outbox:
         """This outbox, in this process: a forked child has no thread and no claim of ours."""
@@ -154,6 +173,11 @@ class Outbox:
         """Look now."""
         self.watched()
         self._wake.set()
+
+    def wake_if_left(self, route: Route) -> None:
+        """Look again when a route has stopped with something left to do."""
+        if route.due or not route.open:
+            self.wake()
 
     def watched(self) -> None:
         """See to it that there is somebody who looks, every now and then."""
@@ -198,7 +222,7 @@ class Outbox:
         """Have a stream delivered; False if somebody else has it now."""
         for route in routes:
             if route.origin == stream.origin:
-                return route.busy or route.kick() is not None
+                return route.kick()
         relatives = [
             route for route in routes if route.origin[:2] == stream.origin[:2] and route.open
         ]
@@ -207,9 +231,9 @@ class Outbox:
             return self._revive(stream, revive)
         for route in relatives:
             if route.origin.keywords == stream.origin.keywords:
-                stand_in = StandIn(self, stream.origin, route.adapter, route._hooks)  # noqa: SLF001
+                stand_in = StandIn(self, stream.origin, route.adapter, route.hooks)
                 stand_in.stream = stream.id
-                return stand_in.kick() is not None
+                return stand_in.kick()
         return True  # it waits for a session of its own
 
     def _watch(self, busy: list[Route]) -> None:
