@@ -184,9 +184,7 @@ def _checked(database: sqlite3.Connection, path: Path, layout: Layout) -> int:
     """The version of the database, if it is ours."""
     version = int(database.execute("PRAGMA user_version").fetchone()[0])
     owner = int(database.execute("PRAGMA application_id").fetchone()[0])
-    has_tables = database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
-    is_new = version == owner == 0 and not has_tables
-    if owner != layout.application_id and not is_new:
+    if owner != layout.application_id and not (version == owner == 0 and _is_empty(database)):
         raise ForeignDatabase(
             f"is not {layout.name} of hermes-plugins",
             where=str(path),
@@ -200,6 +198,10 @@ def _checked(database: sqlite3.Connection, path: Path, layout: Layout) -> int:
             hint="it was not changed; upgrade hermes-plugins",
         )
     return version
+
+
+def _is_empty(database: sqlite3.Connection) -> bool:
+    return database.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
 
 def _migrate(database: sqlite3.Connection, layout: Layout) -> None:

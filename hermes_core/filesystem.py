@@ -30,12 +30,14 @@ def network_file_system(path: Path, mounts: Path = _MOUNTS) -> str:
     if os.name == "nt":
         return "a network share" if path.absolute().drive.startswith("\\\\") else ""
     try:
-        lines = mounts.read_text("utf-8", "replace").splitlines()
+        table = mounts.read_text("utf-8", "replace")
     except OSError:
+        return ""
+    if not any(f" - {kind} " in table for kind in _NETWORK):
         return ""
     place = os.path.realpath(path)
     best, kind = "", ""
-    for line in lines:
+    for line in table.splitlines():
         before, _, after = line.partition(" - ")
         point = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), before.split()[4])
         inside = place == point or place.startswith(f"{point.rstrip('/')}/")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from hermes_core.errors import HomeError
 
@@ -60,13 +60,20 @@ def ensure_folder(folder: Path) -> Path:
     return folder
 
 
-def replace_file(
-    path: Path,
-    content: bytes,
-    *,
-    mode: int | None = None,
-    before_rename: Callable[[], None] | None = None,
-) -> bool:
+class Aside(NamedTuple):
+    """A new version of a file, on the disk beside it and not yet in its place."""
+
+    path: str
+    target: str
+    inode: int
+
+    def discard(self) -> None:
+        """Remove it, if it is still there."""
+        with suppress(OSError):
+            os.unlink(self.path)  # noqa: PTH108
+
+
+def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> bool:
     """Write a file so that it has the old content or the new, never a mix.
 
     A symbolic link stays a link.
@@ -75,39 +82,72 @@ def replace_file(
         path: The file.
         content: What it shall hold.
         mode: Its mode; by default that of the existing file, 0600 for a new one.
-        before_rename: Called when all is ready; if it raises, nothing was changed.
 
     Returns:
         Whether the new content is safe from a power cut too.
     """
-    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    aside = write_aside(path, content, mode=mode)
+    try:
+        return put_in_place(aside)
+    except BaseException:
+        aside.discard()
+        raise
+
+
+def write_aside(path: Path, content: bytes, *, mode: int | None = None) -> Aside:
+    """The first half of `replace_file`: all but the rename."""
+    target = os.path.realpath(path) if os.path.islink(path) else os.fspath(path)  # noqa: PTH114
     if mode is None:
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-    temporary = f"{target.parent}/.{target.name}.{os.urandom(4).hex()}.tmp"
+        mode = _mode_of(target)
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")  # noqa: PTH118
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     handle = os.open(temporary, flags, 0o600)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(handle)
+        inode = _filled(handle, content)
         if mode != 0o600:  # noqa: PLR2004
             os.chmod(temporary, mode)  # noqa: PTH101 - a path by name, beside the calls around it
-        if before_rename is not None:
-            before_rename()
-        os.replace(temporary, target)  # noqa: PTH105
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)  # noqa: PTH108
         raise
+    return Aside(temporary, target, inode)
+
+
+def _mode_of(target: str) -> int:
     try:
-        sync_folder(target.parent)
+        return stat.S_IMODE(os.stat(target).st_mode)  # noqa: PTH116
+    except FileNotFoundError:
+        return 0o600
+
+
+def _filled(handle: int, content: bytes) -> int:
+    """Write and sync a new file; gives its inode."""
+    try:
+        written = os.write(handle, content)
+        while written < len(content):
+            written += os.write(handle, content[written:])
+        os.fsync(handle)
+        return os.fstat(handle).st_ino
+    finally:
+        os.close(handle)
+
+
+def put_in_place(aside: Aside) -> bool:
+    """The second half: True if the new content is safe from a power cut too.
+
+    Raises:
+        OSError: The file is as it was.
+    """
+    os.replace(aside.path, aside.target)  # noqa: PTH105
+    try:
+        sync_folder(os.path.dirname(aside.target) or ".")  # noqa: PTH120
     except OSError:
         return False
     return True
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: str | os.PathLike[str]) -> None:
     """Make a rename in ``folder`` durable, where the platform can."""
     if os.name == "nt":
         return

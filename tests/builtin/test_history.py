@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from support.notes import (
     stored,
     write_notes,
 )
+
+from hermes_builtin.notes import Origin
 
 
 def test_a_change_by_the_tool_is_recorded_with_its_session_and_both_texts(home, agent) -> None:
@@ -120,3 +124,62 @@ def test_a_change_is_recorded_if_and_only_if_the_file_has_it(when, made, home, a
     assert stored(home) == [*made, "three"]
     sessions = [each["session"] for each in recorded(home)]
     assert sessions == (["s2", "killed", "s1"] if len(made) == 2 else ["s2", "s1"])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_edit_after_a_killed_write_is_told_from_it(when, home: Path, agent) -> None:
+    """The text says nothing then; whether the temporary file is left does."""
+    saved(agent("s1").add("one"))
+    start_python(KILLED, home, when).communicate(timeout=60)
+    write_notes(home, "by hand")
+    saved(agent("s2").add("three"))
+    assert stored(home) == ["by hand", "three"]
+    changes = [(each["who"], each["before"], each["after"]) for each in recorded(home)]
+    left = "one" if when == "before" else "one\n§\ntwo"
+    assert changes[:2] == [
+        ("tool", "by hand", "by hand\n§\nthree"),
+        ("file edit", left, "by hand"),
+    ]
+    assert len(changes) == (3 if when == "before" else 4)
+    assert list((home / "memories").glob("*.tmp")) == []
+
+
+FIRST_FORMAT = """
+CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE changes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, target TEXT NOT NULL, done INTEGER NOT NULL,
+    inode INTEGER NOT NULL, at REAL NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL,
+    session TEXT NOT NULL, before INTEGER NOT NULL REFERENCES texts,
+    after INTEGER NOT NULL REFERENCES texts, entries TEXT
+);
+CREATE TABLE allowed (hash TEXT PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE blocked (
+    id TEXT PRIMARY KEY, at REAL NOT NULL, target TEXT NOT NULL, text TEXT NOT NULL,
+    reason TEXT NOT NULL
+);
+INSERT INTO texts VALUES (1, ''), (2, 'one'), (3, 'one' || char(10, 167, 10) || 'two'), (4, 'x');
+INSERT INTO changes VALUES
+    (1, 'memory', 1, 0, 1.0, 'tool', 'add', 's1', 1, 2, NULL),
+    (2, 'memory', 1, 0, 2.0, 'tool', 'add', 's1', 2, 3, NULL),
+    (3, 'memory', 0, 0, 3.0, 'tool', 'add', 's1', 3, 4, NULL);
+PRAGMA application_id = 0x48504E31;
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_history_of_the_first_format_is_taken_over(home: Path, agent) -> None:
+    """One with a table of texts, and a change that was begun but not made."""
+    write_notes(home, "one\n§\ntwo")
+    with closing(sqlite3.connect(home / "memories" / "history.db")) as database:
+        database.executescript(FIRST_FORMAT)
+    session = agent("s2")
+    assert session.entries() == ["one", "two"]
+    saved(session.add("three"))
+    changes = [(each["session"], each["before"], each["after"]) for each in recorded(home)]
+    assert changes == [
+        ("s2", "one\n§\ntwo", "one\n§\ntwo\n§\nthree"),
+        ("s1", "one", "one\n§\ntwo"),
+        ("s1", "", "one"),
+    ]
+    session.notes.undo(2, Origin("command"))
+    assert stored(home) == ["one", "three"]

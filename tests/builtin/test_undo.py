@@ -253,3 +253,17 @@ def test_a_text_appended_to_a_notebook_that_has_not_changed_for_long_is_an_entry
         saved(session.add("note") if number % 2 == 0 else session.remove("note"))
     append(home, "by a shell\n", "user")
     assert session.entries("user") == ["precious", "by a shell"]
+
+
+def test_the_oldest_change_that_is_kept_still_says_what_was_before_it(
+    agent, home: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(_history, "KEPT", 20)
+    session = agent()
+    saved(session.add("other"))
+    for number in range(100):
+        saved(session.add("note") if number % 2 == 0 else session.remove("note"))
+    oldest = recorded(home)[-1]
+    assert (oldest["action"], oldest["before"]) == ("remove", "other\n§\nnote")
+    undo(session, oldest["id"])
+    assert stored(home) == ["other", "note"]

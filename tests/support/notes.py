@@ -159,11 +159,11 @@ def recorded(home: Path) -> list[dict[str, Any]]:
     with closing(sqlite3.connect(path)) as database:
         database.row_factory = sqlite3.Row
         rows = database.execute(
-            "SELECT changes.id, target, who, action, session, at, old.text AS before,"
-            " new.text AS after FROM changes JOIN texts old ON old.id = before"
-            " JOIN texts new ON new.id = after WHERE done = 1 ORDER BY changes.id DESC"
+            "SELECT id, target, who, action, session, at, temporary, after, coalesce(before,"
+            " lag(after, 1, '') OVER (PARTITION BY target ORDER BY id)) AS before"
+            " FROM changes ORDER BY id DESC"
         )
-        return [dict(row) for row in rows]
+        return [dict(row) for row in rows if not Path(row["temporary"] or "none").exists()]
 
 
 def start_python(source: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:

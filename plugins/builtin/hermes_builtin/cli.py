@@ -211,10 +211,10 @@ def history(ctx: click.Context, target: str | None, limit: int, json_wanted: boo
     """Show what was changed, when and by whom, newest first."""
     notes = notes_of(ctx)
     with suppress(HermesError):  # what can't be read now is told by show
-        if notes.history.path.exists():
+        if notes.history.exists:
             notes.catch_up()
     log = notes.history
-    changes = log.changes(target, limit) if log.path.exists() else []
+    changes = log.changes(target, limit) if log.exists else []
     rows = [_row(log, each) for each in changes]
     if json_wanted:
         print_json(changes=rows)

@@ -44,9 +44,9 @@ def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
             else:
                 yield path.name, "ok", f"{len(page.entries)} entries", ""
             yield from _mode(path, fix=fix)
-        if notes.history.path.exists():
+        if notes.history.exists:
             try:
-                notes.history.check()
+                notes.database.check()
                 yield "history of the notes", "ok", "whole", ""
             except HermesError as error:
                 yield "history of the notes", "problem", error.what, error.hint

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from hermes_builtin.notes._database import NotesDatabase
 from hermes_builtin.notes._errors import NotesError, Refused
 from hermes_builtin.notes._format import entry_id, previews, render
 from hermes_builtin.notes._guard import Finding
-from hermes_builtin.notes._history import Blocked, Change, History
+from hermes_builtin.notes._history import Change, History
 from hermes_builtin.notes._nudge import REMINDER, NudgeCounter, review_prompt
 from hermes_builtin.notes._operations import Operation, Planned, Step, expected, operation, plan
 from hermes_builtin.notes._pending import Pending, Staged
@@ -17,6 +18,7 @@ from hermes_builtin.notes._snapshot import snapshot
 from hermes_builtin.notes._store import TARGETS, Notebook, Origin, Page, Written
 from hermes_builtin.notes._tool import SCHEMA, MemoryTool
 from hermes_builtin.notes._view import view
+from hermes_builtin.notes._vouching import Blocked, Vouching
 
 __all__ = [
     "REMINDER",
@@ -78,13 +80,16 @@ class Notes:
         self.settings = settings or Settings()
         self.pending = Pending(home)
         folder = home / "memories"
-        self.history = History(folder / "history.db")
+        self.database = NotesDatabase(folder / "history.db")
+        self.history = History(self.database)
+        self.vouching = Vouching(self.database)
         limits = {
             "memory": self.settings.memory_char_limit,
             "user": self.settings.user_char_limit,
         }
         self.notebooks = {
-            target: Notebook(folder, target, limits[target], self.history) for target in TARGETS
+            target: Notebook(folder, target, limits[target], self.history, self.vouching)
+            for target in TARGETS
         }
 
     def enabled(self) -> dict[str, Notebook]:
@@ -120,8 +125,7 @@ class Notes:
         """Note what others did to the files."""
         for target, notebook in self.notebooks.items():
             with notebook.file.locked():
-                file = notebook.file
-                self.history.catch_up(target, file.read(), file.inode())
+                self.history.catch_up(target, *notebook.file.look())
 
     def approve(self, name: str, origin: Origin) -> tuple[Staged, Written]:
         """Carry out a write that waited; it stays pending if that fails."""
@@ -158,13 +162,13 @@ class Notes:
         """Vouch for a text that the guard objects to: one in the files, or a refused write."""
         for text in self._objected():
             if entry_id(text) == name:
-                self.history.allow(text)
+                self.vouching.allow(text)
                 return text
         raise NotesError(f"the guard has objected to nothing with the id {name}")
 
     def blocked(self) -> list[Blocked]:
         """Writes that the guard refused."""
-        return self.history.blocked() if self.history.path.exists() else []
+        return self.vouching.blocked()
 
     def _objected(self) -> Iterator[str]:
         for notebook in self.notebooks.values():
@@ -173,4 +177,4 @@ class Notes:
 
     def close(self) -> None:
         """Let go of the files."""
-        self.history.close()
+        self.database.close()

@@ -35,8 +35,11 @@ class Known(NamedTuple):
     inode: int = 0
 
 
-def render(entries: Iterable[str]) -> str:
+def render(entries: Sequence[str]) -> str:
     """The text of a file with these entries."""
+    text = DELIMITER.join(entries)
+    if text.count(SEPARATOR) < len(entries):  # none of them has one
+        return text
     return DELIMITER.join(
         _LOOKS_LIKE_SEPARATOR.sub(r"\1\\\2", entry) if SEPARATOR in entry else entry
         for entry in entries
@@ -82,6 +85,8 @@ def _has_separator(text: str) -> bool:
 
 def split(text: str) -> list[str]:
     """The entries of a text that we wrote."""
+    if text.count(SEPARATOR) == text.count(DELIMITER):  # nearly always, and much faster
+        return [entry for entry in map(str.strip, text.split(DELIMITER)) if entry]
     return _kept(_SEPARATOR_LINE.split(text))
 
 

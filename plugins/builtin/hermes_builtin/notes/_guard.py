@@ -184,7 +184,11 @@ _SEVERAL: Final = 6  # three known words, with what is before each
 
 def _respelt(text: Text) -> Text | None:
     """A text with known words instead of those that are one in disguise; None without any."""
-    odd = {word for word in text.different if not word.isalpha() or len(word) >= _MANY}
+    odd = {
+        word
+        for word in text.different
+        if len(word) >= _MANY or not (word.isalpha() or word.isdigit())
+    }
     if not text.plain.isascii():
         odd.update(word for word in text.different if not word.isascii())
     for letters in _REPEATS:

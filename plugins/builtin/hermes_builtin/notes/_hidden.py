@@ -72,6 +72,8 @@ _SPELT: Final = rf"(?:{_IDEOGRAPH}{_VARIANT}){{6}}"
 def hidden_characters(text: str) -> Finding | None:
     """The first character that hides something, or None."""
     foreign = text.encode(errors="surrogatepass").translate(None, _PLAIN)
+    if not foreign:
+        return None
     suspects = set(filter(_is_suspect, set(foreign.decode(errors="surrogatepass"))))
     if not suspects:
         return None

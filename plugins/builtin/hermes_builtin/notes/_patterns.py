@@ -10,12 +10,15 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import compress
 from typing import Final, NamedTuple
 
 from hermes_builtin.notes._rules import (
     NEXT,
     SIGNS,
+    Entry,
     Phrase,
     Rule,
     Text,
@@ -73,9 +76,10 @@ class Match(NamedTuple):
 
 def search(text: Text) -> Match | None:
     """The first thing wrong with a text, or None."""
-    spans = _spans(text)
-    for rule in rules():
-        if rule.names <= spans.keys():
+    known = {word: what for word in text.different if (what := entry(word))}
+    if possible := _possible(known.values()):
+        spans = _spans(text.words, known)
+        for rule in possible:
             for begin, end in _matches(rule, spans):
                 if not _is_harmless(rule, text.words, begin, end):
                     return Match(rule.kind, _quote(text.words[begin:end]))
@@ -85,20 +89,33 @@ def search(text: Text) -> Match | None:
     return None
 
 
-def _spans(text: Text) -> dict[str, list[_Span]]:
+def _possible(known: Iterable[Entry]) -> list[Rule]:
+    """The rules that may match where these words are: for most texts there are none."""
+    names = set[str]().union(*(each.possible for each in known))
+    places = sorted(place for name in names for place in _beginning().get(name, ()))
+    return [rule for place in places if (rule := rules()[place]).names <= names]
+
+
+@cache
+def _beginning() -> dict[str, list[int]]:
+    """Where the rules are that begin with a class."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for place, rule in enumerate(rules()):
+        found[rule.steps[0][1]].append(place)
+    return dict(found)
+
+
+def _spans(words: Sequence[str], known: Mapping[str, Entry]) -> dict[str, list[_Span]]:
     """Where the words of each class are, in order."""
-    words = text.words
-    known = {word: found for word in text.different if (found := entry(word))}
     spans: dict[str, list[_Span]] = defaultdict(list)
-    for at, word in enumerate(words):
-        if word in known:
-            names, begun, joined = known[word]
-            for name in names:
-                spans[name].append((at, at + 1))
-            if begun and (phrases := begun.get(words[at + 1][:NEXT])):
-                _add(phrases, words, at, spans)
-            if joined and (phrases := joined.get(words[at - 1][:NEXT])):
-                _add(phrases, words, at, spans)
+    for at, word in compress(enumerate(words), map(known.__contains__, words)):
+        names, begun, joined, _ = known[word]
+        for name in names:
+            spans[name].append((at, at + 1))
+        if begun and (phrases := begun.get(words[at + 1][:NEXT])):
+            _add(phrases, words, at, spans)
+        if joined and (phrases := joined.get(words[at - 1][:NEXT])):
+            _add(phrases, words, at, spans)
     for places in spans.values():
         places.sort()
     return spans

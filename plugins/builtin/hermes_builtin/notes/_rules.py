@@ -123,11 +123,13 @@ class Entry(NamedTuple):
     """The classes of a word, and the phrases that it begins, or is further on in.
 
     The phrases are listed by the first letters of the word after it, or before it.
+    ``possible`` are the classes of the word and of all these phrases.
     """
 
     names: list[str]
     begun: dict[str, list[Phrase]]
     joined: dict[str, list[Phrase]]
+    possible: set[str]
 
 
 def _lines(name: str) -> Iterator[str]:
@@ -193,18 +195,19 @@ def _weight(part: str) -> int:
 @lru_cache(maxsize=4096)
 def entry(word: str) -> Entry | None:
     """What the rules know about a word, or None."""
-    found = Entry([], defaultdict(list), defaultdict(list))
+    found = Entry([], defaultdict(list), defaultdict(list), set())
     for phrase in _phrases().get(word[:HEAD], ()):
         parts, names, place = phrase
         if not fits(parts[place], word):
             continue
+        found.possible.update(names)
         if place:
             found.joined[letters(parts[place - 1], NEXT)].append(phrase)
         elif len(parts) > 1:
             found.begun[letters(parts[1], NEXT)].append(phrase)
         else:
             found.names.extend(names)
-    return found if any(found) else None
+    return found if found.possible else None
 
 
 @cache

@@ -19,6 +19,7 @@ from hermes_builtin.notes._format import parse, render, usage
 from hermes_builtin.notes._guard import Finding, scan
 from hermes_builtin.notes._history import FILE_EDIT, Change, History
 from hermes_builtin.notes._operations import Operation, Step, apply_all, expected, settle
+from hermes_builtin.notes._vouching import Vouching
 
 _FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}
 TARGETS: Final = tuple(_FILES)
@@ -58,26 +59,29 @@ class Written(NamedTuple):
 class Notebook:
     """MEMORY.md or USER.md."""
 
-    def __init__(self, folder: Path, target: str, limit: int, history: History) -> None:
+    def __init__(
+        self, folder: Path, target: str, limit: int, history: History, vouching: Vouching
+    ) -> None:
         self.target = target
         self.limit = limit
         self.file = NotesFile(folder / _FILES[target])
         self._history = history
+        self._vouching = vouching
 
     def read(self) -> Page:
         """What is in it now. Takes no lock: a file is always whole."""
-        text = self.file.read()
-        return self._page(self._history.entries(self.target, text, self.file.inode()))
+        return self._page(self._history.entries(self.target, *self.file.look()))
 
     def findings(self, entries: Sequence[str]) -> dict[str, Finding]:
         """The entries that the guard objects to, unless a person has allowed them."""
-        if scan("\n\n".join(entries)) is None:  # one look at all of them is nearly always enough
+        # One look at all of them is nearly always enough.
+        if not entries or scan("\n\n".join(entries)) is None:
             return {}
         found = {entry: scan(entry) for entry in entries}
         return {
             entry: finding
             for entry, finding in found.items()
-            if finding is not None and not self._history.is_allowed(entry)
+            if finding is not None and not self._vouching.is_allowed(entry)
         }
 
     def check(self, operations: Sequence[Operation]) -> None:
@@ -90,8 +94,8 @@ class Notebook:
                     f"{_FILES[self.target]} may have {self.limit:,}. Save the gist of it."
                 )
             finding = scan(wanted.content)
-            if finding is not None and not self._history.is_allowed(wanted.content):
-                name = self._history.block(self.target, wanted.content, str(finding))
+            if finding is not None and not self._vouching.is_allowed(wanted.content):
+                name = self._vouching.block(self.target, wanted.content, str(finding))
                 raise Refused(
                     f"{which}Not saved: this looks like an attempt to command the model "
                     f"({finding}). Notes are facts. If the user wants this one, they can run: "
@@ -160,8 +164,8 @@ class Notebook:
         *,
         capped: bool,
     ) -> Written:
-        before = self.file.read()
-        entries = self._history.catch_up(self.target, before, self.file.inode())
+        before, inode = self.file.look()
+        entries = self._history.catch_up(self.target, before, inode)
         changed, steps = edit(list(entries))
         if changed == entries:
             self._separate(before, entries)
@@ -171,19 +175,31 @@ class Notebook:
             page = self._page(entries)
             if len(text) > page.length:
                 raise Refused(_full(page, len(text)), current=True)
-        noted = self._history.begin(
-            Change(self.target, origin.who, action, origin.session, before, text), changed
-        )
+        change = Change(self.target, origin.who, action, origin.session, before, text)
+        durable = self._make(change, changed)
+        return Written(Page(changed, len(text), self.limit), steps, durable, changed=True)
+
+    def _make(self, change: Change, entries: list[str]) -> bool:
+        """Note a change and make it; False if a power cut could undo it."""
+        aside = self.file.write_aside(change.after)
         try:
-            durable = self.file.replace(text, expected=before)
+            noted = self._history.begin(
+                change._replace(inode=aside.inode, temporary=aside.path), entries
+            )
         except BaseException:
-            # What can't be noted now is found out when the notebook is next looked at.
+            aside.discard()
+            raise
+        try:
+            durable = self.file.put_in_place(aside, expected=change.before)
+        except BaseException:
+            # Until the note is gone, the temporary file says that nothing was changed.
             with suppress(NotesError):
                 self._history.forget(noted.id)
+                aside.discard()
             raise
         with suppress(NotesError):
-            self._history.finish(self.target, noted, self.file.inode())
-        return Written(Page(changed, len(text), self.limit), steps, durable, changed=True)
+            self._history.finish(self.target, noted)
+        return durable
 
     def _separate(self, before: str, entries: list[str]) -> None:
         """Put separators between what others have run together, so that it stays apart."""
@@ -191,9 +207,14 @@ class Notebook:
         if last is None or last.who != FILE_EDIT or parse(before) == entries:
             return
         text = render(entries)
-        self.file.replace(text, expected=before)
+        aside = self.file.write_aside(text)
+        try:
+            self.file.put_in_place(aside, expected=before)
+        except BaseException:
+            aside.discard()
+            raise
         with suppress(NotesError):
-            self._history.separated(self.target, text, self.file.inode())
+            self._history.separated(self.target, text, aside.inode)
 
     def _page(self, entries: list[str]) -> Page:
         return Page(entries, len(render(entries)), self.limit)
