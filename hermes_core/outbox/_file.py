@@ -41,6 +41,8 @@ class OutboxFile:
         self.lock = threading.RLock()
         #: What happened to the file, for people.
         self.problem = ""
+        #: Called before the process forks, while nobody else uses the file.
+        self.when_forking: Callable[[], None] = _nothing
         self._durable = durable
         self._database: sqlite3.Connection | None = None
         close_before_forks(self)
@@ -142,6 +144,7 @@ class OutboxFile:
     def before_fork(self) -> None:
         """Close the file, and keep it closed until the fork is over."""
         self.lock.acquire()
+        self.when_forking()
         if self._database is None or not self._database.in_transaction:
             self.close()
 
@@ -155,6 +158,10 @@ class OutboxFile:
             database, self._database = self._database, None
             if database is not None:
                 database.close()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _code(error: BaseException | None) -> int:

@@ -56,6 +56,7 @@ class Outbox:
             home / "outbox.db", max_bytes=int(max_mb * 1_000_000), durable=durable
         )
         self._routes: dict[Route, Revive | None] = {}
+        self.store.file.when_forking = self._lend
         self._uses = 0
         self._start_anew()
 
@@ -142,6 +143,11 @@ class Outbox:
         with suppress(HermesError):
             self.store.tidy()
         self.store.close()
+
+    def _lend(self) -> None:
+        """Who goes on after a fork, parent or child, takes its streams anew."""
+        for route in [*self._routes]:
+            route.lend()
 
     def begin(self, stream: int) -> bool:
         """A delivery begins; False if one of this process is under way for that stream."""

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.dispatch import DELIVERY, Delivery, HookCalls, Job, ProviderAdapter
-from hermes_core.errors import DatabaseError, ProviderPaused
+from hermes_core.errors import HermesError, ProviderPaused
 from hermes_core.outbox._layout import Origin, Write
 from hermes_core.outbox._store import LEASE_SECONDS
 
@@ -105,8 +105,12 @@ class Route:
         """Deliver nothing more. What is left is for whoever comes next."""
         with self.outbox.store.file.lock:
             self.open = False
-            if not self.busy:
-                self._release()
+            self.lend()
+
+    def lend(self) -> None:
+        """Let the stream go while nothing is under way."""
+        if not self.busy:
+            self._release()
 
     def forget(self) -> None:
         """This is a forked child: what was under way is the parent's."""
@@ -129,7 +133,7 @@ class Route:
                         return
                 elif not self._attempt(write):
                     break
-        except DatabaseError as error:
+        except HermesError as error:
             # What was delivered is remembered, and removed as soon as that can be done.
             self.due = self.outbox.store.clock() + _LONGEST_WAIT
             logger.error("memory: the outbox can't be used: %s", error)  # noqa: TRY400 - one line
@@ -150,7 +154,7 @@ class Route:
     def _stop(self) -> None:
         """The last call has returned: others, or we later, may go on."""
         with self.outbox.store.file.lock:
-            with suppress(DatabaseError):
+            with suppress(HermesError):
                 self._settle()
             if not (self.keeps and self.open):
                 self._release()
@@ -159,9 +163,10 @@ class Route:
         self.outbox.end(self.stream)
 
     def _release(self) -> None:
-        self._held_until = 0.0
-        with suppress(DatabaseError):  # it runs out by itself
-            self.outbox.store.release(self.stream)
+        if self._held_until:
+            self._held_until = 0.0
+            with suppress(HermesError):  # it runs out by itself
+                self.outbox.store.release(self.stream)
 
     def _attempt(self, write: Write) -> bool:
         """Deliver one write; whether to go on with the next."""
