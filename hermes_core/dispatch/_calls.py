@@ -155,7 +155,8 @@ class ProviderCalls:
             invocation = self._invocation(hook)
             if invocation is None:
                 return Outcome(self.name, hook, rule.neutral)
-            args, optional, by_position = self._masked(rule, args, optional, by_position)
+            if not invocation.instant:  # a stub looks at nothing
+                args, optional, by_position = self._masked(rule, args, optional, by_position)
             call = partial(
                 invocation, *args, optional=optional, by_position=by_position, by_name=by_name
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -137,13 +137,20 @@ def _values_of(
 
 def named_secret(name: str, value: str) -> Finding | None:
     """A value that stands in a mapping under a name that says what it is."""
+    word = _secret_word(name) if value else ""
+    return _judged(name.lower(), word, value) if word else None
+
+
+@lru_cache(maxsize=256)  # the names in a message are always the same
+def _secret_word(name: str) -> str:
+    """What in a name says that something is a secret; "" if nothing does."""
     lower = name.lower()
     for word in _NAMES:
         for at in _places(lower, word):
             match = _patterns().name.match(name, at)
             if match and match.end() == len(name) and _speaks_of_secrets(name, at, word):
-                return _judged(lower, match[0], value) if value else None
-    return None
+                return match[0]
+    return ""
 
 
 def _places(text: str, word: str) -> Iterator[int]:

@@ -29,8 +29,12 @@ class Strings:
                 raise _unusable(f"it is more than {_DEEPEST} levels deep")
             if id(value) not in self._seen:
                 self._seen.add(id(value))
+                inside = above | {id(value)}
                 for part in self._parts(value):
-                    self._walk(part, above | {id(value)})
+                    if isinstance(part, str):
+                        self.found.append(part)
+                    else:
+                        self._walk(part, inside)
 
     def _parts(self, value: Any) -> Iterator[Any]:
         if isinstance(value, dict):
