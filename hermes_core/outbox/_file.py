@@ -41,8 +41,6 @@ class OutboxFile:
         self.lock = threading.RLock()
         #: What happened to the file, for people.
         self.problem = ""
-        #: Called before the process forks, while nobody else uses the file.
-        self.when_forking: Callable[[], None] = _nothing
         self._durable = durable
         self._database: sqlite3.Connection | None = None
         close_before_forks(self)
@@ -50,15 +48,6 @@ class OutboxFile:
     def change(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Do ``work`` in a transaction. A damaged file is set aside, and a new one begun."""
         return self._mended(lambda: self._in_transaction(work))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is a connection."""
-        return self._database is not None
-
-    def do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Do ``work``, which changes something with a single statement."""
-        return self._mended(lambda: self._done(work))
 
     def look(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Do ``work``, which only reads. A look makes no file."""
@@ -77,10 +66,6 @@ class OutboxFile:
     def _in_transaction(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         with self._errors(), transaction(self._connected()) as database:
             return work(database)
-
-    def _done(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        with self._errors():
-            return work(self._connected())
 
     def _looked(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         with self._errors():
@@ -144,7 +129,6 @@ class OutboxFile:
     def before_fork(self) -> None:
         """Close the file, and keep it closed until the fork is over."""
         self.lock.acquire()
-        self.when_forking()
         if self._database is None or not self._database.in_transaction:
             self.close()
 
@@ -158,10 +142,6 @@ class OutboxFile:
             database, self._database = self._database, None
             if database is not None:
                 database.close()
-
-
-def _nothing() -> None:
-    pass
 
 
 def _code(error: BaseException | None) -> int:

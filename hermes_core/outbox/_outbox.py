@@ -7,7 +7,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
@@ -56,7 +55,6 @@ class Outbox:
             home / "outbox.db", max_bytes=int(max_mb * 1_000_000), durable=durable
         )
         self._routes: dict[Route, Revive | None] = {}
-        self.store.file.when_forking = self._lend
         self._uses = 0
         self._start_anew()
 
@@ -66,7 +64,6 @@ class Outbox:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._reviving: threading.Thread | None = None
-        self._active: set[int] = set()
 
     # -- for managers ---------------------------------------------------------------------
 
@@ -88,7 +85,7 @@ class Outbox:
 
     def leave(self, box: Route) -> None:
         """The session is over, or the manager goes: what is left waits for others."""
-        box.close()
+        box.open = False
         with self._lock:
             self._routes.pop(box, None)
 
@@ -140,29 +137,7 @@ class Outbox:
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
-        with suppress(HermesError):
-            self.store.tidy()
         self.store.close()
-
-    def _lend(self) -> None:
-        """Who goes on after a fork, parent or child, takes its streams anew."""
-        for route in [*self._routes]:
-            route.lend()
-
-    def begin(self, stream: int) -> bool:
-        """A delivery begins; False if one of this process is under way for that stream."""
-        with _SHARED_LOCK:
-            if stream in self._active:
-                return False
-            self._active.add(stream)
-            self._uses += 1
-            return True
-
-    def end(self, stream: int) -> None:
-        """A delivery has ended."""
-        with _SHARED_LOCK:
-            self._active.discard(stream)
-        self.unuse()
 
     def here(self) -> Outbox:
         """This outbox, in this process: a forked child has no thread and no claim of ours."""
@@ -179,11 +154,6 @@ class Outbox:
         """Look now."""
         self.watched()
         self._wake.set()
-
-    def wake_if_left(self, route: Route) -> None:
-        """Look again when a route has stopped with something left to do."""
-        if route.due or not route.open:
-            self.wake()
 
     def watched(self) -> None:
         """See to it that there is somebody who looks, every now and then."""
@@ -228,7 +198,7 @@ class Outbox:
         """Have a stream delivered; False if somebody else has it now."""
         for route in routes:
             if route.origin == stream.origin:
-                return route.kick()
+                return route.busy or route.kick() is not None
         relatives = [
             route for route in routes if route.origin[:2] == stream.origin[:2] and route.open
         ]
@@ -237,9 +207,9 @@ class Outbox:
             return self._revive(stream, revive)
         for route in relatives:
             if route.origin.keywords == stream.origin.keywords:
-                stand_in = StandIn(self, stream.origin, route.adapter, route.hooks)
+                stand_in = StandIn(self, stream.origin, route.adapter, route._hooks)  # noqa: SLF001
                 stand_in.stream = stream.id
-                return stand_in.kick()
+                return stand_in.kick() is not None
         return True  # it waits for a session of its own
 
     def _watch(self, busy: list[Route]) -> None:

@@ -6,14 +6,12 @@ import json
 import logging
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.dispatch import DELIVERY, Delivery, HookCalls, Job, ProviderAdapter
-from hermes_core.errors import HermesError, ProviderPaused
+from hermes_core.errors import DatabaseError, ProviderPaused
 from hermes_core.outbox._layout import Origin, Write
-from hermes_core.outbox._store import LEASE_SECONDS
 
 if TYPE_CHECKING:
     from hermes_core.outbox._outbox import Outbox
@@ -38,7 +36,7 @@ def back_off(attempts: int, chance: Callable[[], float] = random.random) -> floa
 class Route:
     """Delivers the writes of one stream, in order, while it is open.
 
-    ``busy`` from the moment at which a delivery is queued until its last call has returned,
+    ``busy`` from the moment at which the stream is ours until its last call has returned,
     however long that takes: no write is tried twice at once.
 
     Args:
@@ -47,9 +45,6 @@ class Route:
         adapter: Calls the instance that is initialised for this origin.
         hooks: Where observers see the calls.
     """
-
-    #: Whether it stays ours while nothing waits in it.
-    keeps = False
 
     def __init__(
         self, outbox: Outbox, origin: Origin, adapter: ProviderAdapter, hooks: HookCalls
@@ -63,8 +58,7 @@ class Route:
         self.due = 0.0
         #: How often a delivery failed, for those who wait for one.
         self.failures = 0
-        self.hooks = hooks
-        self._held_until = 0.0
+        self._hooks = hooks
         self._done: list[int] = []
         self._last = 0
 
@@ -72,50 +66,23 @@ class Route:
         """Whether this instance is one that the write may go to."""
         return True
 
-    def kick(self) -> bool:
-        """Start to deliver, unless that is under way; False if somebody else has the stream."""
+    def kick(self) -> Job | None:
+        """Claim the stream and start to deliver, unless that is under way."""
         with self.outbox.store.file.lock:
-            if self.busy:
-                return True
-            if not self.open or not self._hold() or not self.outbox.begin(self.stream):
-                return False
+            if self.busy or not self.open or not self.outbox.store.take(self.stream):
+                return None
+            self.outbox.use()
             self.busy = True
-        self.start()
-        return True
-
-    def _hold(self) -> bool:
-        """Whether the stream is ours, in this process: claimed for a while yet, or now."""
-        store = self.outbox.store
-        if store.clock() < self._held_until:
-            return True
-        held = store.take(self.stream)
-        self._held_until = store.clock() + LEASE_SECONDS / 2 if held else 0.0
-        return held
+        return self.start()
 
     def start(self) -> Job | None:
-        """Queue the delivery on the provider's write lane."""
+        """Queue the delivery, of a stream that is ours, on the provider's write lane."""
         self.due = 0.0
         self.outbox.watched()
         job = self.adapter.submit("sync_turn", self._deliver)
         if job is None:
-            self._stop()
+            self._let_go()
         return job
-
-    def close(self) -> None:
-        """Deliver nothing more. What is left is for whoever comes next."""
-        with self.outbox.store.file.lock:
-            self.open = False
-            self.lend()
-
-    def lend(self) -> None:
-        """Let the stream go while nothing is under way."""
-        if not self.busy:
-            self._release()
-
-    def forget(self) -> None:
-        """This is a forked child: what was under way is the parent's."""
-        self.busy, self._held_until = False, 0.0
-        self._done, self._last = [], 0
 
     # -- on the write lane ----------------------------------------------------------------
 
@@ -124,56 +91,29 @@ class Route:
         try:
             while self.open and self.adapter.on_write_lane():
                 write = self.outbox.store.next(self.stream, self._last)
-                late = monotonic() - began > _TOGETHER_SECONDS
-                if self._done and (write is None or late or len(self._done) >= _TOGETHER):
-                    self._settle()
-                    began = monotonic()
                 if write is None:
-                    if self._is_empty():
+                    if self._settled():
                         return
-                elif not self._attempt(write):
+                    continue
+                if not self.takes(write):
+                    self._postpone(write)
                     break
-        except HermesError as error:
+                self.adapter.rearm(write.hook)
+                if not self._attempt(write):
+                    break
+                if len(self._done) >= _TOGETHER or monotonic() - began > _TOGETHER_SECONDS:
+                    if self._settled():
+                        return
+                    began = monotonic()
+        except DatabaseError as error:
             # What was delivered is remembered, and removed as soon as that can be done.
             self.due = self.outbox.store.clock() + _LONGEST_WAIT
             logger.error("memory: the outbox can't be used: %s", error)  # noqa: TRY400 - one line
-        self._stop()
-
-    def _settle(self) -> None:
-        self.outbox.store.remove(self._done)
-        self._done, self._last = [], 0
-
-    def _is_empty(self) -> bool:
-        """Look once more, while nobody can put anything in, and stop if there is nothing."""
-        with self.outbox.store.file.lock:
-            if self.outbox.store.next(self.stream) is not None:
-                return False
-            self._stop()
-            return True
-
-    def _stop(self) -> None:
-        """The last call has returned: others, or we later, may go on."""
-        with self.outbox.store.file.lock:
-            with suppress(HermesError):
-                self._settle()
-            if not (self.keeps and self.open):
-                self._release()
-            self.busy = False
-        self.outbox.wake_if_left(self)
-        self.outbox.end(self.stream)
-
-    def _release(self) -> None:
-        if self._held_until:
-            self._held_until = 0.0
-            with suppress(HermesError):  # it runs out by itself
-                self.outbox.store.release(self.stream)
+        if self.busy:
+            self._let_go()
 
     def _attempt(self, write: Write) -> bool:
         """Deliver one write; whether to go on with the next."""
-        if not self.takes(write):
-            self._postpone(write)
-            return False
-        self.adapter.rearm(write.hook)
         error = self._call(write)
         if error is None:
             self._done.append(write.id)
@@ -204,7 +144,7 @@ class Route:
         arguments: dict[str, Any] = json.loads(write.payload)
         token = DELIVERY.set(Delivery(write.event_id, write.attempts + 1))
         try:
-            outcomes = self.hooks.only(self.adapter, write.hook)(**arguments)
+            outcomes = self._hooks.only(self.adapter, write.hook)(**arguments)
         finally:
             DELIVERY.reset(token)
         own = (each.error for each in outcomes if each.provider == self.adapter.name)
@@ -215,12 +155,38 @@ class Route:
         self.due = self.outbox.store.clock() + back_off(max(write.attempts, 1))
         self.outbox.store.postpone(self.stream, self.due)
 
+    def _settled(self) -> bool:
+        """Remove what was delivered; whether that was all, and the stream is let go."""
+        empty = self.outbox.store.settle(self.stream, self._done, self._idle)
+        self._done, self._last = [], 0
+        if empty:
+            self.outbox.unuse()
+        return empty
+
+    def forget(self) -> None:
+        """This is a forked child: what was under way is the parent's."""
+        self.busy = False
+        self._done, self._last = [], 0
+
+    def _idle(self) -> None:
+        self.busy = False
+
+    def _let_go(self) -> None:
+        """Stop, with writes left: somebody else, or we later, may go on."""
+        store = self.outbox.store
+        try:
+            with store.file.lock:
+                store.release(self.stream, self._done)
+                self._done, self._last = [], 0
+                self.busy = False
+        except DatabaseError:
+            self.busy = False  # the claim runs out by itself
+        self.outbox.wake()
+        self.outbox.unuse()
+
 
 class Mailbox(Route):
     """The route of a live manager's session: what it puts in goes out at once."""
-
-    #: Taking the stream anew for every turn would cost more than all the rest.
-    keeps = True
 
     def put(self, hook: str, event_id: str, payload: str) -> Job | None:
         """Keep a write, and start to deliver it.
@@ -228,21 +194,20 @@ class Mailbox(Route):
         Raises:
             HermesError: It could not be kept.
         """
-        outbox = self.outbox.here()
-        store = outbox.store
+        store = self.outbox.here().store
         with store.file.lock:
-            now = store.clock()
-            if now < self._held_until:
-                store.add(self.stream, (event_id, hook, payload))
-            else:
-                self.stream, held = store.put(self.origin, (event_id, hook, payload))
-                self._held_until = now + LEASE_SECONDS / 2 if held else 0.0
-            if self.busy or now < self.due:
+            take = not self.busy and store.clock() >= self.due
+            self.stream, held = store.put(
+                self.origin, self.stream, (event_id, hook, payload), take=take
+            )
+            if not take:
                 return None
-            self.busy = bool(self._held_until) and outbox.begin(self.stream)
-        if self.busy:
+            if held:
+                self.outbox.use()
+                self.busy = True
+        if held:
             return self.start()
-        outbox.wake()  # another process has the stream: it delivers this, or we later
+        self.outbox.wake()  # another process has the stream: it, or we later
         return None
 
 

@@ -26,10 +26,6 @@ _WRITE: Final = (
 )
 
 
-#: A write's identity, its hook and its content.
-Event = tuple[str, str, str]
-
-
 class OutboxFull(HermesError):  # noqa: N818 - reads as what happened
     """There is no room for another write."""
 
@@ -63,8 +59,16 @@ class OutboxStore:
         """The number of an origin's stream; 0 if it has none yet."""
         return self.file.look(lambda database: _find(database, origin))
 
-    def put(self, origin: Origin, event: Event) -> tuple[int, bool]:
+    def put(
+        self, origin: Origin, stream: int, event: tuple[str, str, str], *, take: bool
+    ) -> tuple[int, bool]:
         """Keep a write, and claim its stream with it.
+
+        Args:
+            origin: Whose it is.
+            stream: The number of its stream, as far as is known.
+            event: Its identity, its hook and its content.
+            take: Whether the stream is to be claimed; not if it is ours already.
 
         Returns:
             The number of the stream, and whether it is ours now.
@@ -72,42 +76,29 @@ class OutboxStore:
         Raises:
             OutboxFull: There is no room. That there was such a write is kept.
         """
+        now = self.clock()
+        event_id, hook, payload = event
 
         def work(database: sqlite3.Connection) -> tuple[int, bool]:
-            number = _stream(database, origin)
-            self._insert(database, number, event)
-            return number, self._claim(database, number, self.clock())
+            # Somebody may have tidied an empty stream away.
+            number = stream if not take or _exists(database, stream) else _stream(database, origin)
+            full = not self._has_room(database, hook, len(payload))
+            state, kept = (MISSED, "") if full else (WAITING, payload)
+            database.execute(
+                "INSERT INTO writes (stream, event_id, hook, payload, created, state) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (number, event_id, hook, kept, now, state),
+            )
+            return number, not full and (not take or self._claim(database, number, now))
 
         result = self.file.change(work)
-        self._raise_if_full()
-        return result
-
-    def add(self, stream: int, event: Event) -> None:
-        """Keep a write of a stream that is ours: one statement, so no transaction is needed.
-
-        Raises:
-            OutboxFull: There is no room. That there was such a write is kept.
-        """
-        self.file.do(lambda database: self._insert(database, stream, event))
-        self._raise_if_full()
-
-    def _insert(self, database: sqlite3.Connection, stream: int, event: Event) -> None:
-        event_id, hook, payload = event
-        full = not self._has_room(database, hook, len(payload))
-        state, kept = (MISSED, "") if full else (WAITING, payload)
-        database.execute(
-            "INSERT INTO writes (stream, event_id, hook, payload, created, state) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            (stream, event_id, hook, kept, self.clock(), state),
-        )
-
-    def _raise_if_full(self) -> None:
         if self._room <= 0:
             raise OutboxFull(
                 f"the outbox is full ({self._max_bytes // 1_000_000} MB): this write is not queued",
                 where=str(self.file.path),
                 hint="when the backend works again, run: hermes-plugins outbox backfill",
             )
+        return result
 
     def _has_room(self, database: sqlite3.Connection, hook: str, size: int) -> bool:
         """Whether a write fits; the file is measured only when it may have become too large."""
@@ -174,12 +165,24 @@ class OutboxStore:
         )
         return None if row is None else Write(*row)
 
-    def remove(self, done: Sequence[int]) -> None:
-        """Forget writes that were delivered."""
-        if len(done) == 1:
-            self.file.do(lambda database: _delete(database, done))
-        elif done:
-            self.file.change(lambda database: _delete(database, done))
+    def settle(self, stream: int, done: Sequence[int], when_empty: Callable[[], None]) -> bool:
+        """Remove what was delivered. An empty stream is let go; whether it was empty.
+
+        ``when_empty`` is called before anybody else can put something in.
+        """
+
+        def work(database: sqlite3.Connection) -> bool:
+            _delete(database, done)
+            empty = not _has_waiting(database, stream)
+            if empty:
+                _release(database, stream)
+            return empty
+
+        with self.file.lock:
+            empty = self.file.change(work)
+            if empty:
+                when_empty()
+        return empty
 
     def failed(self, write: Write, error: str, due: float, *, dead: bool) -> None:
         """Note that a write was not taken."""
@@ -203,14 +206,14 @@ class OutboxStore:
             )
         )
 
-    def release(self, stream: int) -> None:
+    def release(self, stream: int, done: Sequence[int] = ()) -> None:
         """Let a stream go, whatever is in it."""
-        self.file.change(
-            lambda database: database.execute(
-                "UPDATE streams SET holder = '', expires = 0 WHERE id = ? AND holder = ?",
-                (stream, this_process()),
-            )
-        )
+
+        def work(database: sqlite3.Connection) -> None:
+            _delete(database, done)
+            _release(database, stream)
+
+        self.file.change(work)
 
     def hurry(self, streams: Iterable[int] | None = None) -> None:
         """Try at once what waits for its time: these streams, or all."""
@@ -226,14 +229,11 @@ class OutboxStore:
 
     def tidy(self) -> None:
         """Give back some of what deleted writes took, and forget streams that are empty."""
-        if not self.file.is_open:
-            return
 
         def work(database: sqlite3.Connection) -> None:
             database.execute(
-                "DELETE FROM streams WHERE (holder = '' OR expires < ?) "
-                "AND NOT EXISTS (SELECT 1 FROM writes WHERE stream = streams.id)",
-                (self.clock(),),
+                "DELETE FROM streams WHERE holder = '' "
+                "AND NOT EXISTS (SELECT 1 FROM writes WHERE stream = streams.id)"
             )
             database.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
 
@@ -286,5 +286,23 @@ def _find(database: sqlite3.Connection, origin: Origin) -> int:
     return int(found[0]) if found else 0
 
 
+def _exists(database: sqlite3.Connection, stream: int) -> bool:
+    return database.execute("SELECT 1 FROM streams WHERE id = ?", (stream,)).fetchone() is not None
+
+
 def _delete(database: sqlite3.Connection, numbers: Sequence[int]) -> None:
     database.executemany("DELETE FROM writes WHERE id = ?", [(each,) for each in numbers])
+
+
+def _has_waiting(database: sqlite3.Connection, stream: int) -> bool:
+    found = database.execute(
+        "SELECT 1 FROM writes WHERE stream = ? AND state = 'waiting' LIMIT 1", (stream,)
+    )
+    return found.fetchone() is not None
+
+
+def _release(database: sqlite3.Connection, stream: int) -> None:
+    database.execute(
+        "UPDATE streams SET holder = '', expires = 0 WHERE id = ? AND holder = ?",
+        (stream, this_process()),
+    )
