@@ -18,6 +18,7 @@ from pathlib import Path
 
 PER_SESSION = 50
 SEARCHES = 60
+TURNS = 6000
 CJK = "数据库密码服务器部署内存会话搜索索引备份恢复网络配置用户权限日志监控缓存队列"
 
 
@@ -132,6 +133,8 @@ def main() -> None:
         archive.close()
         size = sum(each.stat().st_size for each in Path(folder).glob("state.db*"))
         result["size"] = size / result.pop("text")
+        if kind == "ours":
+            result["turns"] = turns(Path(folder) / "turns")
     print(json.dumps(result))
 
 
@@ -184,6 +187,26 @@ def work(archive: Ours | Theirs, messages: int, singly: bool) -> dict[str, objec
     result["searches"], result["found"] = searches, found
     result["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return result
+
+
+def turns(home: Path) -> dict[str, float]:
+    """What keeping a turn costs: two messages of 200 characters, through the provider."""
+    from hermes_builtin import BuiltinProvider
+
+    texts = Texts()
+    said = [texts.message(number).ljust(200, ".")[:200] for number in range(2 * TURNS)]
+    provider = BuiltinProvider()
+    provider.initialize("now", hermes_home=str(home))
+    provider.sync_turn("Hello.", "Hello.")
+    times = []
+    cpu = time.process_time()
+    for at in range(TURNS):
+        begin = time.perf_counter()
+        provider.sync_turn(said[2 * at], said[2 * at + 1], session_id=f"turns-{at // 25}")
+        times.append(time.perf_counter() - begin)
+    cpu = time.process_time() - cpu
+    provider.shutdown()
+    return {**summary(times), "cpu": cpu / TURNS}
 
 
 def summary(times: list[float]) -> dict[str, float]:

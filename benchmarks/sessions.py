@@ -53,6 +53,12 @@ def compare(mine: dict[str, Any], its: dict[str, Any], messages: int) -> bool:
     report.at_least("append, rate", mine["appends"]["rate"] / its["appends"]["rate"], 10)
     report.at_most("append, p99.9 in ms", mine["appends"]["p99.9"] * 1e3, 50)
     report.at_most("size over text", mine["size"], 2.5)
+    turns = mine["turns"]
+    print(
+        f"  a turn of two messages: p50 {us(turns['p50'])}, with its share of the index"
+        f" {us(1 / turns['rate'])}, CPU {us(turns['cpu'])}"
+    )
+    report.at_most("a turn, p50 in us", turns["p50"] * 1e6, 100)
     for kind, times in mine["searches"].items():
         other = its["searches"][kind]
         found = f"  (found {mine['found'].get(kind, '-')} : {its['found'].get(kind, '-')})"
@@ -74,6 +80,10 @@ def alone(mine: dict[str, Any], messages: int) -> bool:
 
 def ms(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms"
+
+
+def us(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} us"
 
 
 if __name__ == "__main__":

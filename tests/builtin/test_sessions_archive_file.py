@@ -13,12 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.archives import SUFFIXES, Talk, assert_sound, bytes_of, fill, rare_word, stored
+from support.archives import (
+    SUFFIXES,
+    Talk,
+    assert_sound,
+    bytes_of,
+    fill,
+    rare_word,
+    search,
+    stored,
+)
 from support.scripts import run_script
 
 from hermes_builtin.sessions._model import NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.sqlite._indexing import BATCH
 from hermes_builtin.sessions.sqlite._schema import ARCHIVE
+from hermes_builtin.sessions.sqlite._writing import insert
 from hermes_core.database import open_database
 from hermes_core.errors import DatabaseError, ForeignDatabase
 
@@ -101,6 +112,37 @@ def test_an_archive_of_an_older_version_is_brought_forward_with_all_that_it_has(
         assert database.execute("PRAGMA user_version").fetchone()[0] == newer.version
         assert database.execute("SELECT count(mood) FROM archive_sessions").fetchone() == (0,)
     assert stored(path) == before
+
+
+def test_what_the_first_version_had_not_indexed_yet_is_found_after_the_step_forward(home) -> None:
+    path = home / "state.db"
+    first = ARCHIVE._replace(migrations=ARCHIVE.migrations[:1])
+    words = [rare_word(session, turn) for session in (1, 2) for turn in range(3)]
+    with closing(open_database(path, first)) as database:
+        for session in (1, 2):
+            facts = (session, f"s{session}", *[""] * 6, 1.0, None, 1.0, 3, 3, 0)
+            database.execute(f"INSERT INTO archive_sessions VALUES ({', '.join('?' * 14)})", facts)
+            said = [NewMessage("user", rare_word(session, turn), 1.0) for turn in range(3)]
+            insert(database, session, 0, said)
+        database.execute("INSERT INTO archive_pending SELECT id FROM archive_messages")
+    with closing(SqliteArchive(path)) as archive:
+        assert [word for word in words if not search(archive, word)] == []
+
+
+def test_each_message_enters_the_index_wherever_a_batch_ends(home: Path) -> None:
+    path = home / "state.db"
+    sizes = (BATCH - 1, 1, 1, BATCH, BATCH + 1, 2)
+    with closing(SqliteArchive(path)) as archive:
+        for number, size in enumerate(sizes):
+            said = [NewMessage("user", f"q7 {rare_word(number, at)}", 1.0) for at in range(size)]
+            archive.append(SessionFacts(f"talk-{number}"), said)
+        archive.index_pending()
+        lost = [n for n, size in enumerate(sizes) if not search(archive, rare_word(n, size - 1))]
+    assert lost == []
+    with closing(sqlite3.connect(path)) as database:
+        query = "SELECT count(*) FROM archive_index WHERE archive_index MATCH 'q7'"
+        assert database.execute(query).fetchone()[0] == sum(sizes)
+        assert database.execute("SELECT count(*) FROM archive_unindexed").fetchone() == (0,)
 
 
 def test_a_step_forward_that_fails_changes_nothing(home: Path) -> None:

@@ -312,6 +312,62 @@ def test_repair_loses_only_what_cannot_be_read(
     assert lost == len(ids) - len(kept)
 
 
+def pages_like(path: Path, table: str, kind: str) -> list[int]:
+    """The pages of a table that are leaves, or above them ("internal")."""
+    with closing(sqlite3.connect(path)) as database:
+        query = "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = ?"
+        return [page for (page,) in database.execute(query, (table, kind))]
+
+
+@pytest.mark.parametrize("table", ["archive_messages", "archive_sessions"])
+def test_repair_loses_nothing_when_only_pages_above_the_leaves_are_damaged(
+    table: str, tmp_path: Path
+) -> None:
+    sound = tmp_path / "sound.db"
+    fill(sound, 150, 4, words=100)
+    with closing(SqliteArchive(sound)) as archive:
+        long = "".join(f"long{number} " for number in range(3000))
+        archive.append(SessionFacts("long"), [NewMessage("user", f"{long} 日本語", 5.0)])
+    before = stored(sound)
+    above = pages_like(sound, table, "internal")
+    assert above
+    for page in above:
+        path = junk(sound, tmp_path / f"{page}.db", page)
+        with closing(SqliteArchive(path)) as archive:
+            assert archive.repair()["lost"] == 0
+            assert search(archive, rare_word(7, 3)) == ["talk-7"]
+            assert search(archive, "long2999") == ["long"]
+        assert stored(path) == before
+        assert_sound(path)
+
+
+def test_repair_keeps_the_messages_of_all_leaves_but_the_damaged_one(large, tmp_path) -> None:
+    leaf = pages_like(large, "archive_messages", "leaf")[5]
+    (root,) = pages_like(large, "archive_messages", "internal")
+    on_it = int.from_bytes(large.read_bytes()[(leaf - 1) * PAGE :][3:5], "big")
+    ids = message_ids(large)
+    expected = readable(large, ids)
+    path = junk(large, tmp_path / "state.db", root, leaf)
+    with closing(SqliteArchive(path)) as archive:
+        assert archive.repair()["lost"] == on_it
+    kept = readable(path, ids)
+    assert len(kept) == len(ids) - on_it
+    assert kept.items() <= expected.items()
+    assert_sound(path)
+
+
+def test_repair_brings_back_nothing_that_was_deleted(large: Path, tmp_path: Path) -> None:
+    path = changed(large, tmp_path / "state.db")
+    with closing(SqliteArchive(path)) as archive:
+        archive.delete([each for each in archive.sessions() if each.id != "talk-9"])
+        archive.append(SessionFacts("more"), [NewMessage("user", "okapi " * 900, 1.0)] * 2)
+    (root,) = pages_like(path, "archive_messages", "internal")
+    junk(path, path, root)
+    with closing(SqliteArchive(path)) as archive:
+        archive.repair()
+    assert stored(path).keys() == {"talk-9", "more"}
+
+
 def test_repair_keeps_a_verified_copy_for_its_owner_alone(large: Path, tmp_path: Path) -> None:
     path = one_page(large, tmp_path / "state.db")
     before = readable(path, ids := message_ids(large))

@@ -108,12 +108,10 @@ def _hits_in(part: str, words: frozenset[str], begin: int) -> Iterator[tuple[int
     prefixes = tuple(word[:-1] for word in words if word.endswith("*"))
     open_, shut = 0, 0  # the hit that may go on: a word of three characters is two pairs
     for first, last, found in places(part):
-        known = [word for word in found if word in words]
-        if known and is_unspaced(known[0]):
-            last = first + len(known[0])  # noqa: PLW2901
-        elif not known and not (
-            prefixes and fold(part[first : first + LONGEST]).startswith(prefixes)
-        ):
+        if not words.isdisjoint(found):
+            known = next(word for word in found if word in words)
+            last = first + len(known) if is_unspaced(known) else last  # noqa: PLW2901
+        elif not (prefixes and fold(part[first : first + LONGEST]).startswith(prefixes)):
             continue
         if first < shut:
             shut = max(shut, last)

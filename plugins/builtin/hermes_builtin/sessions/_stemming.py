@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 LONGEST_WORD: Final = 30
@@ -147,7 +146,6 @@ STOP_WORDS: Final[frozenset[str]] = frozenset(
 )
 
 
-@lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
     """Give the index key of a lower-case word; what is not plain English stays as it is."""
     if not (len(word) <= LONGEST_WORD and word.isascii() and word.isalpha()):

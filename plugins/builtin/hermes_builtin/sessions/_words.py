@@ -15,6 +15,7 @@ from typing import Final
 from hermes_builtin.sessions._stemming import stem
 
 LONGEST: Final = 64
+_MOST_STEMS: Final = 65_536
 
 _UNSPACED: Final = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
@@ -29,6 +30,8 @@ _MARKS: Final = (
 )
 _SYMBOLS: Final = r"\u00a2-\u00b6\u20a0-\u20cf\u2100-\u2bff\U0001f000-\U0001fbff"
 
+#: What plain English is made of: letters in lower case, digits, and blanks for all else.
+_PLAIN: Final = "".join(chr(at).lower() if chr(at).isalnum() else " " for at in range(128))
 _ASCII: Final = re.compile(r"c\+\+|[cfj]#(?![a-z0-9])|[a-z0-9]+")
 _ANY: Final = re.compile(
     rf"c\+\+|[cfj]#(?!\w)|[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_]|[{_MARKS}])+|[{_SYMBOLS}]",
@@ -41,9 +44,9 @@ _IS_UNSPACED: Final = re.compile(rf"[{_UNSPACED}]")
 def words(text: str) -> list[str]:
     """The words of a text as the index has them, in order."""
     if text.isascii():
-        written = _ASCII.findall(text.lower())
-        # What has digits in it has no stem, and would only crowd out others that have one.
-        return [stem(word)[:LONGEST] if word.isalpha() else word[:LONGEST] for word in written]
+        is_plain = "+" not in text and "#" not in text
+        written = text.translate(_PLAIN).split() if is_plain else _ASCII.findall(text.lower())
+        return list(map(_INDEX_WORDS.__getitem__, written))
     found: list[str] = []
     for run in runs(text):
         found += words_of(run)
@@ -68,6 +71,10 @@ def places(text: str) -> Iterator[tuple[int, int, list[str]]]:
 
     In scripts without spaces each character has a place of its own.
     """
+    if text.isascii():
+        for match in _ASCII.finditer(text.lower()):
+            yield *match.span(), [_INDEX_WORDS[match.group()]]
+        return
     for match in _ANY.finditer(text):
         begin, end = match.span()
         if _IS_UNSPACED.match(text, begin):
@@ -86,11 +93,30 @@ def storable(text: str) -> str:
     """Text without halves of surrogate pairs, which no database takes."""
     if text.isascii():
         return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def words_of(run: str) -> list[str]:
     """The index words of one run."""
     if is_unspaced(run):
         return [run[at : at + 2] for at in range(len(run))]
-    return [stem(run)[:LONGEST]]
+    return [_INDEX_WORDS[run]]
+
+
+class _IndexWords(dict[str, str]):
+    """What the index has for a word. Keeps stems: an lru_cache takes twice as long to look up."""
+
+    def __missing__(self, word: str) -> str:
+        if not word.isalpha():  # it has no stem, and would only crowd out others that have one
+            return word[:LONGEST]
+        if len(self) >= _MOST_STEMS:
+            self.clear()
+        self[word] = found = stem(word)[:LONGEST]
+        return found
+
+
+_INDEX_WORDS: Final = _IndexWords()

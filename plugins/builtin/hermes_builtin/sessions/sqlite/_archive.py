@@ -221,17 +221,19 @@ class SqliteArchive:
     ) -> Window:
         """The messages on either side of one, and that one."""
         low, high = bounds(session.number)
-        condition = f"{_role_condition(roles)} AND id BETWEEN {low} AND {high}"
+        condition = _role_condition(roles)
         with self._connections.reading() as database:
             here = self._select(database, "id = ?", message_id)
             if not here or not low <= message_id <= high:
                 return Window([], 0, 0)
             before = self._select(
-                database, f"id < ?{condition} ORDER BY id DESC LIMIT ?", message_id, window
-            )
+                database, f"id >= ? AND id < ?{condition} ORDER BY id DESC LIMIT ?",
+                low, message_id, window,
+            )  # fmt: skip
             after = self._select(
-                database, f"id > ?{condition} ORDER BY id LIMIT ?", message_id, window
-            )
+                database, f"id > ? AND id <= ?{condition} ORDER BY id LIMIT ?",
+                message_id, high, window,
+            )  # fmt: skip
         messages = [*before[::-1], *here, *after]
         left = session.messages - 1 - place_of(messages[-1].id)
         return Window(messages, place_of(messages[0].id), max(left, 0))

@@ -138,7 +138,7 @@ def index_is_marked(database: sqlite3.Connection) -> bool:
 def state_of_index(database: sqlite3.Connection) -> tuple[bool, bool]:
     """Whether messages are yet to be indexed, and whether some are missing in it."""
     pending, marked = database.execute(
-        "SELECT EXISTS (SELECT 1 FROM archive_pending),"
+        "SELECT EXISTS (SELECT 1 FROM archive_unindexed),"
         " EXISTS (SELECT 1 FROM archive_meta WHERE key = 'index')"
     ).fetchone()
     return bool(pending), bool(marked)
@@ -187,7 +187,7 @@ def _fill(database: sqlite3.Connection, progress: Progress | None) -> int:
         after, done = rows[-1][0], done + len(rows)
         if progress is not None:
             progress(done, total)
-    database.execute("DELETE FROM archive_pending")
+    database.execute("DELETE FROM archive_unindexed")
     database.execute("DELETE FROM archive_meta WHERE key = 'index'")
     return done
 
@@ -199,7 +199,7 @@ def _cut_out(connections: Connections) -> None:
     then leaves its pages behind.
     """
     connections.close()
-    with connections.errors(), closing(sqlite3.connect(connections.path, timeout=30)) as database:
+    with connections.errors, closing(sqlite3.connect(connections.path, timeout=30)) as database:
         database.isolation_level = None
         definitions = database.execute(
             "SELECT sql FROM sqlite_master WHERE name IN ('archive_index', 'archive_terms')"

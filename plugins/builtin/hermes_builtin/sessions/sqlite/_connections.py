@@ -27,6 +27,8 @@ _READ_ONLY: Final = 8
 _CHECKPOINT_PAGES: Final = 4000
 #: So much of the index is merged without being read again.
 _CACHE_KIB: Final = 32_000
+#: The upper pages of index and tables stay in memory from one search to the next.
+_READING_CACHE_KIB: Final = 16_000
 
 _HINTS: Final = {
     _CORRUPT: "run: hermes-plugins sessions check",
@@ -52,11 +54,30 @@ def _code(error: BaseException | None) -> int:
     return int(getattr(error, "sqlite_errorcode", 0) or 0)
 
 
+class Errors:
+    """SQLite's errors as ours: what, where, what to do."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            hint = _HINTS.get(_code(error) & 0xFF, "")
+            what = f"the archive of conversations can't be used: {error}"
+            raise DatabaseError(what, where=str(self._path), hint=hint) from error
+        if isinstance(error, UnicodeDecodeError):  # in the text of an error of SQLite's
+            what = "the archive of conversations is damaged"
+            raise DatabaseError(what, where=str(self._path), hint=_HINTS[_CORRUPT]) from error
+
+
 class Connections:
     """The archive's file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.errors = Errors(path)
         self._write_lock = threading.RLock()
         self._read_lock = threading.RLock()
         self._writer: sqlite3.Connection | None = None
@@ -66,24 +87,19 @@ class Connections:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction; all of it or nothing is stored. One inside another is part of it."""
-        with self.plain() as database, transaction(database):
-            yield database
+        with self._write_lock, self.errors, transaction(self._writer or self._open_writer()) as it:
+            yield it
 
     @contextmanager
     def plain(self) -> Iterator[sqlite3.Connection]:
         """The connection that writes, each statement by itself."""
-        with self._write_lock, self.errors():
-            if self._writer is None:
-                self._writer = open_database(self.path, ARCHIVE)
-                self._writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-                self._writer.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
-
-            yield self._writer
+        with self._write_lock, self.errors:
+            yield self._writer or self._open_writer()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection to read from. A look makes no file: without one there is nothing to see."""
-        with self._read_lock, self.errors():
+        with self._read_lock, self.errors:
             if self._reader is None and not os.path.lexists(self.path):
                 with closing(empty_database(ARCHIVE)) as database:
                     yield database
@@ -91,6 +107,12 @@ class Connections:
             if self._reader is None:
                 self._reader = self._open_reader()
             yield self._reader
+
+    def _open_writer(self) -> sqlite3.Connection:
+        self._writer = database = open_database(self.path, ARCHIVE)
+        database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        database.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
+        return database
 
     def _open_reader(self) -> sqlite3.Connection:
         try:
@@ -101,20 +123,8 @@ class Connections:
             address = f"{self.path.absolute().as_uri()}?mode=ro"
             database = sqlite3.connect(address, uri=True, check_same_thread=False)
         database.execute("PRAGMA query_only = 1")
+        database.execute(f"PRAGMA cache_size = {-_READING_CACHE_KIB}")
         return database
-
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """SQLite's errors as ours: what, where, what to do."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            hint = _HINTS.get(_code(error) & 0xFF, "")
-            what = f"the archive of conversations can't be used: {error}"
-            raise DatabaseError(what, where=str(self.path), hint=hint) from error
-        except UnicodeDecodeError as error:  # in the text of an error of SQLite's
-            what = "the archive of conversations is damaged"
-            raise DatabaseError(what, where=str(self.path), hint=_HINTS[_CORRUPT]) from error
 
     def before_fork(self) -> None:
         """Close the file, and keep it closed until the fork is over."""

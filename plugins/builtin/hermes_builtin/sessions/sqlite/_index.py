@@ -9,12 +9,14 @@ from typing import Final, NamedTuple
 
 from hermes_builtin.sessions._query import Phrase, Term
 from hermes_builtin.sessions._stemming import stem
-from hermes_builtin.sessions.sqlite._schema import OTHER, SAMPLE, SESSION_BITS, role_code
+from hermes_builtin.sessions.sqlite._schema import OTHER, SESSION_BITS, role_code
 
 #: A prefix that more words begin with stands for the most frequent of them.
 _MOST_EXPANSIONS: Final = 10
 _MOST_COUNTED: Final = 5000
 _BROAD: Final = 5000
+#: A word that no sampled message has is taken to be in so many.
+_UNCOUNTED: Final = 8
 _SURE_LETTERS: Final = 2
 _SHORTEST_STEMMED: Final = 4
 _SHORTEST_STEM: Final = 3
@@ -74,13 +76,13 @@ class Index:
             row = self._database.execute(
                 "SELECT CAST(count AS INTEGER) FROM archive_terms WHERE term = ?", (term.word,)
             ).fetchone()
-            return Clause(term, f'"{term.word}"', max(row[0], SAMPLE) if row else 0)
+            return Clause(term, f'"{term.word}"', max(row[0], _UNCOUNTED) if row else 0)
         rows = self._database.execute(
             "SELECT term, CAST(count AS INTEGER) FROM archive_terms"
             " WHERE term >= ? AND term < ? AND typeof(term) = 'text' LIMIT ?",
             (term.word, term.word + "\U0010ffff", _MOST_COUNTED),
         ).fetchall()
-        count = sum(max(each, SAMPLE) for _, each in rows)
+        count = sum(max(each, _UNCOUNTED) for _, each in rows)
         shorter = quoted(self._shorter(term.word), " OR ")
         if count <= _BROAD:
             return Clause(term, f'"{term.word}"*', count, shorter=shorter)

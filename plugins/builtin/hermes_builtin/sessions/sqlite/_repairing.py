@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_builtin.sessions.archive import Progress
+from hermes_builtin.sessions.sqlite import _leaves
 from hermes_builtin.sessions.sqlite._care import copy_of, rebuild
 from hermes_builtin.sessions.sqlite._checking import check
 from hermes_builtin.sessions.sqlite._connections import Connections, is_damage, is_no_database
@@ -30,6 +31,8 @@ from hermes_core.home import sync_folder
 
 _MOST_SESSIONS: Final = 100_000
 _UNKNOWN_PLACES: Final = 4096
+_SESSION_COLUMNS: Final = 14
+_MESSAGE_COLUMNS: Final = 6
 
 
 def repair(connections: Connections, progress: Progress | None = None) -> dict[str, Any]:
@@ -41,12 +44,13 @@ def repair(connections: Connections, progress: Progress | None = None) -> dict[s
     if not _can_be_opened(connections):
         aside = _set_aside(connections)
         return {**done, "copy": str(aside), "lost": None}
-    done["copy"] = str(_verified_copy(connections))
+    copy = _verified_copy(connections)
+    done["copy"] = str(copy)
     index_only = all(problem.index_only for problem in problems)
     if index_only and _rebuilt(connections, progress):
         done["lost"] = 0
     else:
-        done["lost"] = _salvage(connections, progress)
+        done["lost"] = _salvage(connections, copy, progress)
     left = check(connections)
     if left:
         raise DatabaseError(
@@ -64,8 +68,8 @@ def _can_be_opened(connections: Connections) -> bool:
         ForeignDatabase: There is, and it is somebody else's.
     """
     try:
-        with connections.reading() as database:
-            database.execute("SELECT 1 FROM archive_messages LIMIT 1")
+        with connections.reading():
+            return True
     except ForeignDatabase:
         raise
     except DatabaseError as error:
@@ -76,7 +80,6 @@ def _can_be_opened(connections: Connections) -> bool:
                 hint="it is left alone; move it away, and a new archive is begun",
             ) from error
         return False
-    return True
 
 
 def _set_aside(connections: Connections) -> Path:
@@ -122,43 +125,65 @@ def _count(database: sqlite3.Connection, table: str) -> int | None:
     return None
 
 
-def _salvage(connections: Connections, progress: Progress | None) -> int:
+def _salvage(connections: Connections, copy: Path, progress: Progress | None) -> int:
     """Move all that can be read into a new file, and put it in place; gives what was lost."""
     aside = copy_of(connections.path, "repaired")
     with connections.reading() as original, closing(open_database(aside, ARCHIVE)) as new:
         new.execute("BEGIN IMMEDIATE")
-        expected = _save_sessions(original, new)
-        saved = _save_messages(original, new)
+        _save_leaves(copy, new)
+        _save_sessions(original, new)
+        _save_messages(original, new)
         for origin, session, position in _imports(original):
             new.execute(
                 "INSERT OR IGNORE INTO archive_imports VALUES (?, ?, ?)",
                 (origin, session, position),
             )
-        _recount(new)
+        lost = _recount(new)
         new.execute("COMMIT")
     with closing(Connections(aside)) as fresh:
         rebuild(fresh, progress)
     _swap(connections, aside)
-    return max(expected - saved, 0)
+    return lost
 
 
-def _save_sessions(original: sqlite3.Connection, new: sqlite3.Connection) -> int:
-    """Copy the sessions; gives how many messages they say they have."""
-    expected = 0
+def _save_leaves(copy: Path, new: sqlite3.Connection) -> None:
+    """Copy what is whole on the pages of a file, whether SQLite can reach it there or not."""
+    for number, values in _leaves.rows(copy):
+        if len(values) == _SESSION_COLUMNS and _is_session(values):
+            _insert(new, "archive_sessions", (number, *values[1:]))
+        elif len(values) == _MESSAGE_COLUMNS and _is_message(number, values):
+            _insert(new, "archive_messages", (number, *values[1:]))
+
+
+def _is_session(values: list[Any]) -> bool:
+    *texts, started = values[1:9]
+    is_known = all(isinstance(each, str) for each in texts) and isinstance(started, int | float)
+    return is_known and bool(values[-1] == session_checksum(*texts, float(started)))
+
+
+def _is_message(number: int, values: list[Any]) -> bool:
+    _, at, size, check, content, extra = values
+    if not (isinstance(at, int | float) and isinstance(content, str) and len(content) == size):
+        return False
+    return bool(check == checksum(number, float(at), content, extra))
+
+
+def _insert(new: sqlite3.Connection, table: str, values: tuple[Any, ...]) -> None:
+    """Insert a row unless it is there; one that does not fit is left out."""
+    marks = ", ".join("?" * len(values))
+    with suppress(sqlite3.Error):
+        new.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values)  # noqa: S608
+
+
+def _save_sessions(original: sqlite3.Connection, new: sqlite3.Connection) -> None:
+    """Copy the sessions."""
     for row in _rows_of(original, "archive_sessions", range(1, _highest(original) + 1)):
         number, *texts = row[:8]
         times = [each if isinstance(each, int | float) else 0.0 for each in row[8:11]]
         facts = [each if isinstance(each, str) else "" for each in texts]
         messages, following = (each if isinstance(each, int) else 0 for each in row[11:13])
         check = session_checksum(*facts, times[0])
-        values = (number, *facts, *times, messages, following, check)
-        with suppress(sqlite3.Error):
-            new.execute(
-                f"INSERT OR IGNORE INTO archive_sessions VALUES ({', '.join('?' * 14)})",  # noqa: S608
-                values,
-            )
-            expected += messages
-    return expected
+        _insert(new, "archive_sessions", (number, *facts, *times, messages, following, check))
 
 
 def _highest(database: sqlite3.Connection) -> int:
@@ -175,10 +200,11 @@ def _highest(database: sqlite3.Connection) -> int:
     return _MOST_SESSIONS
 
 
-def _save_messages(original: sqlite3.Connection, new: sqlite3.Connection) -> int:
+def _save_messages(original: sqlite3.Connection, new: sqlite3.Connection) -> None:
     """Copy the messages. One that is not what was stored stays, and is marked as damaged."""
-    saved = 0
     for session in range(1, _highest(original) + 1):
+        if _is_complete(new, session):
+            continue
         low, _ = bounds(session)
         places = range(low, low + (_places(original, session) << ROLE_BITS))
         for number, at, _, stored, content, extra in _rows_of(original, "archive_messages", places):
@@ -186,20 +212,18 @@ def _save_messages(original: sqlite3.Connection, new: sqlite3.Connection) -> int
                 continue
             if stored != checksum(number, at, content, extra):
                 extra = json.dumps({**facts_of(extra), "damaged": True}, ensure_ascii=False)  # noqa: PLW2901
-            values = (
-                number,
-                at,
-                len(content),
-                checksum(number, at, content, extra),
-                content,
-                extra,
-            )
-            with suppress(sqlite3.Error):
-                new.execute(
-                    "INSERT OR IGNORE INTO archive_messages VALUES (?, ?, ?, ?, ?, ?)", values
-                )
-                saved += 1
-    return saved
+            check = checksum(number, at, content, extra)
+            _insert(new, "archive_messages", (number, at, len(content), check, content, extra))
+
+
+def _is_complete(new: sqlite3.Connection, session: int) -> bool:
+    """Whether a session has all the messages that it should have."""
+    row = new.execute(
+        "SELECT messages = (SELECT count(*) FROM archive_messages WHERE id BETWEEN ? AND ?)"
+        " FROM archive_sessions WHERE number = ?",
+        (*bounds(session), session),
+    ).fetchone()
+    return bool(row and row[0])
 
 
 def _places(database: sqlite3.Connection, session: int) -> int:
@@ -238,8 +262,15 @@ def _imports(database: sqlite3.Connection) -> list[tuple[str, str, int]]:
     return []
 
 
-def _recount(database: sqlite3.Connection) -> None:
-    """Let the sessions say how many messages they have now; and what has no session, one."""
+def _recount(database: sqlite3.Connection) -> int:
+    """Let the sessions say how many messages they have now; gives how many are lost.
+
+    Messages whose session is lost get a new one.
+    """
+    expected, saved = database.execute(
+        "SELECT (SELECT total(messages) FROM archive_sessions),"
+        " (SELECT count(*) FROM archive_messages)"
+    ).fetchone()
     lost = database.execute(
         f"SELECT id >> {SESSION_BITS} AS session, min(at), max(at) FROM archive_messages"  # noqa: S608
         " WHERE session NOT IN (SELECT number FROM archive_sessions) GROUP BY session"
@@ -258,6 +289,7 @@ def _recount(database: sqlite3.Connection) -> None:
         f" ((max(id) - (number << {SESSION_BITS})) >> {ROLE_BITS}) + 1 FROM archive_messages"
         f" WHERE {of_session}), 0))"
     )
+    return max(int(expected) - int(saved), 0)
 
 
 def _swap(connections: Connections, aside: Path) -> None:

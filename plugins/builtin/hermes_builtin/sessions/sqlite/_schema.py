@@ -16,9 +16,10 @@ MOST_MESSAGES: Final = 1 << (SESSION_BITS - ROLE_BITS)
 
 _CODES: Final = {"user": 0, "assistant": 1, "tool": 2}
 OTHER: Final = 3
+_NAMES: Final = (*_CODES, "")
 
 #: One message of so many has its words counted; the counts are only for planning.
-SAMPLE: Final = 8
+SAMPLE: Final = 32
 
 ARCHIVE: Final = Layout(
     "the archive of conversations",
@@ -63,6 +64,14 @@ CREATE TABLE archive_imports (
 );
 CREATE TABLE archive_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 """,
+        # One row for a session whose last messages are not in the index yet, and where they
+        # begin: a second message of a session then changes no page of this table.
+        """
+CREATE TABLE archive_unindexed (session INTEGER PRIMARY KEY, first INTEGER NOT NULL);
+INSERT INTO archive_unindexed
+    SELECT id >> 22, min(id) FROM archive_pending GROUP BY id >> 22;
+DROP TABLE archive_pending;
+""",
     ),
     prepare="PRAGMA auto_vacuum = INCREMENTAL;",
 )
@@ -75,8 +84,7 @@ def role_code(role: str) -> int:
 
 def role_name(message_id: int) -> str:
     """The role that a message's number holds; "" if it is none of the usual."""
-    code = message_id & OTHER
-    return next((name for name, number in _CODES.items() if number == code), "")
+    return _NAMES[message_id & OTHER]
 
 
 def message_id(session: int, place: int, role: str) -> int:

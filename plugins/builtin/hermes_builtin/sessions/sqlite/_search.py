@@ -266,10 +266,12 @@ class Search:
     def _best(self, ranking: Ranking) -> list[Hit]:
         """The best session of each lineage that may be shown, machines' below people's."""
         self._filter(ranking)
-        by_time = self._options.newest is not None
-        hits = self._shown_of(ranking, 0 if by_time else _LOOKED_AT)
-        people = sum(hit.session.source != CRON for hit in hits)
-        return hits if people >= self._options.limit else self._shown_of(ranking, 0)
+        some_left = len({session_of(number) for number in ranking.messages()}) > _LOOKED_AT
+        if self._options.newest is None and some_left:
+            hits = self._shown_of(ranking, _LOOKED_AT)
+            if sum(hit.session.source != CRON for hit in hits) >= self._options.limit:
+                return hits
+        return self._shown_of(ranking, 0)
 
     def _shown_of(self, ranking: Ranking, most: int) -> list[Hit]:
         order = ranking.sessions(self._sizes, self._query.pairs, self._words, most)

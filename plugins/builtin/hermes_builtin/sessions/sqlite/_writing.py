@@ -12,7 +12,13 @@ from zlib import crc32
 
 from hermes_builtin.sessions._model import NewMessage, SessionFacts
 from hermes_builtin.sessions._words import storable
-from hermes_builtin.sessions.sqlite._schema import MOST_MESSAGES, OTHER, message_id, role_code
+from hermes_builtin.sessions.sqlite._schema import (
+    MOST_MESSAGES,
+    OTHER,
+    message_id,
+    role_code,
+    session_of,
+)
 from hermes_core.errors import DatabaseError
 
 _ODD: Final = 2000
@@ -32,7 +38,7 @@ def insert(
     database: sqlite3.Connection, session: int, start: int, messages: Iterable[NewMessage]
 ) -> list[int]:
     """Insert messages from a place on."""
-    numbers = []
+    rows = []
     for place, message in enumerate(messages, start):
         content = storable(message.content)
         extra: dict[str, Any] = dict(message.extra or {})
@@ -42,13 +48,9 @@ def insert(
         number = message_id(session, place, message.role)
         at = float(message.at) if isfinite(message.at) else time.time()
         check = checksum(number, at, content, text)
-        database.execute(
-            "INSERT INTO archive_messages VALUES (?, ?, ?, ?, ?, ?)",
-            (number, at, len(content), check, content, text),
-        )
-        database.execute("INSERT INTO archive_pending VALUES (?)", (number,))
-        numbers.append(number)
-    return numbers
+        rows.append((number, at, len(content), check, content, text))
+    database.executemany("INSERT INTO archive_messages VALUES (?, ?, ?, ?, ?, ?)", rows)
+    return [row[0] for row in rows]
 
 
 def _json(extra: dict[str, Any]) -> str:
@@ -72,23 +74,24 @@ def append(
         )
     numbers = insert(database, number, start, messages)
     if messages:
-        _read_back(database, numbers)
-        times = [message.at for message in messages if isfinite(message.at)]
         database.execute(
-            "UPDATE archive_sessions SET next = next + ?1, messages = messages + ?1,"
-            " active = max(active, ?2), ended = CASE WHEN ended < ?2 THEN NULL ELSE ended END"
-            " WHERE number = ?3",
-            (len(messages), max(times, default=time.time()), number),
+            "INSERT OR IGNORE INTO archive_unindexed VALUES (?, ?)", (number, numbers[0])
         )
+        times = [message.at for message in messages if isfinite(message.at)]
+        _count(database, numbers, max(times, default=time.time()))
     return numbers
 
 
-def _read_back(database: sqlite3.Connection, numbers: list[int]) -> None:
-    """See that what was stored is found again: on a damaged page it may not be."""
-    (there,) = database.execute(
-        "SELECT count(*) FROM archive_messages WHERE id BETWEEN ? AND ?", (numbers[0], numbers[-1])
-    ).fetchone()
-    if there != len(numbers):
+def _count(database: sqlite3.Connection, numbers: list[int], at: float) -> None:
+    """Count messages in their session, if they are found again: on a damaged page they may not."""
+    updated = database.execute(
+        "UPDATE archive_sessions SET next = next + ?1, messages = messages + ?1,"
+        " active = max(active, ?2), ended = CASE WHEN ended < ?2 THEN NULL ELSE ended END"
+        " WHERE number = ?3"
+        " AND ?1 = (SELECT count(*) FROM archive_messages WHERE id BETWEEN ?4 AND ?5)",
+        (len(numbers), at, session_of(numbers[0]), numbers[0], numbers[-1]),
+    )
+    if updated.rowcount != 1:
         raise DatabaseError(
             "the archive is damaged: what is stored in it is not found again",
             hint="run: hermes-plugins sessions repair",
@@ -101,15 +104,16 @@ def _session(
     """The number of a session, and the place of its next message."""
     texts = list(map(storable, facts[:7]))
     owner = tuple(texts[2:5])
-    row = _known(database, texts[0])
-    if row is not None and row[3:] != owner:
+    row = _known(database, texts[0], owner)
+    if row is not None and not row[3]:
         # The same name for a conversation of somebody else: theirs stays theirs.
         texts[0] = alias(texts[0], owner)
-        row = _known(database, texts[0])
+        row = _known(database, texts[0], owner)
     if row is not None:
-        if facts.title and not row[2]:
-            name_session(database, int(row[0]), storable(facts.title))
-        return int(row[0]), int(row[1])
+        number, following, is_nameless, _ = row
+        if facts.title and is_nameless:
+            name_session(database, int(number), storable(facts.title))
+        return int(number), int(following)
     started = facts.started or (messages[0].at if messages else 0.0)
     started = started if isfinite(started) else time.time()
     inserted = database.execute(
@@ -126,10 +130,14 @@ def alias(name: str, owner: tuple[str, ...]) -> str:
     return f"{name}@{session_checksum(*owner):08x}"
 
 
-def _known(database: sqlite3.Connection, name: str) -> tuple[Any, ...] | None:
+def _known(
+    database: sqlite3.Connection, name: str, owner: tuple[str, ...]
+) -> tuple[Any, ...] | None:
+    """A session's number, its next place, whether it has no title, and whether it is theirs."""
     row: tuple[Any, ...] | None = database.execute(
-        "SELECT number, next, title, user_id, chat_id, profile FROM archive_sessions WHERE id = ?",
-        (name,),
+        "SELECT number, next, title = '', user_id = ? AND chat_id = ? AND profile = ?"
+        " FROM archive_sessions WHERE id = ?",
+        (*owner, name),
     ).fetchone()
     return row
 
