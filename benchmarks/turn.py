@@ -11,7 +11,7 @@ from statistics import median
 from _report import Report
 from _venvs import ours, peer
 
-ROUNDS = 3
+ROUNDS = 7
 TURNS = 2000
 DOWN = 10_000
 
@@ -77,17 +77,18 @@ COUNTING = """seen = 0
 FAILING = """def sync_turn(self, user_content, assistant_content, *, session_id="", messages=None):
         raise ConnectionError("down")"""
 
-OURS = (
-    "from hermes_core import MemoryManager, MemoryProvider",
-    "from hermes_builtin import BuiltinProvider\n"
-    "manager = MemoryManager(home=home, log_calls=True)\n"
-    "manager.add_provider(BuiltinProvider()); manager.add_provider(External())",
-)
-THEIRS = (
-    "from agent.memory_manager import MemoryManager\n"
-    "from agent.memory_provider import MemoryProvider",
-    "manager = MemoryManager(); manager.add_provider(External())",
-)
+OUR_NAMES = "from hermes_core import MemoryManager, MemoryProvider"
+OUR_MANAGER = """
+from hermes_builtin import BuiltinProvider
+manager = MemoryManager(home=home, log_calls=True)
+manager.add_provider(BuiltinProvider())
+manager.add_provider(External())
+"""
+THEIR_NAMES = """
+from agent.memory_manager import MemoryManager
+from agent.memory_provider import MemoryProvider
+"""
+THEIR_MANAGER = "manager = MemoryManager(); manager.add_provider(External())"
 BACKLOG = (
     PROVIDER
     + """
@@ -112,7 +113,10 @@ ALONE = "manager = MemoryManager(home=home); manager.add_provider(External())"
 
 
 def main() -> None:
-    venvs = {"ours": (ours(), *OURS), "hermes-agent": (peer(), *THEIRS)}
+    venvs = {
+        "ours": (ours(), OUR_NAMES, OUR_MANAGER),
+        "hermes-agent": (peer(), THEIR_NAMES, THEIR_MANAGER),
+    }
     report = Report(f"A whole turn, archive and outbox on, {TURNS} turns x {ROUNDS}")
     for kind, methods in (("a no-op provider", NO_OP), ("one that counts", COUNTING)):
         results: dict[str, list[dict[str, float]]] = {name: [] for name in venvs}
@@ -128,7 +132,7 @@ def main() -> None:
         report.at_most(f"ours / hermes-agent, {kind}, wall", ratio, 1)
     backlog = []
     for _ in range(ROUNDS):
-        code = BACKLOG.format(imports=OURS[0], manager=ALONE, methods=FAILING, down=DOWN)
+        code = BACKLOG.format(imports=OUR_NAMES, manager=ALONE, methods=FAILING, down=DOWN)
         backlog.append(json.loads(venvs["ours"][0].run("-c", code)))
     rate = median(each["rate"] for each in backlog)
     report.at_least(f"turns kept per second, backend down, {DOWN} turns", rate, 5000)
