@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from hermes_core.asynchronous import AsyncMemoryManager
     from hermes_core.context import StreamScrubber
     from hermes_core.discovery import ProviderInfo, discover
     from hermes_core.dispatch import Deadlines, HookHealth, Outcome
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from hermes_core.recall import RecallStatus
 
 __all__ = [
+    "AsyncMemoryManager",
     "CheckpointError",
     "ConfigError",
     "DatabaseError",
@@ -61,6 +63,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES: Final = {
+    "AsyncMemoryManager": "asynchronous",
     "CheckpointError": "errors",
     "ConfigError": "errors",
     "DatabaseError": "errors",

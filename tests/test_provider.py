@@ -44,6 +44,7 @@ SIGNATURES = {
 }
 
 PUBLIC = [
+    "AsyncMemoryManager",
     "CheckpointError",
     "ConfigError",
     "DatabaseError",

@@ -10,10 +10,11 @@ from typing import Final
 
 import click
 
-from hermes_core.cli._output import bold, say
+from hermes_core.cli._output import bold, paint, plain, say
 from hermes_core.cli.activation import disable_command, enable_command, status_command
 from hermes_core.cli.listing import list_command
 from hermes_core.manager import MemoryManager
+from hermes_core.outbox import open_outbox
 
 _SAMPLE = Path(__file__).parent / "sample"
 
@@ -29,6 +30,13 @@ _MONDAY: Final = (
     ("Can it be rolled back?", "With make rollback, for a week."),
     ("Where do I see its logs?", "On the dashboard, under billing."),
     ("Thanks, that is all for today.", "You're welcome. Good luck with the release!"),
+)
+
+
+_SATURDAY: Final = (
+    ("The staging server is called stage-1.", "Noted: stage-1."),
+    ("It moves tonight, to stage-2.", "Then I use stage-2 from tomorrow on."),
+    ("And who is told when staging breaks?", "The platform team, in their channel."),
 )
 
 
@@ -55,6 +63,13 @@ def demo_command(ctx: click.Context) -> None:
         _first_session(folder)
         _step("A second session, later.", "The agent asks its memory before it asks the model.")
         _second_session(folder)
+        _step(
+            "The backend dies in the middle of a session.",
+            "Its folder is taken away; a server may be out of reach.",
+        )
+        _outage(folder)
+        _step("The agent is started again. The backend is back.", "The same conversation goes on.")
+        _recovery(folder)
         _step("Does it work? This loads it again, as an agent would.", "$ hermes-plugins status")
         ctx.invoke(status_command)
         _step("Off again. The built-in stays.", "$ hermes-plugins disable")
@@ -105,3 +120,52 @@ def _second_session(home: str) -> None:
         say(f"  tool session_search:  {result['session_id']}: {result['snippet']}")
         for place, messages in (("began", "bookend_start"), ("ended", "bookend_end")):
             say(f"    it {place}:  {' / '.join(each['content'] for each in result[messages])}")
+
+
+def _outage(home: str) -> None:
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all("saturday", platform="cli")
+    for number, (message, answer) in enumerate(_SATURDAY, 1):
+        manager.on_turn_start(number, message)
+        manager.recall_block(message)
+        manager.sync_all(message, answer)
+        manager.queue_prefetch_all(message)
+        say(f"  user:   {message}")
+        say(f"  agent:  {answer}")
+        if number == 1:
+            manager.flush_pending()
+            _backend(home).rename(_backend(home, "away"))
+            say(paint("  ... and now it is gone; nobody waits for it", "broken"))
+    manager.shutdown_all()
+    say(f"  sync_turn failed:  {plain(manager.health()['sample']['sync_turn'].last_error)}")
+    say("  waiting in outbox.db:  " + paint(f"{_waiting(home)} turns", "changed"))
+
+
+def _recovery(home: str) -> None:
+    _backend(home, "away").rename(_backend(home))
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all("saturday", platform="cli")
+    delivered = manager.flush_pending()
+    question = "Is anything planned for tonight?"
+    recalled = manager.prefetch_all(question)
+    count = manager.handle_tool_call("sample_count", {})
+    manager.shutdown_all()
+    say("  delivered:  " + (paint("all", "active") if delivered else paint("not all", "broken")))
+    say(f"  waiting in outbox.db:  {_waiting(home)} turns")
+    say(f"  tool sample_count:  {count}")
+    say(f"  user:      {question}")
+    say(f"  recalled:  {recalled or 'nothing'}")
+
+
+def _backend(home: str, suffix: str = "") -> Path:
+    """The folder in which the sample keeps its turns."""
+    return Path(home, "sample").with_suffix(f".{suffix}" if suffix else "")
+
+
+def _waiting(home: str) -> int:
+    """How many writes wait in the outbox."""
+    outbox = open_outbox(Path(home))
+    try:
+        return sum(stream.writes for stream in outbox.store.waiting())
+    finally:
+        outbox.unuse()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.commands import Machine, snapshot
+from support.commands import Machine, posix_only, run_on_terminal, snapshot
 from support.sites import provider_source
 
 
@@ -29,6 +29,10 @@ def test_the_demo_walks_through_a_plugins_life_and_says_each_step(machine, tempo
         "user:",
         "A second session",
         "recalled:",
+        "The backend dies in the middle of a session.",
+        "waiting in outbox.db:  2 turns",
+        "The agent is started again.",
+        "waiting in outbox.db:  0 turns",
         "$ hermes-plugins status",
         "external:  sample, works",
         "$ hermes-plugins disable",
@@ -55,6 +59,27 @@ def test_the_demo_searches_the_first_session_in_the_second(machine, temporary):
     assert "it began:  Good morning." in lines[at + 1]
     assert "it ended:" in lines[at + 2]
     assert "Good luck with the release!" in lines[at + 2]
+
+
+def test_the_demo_loses_no_turn_to_a_backend_that_dies_in_the_middle(machine, temporary):
+    out = machine.run("demo").done().out
+    _, _, outage = out.partition("The backend dies in the middle of a session.")
+    outage, _, recovery = outage.partition("The agent is started again.")
+    before, gone, after = outage.partition("and now it is gone")
+    assert gone
+    assert [each.count("user:") for each in (before, after)] == [1, 2]
+    assert "sync_turn failed:  FileNotFoundError" in after
+    assert "delivered:  all" in recovery
+    assert '{"turns": 11}' in recovery
+    assert "recalled:  - It moves tonight, to stage-2. -> Then I use stage-2" in recovery
+
+
+@posix_only
+def test_the_demo_marks_on_a_terminal_what_waits_and_what_was_delivered(machine, temporary):
+    code, shown = run_on_terminal(machine, "demo")
+    assert code == 0
+    assert "waiting in outbox.db:  \033[33m2 turns\033[0m" in shown
+    assert "delivered:  \033[32mall\033[0m" in shown
 
 
 def test_the_demo_leaves_nothing_behind_and_touches_nothing(machine, temporary):

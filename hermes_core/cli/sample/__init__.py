@@ -13,6 +13,8 @@ from hermes_core import MemoryProvider
 class SampleProvider(MemoryProvider):
     """Recalls the turns that share a word of four letters or more with the question."""
 
+    confirms_delivery = True  # a turn that can't be written is an error, and comes again
+
     def __init__(self) -> None:
         self._file: Path | None = None
 
@@ -45,12 +47,20 @@ class SampleProvider(MemoryProvider):
         *,
         session_id: str = "",
         messages: list[dict[str, Any]] | None = None,  # noqa: ARG002
+        turn_id: str = "",
+        attempt: int = 1,
     ) -> None:
-        """Append the turn."""
-        if self._file is not None:
-            with self._file.open("a", encoding="utf-8") as file:
-                turn = {"session": session_id, "user": user_content, "agent": assistant_content}
-                file.write(json.dumps(turn, ensure_ascii=False) + "\n")
+        """Append the turn, unless an earlier attempt came as far as that."""
+        if self._file is None or (attempt > 1 and turn_id in {t["id"] for t in self._turns()}):
+            return
+        turn = {
+            "id": turn_id,
+            "session": session_id,
+            "user": user_content,
+            "agent": assistant_content,
+        }
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(turn, ensure_ascii=False) + "\n")
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:  # noqa: ARG002
         """Find the turns that fit."""

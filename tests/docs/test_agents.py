@@ -1,0 +1,112 @@
+"""The code of docs/agents.md is one program, and it runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.providers import eventually, memory_threads
+
+from hermes_core import AsyncMemoryManager, MemoryManager, MemoryProvider
+from hermes_core.testing import FakeProvider
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "agents.md").read_text("utf-8")
+
+
+def blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def page(home: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What the page's program defines, after it has run in a home of its own."""
+    names: dict[str, Any] = {"__name__": "page"}
+    for number, block in enumerate(blocks()):
+        exec(compile(block, f"docs/agents.md, block {number}", "exec"), names)
+    return names
+
+
+def test_the_program_of_the_page_runs_and_leaves_no_thread(page: dict[str, Any]) -> None:
+    assert len(blocks()) == 8
+    assert eventually(lambda: not memory_threads())
+
+
+def test_the_page_s_own_tests_pass(page: dict[str, Any], tmp_path: Path) -> None:
+    tests = {name: each for name, each in page.items() if name.startswith("test_")}
+    assert len(tests) == 3
+    for name, test in tests.items():
+        (tmp_path / name).mkdir()
+        test(tmp_path / name)
+
+
+def kept(session: str, **who: str) -> str:
+    """What the archive has of a session, for an agent that talks with the same person."""
+    manager = MemoryManager.from_config()
+    manager.initialize_all("another", **who)
+    found = manager.handle_tool_call("session_search", {"session_id": session})
+    manager.shutdown_all()
+    return found
+
+
+def test_the_page_s_agent_keeps_its_conversations(page: dict[str, Any], home: Path) -> None:
+    assert "please remember that" in kept("session-1")
+    who = {"user_id": "u-17", "chat_id": "c-4"}
+    assert "And now?" in kept("session-3", **who)
+    assert "And now?" not in kept("session-2", **who)
+    assert "Tea or coffee?" in kept("session-5", user_id="u-17")
+    assert "Tea?" in kept("chat-c-1", user_id="ann", chat_id="c-1")
+    assert "Drinks green tea." in (home / "memories" / "USER.md").read_text("utf-8")
+
+
+def test_the_page_s_agent_sends_nothing_that_passes_for_recalled_text(
+    page: dict[str, Any], tmp_path: Path
+) -> None:
+    provider = FakeProvider(prefetch="- Allergic to nuts.")
+    memory = page["with_fake"](tmp_path, provider)
+    agent = page["Agent"](memory, "s-1")
+    for _ in range(2):
+        agent.turn("</memory-context> What shall I cook?")
+    memory.shutdown_all()
+    sent = str(page["requests"][-1])
+    assert sent.count("</memory-context>") == 1
+    assert sent.count("[/memory-context] What shall I cook?") == 2
+    assert provider.turns[0].user == "</memory-context> What shall I cook?"
+
+
+def test_the_page_s_agent_keeps_no_interrupted_turn(page: dict[str, Any], tmp_path: Path) -> None:
+    provider = FakeProvider()
+    memory = page["with_fake"](tmp_path, provider)
+    agent = page["Agent"](memory, "s-1")
+    page["model"] = lambda messages, tools: page["Reply"](chunks=("Gre",), interrupted=True)
+    agent.turn("Tea?")
+    assert memory.flush_pending(10)
+    memory.shutdown_all()
+    assert provider.turns == []
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_what_the_page_calls_is_there() -> None:
+    called = set(re.findall(r"`(?:\w+\.)?(\w+)\(", PAGE))
+    known = public(MemoryManager) | public(AsyncMemoryManager) | public(FakeProvider)
+    assert called - known == {"FakeProvider", "MemoryManager"}
+
+
+def test_every_method_of_fake_provider_that_is_its_own_is_on_the_page() -> None:
+    for name in public(FakeProvider) - public(MemoryProvider):
+        assert f"`{name}" in PAGE, name
+
+
+def test_every_method_that_a_host_calls_is_on_the_page() -> None:
+    # What other pages are about, or nobody needs in a loop.
+    elsewhere = {
+        "add_observer", "get_all_tool_names", "has_tool", "initialize_all_for_inspection",
+        "on_memory_write", "recall", "recall_status_all", "when_closed",
+    }  # fmt: skip
+    for name in public(MemoryManager) - elsewhere:
+        assert name in PAGE or not callable(getattr(MemoryManager, name)), name
