@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from hermes_core.activation import (
     deadlines_of,
     settings_rows,
 )
+from hermes_core.call_log import CallLog
 from hermes_core.config import Config, load_config
 from hermes_core.discovery import find_observer
 from hermes_core.dispatch import ProviderAdapter
@@ -118,18 +120,35 @@ def revive(home: Path, origin: Origin) -> Revived:
         deadlines=deadlines_of(config),
         config=activation.settings and activation.settings.values,
     )
-    adapter.masker = _redactor(config, activation)
-    return Revived(adapter, activation.lease.release)
+    adapter.masker = redactor_of(config, activation.secrets)
+    log = CallLog.of(home)
+    adapter.listener = log.listener(provider.name, lambda: origin.session)
+
+    def close() -> None:
+        activation.lease.release()
+        log.close()
+
+    return Revived(adapter, close)
 
 
 def _redactor(config: Config, activation: Activation) -> Redactor:
-    """What takes secrets out of what leaves the machine, unless a person does not want it."""
+    """Without a provider nothing leaves, and no keyring need be asked."""
+    if config.redacts and activation.provider is None:
+        return Redactor()
+    return redactor_of(config, activation.secrets)
+
+
+def redactor_of(config: Config, secrets: Iterable[str]) -> Redactor:
+    """What takes secrets out of what leaves the machine, unless a person does not want it.
+
+    Args:
+        config: What config.yaml says.
+        secrets: Those of the provider, beside all that are stored.
+    """
     if not config.redacts:
         return Redactor(formats=False)
-    if activation.provider is None:
-        return Redactor()
     stored = Secrets(config.home, config.secrets_backend).values()
-    return Redactor({*stored, *activation.secrets})
+    return Redactor({*stored, *secrets})
 
 
 def _recovered(home: Path) -> list[HermesError]:

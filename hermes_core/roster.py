@@ -7,7 +7,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.dispatch import Deadlines, HookCalls, ProviderAdapter
@@ -18,7 +17,6 @@ from hermes_core.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from hermes_core.call_log import CallLog
-    from hermes_core.dispatch import Listener
     from hermes_core.redaction import Redactor
     from hermes_core.writes import OutboxSettings, Writes
 
@@ -171,21 +169,12 @@ class Roster(ABC):
 
     def _start_log(self) -> None:
         """Note every call from now on."""
-        from hermes_core.call_log import Call, CallLog  # noqa: PLC0415 - not for a look only
+        from hermes_core.call_log import CallLog  # noqa: PLC0415 - not for a look only
 
-        log = self._call_log = CallLog.of(self._home_folder())
-        self.when_closed(log.close)
-
-        def listener(name: str) -> Listener:
-            def note(hook: str, outcome: str, seconds: float, size: int, error: str) -> None:
-                began = time() - seconds
-                session = self._session_id
-                log.add(Call(began, name, hook, session, outcome, seconds, size, error))
-
-            return note
-
+        self._call_log = CallLog.of(self._home_folder())
+        self.when_closed(self._call_log.close)
         for adapter in self._adapters():
-            adapter.listener = listener(adapter.name)
+            adapter.listener = self._call_log.listener(adapter.name, lambda: self._session_id)
 
     def _home_folder(self) -> Path:
         if self._home is not None:

@@ -1,49 +1,33 @@
-"""Activates a provider in a child process, to see whether it would work.
-
-A plugin may hang, exit, crash the interpreter or leave servers behind when it loads. Here
-none of that reaches us: the child has a deadline, and all that it started ends with it.
-"""
+"""Activates a provider in a child process, to see whether it would work."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import secrets
-import signal
-import subprocess
-import sys
-import tempfile
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from hermes_core.activation import Activation, activate, deadlines_of, settings_rows
+from hermes_core.apart import Tell, run_apart
 from hermes_core.config import Config, Selection, load_config
-from hermes_core.doctor._finding import ENDED, PROBLEM, Finding
+from hermes_core.doctor._finding import PROBLEM, Finding
 from hermes_core.errors import HermesError, describe
 from hermes_core.manager import MemoryManager
 from hermes_core.names import BUILTIN, split_choice
+from hermes_core.provider import MemoryProvider
 from hermes_core.schema import Field
 from hermes_core.settings import Sources
 
-# The parent's import path comes first: it is where the plugin was found.
-_CHILD: Final = (
-    "import json, sys; request = json.load(sys.stdin); sys.path[:] = request['path']; "
-    "from hermes_core.trial import child; child(request)"
-)
-_START_SECONDS: Final = 10.0
 _DOCTOR_SECONDS: Final = 120.0
-
-# In the environment of the child and, unless they clear it, of all that it starts.
-_TOKEN: Final = "HERMES_PLUGINS_TRIAL"  # noqa: S105 - a name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of it: ``problems`` is empty if everything works."""
+    """What came of it: ``problems`` is empty if everything works.
+
+    ``confirms`` says whether what the provider has taken has reached its backend.
+    """
 
     provider_name: str = ""
     problems: tuple[str, ...] = ()
@@ -51,6 +35,7 @@ class Trial:
     traceback: str = ""
     settings: tuple[dict[str, Any], ...] = ()
     shown: dict[str, str] = dataclasses.field(default_factory=dict)
+    confirms: bool = False
 
 
 def try_configured(config: Config) -> Trial:
@@ -70,153 +55,45 @@ def try_setting(config: Config, choice: str, key: str, value: str) -> Trial:
 
 def run_doctor(config: Config, *, write: bool, fix: bool) -> list[dict[str, Any]]:
     """Examine the built-in and the external provider, by using them."""
-    request = {"doctor": True, "write": write, "fix": fix, "home": str(config.home)}
-    limit = _limit(config) + deadlines_of(config).initialize + _DOCTOR_SECONDS
-    code, answer = _asked(request, config, limit)
-    rows = [row for line in answer.splitlines() if isinstance(row := _parsed(line), dict)]
-    if not rows or rows[-1] != ENDED:
-        detail = "no end" if code is None else f"it ended its process (exit code {code})"
-        name = config.selection.name or BUILTIN
-        todo = "look at its log, or run: hermes-plugins disable"
-        return [*rows, Finding(f"plugin {name}", PROBLEM, detail, todo).told()]
-    return rows[:-1]
-
-
-def _limit(config: Config) -> float:
-    deadlines = deadlines_of(config)
-    return _START_SECONDS + deadlines.load * (1 + len(config.observers)) + 2 * deadlines.available
-
-
-def _asked(request: dict[str, Any], config: Config, limit: float) -> tuple[int | None, bytes]:
-    """A child's exit code, None if it did not end; and what it answers to a request."""
-    with tempfile.TemporaryDirectory(prefix="hermes-trial-", ignore_cleanup_errors=True) as folder:
-        answer = Path(folder, "answer.json")
-        request = {"path": sys.path, "answer": str(answer), **request}
-        code = _run_child(request, {"HERMES_HOME": str(config.home)}, limit)
-        try:
-            return code, answer.read_bytes()
-        except OSError:
-            return code, b""
-
-
-def _parsed(answer: bytes) -> Any:
-    """What an answer says; None if the child ended before it was complete."""
-    try:
-        return json.loads(answer)
-    except ValueError:
-        return None
+    seconds = deadlines_of(config).initialize + _DOCTOR_SECONDS
+    arguments = {"home": str(config.home), "write": write, "fix": fix}
+    apart = run_apart(
+        config, "hermes_core.doctor._provider:tell_findings", arguments, seconds=seconds
+    )
+    if not apart.problem:
+        return apart.rows
+    what, _, detail = apart.problem.partition(": ")
+    todo = "look at its log, or run: hermes-plugins disable"
+    return [*apart.rows, Finding(what, PROBLEM, detail, todo).told()]
 
 
 def _try(config: Config, choice: str, setting: dict[str, str] | None = None) -> Trial:
-    limit = _limit(config)
     names = [f"plugin {choice or config.selection.name}"] if choice or config.selection.name else []
     if not choice:
         names += [f"observer {name}" for name in config.observers]
     what = " or ".join(names) or "the built-in"
-    request = {"home": str(config.home), "choice": choice, "setting": setting}
-    code, answer = _asked(request, config, limit)
-    told = _parsed(answer)
-    if code is None:
-        return Trial(problems=(f"{what}: no end after {limit:g} s",))
-    if told is None:
-        problem = f"{what}: it ended the process that loaded it (exit code {code})"
-        return Trial(problems=(problem,))
-    return Trial(**{key: _frozen(value) for key, value in told.items()})
+    arguments = {"home": str(config.home), "choice": choice, "setting": setting}
+    apart = run_apart(config, "hermes_core.trial:attempt", arguments, what=what)
+    if apart.problem:
+        return Trial(problems=(apart.problem,))
+    return Trial(**{key: _frozen(value) for key, value in apart.rows[0].items()})
 
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _run_child(request: dict[str, Any], environment: dict[str, str], limit: float) -> int | None:
-    """Run the child, and end all that it leaves behind; gives its exit code."""
-    token = secrets.token_hex(16)
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, "-P", "-c", _CHILD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=os.name == "posix",
-        env={**os.environ, **environment, _TOKEN: token},
-    )
+def attempt(tell: Tell, home: str, choice: str, setting: dict[str, str] | None) -> None:
+    """The child's side."""
+    folder = Path(home)
     try:
-        # Written at once and waited for by its exit: a process that it leaves behind may
-        # hold its pipes open for ever.
-        with suppress(BrokenPipeError):
-            if process.stdin is not None:
-                process.stdin.write(json.dumps(request).encode())
-                process.stdin.close()
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        _end(process)
-        _end_marked(token)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the child and its process group."""
-    if os.name == "posix":
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            process.kill()
-    else:
-        subprocess.run(  # noqa: S603
-            ["taskkill", "/T", "/F", "/PID", str(process.pid)],  # noqa: S607
-            check=False,
-            capture_output=True,
-        )
-    process.wait()
-
-
-def _end_marked(token: str) -> None:
-    """End what went into a session of its own, where the system shows it (Linux)."""
-    mark = f"{_TOKEN}={token}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if mark in (folder / "environ").read_bytes():
-                os.kill(int(folder.name), signal.SIGKILL)
-
-
-def child(request: dict[str, Any]) -> NoReturn:
-    """The child's side: the answer goes to a file."""
-    if request.get("doctor"):
-        _examine(request)
-    try:
-        home, choice = Path(request["home"]), request["choice"]
-        if request["setting"]:
-            result = _one_setting(home, choice, **request["setting"])
+        if setting:
+            result = _one_setting(folder, choice, **setting)
         else:
-            result = _provider_alone(home, choice) if choice else _as_an_agent(home)
+            result = _provider_alone(folder, choice) if choice else _as_an_agent(folder)
     except BaseException as error:  # noqa: BLE001 - the answer is the only way to tell
         result = _answer([error])
-    _tell(request, result)
-
-
-def _examine(request: dict[str, Any]) -> NoReturn:
-    """Tell each finding as it comes: the plugin may end us before the next."""
-    from hermes_core.doctor._provider import examine  # noqa: PLC0415
-
-    home, write, fix = Path(request["home"]), request["write"], request["fix"]
-    with Path(request["answer"]).open("a", encoding="utf-8") as answer:
-
-        def tell(row: dict[str, Any]) -> None:
-            answer.write(json.dumps(row) + "\n")
-            answer.flush()
-
-        try:
-            for finding in examine(home, write=write, fix=fix):
-                tell(finding.told())
-        except BaseException as error:  # noqa: BLE001 - the answer is the only way to tell
-            tell(Finding("doctor", PROBLEM, _line(error), "please report it").told())
-        tell(ENDED)
-    os._exit(0)  # a plugin's threads must not hold us up
-
-
-def _tell(request: dict[str, Any], result: dict[str, Any]) -> NoReturn:
-    Path(request["answer"]).write_text(json.dumps(result), "utf-8")
-    os._exit(0)  # a plugin's threads must not hold us up
+    tell(result)
 
 
 def _as_an_agent(home: Path) -> dict[str, Any]:
@@ -224,13 +101,22 @@ def _as_an_agent(home: Path) -> dict[str, Any]:
     external = [each.name for each in manager.providers if each.name != BUILTIN]
     result = _answer(list(manager.problems), manager.warnings, *external)
     shown = _status_config(manager)
-    return {**result, "settings": list(manager.setting_rows), "shown": shown}
+    provider = _external(manager)
+    return {
+        **result,
+        "settings": list(manager.setting_rows),
+        "shown": shown,
+        "confirms": getattr(provider, "confirms_delivery", False) is True,
+    }
+
+
+def _external(manager: MemoryManager) -> MemoryProvider | None:
+    return next((each for each in manager.providers if each.name != BUILTIN), None)
 
 
 def _status_config(manager: MemoryManager) -> dict[str, str]:
     """What a provider wants to have shown of itself."""
-    external = next((each for each in manager.providers if each.name != BUILTIN), None)
-    tell = getattr(external, "get_status_config", None)
+    tell = getattr(_external(manager), "get_status_config", None)
     if not callable(tell):
         return {}
     values = {row["key"]: row["value"] for row in manager.setting_rows if not row["secret"]}

@@ -6,10 +6,12 @@ import logging
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import time
 from typing import ClassVar, Final
 
 from hermes_core.call_log._call import Call, path_of
@@ -41,6 +43,17 @@ class CallLog:
         """
         if not self._closed:
             self._writer.add(call)
+
+    def listener(
+        self, provider: str, session: Callable[[], str]
+    ) -> Callable[[str, str, float, int, str], None]:
+        """What a provider's adapter tells of each call, as it goes into the log."""
+
+        def note(hook: str, outcome: str, seconds: float, size: int, error: str) -> None:
+            began = time() - seconds
+            self.add(Call(began, provider, hook, session(), outcome, seconds, size, error))
+
+        return note
 
     def close(self) -> None:
         """Let go. The last one to do so waits up to a second until all is written."""

@@ -11,6 +11,7 @@ import click
 
 from hermes_core.cli._list import as_json
 from hermes_core.cli._output import paint, plain, print_json, say
+from hermes_core.cli._standing import print_standing, standing_as_json
 from hermes_core.cli.listing import complete_name
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.writing import DELETE, change_config
@@ -18,8 +19,10 @@ from hermes_core.discovery import ProviderInfo, find_provider, pin_of, scan
 from hermes_core.errors import ConfigError, HermesError
 from hermes_core.home import resolve_home
 from hermes_core.names import BUILTIN, normalise, split_choice
+from hermes_core.redelivery import active_provider
 from hermes_core.schema import variable_of
 from hermes_core.setting_up import recover
+from hermes_core.standing import Standing, standing
 from hermes_core.trial import Trial, try_configured, try_provider
 
 
@@ -170,15 +173,22 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
     else:
         # The same code as an agent runs, so that the two can't disagree.
         trial = try_configured(config)
+    active = active_provider(config)
+    if trial.provider_name:  # what it calls itself is what its calls and writes are kept under
+        active = active._replace(provider=trial.provider_name)
+    stands = standing(config, active)
+    problems = [*trial.problems, *stands.problems]
     report = {
-        "ok": not trial.problems,
+        "ok": not problems,
         "home": str(home),
         "config": str(config.path) if config.path.exists() else "",
         "builtin": as_json(find_provider(BUILTIN, scan(home, config.selection))),
-        "provider": _provider_report(config, trial) if config.selection.name else None,
+        "provider": _provider_report(config, trial, stands) if config.selection.name else None,
         "observers": list(config.observers),
-        "problems": list(trial.problems),
-        "warnings": [*trial.warnings, *_foreign_keys(config)],
+        "redact": config.redacts,
+        **standing_as_json(stands, active),
+        "problems": problems,
+        "warnings": [*trial.warnings, *stands.warnings, *_foreign_keys(config)],
     }
     return report, trial.traceback
 
@@ -190,22 +200,24 @@ def _foreign_keys(config: Config) -> list[str]:
     return [f"config.yaml: not ours, left alone: {keys}"] if keys else []
 
 
-def _provider_report(config: Config, trial: Trial) -> dict[str, Any]:
+def _provider_report(config: Config, trial: Trial, stands: Standing) -> dict[str, Any]:
     selection = config.selection
     found = scan(config.home, selection, everything=True)
     same = [each for each in found if each.key == normalise(selection.name)]
     same = [each for each in same if not selection.owner or each.owned_by(selection.owner)]
     report = as_json(same[0]) if same else {"name": selection.name, "state": "missing"}
-    works = bool(trial.provider_name)
+    loads = bool(trial.provider_name)
     pin = selection.pin
     return {
         **report,
-        "active": works,
-        "works": works,
+        "active": loads,
+        "works": loads and not stands.failing,
+        "takes_writes": not stands.failing,
         "pin": None if pin is None else pin._asdict(),
         "path": str(same[0].directory or "") if same else "",
         "settings": list(trial.settings),
         "shown": trial.shown,
+        "confirms_delivery": trial.confirms if loads else None,
     }
 
 
@@ -224,6 +236,14 @@ def setting_text(row: dict[str, Any]) -> str:
     return f"{plain(str(row['value']))}  ({row['origin']})"
 
 
+def _works(provider: dict[str, Any]) -> str:
+    if provider["works"]:
+        return paint("works", "active")
+    if provider["active"]:
+        return paint("loads, but TAKES NO WRITES", "broken")
+    return paint("does not work", "broken")
+
+
 def _print_report(report: dict[str, Any]) -> None:
     provider = report["provider"]
     config = report["config"] or "none (that is fine)"
@@ -233,7 +253,7 @@ def _print_report(report: dict[str, Any]) -> None:
     if provider is None:
         say("external:  none")
     else:
-        works = paint("works", "active") if provider["works"] else paint("does not work", "broken")
+        works = _works(provider)
         version = f" {provider['version']}" if provider.get("version") else ""
         owner = f" ({provider['distribution']}{version})" if provider.get("distribution") else ""
         say(f"external:  {provider['name']}{owner}, {works}")
@@ -245,6 +265,11 @@ def _print_report(report: dict[str, Any]) -> None:
             say(f"  {row['key']}: {setting_text(row)}")
         for key, value in provider["shown"].items():
             say(f"  {plain(key)}: {plain(value)}")
+        if provider["active"]:
+            confirmed = "confirmed by the provider"
+            counted = "counted as delivered when it returns"
+            say(f"delivery:  {confirmed if provider['confirms_delivery'] else counted}")
+    print_standing(report)
     for label in ("observers", "warnings", "problems"):
         for line in report[label]:
-            say(f"{label[:-1] + ':':10} {line}")
+            say(f"{label[:-1] + ':':10} {paint(line, 'broken' if label == 'problems' else '')}")

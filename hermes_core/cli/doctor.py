@@ -10,6 +10,7 @@ import click
 from hermes_core.cli._output import paint, plain, print_json, say
 from hermes_core.config import Config, load_config
 from hermes_core.doctor import PROBLEM, Finding, examine_config, examine_home, examine_secrets
+from hermes_core.doctor._deliveries import examine_calls, examine_outbox
 from hermes_core.errors import ConfigError, HermesError
 from hermes_core.home import resolve_home
 from hermes_core.setting_up import recover
@@ -42,6 +43,8 @@ def doctor_command(ctx: click.Context, write: bool, fix: bool, json_wanted: bool
         *examine_home(home),
         *examine_config(home),
         *examine_secrets(home, config.secrets_backend),
+        *examine_outbox(config),
+        *examine_calls(config),
     ]
     rows = [_mended(each) if fix else each.told() for each in own]
     rows += run_doctor(config, write=write, fix=fix)

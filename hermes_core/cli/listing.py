@@ -10,7 +10,7 @@ from hermes_core.config import Selection, read_selection
 from hermes_core.discovery import ProviderInfo, find_provider, scan
 from hermes_core.errors import HermesError
 from hermes_core.home import resolve_home
-from hermes_core.names import normalise, split_choice
+from hermes_core.names import BUILTIN, normalise, split_choice
 
 
 def complete_name(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -57,6 +57,10 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         "source": info.source,
         "entry point": info.entry_point,
         "location": place,
+        # Only the class itself says so, and nothing is imported here.
+        "deliveries": "hermes-plugins status says whether it confirms them, while it is active"
+        if info.source != BUILTIN and info.state != "no-provider"
+        else "",
     }
     width = max(map(len, details)) if on_terminal() else 0
     for label, value in details.items():

@@ -6,13 +6,13 @@ import select
 import sys
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 
 from hermes_core.call_log import Call, lost_calls, path_of, read_calls
+from hermes_core.cli._figures import day_and_time, duration, moment, size
 from hermes_core.cli._output import Table, on_terminal, print_json, print_json_line, say
 from hermes_core.cli.listing import complete_name
 from hermes_core.home import resolve_home
@@ -22,8 +22,6 @@ _STATES: Final = {"error": "broken", "late": "changed", "paused": "no-provider"}
 _POLL_SECONDS: Final = 0.25
 _PAGE: Final = 1000
 _INTERRUPTED: Final = 130
-_SHORT: Final = 0.01
-_KILO: Final = 1000
 
 Rows = Sequence[tuple[int, Call]]
 
@@ -97,8 +95,8 @@ def log_command(
         say(_nothing(wanted))
     if lost.calls:
         click.echo(
-            f"{lost.calls:,} calls are missing, the last at {_time(lost.at)}: more came than could "
-            "be written.",
+            f"{lost.calls:,} calls are missing, the last at {day_and_time(lost.at)}: more came "
+            "than could be written.",
             err=True,
         )
 
@@ -159,8 +157,8 @@ def _print(table: Table, rows: Rows) -> None:
                 call.provider,
                 call.hook,
                 call.outcome,
-                _duration(call.seconds),
-                _size(call.bytes),
+                duration(call.seconds),
+                size(call.bytes),
                 call.error,
             )
             for call in calls
@@ -170,36 +168,11 @@ def _print(table: Table, rows: Rows) -> None:
 
 
 def _as_json(number: int, call: Call) -> dict[str, Any]:
-    return {"id": number, **call._asdict(), "at": _moment(call.at)}
-
-
-def _moment(at: float) -> str | None:
-    try:
-        return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        return None
-
-
-def _time(at: float) -> str:
-    return (_moment(at) or "?")[:19].replace("T", " ")
+    return {"id": number, **call._asdict(), "at": moment(call.at)}
 
 
 def _clock(at: float) -> str:
     """Without the date on a terminal if it is today's: an error needs the room."""
-    told = _time(at)
-    today = _time(time.time())[:11]
+    told = day_and_time(at)
+    today = day_and_time(time.time())[:11]
     return told.removeprefix(today) if on_terminal() else told
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return f"{seconds * 1000:.{1 if seconds < _SHORT else 0}f} ms"
-    return f"{seconds:.1f} s"
-
-
-def _size(count: int) -> str:
-    """A number with a unit that fits; nothing where it is not known."""
-    if count < _KILO:
-        return f"{count} B" if count else "-"
-    kilobytes = count / _KILO
-    return f"{kilobytes:.1f} kB" if kilobytes < _KILO else f"{kilobytes / _KILO:,.1f} MB"

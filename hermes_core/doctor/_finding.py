@@ -9,9 +9,6 @@ OK: Final = "ok"
 WARNING: Final = "warning"
 PROBLEM: Final = "problem"
 
-#: What a child process says last, if it came to its end.
-ENDED: Final = {"ended": True}
-
 
 class Finding(NamedTuple):
     """What was looked at, how it is, and what to do about it.

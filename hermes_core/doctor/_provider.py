@@ -6,7 +6,7 @@ This runs in a child process, since all of it is the plugin's code.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import iscoroutine
 from pathlib import Path
 from typing import Any, Final
@@ -169,3 +169,14 @@ def examine(home: Path, *, write: bool, fix: bool) -> Iterator[Finding]:
     yield from examine_builtin(config, fix=fix)
     yield from examine_conflicts(config)
     yield from examine_provider(config, write=write)
+
+
+def tell_findings(
+    tell: Callable[[dict[str, Any]], None], home: str, *, write: bool, fix: bool
+) -> None:
+    """The child's side of `hermes_core.trial.run_doctor`."""
+    try:
+        for finding in examine(Path(home), write=write, fix=fix):
+            tell(finding.told())
+    except Exception as error:  # noqa: BLE001 - a plugin's, or ours; what was found before counts
+        tell(Finding("doctor", PROBLEM, describe(error), "please report it").told())

@@ -34,14 +34,21 @@ _HINTS: Final = {
 
 
 class OutboxFile:
-    """One connection for all threads, made when needed and closed before a fork."""
+    """One connection for all threads, made when needed and closed before a fork.
 
-    def __init__(self, path: Path, *, durable: bool = False) -> None:
+    Args:
+        path: The file.
+        durable: Whether what is written survives a power cut, too.
+        mends: Whether a damaged file is set aside; else that is an error.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = False, mends: bool = True) -> None:
         self.path = path
         self.lock = threading.RLock()
         #: What happened to the file, for people.
         self.problem = ""
         self._durable = durable
+        self._mends = mends
         self._database: sqlite3.Connection | None = None
         close_before_forks(self)
 
@@ -58,7 +65,7 @@ class OutboxFile:
             try:
                 return attempt()
             except DatabaseError as error:
-                if not _is_damage(error):
+                if not (self._mends and _is_damage(error)):
                     raise
                 self._set_aside()
                 return attempt()
@@ -108,7 +115,7 @@ class OutboxFile:
                     )
         self.problem = (
             f"outbox.db was damaged and is set aside as {name}; writes that waited in it were "
-            "not delivered (run: hermes-plugins outbox backfill --all)"
+            "not delivered (run: hermes-plugins outbox backfill --since WHEN)"
         )
         logger.error("memory: %s", self.problem)
 

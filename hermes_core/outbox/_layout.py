@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hermes_core.database import Layout
 
@@ -71,20 +71,6 @@ class Write(NamedTuple):
     failing_since: float | None
     error: str
     state: str
-
-    def told(self) -> dict[str, Any]:
-        """What may be listed: everything but the content."""
-        return {
-            "id": self.id,
-            "event_id": self.event_id,
-            "hook": self.hook,
-            "created": self.created,
-            "attempts": self.attempts,
-            "failing_since": self.failing_since,
-            "error": self.error,
-            "state": self.state,
-            "bytes": len(self.payload),
-        }
 
 
 class Stream(NamedTuple):

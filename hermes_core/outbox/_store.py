@@ -38,6 +38,7 @@ class OutboxStore:
         max_bytes: How large it may grow.
         durable: Whether a write survives a power cut too.
         clock: The time, for tests.
+        mends: Whether a damaged file is set aside, and a new one begun.
     """
 
     def __init__(
@@ -47,11 +48,17 @@ class OutboxStore:
         max_bytes: int,
         durable: bool = False,
         clock: Callable[[], float] = time.time,
+        mends: bool = True,
     ) -> None:
-        self.file = OutboxFile(path, durable=durable)
+        self.file = OutboxFile(path, durable=durable, mends=mends)
         self.clock = clock
         self._max_bytes = max_bytes
         self._room = 0
+
+    @property
+    def max_bytes(self) -> int:
+        """How large the file may grow."""
+        return self._max_bytes
 
     # -- putting in -----------------------------------------------------------------------
 

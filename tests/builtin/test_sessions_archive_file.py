@@ -299,3 +299,14 @@ def test_a_forked_child_and_its_parent_both_write(end: str, home: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_loses_nothing_when_its_parent_closes_the_archive(home: Path) -> None:
     forked(home, meanwhile="archive.close()")
+
+
+@pytest.mark.parametrize(("durability", "level"), [("normal", 1), ("full", 2)])
+def test_durability_decides_whether_a_turn_is_synced_to_the_disk(home, durability, level):
+    (home / "config.yaml").write_text(f"memory: {{durability: {durability}}}\n", "utf-8")
+    talk = Talk(home)
+    talk.say("hello")
+    archive = talk.manager.get_provider("builtin")._conversations.archive
+    with archive._connections.plain() as database:
+        assert database.execute("PRAGMA synchronous").fetchone() == (level,)
+    talk.manager.shutdown_all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -167,6 +167,23 @@ class BuiltinProvider(MemoryProvider):
         """What the guard of the notes has against a text, in a word or two."""
         finding = scan(text)
         return [] if finding is None else [finding.kind]
+
+    def archived_turns(
+        self, home: Path, session_id: str, facts: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """The turns of one session: ``at``, ``user_content``, ``assistant_content``, ``messages``.
+
+        ``facts`` are the keywords of `initialize`, which say whose session it is.
+        """
+        from hermes_builtin.sessions._turns import archived_turns  # noqa: PLC0415 - as above
+
+        return archived_turns(home, session_id, facts)
+
+    def sessions_since(self, home: Path, since: float) -> Iterator[dict[str, Any]]:
+        """What persons said since then: ``session``, ``keywords`` and ``turns`` of each session."""
+        from hermes_builtin.sessions._turns import sessions_since  # noqa: PLC0415 - as above
+
+        return sessions_since(home, since)
 
     def pending_nudge(self) -> str:
         """A reminder to take notes, if it is time for one."""

@@ -32,6 +32,8 @@ class Conversations:
         self._home = home
         self._place: Place | None = None
         self._archive: SqliteArchive | None = None
+        settings = facts.get("provider_config") or {}
+        self._durable = settings.get("durability") == "full"
         context = str(facts.get("agent_context") or _PRIMARY)
         platform = str(facts.get("platform") or "")
 
@@ -69,7 +71,7 @@ class Conversations:
         """The archive."""
         if self._archive is None:
             self._place = place(self._home)
-            self._archive = _SHARED.open(self._place.path)
+            self._archive = _SHARED.open(self._place.path, durable=self._durable)
             if self._place.theirs is not None and self._archive.once("told of hermes-agent"):
                 logger.warning(
                     "sessions: hermes-agent keeps its conversations in %s; ours are in %s. "

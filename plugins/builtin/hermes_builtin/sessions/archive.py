@@ -100,7 +100,7 @@ class Archive(Protocol):
         """All sessions, the oldest first."""
 
     def imported(self, origin: str, session: str) -> int:
-        """How much of a session of somebody else was taken over before."""
+        """How much of a session of somebody else was taken over before; of anybody for ""."""
 
     def take_over(
         self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]

@@ -49,11 +49,16 @@ _PAGE: Final = 500
 
 
 class SqliteArchive:
-    """Every conversation of a home, in one file."""
+    """Every conversation of a home, in one file.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The file; made with the first message.
+        durable: Whether what is stored survives a power cut, too.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = False) -> None:
         self.path = path
-        self._connections = Connections(path)
+        self._connections = Connections(path, durable=durable)
         self._indexer = Indexer()
         self._totals = (0.0, Totals(0, 0))
         self._damage: DatabaseError | None = None
@@ -121,10 +126,10 @@ class SqliteArchive:
             return done.rowcount == 1
 
     def imported(self, origin: str, session: str) -> int:
-        """How much of a session of somebody else was taken over before."""
+        """How much of a session of somebody else, or of anybody, was taken over before."""
         with self._connections.reading() as database:
             row = database.execute(
-                "SELECT position FROM archive_imports WHERE origin = ? AND session = ?",
+                "SELECT position FROM archive_imports WHERE session = ?2 AND ?1 IN ('', origin)",
                 (origin, storable(session)),
             ).fetchone()
         return int(row[0]) if row else 0

@@ -75,9 +75,10 @@ class Errors:
 class Connections:
     """The archive's file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, durable: bool = False) -> None:
         self.path = path
         self.errors = Errors(path)
+        self._durable = durable
         self._write_lock = threading.RLock()
         self._read_lock = threading.RLock()
         self._writer: sqlite3.Connection | None = None
@@ -112,6 +113,8 @@ class Connections:
         self._writer = database = open_database(self.path, ARCHIVE)
         database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         database.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
+        if self._durable:
+            database.execute("PRAGMA synchronous = FULL")
         return database
 
     def _open_reader(self) -> sqlite3.Connection:

@@ -15,10 +15,10 @@ class SharedArchives:
         self._lock = threading.Lock()
         self._users: dict[Path, tuple[SqliteArchive, int]] = {}
 
-    def open(self, path: Path) -> SqliteArchive:
-        """The archive of a file. Every call needs a `close`."""
+    def open(self, path: Path, *, durable: bool = False) -> SqliteArchive:
+        """The archive of a file, as its first user wants it. Every call needs a `close`."""
         with self._lock:
-            archive, users = self._users.get(path) or (SqliteArchive(path), 0)
+            archive, users = self._users.get(path) or (SqliteArchive(path, durable=durable), 0)
             self._users[path] = (archive, users + 1)
             return archive
 
