@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, Job, ProviderAdapter, new_event
-from hermes_core.errors import HermesError
+from hermes_core.errors import HermesError, describe
 from hermes_core.outbox import DEFAULT_MAX_MB, Mailbox, Origin, Outbox, Revive, open_outbox
 
 logger = logging.getLogger("hermes_core")
@@ -27,6 +27,9 @@ _WHO: Final = (
     "thread_id",
     "session_title",
 )
+
+#: What a value raises that is no JSON, or can't be searched for secrets.
+_UNWRITABLE: Final = (TypeError, ValueError, RecursionError, HermesError)
 
 #: Names of things, which must arrive as they are.
 _IDENTITIES: Final = ("session_id", "child_session_id")
@@ -70,12 +73,14 @@ class Writes:
         self._box: Mailbox | None = None
         self._boxes: list[Mailbox] = []
         self._problem = ""
+        self._damage = ""
 
     @property
     def warnings(self) -> list[str]:
         """What happened to writes that could not be kept."""
-        found = self._outbox.store.file.problem if self._outbox is not None else ""
-        return [each for each in (self._problem, found) if each]
+        if self._outbox is not None:
+            self._damage = self._outbox.store.file.problem
+        return [each for each in (self._problem, self._damage) if each]
 
     def begin(self, session_id: str, keywords: Mapping[str, Any]) -> None:
         """A session starts: what it writes is kept under its name and its keywords."""
@@ -122,11 +127,49 @@ class Writes:
     def _keep(self, hook: str, arguments: Mapping[str, Any]) -> Job | None:
         if self._box is None:
             self.begin("", {})
+        payload = self._payload(hook, arguments)
+        return self._box.put(hook, new_event(), payload) if self._box is not None else None
+
+    def _payload(self, hook: str, arguments: Mapping[str, Any]) -> str:
+        """A write as text, without secrets, and without what can't be written."""
+        try:
+            return self._encoded(arguments)
+        except _UNWRITABLE as error:
+            logger.warning(
+                "memory provider %s: part of a write (%s) is left out: %s",
+                self._adapter.name, hook, describe(error),
+            )  # fmt: skip
+        return self._encoded({name: self._writable(value) for name, value in arguments.items()})
+
+    def _encoded(self, arguments: Mapping[str, Any]) -> str:
         masker = self._adapter.masker
         clean = dict(arguments) if masker is None else masker.hand_off(dict(arguments)).value
         kept = {name: arguments[name] for name in _IDENTITIES if name in arguments}
-        payload = json.dumps({**clean, **kept}, default=str)
-        return self._box.put(hook, new_event(), payload) if self._box is not None else None
+        return json.dumps({**clean, **kept}, default=self._text)
+
+    def _text(self, value: Any) -> str:
+        """An object of the host's own, in words. They may hold secrets, as all words."""
+        try:
+            text = str(value)
+        except Exception:  # noqa: BLE001 - somebody else's method
+            text = f"<{type(value).__name__}>"
+        masker = self._adapter.masker
+        return text if masker is None else str(masker.hand_off(text).value)
+
+    def _writable(self, value: Any) -> Any:
+        """What can be written of a value: of a list or a mapping, the items that can."""
+        if isinstance(value, list):
+            return [each for each in value if self._can_write(each)]
+        if isinstance(value, dict):
+            return {name: each for name, each in value.items() if self._can_write({name: each})}
+        return value if self._can_write(value) else None
+
+    def _can_write(self, value: Any) -> bool:
+        try:
+            self._encoded({"": value})
+        except _UNWRITABLE:
+            return False
+        return True
 
     def switch(self, session_id: str, parent: str, changes: Mapping[str, Any], call: Any) -> None:
         """Another session runs from now on: behind the old one's writes, before the new one's.
@@ -155,11 +198,17 @@ class Writes:
         delivered = self._flush(self._boxes[-1:], timeout, once=True)
         self._adapter.flush_writes(max(end - monotonic(), 0))  # a change of session, too
         if not delivered:
-            count = self._outbox.store.count(self._boxes[-1].stream) if self._outbox else 0
             logger.warning(
-                "memory provider %s: %d writes undelivered; they wait in the outbox",
-                self._adapter.name, count,
+                "memory provider %s: %s writes undelivered; they wait in the outbox",
+                self._adapter.name, self._count(),
             )  # fmt: skip
+
+    def _count(self) -> str:
+        """How many writes of the last session wait, as far as that can be told."""
+        try:
+            return str(self._outbox.store.count(self._boxes[-1].stream)) if self._outbox else "0"
+        except HermesError:
+            return "some"
 
     def _flush(self, boxes: list[Mailbox], timeout: float, *, once: bool) -> bool:
         if self._outbox is None:
@@ -172,6 +221,7 @@ class Writes:
 
     def close(self) -> None:
         """Let go of the outbox. What is left is delivered by whoever comes next."""
+        _ = self.warnings  # they stay
         outbox, self._outbox = self._outbox, None
         if outbox is not None:
             for box in self._boxes:

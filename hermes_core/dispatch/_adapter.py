@@ -113,12 +113,10 @@ class ProviderAdapter(ProviderCalls):
         rewound: bool,
         extra: Mapping[str, Any],
     ) -> Outcome:
-        optional = {
-            **extra,
-            "parent_session_id": parent_session_id,
-            "reset": reset,
-            "rewound": rewound,
-        }
+        named = {**extra, "parent_session_id": parent_session_id}
+        if self._session is not None:  # if it has to be started again, it is for this one
+            self._session = (new_session_id, {**self._session[1], **named})
+        optional = {**named, "reset": reset, "rewound": rewound}
         return self._run("on_session_switch", new_session_id, optional=optional)
 
     def on_pre_compress(self, messages: Messages, extra: Mapping[str, Any]) -> Outcome:

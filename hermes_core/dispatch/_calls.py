@@ -102,7 +102,10 @@ class ProviderCalls:
         self._turn_start: Job | None = None
         self._lanes = {lane: Lane(f"memory-{name}-{lane.value}", self._hung) for lane in LaneName}
         self._recall = Recall(
-            self._lanes[LaneName.RECALL], self.deadlines.prefetch, self.deadlines.hook
+            self._lanes[LaneName.RECALL],
+            self.deadlines.prefetch,
+            self.deadlines.hook,
+            partial(self.failed, "prefetch"),
         )
         self._closed = False
         self._breakers = {lane: Breaker() for lane in LaneName}
@@ -126,7 +129,7 @@ class ProviderCalls:
         return str(self.masker.hand_off(text).value) if self.masker is not None else text
 
     def failed(self, hook: str, error: Exception) -> None:
-        """Count a call that could not even be queued."""
+        """Count a call that could not even be queued, or that failed when nobody waited."""
         self._record(hook, 0.0, error)
 
     # -- one call -------------------------------------------------------------------------

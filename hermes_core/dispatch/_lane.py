@@ -223,8 +223,10 @@ class Lane:
 
     def join(self, timeout: float) -> None:
         """Wait for the thread of a closed lane to end."""
-        if self._thread is not None and not self.on_thread():
-            self._thread.join(max(timeout, 0))
+        with self._lock:  # one that is just being started can't be waited for
+            thread = self._thread
+        if thread is not None and not self.on_thread():
+            thread.join(max(timeout, 0))
 
     def _ready(self) -> None:
         """See to it that there is a thread, and that it gets somewhere."""

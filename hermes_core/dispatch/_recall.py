@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Self
 
-from hermes_core.dispatch._lane import Job, Lane
+from hermes_core.dispatch._lane import Job, Lane, contained
 from hermes_core.errors import AnswerLate, DeadlineExceeded, ProviderPaused
 
 #: With a budget of nothing only what is ready counts. That, too, has to change threads.
@@ -38,10 +38,18 @@ class Recall:
         lane: Where the provider is asked.
         budget: Seconds that the turn waits.
         patience: Seconds after which a call that still runs hangs.
+        failed: Told of errors that came too late for whoever asked.
     """
 
-    def __init__(self, lane: Lane, budget: float, patience: float) -> None:
+    def __init__(
+        self,
+        lane: Lane,
+        budget: float,
+        patience: float,
+        failed: Callable[[Exception], None],
+    ) -> None:
         self._lane = lane
+        self._failed = failed
         self._budget = max(budget, _GRACE)
         self._patience = max(2 * budget, 0) or patience
         self._running: _Asked | None = None
@@ -79,9 +87,12 @@ class Recall:
     def late(self, session: str) -> LateAnswer | None:
         """The answer to the last turn's question, if it has come since."""
         asked, self._earlier = self._earlier, None
-        if asked is None or asked.session != session or not asked.job.wait(0):
+        if asked is None or not asked.job.wait(0):
+            return None
+        if asked.job.error is not None:
+            self._failed(contained(asked.job.error))
             return None
         text = asked.job.value
-        if asked.job.error is not None or not isinstance(text, str) or not text.strip():
+        if asked.session != session or not isinstance(text, str) or not text.strip():
             return None
         return LateAnswer(text, asked.question)

@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
 from hermes_core.database import close_before_forks, empty_database, open_database, transaction
 from hermes_core.errors import DatabaseError, ForeignDatabase
-from hermes_core.locking import file_lock
+from hermes_core.locking import LockTimeoutError, file_lock
 from hermes_core.outbox._layout import OUTBOX
 
 logger = logging.getLogger("hermes_core")
@@ -104,20 +105,31 @@ class OutboxFile:
     def _set_aside(self) -> None:
         """Rename a damaged file, unless somebody else has done so already."""
         self.close()
-        with file_lock(self.path.with_name(f"{self.path.name}.lock"), _LOCK_SECONDS):
-            if self._is_whole():
-                return
-            name = f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
-            for suffix in _SUFFIXES:
-                with suppress(FileNotFoundError):
-                    self.path.with_name(self.path.name + suffix).replace(
-                        self.path.with_name(name + suffix)
-                    )
+        try:
+            with file_lock(self.path.with_name(f"{self.path.name}.lock"), _LOCK_SECONDS):
+                if self._is_whole():
+                    return
+                name = self._renamed()
+        except (OSError, LockTimeoutError) as error:
+            what = f"the outbox is damaged and can't be set aside: {error}"
+            raise DatabaseError(what, where=str(self.path)) from error
         self.problem = (
             f"outbox.db was damaged and is set aside as {name}; writes that waited in it were "
             "not delivered (run: hermes-plugins outbox backfill --since WHEN)"
         )
         logger.error("memory: %s", self.problem)
+
+    def _renamed(self) -> str:
+        """Rename the file and what belongs to it; gives its new name."""
+        stamp = f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+        names = (f"{stamp}-{number}" if number else stamp for number in count())
+        name = next(each for each in names if not os.path.lexists(self.path.with_name(each)))
+        for suffix in _SUFFIXES:
+            with suppress(FileNotFoundError):
+                self.path.with_name(self.path.name + suffix).rename(
+                    self.path.with_name(name + suffix)
+                )
+        return name
 
     def _is_whole(self) -> bool:
         try:
@@ -127,7 +139,7 @@ class OutboxFile:
         except DatabaseError:
             return False
         try:
-            return bool(database.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+            return bool(database.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok")
         except sqlite3.DatabaseError:
             return False
         finally:

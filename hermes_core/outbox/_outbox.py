@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final
+from typing import Any, Final
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter
 from hermes_core.errors import HermesError, describe
@@ -23,6 +23,10 @@ DEFAULT_MAX_MB: Final = 256
 
 #: How often to look for what other processes have left, and for what hangs.
 _POLL_SECONDS: Final = 15.0
+#: The same while there is room to give back.
+_TIDYING_SECONDS: Final = 0.05
+_OF_THE_SESSION: Final = ("parent_session_id", "session_title")
+
 #: The same while another process has a stream of ours.
 _IMPATIENT_SECONDS: Final = 0.5
 
@@ -64,6 +68,8 @@ class Outbox:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._reviving: threading.Thread | None = None
+        self._stand_ins: list[Route] = []
+        self._untidy = True
 
     # -- for managers ---------------------------------------------------------------------
 
@@ -76,16 +82,22 @@ class Outbox:
     ) -> Mailbox:
         """A way in, for one session. What waits for it from before is delivered first."""
         box = Mailbox(self, origin, adapter, hooks)
-        box.stream = self.store.find(origin)
-        with self._lock:
+        with self.here()._lock:  # noqa: SLF001 - ours
             self._routes[box] = revive
-        if self.store.waiting():
-            self.wake()
+        try:
+            box.stream = self.store.find(origin)
+            if self.store.waiting():
+                self.wake()
+        except HermesError as error:
+            logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
         return box
 
     def leave(self, box: Route) -> None:
         """The session is over, or the manager goes: what is left waits for others."""
-        box.open = False
+        self.here()
+        for route in (box, *self._stand_ins):
+            if route.adapter is box.adapter and (route is box or route.busy):
+                route.leave()
         with self._lock:
             self._routes.pop(box, None)
 
@@ -97,6 +109,7 @@ class Outbox:
             timeout: How long to try.
             once: Give up when a delivery fails.
         """
+        self.here()
         boxes = [*boxes]
         end = monotonic() + timeout
         failures = sum(box.failures for box in boxes)
@@ -125,6 +138,8 @@ class Outbox:
         """One user more: a manager, or a delivery under way."""
         with _SHARED_LOCK:
             self._uses += 1
+            if self._uses == 1:  # somebody comes back to one that was closed
+                _SHARED.setdefault(self.home, self)
 
     def unuse(self) -> None:
         """One user less; the last one closes the file."""
@@ -132,8 +147,10 @@ class Outbox:
             self._uses -= 1
             if self._uses > 0:
                 return
-            _SHARED.pop(self.home, None)
-        thread, self._thread = self._thread, None
+            if _SHARED.get(self.home) is self:  # else a new one is in use already
+                del _SHARED[self.home]
+        with self._lock:  # one that is just being started can't be waited for
+            thread, self._thread = self._thread, None
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
@@ -144,6 +161,7 @@ class Outbox:
         if self._pid != os.getpid():
             self._uses = len(self._routes)
             self._start_anew()
+            self.store.held.clear()
             for route in self._routes:
                 route.forget()
         return self
@@ -185,13 +203,19 @@ class Outbox:
         soonest = now + _POLL_SECONDS
         with self._lock:
             routes = dict(self._routes)
-        for stream in self.store.waiting():
+        streams = self.store.waiting()
+        for stream in streams:
             due = max(stream.due, max((r.due for r in routes if r.stream == stream.id), default=0))
             if due > now:
                 soonest = min(soonest, due)
             elif not self._see_to(stream, routes):
                 soonest = min(soonest, now + _IMPATIENT_SECONDS)
         self._watch([route for route in routes if route.busy])
+        if streams:
+            self._untidy = True
+        elif self._untidy:
+            self._untidy = self.store.tidy()
+            soonest = now + (_TIDYING_SECONDS if self._untidy else _POLL_SECONDS)
         return max(soonest - now, 0.001)
 
     def _see_to(self, stream: Stream, routes: dict[Route, Revive | None]) -> bool:
@@ -206,16 +230,16 @@ class Outbox:
         if revive is not None:
             return self._revive(stream, revive)
         for route in relatives:
-            if route.origin.keywords == stream.origin.keywords:
+            if _who(route.origin) == _who(stream.origin):
                 stand_in = StandIn(self, stream.origin, route.adapter, route._hooks)  # noqa: SLF001
                 stand_in.stream = stream.id
+                self._stand_ins = [*(each for each in self._stand_ins if each.busy), stand_in]
                 return stand_in.kick() is not None
         return True  # it waits for a session of its own
 
     def _watch(self, busy: list[Route]) -> None:
         """Keep our claims, and notice calls that hang."""
-        if busy:
-            self.store.renew(route.stream for route in busy)
+        self.store.renew()
         for route in busy:
             route.adapter.hangs()
 
@@ -261,6 +285,7 @@ def deliver_left(outbox: Outbox, stream: Stream, revive: Revive) -> bool:
     """Deliver a stream that is ours through a fresh instance; whether nothing is left of it."""
     store = outbox.store
     try:
+        keywords = {**_keywords(stream.origin), "hermes_home": str(outbox.home)}
         revived = outbox.fresh(stream.origin, revive)
     except HermesError as error:
         _put_off(outbox, stream, describe(error))
@@ -269,14 +294,14 @@ def deliver_left(outbox: Outbox, stream: Stream, revive: Revive) -> bool:
     hooks = HookCalls()
     hooks.add(adapter)
     try:
-        keywords = {**json.loads(stream.origin.keywords), "hermes_home": str(outbox.home)}
         outcome = adapter.initialize(stream.origin.session, keywords)
         if outcome.error is not None:
             _put_off(outbox, stream, adapter.told(outcome.error))
             return False
         route = Route(outbox, stream.origin, adapter, hooks)
         route.stream = stream.id
-        route.kick()
+        route.own()
+        route.start()
         while route.busy and not adapter.hangs():
             sleep(0.01)
         return not route.busy and store.count(stream.id) == 0
@@ -285,6 +310,16 @@ def deliver_left(outbox: Outbox, stream: Stream, revive: Revive) -> bool:
         adapter.close(0)
         hooks.close()
         revived.close()
+
+
+def _keywords(origin: Origin) -> dict[str, Any]:
+    try:
+        found = json.loads(origin.keywords)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise HermesError(f"the keywords of session {origin.session} can't be read")
+    return found
 
 
 def _put_off(outbox: Outbox, stream: Stream, error: str) -> None:
@@ -296,9 +331,21 @@ def _put_off(outbox: Outbox, stream: Stream, error: str) -> None:
     outbox.store.release(stream.id)
 
 
+def _who(origin: Origin) -> dict[str, Any]:
+    """The keywords, but for those that tell of the session and not of its user."""
+    try:
+        found = _keywords(origin)
+    except HermesError:
+        return {"session": origin.session}
+    return {name: value for name, value in found.items() if name not in _OF_THE_SESSION}
+
+
 # One worker for all managers of a home: two would deliver the same write twice.
 _SHARED_LOCK: Final = threading.RLock()
 _SHARED: Final[dict[Path, Outbox]] = {}
+
+if hasattr(os, "register_at_fork"):  # another thread may hold it, and a child has none
+    os.register_at_fork(after_in_child=_SHARED_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def open_outbox(home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = False) -> Outbox:
@@ -307,7 +354,7 @@ def open_outbox(home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = F
         outbox = _SHARED.get(home)
         if outbox is None:
             outbox = _SHARED[home] = Outbox(home, max_mb=max_mb, durable=durable)
-        outbox.use()
+        outbox.here().use()
         return outbox
 
 

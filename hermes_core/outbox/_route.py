@@ -6,11 +6,14 @@ import json
 import logging
 import random
 from collections.abc import Callable
+from functools import lru_cache
+from inspect import signature
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.dispatch import DELIVERY, Delivery, HookCalls, Job, ProviderAdapter
 from hermes_core.errors import DatabaseError, ProviderPaused
+from hermes_core.hookspecs import HOOKS, MemoryHooks
 from hermes_core.outbox._layout import Origin, Write
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ _LONGEST_WAIT: Final = 60.0
 #: Delivered writes are removed together while they come fast, but within so many seconds.
 _TOGETHER: Final = 64
 _TOGETHER_SECONDS: Final = 0.05
+
+#: How long after a look at our claim we may still be sure of it.
+_SURE_SECONDS: Final = 30.0
 
 
 def back_off(attempts: int, chance: Callable[[], float] = random.random) -> float:
@@ -58,9 +64,12 @@ class Route:
         self.due = 0.0
         #: How often a delivery failed, for those who wait for one.
         self.failures = 0
+        #: The delivery on its way, or the last one.
+        self.job: Job | None = None
         self._hooks = hooks
-        self._done: list[int] = []
+        self._done: list[Write] = []
         self._last = 0
+        self._sure_until = 0.0
 
     def takes(self, write: Write) -> bool:  # noqa: ARG002 - a stand-in is choosier
         """Whether this instance is one that the write may go to."""
@@ -71,25 +80,37 @@ class Route:
         with self.outbox.store.file.lock:
             if self.busy or not self.open or not self.outbox.store.take(self.stream):
                 return None
-            self.outbox.use()
-            self.busy = True
+            self.own()
         return self.start()
+
+    def own(self) -> None:
+        """The stream is claimed, for this route."""
+        self.outbox.use()
+        self.busy = True
+        self._sure_until = self.outbox.store.clock() + _SURE_SECONDS
 
     def start(self) -> Job | None:
         """Queue the delivery, of a stream that is ours, on the provider's write lane."""
         self.due = 0.0
         self.outbox.watched()
-        job = self.adapter.submit("sync_turn", self._deliver)
-        if job is None:
+        self.job = job = self.adapter.submit("sync_turn", self._deliver)
+        if job is None or (not self.open and job.claim()):
             self._let_go()
+            return None
         return job
+
+    def leave(self) -> None:
+        """Begin nothing more. A delivery that waits for its lane might do so for ever."""
+        self.open = False
+        if self.busy and self.job is not None and self.job.claim():
+            self._let_go()
 
     # -- on the write lane ----------------------------------------------------------------
 
     def _deliver(self) -> None:
         began = monotonic()
         try:
-            while self.open and self.adapter.on_write_lane():
+            while self.open and self.adapter.on_write_lane() and self._is_ours():
                 write = self.outbox.store.next(self.stream, self._last)
                 if write is None:
                     if self._settled():
@@ -109,14 +130,23 @@ class Route:
             # What was delivered is remembered, and removed as soon as that can be done.
             self.due = self.outbox.store.clock() + _LONGEST_WAIT
             logger.error("memory: the outbox can't be used: %s", error)  # noqa: TRY400 - one line
-        if self.busy:
-            self._let_go()
+        finally:
+            if self.busy:
+                self._let_go()
+
+    def _is_ours(self) -> bool:
+        now = self.outbox.store.clock()
+        if now >= self._sure_until:
+            if not self.outbox.store.keeps(self.stream):
+                return False
+            self._sure_until = now + _SURE_SECONDS
+        return True
 
     def _attempt(self, write: Write) -> bool:
         """Deliver one write; whether to go on with the next."""
         error = self._call(write)
         if error is None:
-            self._done.append(write.id)
+            self._done.append(write)
             self._last = write.id
             return True
         self.failures += 1
@@ -141,7 +171,9 @@ class Route:
     def _call(self, write: Write) -> Exception | None:
         if not self.adapter.restart():
             return ProviderPaused("its initialize has not succeeded yet")
-        arguments: dict[str, Any] = json.loads(write.payload)
+        arguments = _arguments(write)
+        if arguments is None:
+            return TypeError("the outbox has it in a form that this version can't read")
         token = DELIVERY.set(Delivery(write.event_id, write.attempts + 1))
         try:
             outcomes = self._hooks.only(self.adapter, write.hook)(**arguments)
@@ -165,7 +197,7 @@ class Route:
 
     def forget(self) -> None:
         """This is a forked child: what was under way is the parent's."""
-        self.busy = False
+        self.busy, self.job = False, None
         self._done, self._last = [], 0
 
     def _idle(self) -> None:
@@ -185,6 +217,21 @@ class Route:
         self.outbox.unuse()
 
 
+def _arguments(write: Write) -> dict[str, Any] | None:
+    """What to call a hook with; None if the row is damaged, or of another version."""
+    try:
+        found = json.loads(write.payload)
+    except ValueError:
+        return None
+    fits = isinstance(found, dict) and write.hook in HOOKS
+    return found if fits and found.keys() == _parameters(write.hook) else None
+
+
+@lru_cache(maxsize=16)
+def _parameters(hook: str) -> frozenset[str]:
+    return frozenset(signature(getattr(MemoryHooks, hook)).parameters) - {"self"}
+
+
 class Mailbox(Route):
     """The route of a live manager's session: what it puts in goes out at once."""
 
@@ -201,10 +248,9 @@ class Mailbox(Route):
                 self.origin, self.stream, (event_id, hook, payload), take=take
             )
             if not take:
-                return None
+                return self.job if self.busy else None
             if held:
-                self.outbox.use()
-                self.busy = True
+                self.own()
         if held:
             return self.start()
         self.outbox.wake()  # another process has the stream: it, or we later

@@ -18,7 +18,8 @@ LEASE_SECONDS: Final = 300.0
 
 _VACUUM_PAGES: Final = 64
 #: Notes and delegations are small, and no archive has them: they may use this much more.
-_RESERVE: Final = 1.125
+_RESERVE: Final = 0.125
+_ARCHIVED: Final = ("sync_turn", "on_session_end")
 
 _WRITE: Final = (
     "SELECT id, stream, event_id, hook, payload, created, attempts, failing_since, error, state "
@@ -52,6 +53,8 @@ class OutboxStore:
     ) -> None:
         self.file = OutboxFile(path, durable=durable, mends=mends)
         self.clock = clock
+        #: The streams that somebody in this process delivers: nobody else here may.
+        self.held: set[int] = set()
         self._max_bytes = max_bytes
         self._room = 0
 
@@ -86,26 +89,32 @@ class OutboxStore:
         now = self.clock()
         event_id, hook, payload = event
 
-        def work(database: sqlite3.Connection) -> tuple[int, bool]:
-            # Somebody may have tidied an empty stream away.
-            number = stream if not take or _exists(database, stream) else _stream(database, origin)
-            full = not self._has_room(database, hook, len(payload))
-            state, kept = (MISSED, "") if full else (WAITING, payload)
+        def work(database: sqlite3.Connection) -> tuple[int, bool, bool]:
+            # Somebody may have tidied an empty stream away, or set the whole file aside.
+            found = _exists(database, stream, origin)
+            number = stream if found else _stream(database, origin)
+            claim = take or (not found and stream in self.held)
+            self.held -= {stream} if not found else set()
+            fits = self._has_room(database, hook, len(payload))
+            state, kept = (WAITING, payload) if fits else (MISSED, "")
             database.execute(
                 "INSERT INTO writes (stream, event_id, hook, payload, created, state) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
                 (number, event_id, hook, kept, now, state),
             )
-            return number, not full and (not take or self._claim(database, number, now))
+            claimed = fits and claim and self._claim(database, number, now)
+            return number, claimed, fits
 
-        result = self.file.change(work)
-        if self._room <= 0:
+        number, claimed, fits = self.file.change(work)
+        if claimed:
+            self.held.add(number)
+        if not fits:
             raise OutboxFull(
                 f"the outbox is full ({self._max_bytes // 1_000_000} MB): this write is not queued",
                 where=str(self.file.path),
                 hint="when the backend works again, run: hermes-plugins outbox backfill",
             )
-        return result
+        return number, claimed
 
     def _has_room(self, database: sqlite3.Connection, hook: str, size: int) -> bool:
         """Whether a write fits; the file is measured only when it may have become too large."""
@@ -115,19 +124,26 @@ class OutboxStore:
                 int(database.execute(f"PRAGMA {name}").fetchone()[0])
                 for name in ("page_count", "freelist_count", "page_size")
             )
-            limit = self._max_bytes * (1 if hook in ("sync_turn", "on_session_end") else _RESERVE)
             # Others write too, so what is left is not all ours.
-            self._room = int(min(limit - (pages - free) * page - size, self._max_bytes / 16))
-        return self._room > 0
+            left = self._max_bytes - (pages - free) * page - size
+            self._room = int(min(left, self._max_bytes / 16))
+        reserve = 0 if hook in _ARCHIVED else self._max_bytes * _RESERVE
+        return self._room + reserve > 0
 
     # -- claiming -------------------------------------------------------------------------
 
     def take(self, stream: int) -> bool:
-        """Claim a stream; False if another process that runs has it."""
+        """Claim a stream; False if somebody here or another process that runs has it."""
         now = self.clock()
-        return self.file.change(lambda database: self._claim(database, stream, now))
+        with self.file.lock:
+            claimed = self.file.change(lambda database: self._claim(database, stream, now))
+            if claimed:
+                self.held.add(stream)
+        return claimed
 
     def _claim(self, database: sqlite3.Connection, stream: int, now: float) -> bool:
+        if stream in self.held:
+            return False
         me = this_process()
         claimed = database.execute(
             "UPDATE streams SET holder = ?, expires = ? WHERE id = ? AND holder IN ('', ?)",
@@ -150,10 +166,29 @@ class OutboxStore:
         )
         return True
 
-    def renew(self, streams: Iterable[int]) -> None:
-        """Go on holding streams."""
+    def keeps(self, stream: int) -> bool:
+        """Go on holding a stream that we claimed; False if it was taken from us since.
+
+        A process that was stopped may wake up when others have given it up.
+        """
+        me = this_process()
         expires = self.clock() + LEASE_SECONDS
-        rows = [(expires, stream, this_process()) for stream in streams]
+        return self.file.change(
+            lambda database: (
+                database.execute(
+                    "UPDATE streams SET holder = ?, expires = ? WHERE id = ? AND holder IN ('', ?)",
+                    (me, expires, stream, me),
+                ).rowcount
+                > 0
+            )
+        )
+
+    def renew(self) -> None:
+        """Go on holding what we hold."""
+        expires = self.clock() + LEASE_SECONDS
+        rows = [(expires, stream, this_process()) for stream in list(self.held)]
+        if not rows:
+            return
         self.file.change(
             lambda database: database.executemany(
                 "UPDATE streams SET expires = ? WHERE id = ? AND holder = ?", rows
@@ -172,7 +207,7 @@ class OutboxStore:
         )
         return None if row is None else Write(*row)
 
-    def settle(self, stream: int, done: Sequence[int], when_empty: Callable[[], None]) -> bool:
+    def settle(self, stream: int, done: Sequence[Write], when_empty: Callable[[], None]) -> bool:
         """Remove what was delivered. An empty stream is let go; whether it was empty.
 
         ``when_empty`` is called before anybody else can put something in.
@@ -188,6 +223,7 @@ class OutboxStore:
         with self.file.lock:
             empty = self.file.change(work)
             if empty:
+                self.held.discard(stream)
                 when_empty()
         return empty
 
@@ -197,8 +233,8 @@ class OutboxStore:
         def work(database: sqlite3.Connection) -> None:
             database.execute(
                 "UPDATE writes SET attempts = attempts + 1, error = ?, state = ?, "
-                "failing_since = coalesce(failing_since, ?) WHERE id = ?",
-                (error, DEAD if dead else WAITING, self.clock(), write.id),
+                "failing_since = coalesce(failing_since, ?) WHERE id = ? AND event_id = ?",
+                (error, DEAD if dead else WAITING, self.clock(), write.id, write.event_id),
             )
             if not dead:
                 database.execute("UPDATE streams SET due = ? WHERE id = ?", (due, write.stream))
@@ -213,14 +249,16 @@ class OutboxStore:
             )
         )
 
-    def release(self, stream: int, done: Sequence[int] = ()) -> None:
+    def release(self, stream: int, done: Sequence[Write] = ()) -> None:
         """Let a stream go, whatever is in it."""
 
         def work(database: sqlite3.Connection) -> None:
             _delete(database, done)
             _release(database, stream)
 
-        self.file.change(work)
+        with self.file.lock:
+            self.held.discard(stream)  # if the file can't be changed, the claim runs out
+            self.file.change(work)
 
     def hurry(self, streams: Iterable[int] | None = None) -> None:
         """Try at once what waits for its time: these streams, or all."""
@@ -234,17 +272,27 @@ class OutboxStore:
 
         self.file.change(work)
 
-    def tidy(self) -> None:
-        """Give back some of what deleted writes took, and forget streams that are empty."""
+    def tidy(self) -> bool:
+        """Forget streams that are empty, and give back some of what deleted writes took.
 
-        def work(database: sqlite3.Connection) -> None:
+        Returns:
+            Whether there is more to give back.
+        """
+        if not self.file.path.exists():
+            return False
+
+        def work(database: sqlite3.Connection) -> bool:
             database.execute(
                 "DELETE FROM streams WHERE holder = '' "
                 "AND NOT EXISTS (SELECT 1 FROM writes WHERE stream = streams.id)"
             )
-            database.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+            free = int(database.execute("PRAGMA freelist_count").fetchone()[0])
+            # It gives one page for each step, and Python makes one step only.
+            for _ in range(min(free, _VACUUM_PAGES)):
+                database.execute("PRAGMA incremental_vacuum(1)")
+            return free > _VACUUM_PAGES
 
-        self.file.change(work)
+        return self.file.change(work)
 
     # -- looking --------------------------------------------------------------------------
 
@@ -293,12 +341,17 @@ def _find(database: sqlite3.Connection, origin: Origin) -> int:
     return int(found[0]) if found else 0
 
 
-def _exists(database: sqlite3.Connection, stream: int) -> bool:
-    return database.execute("SELECT 1 FROM streams WHERE id = ?", (stream,)).fetchone() is not None
+def _exists(database: sqlite3.Connection, stream: int, origin: Origin) -> bool:
+    found = database.execute(
+        "SELECT provider, owner, session, keywords FROM streams WHERE id = ?", (stream,)
+    ).fetchone()
+    return bool(found == origin)  # in a new file the number may be another's
 
 
-def _delete(database: sqlite3.Connection, numbers: Sequence[int]) -> None:
-    database.executemany("DELETE FROM writes WHERE id = ?", [(each,) for each in numbers])
+def _delete(database: sqlite3.Connection, writes: Sequence[Write]) -> None:
+    # In a new file, begun after damage, the number may be another write's.
+    rows = [(each.id, each.event_id) for each in writes]
+    database.executemany("DELETE FROM writes WHERE id = ? AND event_id = ?", rows)
 
 
 def _has_waiting(database: sqlite3.Connection, stream: int) -> bool:

@@ -1,0 +1,186 @@
+"""outbox.db is damaged, somebody else's, or can't be written: the turn goes on, and it is told."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.journals import Journal, texts
+from support.providers import eventually
+
+from hermes_core import MemoryManager
+from hermes_core.outbox import Origin
+from hermes_core.processes import this_process
+
+STRESS = bool(os.environ.get("HERMES_STRESS"))
+
+
+def filled(home: Path, count: int = 3) -> Path:
+    """An outbox in which turns wait."""
+    (home / "down").touch()
+    manager = MemoryManager(home=home)
+    manager.add_provider(Journal())
+    manager.initialize_all("before")
+    for number in range(count):
+        manager.sync_all(f"waiting {number}", "answer")
+    manager.shutdown_all()
+    (home / "down").unlink()
+    return home / "outbox.db"
+
+
+def a_life(home: Path) -> MemoryManager:
+    """A session that must go well, whatever lies there."""
+    manager = MemoryManager(home=home)
+    manager.add_provider(Journal())
+    manager.initialize_all("s1")
+    manager.sync_all("turn 0", "answer")
+    manager.on_session_switch("s2", parent_session_id="s1")
+    manager.sync_all("turn 1", "answer")
+    manager.on_memory_write("add", "memory", "a note")
+    manager.on_session_end([])
+    manager.flush_pending(2)
+    told = manager.warnings
+    manager.shutdown_all()
+    assert manager.warnings == told
+    return manager
+
+
+def other_program(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE theirs (it)")
+
+
+def newer(path: Path) -> None:
+    filled(path.parent)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "random bytes": lambda path: path.write_bytes(random.Random(7).randbytes(9000)),
+    "a text": lambda path: path.write_text("my shopping list\n" * 50),
+    "truncated": lambda path: os.truncate(filled(path.parent), 5000),
+    "header only": lambda path: os.truncate(filled(path.parent), 100),
+}
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "another program's": other_program,
+    "a newer version's": newer,
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo if hasattr(os, "mkfifo") else lambda path: path.mkdir(),
+    "a dangling link": lambda path: path.symlink_to(path.with_name("nowhere") / "x"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_outbox_is_set_aside_by_name_and_a_new_one_begun(
+    home: Path, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(home / "outbox.db")
+    for stale in ("-wal", "-shm"):
+        (home / f"outbox.db{stale}").unlink(missing_ok=True)
+    manager = a_life(home)
+    aside = [path.name for path in home.glob("outbox.db.damaged-*")]
+    assert len(aside) == 1
+    assert any(aside[0] in warning for warning in manager.warnings)
+    assert aside[0] in caplog.text
+    assert texts(home) == ["turn 0", "turn 1"]
+
+
+@pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN.keys())
+def test_what_is_not_ours_is_left_alone_and_every_write_that_is_not_kept_is_told(
+    home: Path, foreign: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = home / "outbox.db"
+    foreign(path)
+    before = path.read_bytes() if path.is_file() else None
+    manager = a_life(home)
+    assert (path.read_bytes() if path.is_file() else None) == before
+    assert not list(home.glob("outbox.db.damaged-*"))
+    assert any("not kept" in warning for warning in manager.warnings)
+    assert "not kept" in caplog.text
+    assert manager.health()["journal"]["sync_turn"].failures == 2
+    assert manager.health()["journal"]["on_memory_write"].failures == 1
+
+
+def test_an_empty_file_becomes_an_outbox(home: Path) -> None:
+    (home / "outbox.db").touch()
+    assert a_life(home).warnings == ()
+    assert texts(home) == ["turn 0", "turn 1"]
+
+
+def pages(path: Path) -> Iterator[int]:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = int(database.execute("PRAGMA page_size").fetchone()[0])
+    yield from range(0, path.stat().st_size, size)
+
+
+@pytest.mark.parametrize("filler", [b"\0", b"\xff", b"\x0d"], ids=["zeros", "ones", "leaf"])
+@pytest.mark.parametrize("span", [4096, 200], ids=["pages", "heads"])
+def test_whichever_page_is_overwritten_the_turns_that_follow_are_kept(
+    home: Path, filler: bytes, span: int
+) -> None:
+    path = filled(home, 60 if STRESS else 12)
+    whole = path.read_bytes()
+    for offset in pages(path):
+        whole = path.read_bytes() if offset == 0 else whole
+        for left in home.glob("outbox.db*"):
+            left.unlink()
+        (home / "journal.jsonl").unlink(missing_ok=True)
+        broken = whole[:offset] + filler * span + whole[offset + span :]
+        path.write_bytes(broken)
+        manager = a_life(home)
+        told = "\n".join(manager.warnings)
+        got = [text for text in texts(home) if text.startswith("turn")]
+        assert got == ["turn 0", "turn 1"] or "not kept" in told, (offset, told)
+        again = MemoryManager(home=home)
+        again.add_provider(Journal())
+        again.initialize_all("after")
+        again.sync_all("turn 2", "answer")
+        assert eventually(lambda: "turn 2" in texts(home)), (offset, again.warnings)
+        again.shutdown_all()
+
+
+def test_a_file_that_breaks_under_a_running_session_costs_it_nothing_that_comes_after(
+    home: Path,
+) -> None:
+    manager = MemoryManager(home=home)
+    manager.add_provider(Journal())
+    manager.initialize_all("s1")
+    (home / "hold").touch()
+    manager.sync_all("turn 0", "answer")
+    manager.sync_all("turn 1", "answer")
+    assert eventually(lambda: (home / "journal.jsonl").read_text().count("begin") == 1)
+    other = ("other", "sync_turn", "{}")
+    store = manager._writes._outbox.store
+    store.put(Origin("journal", "", "other", "{}"), 0, other, take=False)
+    store.close()
+    (home / "outbox.db").write_bytes(b"\xff" * 9000)
+    for number in range(2, 12):
+        manager.sync_all(f"turn {number}", "answer")
+    (stream,) = store.waiting()
+    assert stream.holder == this_process()
+    assert store.held == {stream.id}
+    (home / "hold").unlink()
+    assert manager.flush_pending(10)
+    told = "\n".join(manager.warnings)
+    manager.shutdown_all()
+    assert "set aside" in told
+    assert texts(home)[-10:] == [f"turn {number}" for number in range(2, 12)]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_an_outbox_that_can_t_be_written_is_told_and_stops_no_turn(home: Path) -> None:
+    path = filled(home)
+    path.chmod(0o400)
+    home.chmod(0o500)
+    try:
+        manager = a_life(home)
+    finally:
+        home.chmod(0o700)
+    assert any("not kept" in warning for warning in manager.warnings)

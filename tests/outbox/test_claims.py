@@ -1,0 +1,149 @@
+"""Who may deliver a stream: leases that run out, processes that end, and rows that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from hermes_core.outbox import Origin, OutboxFull, OutboxStore, Write
+from hermes_core.outbox import _store as store_module
+
+ORIGIN = Origin("p", "", "s", "{}")
+
+
+class Clock:
+    """A time that the test sets."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def stores(tmp_path: Path, clock: Clock) -> Iterator[tuple[OutboxStore, OutboxStore]]:
+    """Two stores of one file, as two processes would have them."""
+    made = [OutboxStore(tmp_path / "outbox.db", max_bytes=10**8, clock=clock) for _ in range(2)]
+    yield made[0], made[1]
+    for each in made:
+        each.close()
+
+
+def as_process(monkeypatch: pytest.MonkeyPatch, name: str, *alive: str) -> None:
+    monkeypatch.setattr(store_module, "this_process", lambda: name)
+    monkeypatch.setattr(store_module, "is_alive", lambda process: process in (name, *alive))
+
+
+def put(store: OutboxStore, name: str, *, take: bool = True) -> tuple[int, bool]:
+    return store.put(ORIGIN, store.find(ORIGIN), (name, "sync_turn", "{}"), take=take)
+
+
+def next_of(store: OutboxStore, stream: int) -> Write:
+    found = store.next(stream)
+    assert found is not None
+    return found
+
+
+def test_who_lost_its_claim_while_it_was_stopped_delivers_nothing_more(
+    stores: tuple[OutboxStore, OutboxStore], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = stores
+    as_process(monkeypatch, "ours", "theirs")
+    stream, _ = put(ours, "a")
+    put(ours, "b", take=False)
+    assert ours.keeps(stream)
+    clock.now += 301
+    as_process(monkeypatch, "theirs", "ours")
+    assert theirs.take(stream)
+    as_process(monkeypatch, "ours", "theirs")
+    assert not ours.keeps(stream)
+    ours.settle(stream, [next_of(ours, stream)], lambda: None)
+    as_process(monkeypatch, "theirs", "ours")
+    assert theirs.keeps(stream)
+    assert next_of(theirs, stream).event_id == "b"
+
+
+def test_a_claim_that_ran_out_and_that_nobody_took_is_ours_again(
+    stores: tuple[OutboxStore, OutboxStore], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = stores
+    as_process(monkeypatch, "ours", "theirs")
+    stream, _ = put(ours, "a")
+    clock.now += 301
+    assert ours.keeps(stream)
+    as_process(monkeypatch, "theirs", "ours")
+    assert not theirs.take(stream)
+    assert next_of(theirs, stream).attempts == 0
+
+
+def test_a_dead_process_s_claim_is_taken_at_once_and_its_writes_are_second_attempts(
+    stores: tuple[OutboxStore, OutboxStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = stores
+    as_process(monkeypatch, "ours")
+    stream, _ = put(ours, "a")
+    as_process(monkeypatch, "theirs")
+    assert theirs.take(stream)
+    assert next_of(theirs, stream).attempts == 1
+
+
+def test_a_write_is_never_put_where_no_stream_is(
+    stores: tuple[OutboxStore, OutboxStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = stores
+    stream, _ = put(ours, "a", take=False)
+    theirs.settle(stream, [next_of(theirs, stream)], lambda: None)
+    theirs.tidy()
+    assert theirs.find(ORIGIN) == 0
+    put_again, _ = ours.put(ORIGIN, stream, ("b", "sync_turn", "{}"), take=False)
+    assert [each.id for each in theirs.waiting()] == [put_again]
+
+
+def test_only_the_write_that_was_delivered_is_removed_not_one_that_has_its_number(
+    stores: tuple[OutboxStore, OutboxStore], tmp_path: Path
+) -> None:
+    ours, theirs = stores
+    stream, _ = put(ours, "a")
+    delivered = next_of(ours, stream)
+    ours.close()
+    for path in tmp_path.glob("outbox.db*"):
+        path.unlink()
+    stream, _ = put(theirs, "b", take=False)
+    assert next_of(theirs, stream).id == delivered.id
+    theirs.failed(delivered, "?", 0, dead=True)
+    theirs.settle(stream, [delivered], lambda: None)
+    assert next_of(theirs, stream).event_id == "b"
+
+
+def test_turns_don_t_use_the_room_that_is_kept_for_notes(tmp_path: Path) -> None:
+    store = OutboxStore(tmp_path / "outbox.db", max_bytes=1_000_000)
+    turn = ("t", "sync_turn", "x" * 10_000)
+    for _ in range(200):
+        with suppress(OutboxFull):
+            store.put(ORIGIN, store.find(ORIGIN), turn, take=False)
+    for _ in range(5):
+        store.put(ORIGIN, store.find(ORIGIN), ("n", "on_memory_write", "a note"), take=False)
+        with pytest.raises(OutboxFull):
+            store.put(ORIGIN, store.find(ORIGIN), turn, take=False)
+    store.close()
+
+
+def test_a_full_outbox_says_so_and_remembers_what_it_missed(tmp_path: Path) -> None:
+    store = OutboxStore(tmp_path / "outbox.db", max_bytes=1_000_000)
+    event = ("big", "sync_turn", "x" * 2_000_000)
+    with pytest.raises(OutboxFull, match="backfill"):
+        store.put(ORIGIN, 0, event, take=True)
+    store.put(ORIGIN, store.find(ORIGIN), ("small", "sync_turn", "x"), take=True)
+    rows = store.file.look(
+        lambda database: database.execute("SELECT event_id, state, payload FROM writes").fetchall()
+    )
+    assert rows == [("big", "missed", ""), ("small", "waiting", "x")]
+    store.close()

@@ -1,0 +1,123 @@
+"""However a process ends, it ends, and what was not delivered is still there."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.agents import agent
+from support.journals import texts
+from support.scripts import run_script
+
+STRESS = bool(os.environ.get("HERMES_STRESS"))
+
+BEGIN = """
+    import logging
+    from pathlib import Path
+    from support.journals import Journal, noted
+    logging.disable(logging.CRITICAL)
+    home = Path({home!r})
+    manager = MemoryManager(home=home, deadlines=Deadlines(shutdown=1.0, write={write}))
+    manager.add_provider(Journal())
+    manager.initialize_all("s1")
+    def talk():
+        while True:
+            manager.sync_all("more", "answer")
+"""
+
+
+def waiting(home: Path) -> list[str]:
+    with closing(sqlite3.connect(home / "outbox.db")) as database:
+        rows = database.execute("SELECT payload FROM writes WHERE state = 'waiting' ORDER BY id")
+        return [row[0] for row in rows]
+
+
+ENDINGS = {
+    "shutdown": ("manager.shutdown_all()", 0),
+    "end": ("pass", 0),
+    "sys.exit": ("sys.exit(3)", 3),
+    "os._exit": ("os._exit(4)", 4),
+    "exception": ("raise RuntimeError('the host fails')", 1),
+    "threads": ("threading.Thread(target=talk, daemon=True).start(); time.sleep(0.05)", 0),
+}
+
+
+@pytest.mark.parametrize("write", [120, 0.1], ids=["patient", "overdue"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_process_ends_beside_a_write_that_hangs_and_loses_nothing(
+    home: Path, ending: str, write: float
+) -> None:
+    statement, code = ENDINGS[ending]
+    (home / "hold").touch()
+    begin = time.monotonic()
+    done = run_script(
+        BEGIN.format(home=str(home), write=write)
+        + f"""
+    for number in range(5):
+        manager.sync_all(f"turn {{number}}", "answer")
+    while not noted(home, "begin"):
+        time.sleep(0.005)
+    time.sleep({0.15 if write < 1 else 0})
+    {statement}
+""",
+        timeout=30,
+    )
+    assert time.monotonic() - begin < 15
+    assert done.returncode == code, done.stderr
+    assert "Fatal Python error" not in done.stderr
+    if ending != "exception":
+        assert done.stderr == ""
+    (home / "hold").unlink()
+    kept = waiting(home)
+    assert [f'"turn {number}"' in kept[number] for number in range(5)] == [True] * 5
+
+
+def test_shutdown_keeps_to_its_budget_beside_a_provider_that_hangs_everywhere(home: Path) -> None:
+    done = run_script(
+        f"""
+        import logging
+        from support.providers import DRIVE, TOOL, Gate, Recorder
+        logging.disable(logging.CRITICAL)
+        provider = Recorder(tools=[TOOL])
+        deadlines = Deadlines(initialize=0.2, prefetch=0.2, tool=0.2, hook=0.2, write=0.2,
+                              shutdown=1.0, available=0.2)
+        manager = MemoryManager(home={str(home)!r}, deadlines=deadlines)
+        manager.add_provider(provider)
+        manager.initialize_all("s1")
+        for hook in DRIVE:
+            provider.answers[hook] = Gate()
+        provider.answers["shutdown"] = Gate()
+        for hook, drive in DRIVE.items():
+            begin = time.monotonic()
+            drive(manager)
+            took = time.monotonic() - begin
+            if took > 2:
+                print(hook, took)
+        begin = time.monotonic()
+        manager.shutdown_all()
+        took = time.monotonic() - begin
+        if took > 2.5:
+            print("shutdown", took)
+        """,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(waiting(home)) == 4
+
+
+def test_no_process_crashes_that_ends_while_a_delivery_runs(home: Path) -> None:
+    count = 100 if STRESS else 8
+    chance = random.Random(11)
+    for number in range(count):
+        pause = f"import time; time.sleep({chance.random() / 100})"
+        process = agent(home, f"s{number}", "u", count=30, ending=pause)
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (0, "")
+    kept = {json.loads(payload)["user_content"] for payload in waiting(home)}
+    assert len({*texts(home)} | kept) == 30 * count

@@ -1,0 +1,315 @@
+"""What a provider does with a write, and what becomes of it: again, given up, or behind others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.providers import Gate, Recorder, eventually, raising
+
+from hermes_core import Deadlines, MemoryManager, MemoryProvider
+from hermes_core.outbox import DEAD, Origin, Outbox, OutboxStore
+from hermes_core.outbox import _route as route_module
+
+
+@contextmanager
+def session(home: Path, provider: Any, **deadlines: float) -> Iterator[MemoryManager]:
+    manager = MemoryManager(home=home, deadlines=Deadlines(**deadlines))
+    assert manager.add_provider(provider)
+    manager.initialize_all("s1")
+    try:
+        yield manager
+    finally:
+        manager.shutdown_all()
+
+
+def outbox_of(manager: MemoryManager) -> Outbox:
+    outbox: Outbox = manager._writes._outbox  # type: ignore[union-attr,assignment]
+    return outbox
+
+
+def rows(store: OutboxStore, what: str = "event_id, state, attempts, error") -> list[Any]:
+    return store.file.look(
+        lambda database: database.execute(f"SELECT {what} FROM writes ORDER BY id").fetchall()
+    )
+
+
+def said(provider: Recorder) -> list[str]:
+    return [call.args[0] for call in provider.of("sync_turn")]
+
+
+@pytest.mark.parametrize("error", [TypeError("no"), NotImplementedError("not yet")])
+def test_what_no_retry_mends_is_given_up_at_once_and_the_next_goes_on(
+    home: Path, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer(user: str, *_: Any, **__: Any) -> None:
+        if user == "bad":
+            raise error
+
+    provider = Recorder(sync_turn=answer)
+    with session(home, provider) as manager:
+        for text in ("bad", "good"):
+            manager.sync_all(text, "answer")
+        assert manager.flush_pending(10)
+        ((_, state, attempts, told),) = rows(outbox_of(manager).store)
+        assert (state, attempts) == (DEAD, 1)
+        assert str(error) in told
+        assert "given up" in caplog.text
+    assert said(provider) == ["bad", "good"]
+
+
+def test_a_day_of_failures_gives_a_write_up_and_no_moment_less(home: Path) -> None:
+    provider = Recorder(sync_turn=raising(ConnectionError("down")))
+    with session(home, provider) as manager:
+        outbox = outbox_of(manager)
+        now = [1_000_000.0]
+        outbox.store.clock = lambda: now[0]
+        manager.sync_all("turn", "answer")
+        states = []
+        for later in (0, 3_600, 80_000, 2_700, 200):
+            now[0] += later
+            attempts = len(provider.of("sync_turn"))
+            outbox.wake()
+            assert eventually(lambda before=attempts: len(provider.of("sync_turn")) > before) or (
+                not later
+            )
+            assert eventually(lambda: not any(route.busy for route in outbox._routes))
+            states.append(rows(outbox.store, "state")[0][0])
+        assert states == ["waiting"] * 4 + [DEAD]
+        assert rows(outbox.store, "payload") != [("",)]
+
+
+def test_a_row_that_can_t_be_read_blocks_nothing_behind_it(home: Path) -> None:
+    provider = Recorder()
+    with session(home, provider) as manager:
+        box = manager._writes._box  # type: ignore[union-attr]
+        assert box is not None
+        for broken in ("not json", "[]", '{"user_content": "u", "what": 1}', "{}", "null"):
+            box.put("sync_turn", f"broken {broken}", broken)
+        box.put("no_such_hook", "broken hook", "{}")
+        manager.sync_all("good", "answer")
+        assert manager.flush_pending(10)
+        assert {row[1] for row in rows(outbox_of(manager).store)} == {DEAD}
+        assert len(rows(outbox_of(manager).store)) == 6
+    assert said(provider) == ["good"]
+
+
+class Odd:
+    """What a host may have among its messages."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def circle() -> list[Any]:
+    ring: list[Any] = []
+    ring.append(ring)
+    return ring
+
+
+def deep() -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{("a", 1): 2}, circle(), Odd(), {1, 2}, b"\xff", "\ud800", float("nan"), deep()],
+    ids=["keys", "circle", "odd", "set", "bytes", "surrogate", "nan", "deep"],
+)
+def test_messages_that_are_no_json_cost_the_turn_nothing_but_themselves(
+    home: Path, content: Any
+) -> None:
+    provider = Recorder()
+    with session(home, provider) as manager:
+        manager.sync_all("turn 0", "answer", messages=[{"role": "user", "content": content}])
+        manager.on_delegation("task", "result", extra_thing=content)
+        manager.sync_all("turn 1", "answer")
+        manager.on_session_end([{"role": "user", "content": content}])
+        assert manager.flush_pending(10)
+    assert said(provider) == ["turn 0", "turn 1"]
+    assert len(provider.of("on_delegation")) == 1
+    assert len(provider.of("on_session_end")) == 1
+
+
+def test_a_failed_start_is_tried_again_for_the_session_that_runs_by_then(home: Path) -> None:
+    down = [True]
+
+    def start(*_: Any, **__: Any) -> None:
+        if down[0]:
+            raise ConnectionError("down")
+
+    provider = Recorder(initialize=start)
+    with session(home, provider) as manager:
+        manager.sync_all("old", "answer")
+        manager.on_session_switch("s2", parent_session_id="s1")
+        manager.sync_all("new", "answer")
+        assert eventually(lambda: provider.of("initialize")[1:])
+        down[0] = False
+        assert eventually(lambda: manager.flush_pending(0.2) or "new" in said(provider))
+        landed = []
+        current = ""
+        for call in provider.calls:
+            if call.hook in {"initialize", "on_session_switch"}:
+                current = call.args[0]
+            elif call.hook == "sync_turn":
+                landed.append((call.args[0], call.kwargs["session_id"], current))
+        assert ("new", "s2", "s2") in landed
+        assert all(session_id == at for text, session_id, at in landed if text == "new")
+
+
+@pytest.mark.parametrize("first", ["fails", "hangs"])
+def test_turns_wait_for_a_start_that_fails_or_hangs_at_first(home: Path, first: str) -> None:
+    with Gate() as gate:
+        failing = raising(ConnectionError("down"))
+        provider = Recorder(initialize=failing if first == "fails" else gate)
+        with session(home, provider, initialize=0.2) as manager:
+            for number in range(5):
+                manager.sync_all(f"turn {number}", "answer")
+            assert not manager.flush_pending(0.3)
+            assert said(provider) == []
+            provider.answers["initialize"] = None
+            gate.open()
+            assert manager.flush_pending(10)
+    assert said(provider) == [f"turn {number}" for number in range(5)]
+
+
+def test_a_backend_that_stores_and_then_times_out_gets_one_copy(home: Path) -> None:
+    stored: dict[str, str] = {}
+    attempts: list[int] = []
+    with Gate() as gate:
+
+        class Backend(MemoryProvider):
+            name = "backend"
+
+            def is_available(self) -> bool:
+                return True
+
+            def initialize(self, session_id: str, **kwargs: Any) -> None:
+                pass
+
+            def get_tool_schemas(self) -> list[dict[str, Any]]:
+                return []
+
+            def sync_turn(  # type: ignore[override]
+                self, user_content: str, assistant_content: str, *, turn_id: str, attempt: int
+            ) -> None:
+                stored[turn_id] = user_content
+                attempts.append(attempt)
+                if attempt == 1:
+                    gate()
+                    raise TimeoutError("no answer")
+
+        with session(home, Backend(), write=0.2) as manager:
+            manager.sync_all("turn", "answer")
+            assert not manager.flush_pending(1.5)
+            assert attempts == [1]
+            assert manager.health()["backend"]["sync_turn"].failures >= 1
+            gate.open()
+            assert eventually(lambda: manager.flush_pending(1))
+    assert list(stored.values()) == ["turn"]
+    assert attempts == [1, 2]
+
+
+def test_a_backend_that_was_down_for_a_thousand_turns_gets_them_all_in_order(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_module, "back_off", lambda *_: 0.05)
+    provider = Recorder(sync_turn=raising(ConnectionError("down")))
+    with session(home, provider) as manager:
+        for number in range(1000):
+            manager.sync_all(f"turn {number}", "answer " * 20)
+        assert (home / "outbox.db").stat().st_size < 2_000_000
+        assert manager._external.pending_writes() <= 2  # type: ignore[union-attr]
+        provider.calls.clear()
+        provider.answers["sync_turn"] = None
+        assert eventually(lambda: not outbox_of(manager).store.waiting(), 30)
+    delivered = list(dict.fromkeys(said(provider)))
+    assert delivered == [f"turn {number}" for number in range(1000)]
+
+
+def test_a_close_beside_a_call_that_hangs_leaves_no_claim_behind(home: Path) -> None:
+    with Gate() as gate:
+        provider = Recorder(on_session_switch=gate)
+        with session(home, provider, shutdown=0.4) as manager:
+            manager.on_session_switch("s2")
+            manager.sync_all("turn", "answer")
+            store = outbox_of(manager).store
+        assert [(each.holder, each.writes) for each in store.waiting()] == [("", 1)]
+        assert store.held == set()
+        store.close()
+
+
+def test_a_stand_in_that_never_came_to_its_turn_leaves_no_claim_behind(home: Path) -> None:
+    down = Recorder(sync_turn=raising(ConnectionError("down")))
+    with session(home, down, shutdown=0.4) as manager:
+        manager.sync_all("turn", "answer")
+    with Gate() as gate:
+        manager = MemoryManager(home=home, deadlines=Deadlines(shutdown=0.4))
+        assert manager.add_provider(Recorder(on_session_switch=gate))
+        manager.initialize_all("s2")
+        outbox = outbox_of(manager)
+        outbox.store.postpone(1, outbox.store.clock() + 1000)
+        manager.on_session_switch("s3")
+        outbox.store.hurry()
+        outbox.wake()
+        assert eventually(lambda: outbox.store.held)
+        manager.shutdown_all()
+        assert outbox.store.held == set()
+        assert [(each.holder, each.writes) for each in outbox.store.waiting()] == [("", 1)]
+        outbox.store.close()
+
+
+def test_a_claim_that_is_lost_during_a_call_is_noticed_before_the_next_one(home: Path) -> None:
+    def answer(*_: Any, **__: Any) -> None:
+        now[0] += 400
+        store.file.change(
+            lambda database: database.execute(
+                "UPDATE streams SET holder = ?, expires = ?", (f"elsewhere/1/{now[0]}", now[0] + 99)
+            )
+        )
+
+    provider = Recorder(sync_turn=raising(ConnectionError("down")))
+    with session(home, provider) as manager:
+        outbox = outbox_of(manager)
+        store = outbox.store
+        now = [1_000_000.0]
+        store.clock = lambda: now[0]
+        for number in range(5):
+            manager.sync_all(f"turn {number}", "answer")
+        assert eventually(lambda: not any(route.busy for route in outbox._routes))
+        provider.calls.clear()
+        provider.answers["sync_turn"] = answer
+        assert not manager.flush_pending(0.5)
+        assert said(provider) == ["turn 0"]
+        assert [each.writes for each in store.waiting()] == [4]
+
+
+def test_leftovers_whose_keywords_are_unreadable_wait_and_hold_nobody_up(
+    home: Path, begun: Callable[..., MemoryManager], plugged: Path
+) -> None:
+    manager = begun("s1")
+    store = outbox_of(manager).store
+    owner = manager._writes._settings.owner  # type: ignore[union-attr]
+    store.put(Origin("journal", owner, "x", "{broken"), 0, ("e", "sync_turn", "{}"), take=False)
+    outbox_of(manager).wake()
+    assert eventually(lambda: "keywords" in rows(store)[0][3])
+    manager.sync_all("turn", "answer")
+    assert eventually(lambda: len(rows(store)) == 1)
+    assert [(each.holder, each.writes) for each in store.waiting()] == [("", 1)]
+
+
+def test_what_is_queued_survives_as_text_that_others_can_read(home: Path) -> None:
+    provider = Recorder(sync_turn=raising(ConnectionError("down")))
+    with session(home, provider) as manager:
+        manager.sync_all("naïve ☃ \x00", "answer")
+        ((payload,),) = rows(outbox_of(manager).store, "payload")
+        assert json.loads(payload)["user_content"] == "naïve ☃ \x00"

@@ -1,0 +1,198 @@
+"""A forked child holds no claim of its parent's, and its turns arrive too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.journals import noted, texts, twice_at_once
+from support.scripts import run_script
+
+STRESS = bool(os.environ.get("HERMES_STRESS"))
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+
+BEGIN = """
+    from pathlib import Path
+    from support.journals import Journal, noted
+    home = Path({home!r})
+    manager = MemoryManager(home=home)
+    manager.add_provider(Journal())
+    manager.initialize_all("s1")
+"""
+
+
+def run(home: Path, source: str) -> None:
+    done = run_script(BEGIN.format(home=str(home)) + source, timeout=120)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_the_turns_of_many_children_and_of_their_parent_all_arrive(home: Path) -> None:
+    children = 60 if STRESS else 12
+    run(
+        home,
+        f"""
+    (home / "slow").write_text("0.001")
+    children = []
+    for number in range({children}):
+        manager.sync_all(f"parent {{number}}", "answer")
+        child = os.fork()
+        if child == 0:
+            try:
+                manager.sync_all(f"child {{number}}", "answer")
+                manager.flush_pending(20)
+            finally:
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    assert manager.flush_pending(20)
+    manager.shutdown_all()
+""",
+    )
+    wanted = [f"{who} {number}" for number in range(children) for who in ("parent", "child")]
+    assert sorted(texts(home)) == sorted(wanted)
+    assert [text for text in texts(home) if "parent" in text] == wanted[::2]
+    assert twice_at_once(noted(home)) == []
+
+
+def test_a_fork_beside_threads_that_are_at_work_leaves_the_child_free(home: Path) -> None:
+    run(
+        home,
+        f"""
+    from hermes_core.outbox import open_outbox
+    going = True
+    def busy():
+        while going:
+            open_outbox(home).unuse()
+            manager._writes._outbox.wake()
+    def talk():
+        number = 0
+        while going:
+            manager.sync_all(f"parent {{number}}", "answer")
+            number += 1
+            time.sleep(0.001)
+    threads = [threading.Thread(target=each) for each in (busy, busy, talk)]
+    for thread in threads:
+        thread.start()
+    for number in range({100 if STRESS else 15}):
+        child = os.fork()
+        if child == 0:
+            manager.sync_all(f"child {{number}}", "answer")
+            os._exit(0)
+        end = time.monotonic() + 20
+        while os.waitpid(child, os.WNOHANG)[0] == 0:
+            if time.monotonic() > end:
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+                print("a child hangs")
+                break
+            time.sleep(0.002)
+    going = False
+    for thread in threads:
+        thread.join()
+    assert manager.flush_pending(60)
+    manager.shutdown_all()
+""",
+    )
+    children = [text for text in texts(home) if "child" in text]
+    assert len(children) == len(set(children)) == (100 if STRESS else 15)
+
+
+def test_a_fork_beside_a_write_that_runs_does_not_send_it_twice(home: Path) -> None:
+    run(
+        home,
+        """
+    (home / "hold").touch()
+    manager.sync_all("parent", "answer")
+    while not noted(home, "begin"):
+        time.sleep(0.005)
+    child = os.fork()
+    if child == 0:
+        manager.sync_all("child", "answer")
+        flushed = manager.flush_pending(1)
+        os._exit(flushed)
+    status = os.waitpid(child, 0)[1]
+    assert os.waitstatus_to_exitcode(status) == 0  # it waits behind the parent's
+    assert len(noted(home, "begin")) == 1
+    (home / "hold").unlink()
+    assert manager.flush_pending(20)
+    manager.shutdown_all()
+""",
+    )
+    assert texts(home) == ["parent", "child"]
+    assert twice_at_once(noted(home)) == []
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_multiprocessing_can_go_on_with_the_home(home: Path, method: str) -> None:
+    program = home / "program.py"
+    program.write_text(
+        f"""
+import multiprocessing, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from hermes_core import MemoryManager
+from support.journals import Journal
+
+def talk(number):
+    manager = MemoryManager(home={str(home)!r})
+    manager.add_provider(Journal())
+    manager.initialize_all(f"worker-{{number}}")
+    manager.sync_all(f"worker {{number}}", "answer")
+    manager.flush_pending(20)
+    manager.shutdown_all()
+
+if __name__ == "__main__":
+    talk("parent")
+    context = multiprocessing.get_context({method!r})
+    with context.Pool(2) as pool:
+        pool.map(talk, range(4))
+""",
+        "utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", str(program)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(texts(home)) == {f"worker {each}" for each in ("parent", 0, 1, 2, 3)}
+
+
+def test_a_child_is_free_whatever_locks_other_threads_held_at_the_fork(home: Path) -> None:
+    run(
+        home,
+        """
+    from hermes_core.outbox import _outbox
+    held, done = threading.Event(), threading.Event()
+    def hold():
+        with _outbox._SHARED_LOCK, manager._writes._outbox._lock:
+            held.set()
+            done.wait(60)
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        manager.sync_all("child", "answer")
+        manager.on_session_switch("s2")
+        manager.flush_pending(10)
+        os._exit(0)
+    end = time.monotonic() + 20
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        if time.monotonic() > end:
+            os.kill(child, 9)
+            sys.exit("the child hangs")
+        time.sleep(0.01)
+    done.set()
+    thread.join()
+    manager.shutdown_all()
+""",
+    )
+    assert texts(home) == ["child"]

@@ -1,0 +1,108 @@
+"""No write is under way twice at once, whoever wants to deliver it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from support.journals import Journal, noted, texts, twice_at_once
+from support.providers import eventually
+
+from hermes_core import Deadlines, MemoryManager
+from hermes_core.outbox import Origin, Outbox
+
+
+def test_two_managers_of_one_session_never_deliver_one_turn_twice(
+    home: Path, begun: Callable[..., MemoryManager]
+) -> None:
+    (home / "slow").write_text("0.005")
+    managers = [begun("s1"), begun("s1")]
+    for number in range(40):
+        managers[number % 2].sync_all(f"turn {number}", "answer")
+    assert all(each.flush_pending(20) for each in managers)
+    assert texts(home) == [f"turn {number}" for number in range(40)]
+    assert [row["attempt"] for row in noted(home, "begin")] == [1] * 40
+    assert twice_at_once(noted(home)) == []
+
+
+def test_a_session_that_comes_back_waits_for_what_is_under_way_for_it(
+    plugged: Path, begun: Callable[..., MemoryManager]
+) -> None:
+    (plugged / "down").touch()
+    first = begun("s1")
+    first.sync_all("turn 0", "answer")
+    first.shutdown_all()
+    (plugged / "down").unlink()
+    (plugged / "hold").touch()
+    begun("s2")
+    assert eventually(lambda: noted(plugged, "begin"))
+    again = begun("s1")
+    again.sync_all("turn 1", "answer")
+    assert not again.flush_pending(0.5)
+    assert [row["text"] for row in noted(plugged, "begin")] == ["turn 0"]
+    (plugged / "hold").unlink()
+    assert again.flush_pending(20)
+    assert texts(plugged) == ["turn 0", "turn 1"]
+
+
+def test_a_turn_that_hangs_in_an_instance_for_leftovers_is_not_tried_in_another(
+    plugged: Path, begun: Callable[..., MemoryManager]
+) -> None:
+    config = plugged / "config.yaml"
+    config.write_text(config.read_text() + "  deadlines:\n    write: 0.2\n    shutdown: 0.2\n")
+    (plugged / "down").touch()
+    first = begun("s1")
+    first.sync_all("turn 0", "answer")
+    first.shutdown_all()
+    (plugged / "down").unlink()
+    (plugged / "hold").touch()
+    second = begun("s2")
+    assert eventually(lambda: [r for r in noted(plugged, "shutdown") if r["initialised"] == "s1"])
+    outbox = second._writes._outbox
+    for _ in range(20):
+        outbox.store.hurry()
+        outbox.wake()
+    assert not eventually(lambda: len(noted(plugged, "begin")) > 1, 1.5)
+    (plugged / "hold").unlink()
+    assert eventually(lambda: texts(plugged) == ["turn 0"])
+    assert eventually(lambda: not outbox.store.waiting())
+    assert twice_at_once(noted(plugged)) == []
+
+
+def test_a_stand_in_s_turn_that_hangs_is_not_tried_again_beside_it(
+    home: Path, begun: Callable[..., MemoryManager]
+) -> None:
+    (home / "down").touch()
+    first = begun("s1")
+    first.sync_all("turn 0", "answer")
+    first.shutdown_all()
+    (home / "down").unlink()
+    (home / "hold").touch()
+    second = MemoryManager(home=home, deadlines=Deadlines(write=0.2, shutdown=0.2))
+    second.add_provider(Journal())
+    second.initialize_all("s2")
+    outbox: Any = second._writes._outbox
+    assert eventually(lambda: noted(home, "begin"))
+    for _ in range(20):
+        outbox.store.hurry()
+        outbox.wake()
+    assert not eventually(lambda: len(noted(home, "begin")) > 1, 1.5)
+    (home / "hold").unlink()
+    assert eventually(lambda: not outbox.store.waiting())
+    second.shutdown_all()
+    assert texts(home) == ["turn 0"]
+    assert twice_at_once(noted(home)) == []
+
+
+def test_what_hangs_here_is_kept_from_other_processes_however_long(home: Path) -> None:
+    now = [1000.0]
+    outbox = Outbox(home)
+    outbox.store.clock = lambda: now[0]
+    _, held = outbox.store.put(Origin("p", "", "s", "{}"), 0, ("e", "sync_turn", "{}"), take=True)
+    assert held
+    for _ in range(10):
+        now[0] += 200
+        outbox._look()
+    assert outbox.store.waiting()[0].expires > now[0]
+    outbox.store.close()
