@@ -73,6 +73,7 @@ class Recall:
             Exception: Whatever the provider raised.
         """
         if self._lane.overdue:
+            _ = self._lane.stuck  # who asks, looks: the call that hangs loses its thread
             raise ProviderPaused("an earlier call still hangs")
         job = self._lane.submit(call, self._patience, "prefetch", awaited=True)
         if job is None:

@@ -166,3 +166,14 @@ def test_a_budget_of_nothing_gives_only_what_is_ready() -> None:
         time.sleep(0.25)
         provider.answers["prefetch"] = ""
         assert "slow" in manager.prefetch_all("next")
+
+
+def test_recall_recovers_by_itself_from_a_call_that_never_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Breaker, "COOLDOWN", 0.2)
+    with Gate() as gate, recalling(gate, budget=0.1) as (manager, provider):
+        assert manager.prefetch_all("it hangs") == ""
+        time.sleep(0.25)  # it is past its time when the next one asks
+        provider.answers["prefetch"] = "recalled"
+        assert eventually(lambda: manager.prefetch_all("and now") == "recalled", 5)
