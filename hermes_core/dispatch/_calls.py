@@ -259,7 +259,8 @@ class ProviderCalls:
         """Wait for what was queued on other lanes and comes first; half of our time at most."""
         if lane is LaneName.WRITE:
             return
-        if self.boundary is not None and not self.boundary.wait(deadline / 2):
+        boundary = self.boundary
+        if boundary is not None and not boundary.wait(deadline / 2) and boundary.left() <= 0:
             self.boundary = None  # it hangs, and not every call shall wait for it
         if lane is LaneName.RECALL and self._turn_start is not None:
             self._turn_start.wait(deadline / 2)

@@ -170,6 +170,25 @@ def test_recall_and_tools_don_t_wait_for_ever_for_a_boundary_that_hangs(
             assert time.monotonic() - begin < 0.3
 
 
+def test_a_tool_still_waits_for_a_switch_that_recall_has_given_up(home: Path) -> None:
+    switched: list[str] = []
+
+    def switch(session: str, **_: Any) -> None:
+        time.sleep(0.5)
+        switched.append(session)
+
+    provider = Recorder(
+        tools=[TOOL],
+        prefetch="recalled",
+        on_session_switch=switch,
+        handle_tool_call=lambda *_, **__: json.dumps({"in": switched}),
+    )
+    with talking(home, provider, prefetch=0.2, tool=4) as manager:
+        manager.on_session_switch("s2")
+        manager.prefetch_all("q")
+        assert json.loads(manager.handle_tool_call("ext_tool", {})) == {"in": ["s2"]}
+
+
 def test_a_switch_that_fails_costs_the_new_session_no_turn(home: Path) -> None:
     provider = Recorder(on_session_switch=raising(ConnectionError("down")))
     with talking(home, provider) as manager:
