@@ -95,6 +95,15 @@ def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         raise
 
 
+def identity_of(path: Path) -> tuple[int, int]:
+    """Which file has this name now: whoever has it open may have one that was moved away."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether somebody else was in the way, so that trying again may help."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_core.call_log._call import LAYOUT, Call
-from hermes_core.database import open_database, transaction
+from hermes_core.database import identity_of, open_database, transaction
 from hermes_core.errors import DatabaseError, one_line
 from hermes_core.locking import file_lock
 
@@ -88,11 +88,11 @@ class CallFile:
 
     def _opened(self) -> sqlite3.Connection:
         """The connection, to the file that has its name now."""
-        if self._database is not None and self._identity != _identity(self.path):
+        if self._database is not None and self._identity != identity_of(self.path):
             self.close()
         if self._database is None:
             self._database = open_database(self.path, LAYOUT)
-            self._identity = _identity(self.path)
+            self._identity = identity_of(self.path)
             self._database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             self._database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         return self._database
@@ -102,14 +102,6 @@ def is_damage(error: BaseException) -> bool:
     """Whether an error says that the file is not what was written."""
     code = int(getattr(error.__cause__, "sqlite_errorcode", 0) or 0)
     return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_dev, found.st_ino
 
 
 def _is_sound(path: Path) -> bool:

@@ -13,7 +13,13 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-from hermes_core.database import close_before_forks, empty_database, open_database, transaction
+from hermes_core.database import (
+    close_before_forks,
+    empty_database,
+    identity_of,
+    open_database,
+    transaction,
+)
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.locking import LockTimeoutError, file_lock
 from hermes_core.outbox._layout import OUTBOX
@@ -51,6 +57,7 @@ class OutboxFile:
         self._durable = durable
         self._mends = mends
         self._database: sqlite3.Connection | None = None
+        self._identity = (0, 0)
         close_before_forks(self)
 
     def change(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -63,6 +70,7 @@ class OutboxFile:
 
     def _mended(self, attempt: Callable[[], _T]) -> _T:
         with self.lock:
+            self._leave_moved()
             try:
                 return attempt()
             except DatabaseError as error:
@@ -88,10 +96,23 @@ class OutboxFile:
     def _connected(self) -> sqlite3.Connection:
         if self._database is None:
             self._database = open_database(self.path, OUTBOX)
+            self._identity = identity_of(self.path)
             self._database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             if self._durable:
                 self._database.execute("PRAGMA synchronous = FULL")
         return self._database
+
+    def _leave_moved(self) -> None:
+        """Let go of a file that somebody moved or removed: nobody will look into it again."""
+        database = self._database
+        if database is None or database.in_transaction or self._identity == identity_of(self.path):
+            return
+        self.close()
+        self.problem = (
+            "outbox.db was moved or removed while it was in use; writes that waited in it are not "
+            "delivered (run: hermes-plugins outbox backfill --since WHEN)"
+        )
+        logger.error("memory: %s", self.problem)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

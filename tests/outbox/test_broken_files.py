@@ -184,3 +184,27 @@ def test_an_outbox_that_can_t_be_written_is_told_and_stops_no_turn(home: Path) -
     finally:
         home.chmod(0o700)
     assert any("not kept" in warning for warning in manager.warnings)
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["moved", "removed"])
+def test_writes_go_to_the_file_that_has_the_name_now(home: Path, moved: bool) -> None:
+    (home / "down").touch()
+    manager = MemoryManager(home=home)
+    manager.add_provider(Journal())
+    manager.initialize_all("s1")
+    manager.sync_all("turn 0", "answer")
+    for path in home.glob("outbox.db*"):
+        if moved:
+            path.rename(path.with_name(f"old-{path.name}"))
+        else:
+            path.unlink()
+    manager.sync_all("turn 1", "answer")
+    manager.shutdown_all()
+    assert any("outbox.db was moved or removed" in each for each in manager.warnings)
+    (home / "down").unlink()
+    later = MemoryManager(home=home)
+    later.add_provider(Journal())
+    later.initialize_all("s1")
+    assert later.flush_pending(10)
+    later.shutdown_all()
+    assert texts(home) == ["turn 1"]
