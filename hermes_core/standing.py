@@ -189,4 +189,4 @@ def stuck(report: OutboxReport, active: Whose, now: float) -> str:
 
 def _fails(backlog: Backlog, now: float) -> bool:
     old = backlog.oldest is not None and now - backlog.oldest > _HOUR
-    return old and backlog.failing_since is not None
+    return old and bool(backlog.failing_since or backlog.error)

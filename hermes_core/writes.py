@@ -198,10 +198,18 @@ class Writes:
         delivered = self._flush(self._boxes[-1:], timeout, once=True)
         self._adapter.flush_writes(max(end - monotonic(), 0))  # a change of session, too
         if not delivered:
+            self._tell_unanswered()
             logger.warning(
                 "memory provider %s: %s writes undelivered; they wait in the outbox",
                 self._adapter.name, self._count(),
             )  # fmt: skip
+
+    def _tell_unanswered(self) -> None:
+        try:
+            for box in self._boxes[-1:]:
+                box.unanswered()
+        except HermesError as error:
+            logger.error("memory: %s", error)  # noqa: TRY400 - one line says it all
 
     def _count(self) -> str:
         """How many writes of the last session wait, as far as that can be told."""

@@ -37,6 +37,7 @@ CREATE TABLE writes (
     state TEXT NOT NULL DEFAULT 'waiting'
 );
 CREATE INDEX waiting_writes ON writes (stream, id) WHERE state = 'waiting';
+CREATE INDEX missed_writes ON writes (stream) WHERE state = 'missed';
 """
 
 OUTBOX: Final = Layout(

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.dispatch import DELIVERY, Delivery, HookCalls, Job, ProviderAdapter
-from hermes_core.errors import DatabaseError, ProviderPaused
+from hermes_core.errors import DatabaseError, DeadlineExceeded, ProviderPaused
 from hermes_core.hookspecs import HOOKS, MemoryHooks
 from hermes_core.outbox._layout import Origin, Write
 
@@ -105,6 +105,14 @@ class Route:
         if self.busy and self.job is not None and self.job.claim():
             self._let_go()
 
+    def unanswered(self) -> None:
+        """The agent ends while a call runs: tell now, nobody will see what becomes of it."""
+        if not self.busy:
+            return
+        error = DeadlineExceeded("no answer before the agent ended")
+        self.adapter.failed(self.job.hook if self.job is not None else "sync_turn", error)
+        self.outbox.store.note(self.stream, str(error))
+
     # -- on the write lane ----------------------------------------------------------------
 
     def _deliver(self) -> None:
@@ -151,7 +159,7 @@ class Route:
             return True
         self.failures += 1
         if isinstance(error, ProviderPaused):  # it was not asked
-            self._postpone(write)
+            self._postpone(write, str(error))
             return False
         now = self.outbox.store.clock()
         failing = now - (write.failing_since or now)
@@ -182,10 +190,12 @@ class Route:
         own = (each.error for each in outcomes if each.provider == self.adapter.name)
         return next(own, None)
 
-    def _postpone(self, write: Write) -> None:
+    def _postpone(self, write: Write, why: str = "") -> None:
         """Not now; that is no failure of the write's."""
         self.due = self.outbox.store.clock() + back_off(max(write.attempts, 1))
         self.outbox.store.postpone(self.stream, self.due)
+        if why:
+            self.outbox.store.note(self.stream, why)
 
     def _settled(self) -> bool:
         """Remove what was delivered; whether that was all, and the stream is let go."""

@@ -21,6 +21,11 @@ _VACUUM_PAGES: Final = 64
 _RESERVE: Final = 0.125
 _ARCHIVED: Final = ("sync_turn", "on_session_end")
 
+#: What a write takes of which there is no content.
+_MISSED_BYTES: Final = 90
+_COUNT_MISSED: Final = "SELECT count(*) FROM writes WHERE state = 'missed'"
+_DESERTED: Final = "the process that delivered it ended before there was an answer"
+
 _WRITE: Final = (
     "SELECT id, stream, event_id, hook, payload, created, attempts, failing_since, error, state "
     "FROM writes"
@@ -110,7 +115,7 @@ class OutboxStore:
             self.held.add(number)
         if not fits:
             raise OutboxFull(
-                f"the outbox is full ({self._max_bytes // 1_000_000} MB): this write is not queued",
+                f"the outbox is full ({self._max_bytes / 1e6:g} MB): this write is not queued",
                 where=str(self.file.path),
                 hint="when the backend works again, run: hermes-plugins outbox backfill",
             )
@@ -120,12 +125,8 @@ class OutboxStore:
         """Whether a write fits; the file is measured only when it may have become too large."""
         self._room -= size + 256
         if self._room <= 0:
-            pages, free, page = (
-                int(database.execute(f"PRAGMA {name}").fetchone()[0])
-                for name in ("page_count", "freelist_count", "page_size")
-            )
             # Others write too, so what is left is not all ours.
-            left = self._max_bytes - (pages - free) * page - size
+            left = self._max_bytes - used(database) - size
             self._room = int(min(left, self._max_bytes / 16))
         reserve = 0 if hook in _ARCHIVED else self._max_bytes * _RESERVE
         return self._room + reserve > 0
@@ -163,6 +164,11 @@ class OutboxStore:
         database.execute(
             "UPDATE writes SET attempts = attempts + 1 WHERE stream = ? AND state = 'waiting'",
             (stream,),
+        )
+        database.execute(
+            "UPDATE writes SET error = ? WHERE error = '' AND id = "
+            "(SELECT min(id) FROM writes WHERE stream = ? AND state = 'waiting')",
+            (_DESERTED, stream),
         )
         return True
 
@@ -249,6 +255,16 @@ class OutboxStore:
             )
         )
 
+    def note(self, stream: int, why: str) -> None:
+        """Say why the next write of a stream waits, where that is no failure of its own."""
+        self.file.change(
+            lambda database: database.execute(
+                "UPDATE writes SET error = ? WHERE id = "
+                "(SELECT min(id) FROM writes WHERE stream = ? AND state = 'waiting')",
+                (why, stream),
+            )
+        )
+
     def release(self, stream: int, done: Sequence[Write] = ()) -> None:
         """Let a stream go, whatever is in it."""
 
@@ -323,6 +339,19 @@ class OutboxStore:
     def close(self) -> None:
         """Let go of the file."""
         self.file.close()
+
+
+def used(database: sqlite3.Connection) -> int:
+    """How much of the file is in use, but for what only says that there was no room.
+
+    Else that alone could fill it, and there would never be room again.
+    """
+    pages, free, size = (
+        int(database.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    missed = int(database.execute(_COUNT_MISSED).fetchone()[0])
+    return max((pages - free) * size - missed * _MISSED_BYTES, 0)
 
 
 def _stream(database: sqlite3.Connection, origin: Origin) -> int:

@@ -12,7 +12,7 @@ from hermes_core.config import Config
 from hermes_core.errors import HermesError
 from hermes_core.outbox._layout import DEAD, MISSED, WAITING, Origin, Stream
 from hermes_core.outbox._outbox import DEFAULT_MAX_MB
-from hermes_core.outbox._store import OutboxStore
+from hermes_core.outbox._store import OutboxStore, used
 from hermes_core.processes import is_alive
 
 STATES: Final = (WAITING, DEAD, MISSED)
@@ -101,7 +101,7 @@ def report(store: OutboxStore) -> OutboxReport:
 
     def work(database: sqlite3.Connection) -> tuple[list[Backlog], int]:
         rows = database.execute(_BACKLOGS).fetchall()
-        return [_backlog(database, row, streams, store.clock()) for row in rows], _used(database)
+        return [_backlog(database, row, streams, store.clock()) for row in rows], used(database)
 
     backlogs, size = store.file.look(work)
     return OutboxReport(tuple(backlogs), size, store.max_bytes, set_aside(store.file.path))
@@ -223,7 +223,7 @@ def refill(store: OutboxStore, number: int, payload: str) -> bool:
     """Give a write that was missed its content; False if there is no room."""
 
     def work(database: sqlite3.Connection) -> bool:
-        if _used(database) + len(payload) > store.max_bytes:
+        if used(database) + len(payload) > store.max_bytes:
             return False
         database.execute(
             "UPDATE writes SET state = 'waiting', payload = ? WHERE id = ? AND state = 'missed'",
@@ -240,7 +240,7 @@ def add_turn(
     """Let a turn of earlier wait; False if there is no room."""
 
     def work(database: sqlite3.Connection) -> bool:
-        if _used(database) + len(payload) > store.max_bytes:
+        if used(database) + len(payload) > store.max_bytes:
             return False
         database.execute(
             "INSERT OR IGNORE INTO streams (provider, owner, session, keywords) "
@@ -268,15 +268,6 @@ def known_origin(store: OutboxStore, provider: str, owner: str, session: str) ->
         ).fetchone()
     )
     return Origin(*row) if row else None
-
-
-def _used(database: sqlite3.Connection) -> int:
-    """How much of the file is in use."""
-    pages, free, size = (
-        int(database.execute(f"PRAGMA {name}").fetchone()[0])
-        for name in ("page_count", "freelist_count", "page_size")
-    )
-    return (pages - free) * size
 
 
 def max_mb(config: Config) -> float:

@@ -66,6 +66,31 @@ def test_writes_that_fail_for_an_hour_are_a_problem_even_without_a_log(down):
     assert "1 write for alpha can't be delivered, the oldest since" in result.out
 
 
+def test_a_write_that_hung_when_the_agent_ended_is_one_that_failed(alpha):
+    alpha.configure(deadlines={"shutdown": 0.4})
+    alpha.set("hanging")
+    alpha.talk("s1", "one")
+    result = alpha.machine.run("status")
+    assert result.code == 1
+    assert "external:  alpha, loads, but TAKES NO WRITES" in result.lines
+    assert "no answer before the agent ended" in result.out
+    assert alpha.writes()[0]["error"] == "no answer before the agent ended"
+
+
+def test_writes_that_wait_for_a_start_that_hangs_are_a_problem_even_without_a_log(alpha):
+    alpha.configure(deadlines={"initialize": 0.2, "shutdown": 0.4})
+    alpha.set("starting")
+    alpha.talk("s1", "one")
+    for file in (alpha.home / "logs").iterdir():
+        file.unlink()
+    with closing(sqlite3.connect(alpha.outbox)) as database:
+        database.execute("UPDATE writes SET created = created - 3700")
+        database.commit()
+    result = alpha.machine.run("status")
+    assert result.code == 1
+    assert "its initialize has not succeeded yet" in result.out
+
+
 def test_what_waits_for_a_provider_that_is_not_active_is_no_problem(down):
     down.talk("s1", "one", "two")
     down.machine.write_config("memory: {provider: ''}\n")

@@ -93,6 +93,7 @@ def test_a_dead_process_s_claim_is_taken_at_once_and_its_writes_are_second_attem
     as_process(monkeypatch, "theirs")
     assert theirs.take(stream)
     assert next_of(theirs, stream).attempts == 1
+    assert "ended before there was an answer" in next_of(theirs, stream).error
 
 
 def test_a_write_is_never_put_where_no_stream_is(

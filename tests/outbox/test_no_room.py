@@ -54,6 +54,24 @@ def test_a_full_outbox_is_loud_keeps_notes_and_leaves_turns_to_the_archive(
     assert texts(plugged)[-1] == "turn after"
 
 
+def test_what_had_no_room_never_fills_the_outbox_itself(
+    plugged: Path, begun: Callable[..., MemoryManager]
+) -> None:
+    config = plugged / "config.yaml"
+    config.write_text(config.read_text() + "  outbox:\n    max_mb: 0.06\n")
+    (plugged / "down").touch()
+    manager = begun("s1")
+    for number in range(1000):
+        manager.sync_all(f"turn {number}", "answer")
+    assert states(plugged).count(("sync_turn", "missed")) > 700
+    (plugged / "down").unlink()
+    assert manager.flush_pending(30)
+    manager.sync_all("turn after", "answer")
+    assert manager.flush_pending(30)
+    assert texts(plugged)[-1] == "turn after"
+    assert any("is full (0.06 MB)" in warning for warning in manager.warnings)
+
+
 def run(home: Path, source: str, **options: Any) -> None:
     done = run_script(source, **options)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr

@@ -22,6 +22,8 @@ class Provider(MemoryProvider):
         self.home = pathlib.Path(kwargs["hermes_home"])
         self.user = kwargs.get("user_id")
         self.context = kwargs["agent_context"]
+        if self._is("starting"):
+            time.sleep(30)
         if self._is("unready"):
             raise ConnectionError("no such host")
     def _is(self, state):
@@ -41,6 +43,8 @@ class Provider(MemoryProvider):
     def sync_turn(self, user_content, assistant_content, *, session_id="", messages=None, turn_id="", attempt=0):
         if self._is("down"):
             raise ConnectionError("backend is down")
+        if self._is("hanging"):
+            time.sleep(30)
         if self._is("exiting"):
             os._exit(7)
         if "odd" in user_content:
