@@ -96,7 +96,8 @@ class Writes:
     def _enter(self, session_id: str) -> None:
         if self._outbox is None:
             return
-        known = {k: v for k, v in self._keywords.items() if k != "hermes_home" and _is_plain(v)}
+        clean = self._adapter.clean(self._keywords)
+        known = {k: v for k, v in clean.items() if k != "hermes_home" and _is_plain(v)}
         origin = Origin(
             self._adapter.name,
             self._settings.owner,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from hermes_core.dispatch._calls import ProviderCalls, _paused
 from hermes_core.dispatch._deadlines import Deadlines
@@ -18,6 +18,9 @@ from hermes_core.dispatch._outcome import Outcome
 from hermes_core.hookspecs import HOOKS, Messages
 from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.provider import MemoryProvider
+
+#: Keywords of a session that are text, and no identities: a title is often what a user said.
+_WORDED: Final = ("session_title", "user_name", "chat_name")
 
 
 class ProviderAdapter(ProviderCalls):
@@ -55,11 +58,11 @@ class ProviderAdapter(ProviderCalls):
 
     def initialize(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
         self._session = (session_id, extra)
-        optional = {**extra, **self._config, "session_id": session_id}
+        optional = {**self.clean(extra), **self._config, "session_id": session_id}
         return self._run("initialize", session_id, optional=optional)
 
     def initialize_for_inspection(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
-        optional = {**extra, **self._config, "session_id": session_id}
+        optional = {**self.clean(extra), **self._config, "session_id": session_id}
         return self._run("initialize_for_inspection", session_id, optional=optional)
 
     def system_prompt_block(self) -> Outcome:
@@ -113,7 +116,7 @@ class ProviderAdapter(ProviderCalls):
         rewound: bool,
         extra: Mapping[str, Any],
     ) -> Outcome:
-        named = {**extra, "parent_session_id": parent_session_id}
+        named = {**self.clean(extra), "parent_session_id": parent_session_id}
         if self._session is not None:  # if it has to be started again, it is for this one
             self._session = (new_session_id, {**self._session[1], **named})
         optional = {**named, "reset": reset, "rewound": rewound}
@@ -151,6 +154,13 @@ class ProviderAdapter(ProviderCalls):
         return self._run("backup_paths")
 
     # -- what the manager needs besides ---------------------------------------------------
+
+    def clean(self, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The keywords of a session, without secrets in those that people word themselves."""
+        if self.masker is None:
+            return keywords
+        worded = {name: keywords[name] for name in _WORDED if name in keywords}
+        return {**keywords, **self.masker.hand_off(worded).value}
 
     def takes(self, hook: str, keyword: str) -> bool:
         """Whether a method would be given this keyword."""

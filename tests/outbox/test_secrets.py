@@ -186,3 +186,19 @@ def test_a_person_may_switch_it_off_and_is_told_so(plugged: Path) -> None:
     assert any("redact is off" in warning for warning in manager.warnings)
     manager.shutdown_all()
     assert secret in (plugged / "journal.jsonl").read_text()
+
+
+def test_what_people_word_of_a_session_is_masked_and_who_they_are_is_not(home: Path) -> None:
+    token = next(each.secret for each in CANARIES if each.kind == "github-token")
+    provider = Recorder(sync_turn=raising(ConnectionError("down")))
+    manager = MemoryManager(home=home)
+    assert manager.add_provider(provider)
+    worded = dict.fromkeys(("session_title", "user_name", "chat_name"), f"about {token}")
+    manager.initialize_all("s1", user_id="u1", **worded)
+    manager.on_session_switch("s2", **worded)
+    manager.sync_all("question", "answer")
+    assert not manager.flush_pending(0.2)
+    assert token not in repr([(call.hook, call.args, call.kwargs) for call in provider.calls])
+    assert provider.of("initialize")[0].kwargs["user_id"] == "u1"
+    assert token.encode() not in on_disk(home)
+    manager.shutdown_all()
