@@ -73,7 +73,7 @@ def retry(config: Config, number: int = 0) -> Apart:
         if care.entries(store, limit=1):  # where there is nothing, no file is made
             care.wake(store, number)
         if not store.waiting():
-            return Apart([])
+            return Apart([], store.file.problem)  # nothing, or nothing that can be read
         deadlines = deadlines_of(config)
         seconds = deadlines.initialize + deadlines.write + deadlines.shutdown + _SLACK_SECONDS
         stream = care.entry(store, number).stream if number else 0
@@ -188,6 +188,8 @@ def backfill(tell: Tell, home: str, since: float | None) -> None:
         added = add_archived(store, active, sessions, mask)
         done = done._replace(added=added.added, known=added.known, no_room=added.no_room)
     store.close()
+    if store.file.problem and since is None:
+        raise HermesError(store.file.problem)
     tell(_told(done))
 
 

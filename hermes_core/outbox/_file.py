@@ -33,6 +33,7 @@ _CHECKPOINT_PAGES: Final = 4000
 _SUFFIXES: Final = ("", "-wal", "-shm")
 _LOCK_SECONDS: Final = 10.0
 
+_MENDS: Final = "the next agent that runs sets it aside, or run: hermes-plugins outbox retry"
 _HINTS: Final = {
     sqlite3.SQLITE_FULL: "free some space; what was stored before is safe",
     sqlite3.SQLITE_READONLY: "it can be read only; check its permissions",
@@ -74,8 +75,10 @@ class OutboxFile:
             try:
                 return attempt()
             except DatabaseError as error:
-                if not (self._mends and _is_damage(error)):
+                if not _is_damage(error):
                     raise
+                if not self._mends:
+                    raise DatabaseError(error.what, where=error.where, hint=_MENDS) from error
                 self._set_aside()
                 return attempt()
 

@@ -311,3 +311,13 @@ def test_what_a_retry_delivers_is_in_the_log_of_calls(down):
     down.machine.run("outbox", "retry").done()
     last = down.machine.json("log", "--hook", "sync_turn", "--provider", "alpha")["calls"][-1]
     assert (last["outcome"], last["session"]) == ("ok", "s1")
+
+
+@pytest.mark.parametrize("command", ["retry", "backfill"])
+def test_a_damaged_outbox_is_set_aside_and_that_is_told(down, command):
+    down.talk("s1", "one")
+    down.outbox.write_bytes(b"this is no database at all, not even nearly" * 99)
+    assert "run: hermes-plugins outbox retry" in down.machine.run("outbox", "list").failed()
+    told = down.machine.run("outbox", command).failed()
+    assert "outbox.db was damaged and is set aside as outbox.db.damaged-" in told
+    assert "run: hermes-plugins outbox backfill --since WHEN" in told
