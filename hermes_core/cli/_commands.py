@@ -14,6 +14,7 @@ from hermes_core.loading import import_value
 from hermes_core.names import nearest
 
 _COMMANDS: Final = {
+    "check": "check",
     "config": "config",
     "demo": "demo",
     "disable": "activation",
@@ -24,6 +25,7 @@ _COMMANDS: Final = {
     "list": "listing",
     "log": "log",
     "outbox": "outbox",
+    "new": "new",
     "setup": "setup",
     "secrets": "secrets",
     "status": "activation",
