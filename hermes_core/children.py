@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
+from hermes_core.processes import end_group
+
 # The parent's import path comes first: it is where the plugin was found.
 _CHILD: Final = (
     "import json, sys; request = json.load(sys.stdin); sys.path[:] = request['path']; "
@@ -73,7 +75,7 @@ def run_child(
                 process.stdin.close()
         return _exit_code(process, limit, progress)
     finally:
-        _end(process)
+        end_group(process)
         for each in marked(token):
             with suppress(OSError):
                 os.kill(each, signal.SIGKILL)
@@ -103,19 +105,3 @@ def marked(token: str) -> list[int]:
             if mark in (folder / "environ").read_bytes():
                 found.append(int(folder.name))
     return found
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the child and its process group."""
-    if os.name == "posix":
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            process.kill()
-    else:
-        subprocess.run(  # noqa: S603
-            ["taskkill", "/T", "/F", "/PID", str(process.pid)],  # noqa: S607
-            check=False,
-            capture_output=True,
-        )
-    process.wait()

@@ -15,6 +15,7 @@ from hermes_core.names import nearest
 
 _COMMANDS: Final = {
     "check": "check",
+    "bridge": "bridge",
     "config": "config",
     "demo": "demo",
     "disable": "activation",
@@ -22,6 +23,7 @@ _COMMANDS: Final = {
     "enable": "activation",
     "explain": "explain",
     "info": "listing",
+    "install": "install",
     "list": "listing",
     "log": "log",
     "outbox": "outbox",
@@ -29,6 +31,7 @@ _COMMANDS: Final = {
     "setup": "setup",
     "secrets": "secrets",
     "status": "activation",
+    "uninstall": "uninstall",
 }
 
 
