@@ -21,7 +21,7 @@ def test_a_package_is_disabled_then_removed_and_its_turns_wait(venv: Venv):
     store = OutboxStore(venv.home / "outbox.db", max_bytes=1_000_000)
     origin = Origin("one", "two", "session", "{}")
     for number in range(2):
-        store.put(origin, (f"event-{number}", "sync_turn", "{}"))
+        store.put(origin, 0, (f"event-{number}", "sync_turn", "{}"), take=False)
     store.close()
     venv.write_config(venv.config_file.read_text() + "  one:\n    url: here\n")
 
