@@ -8,12 +8,12 @@ BIN    := $(VENV)/bin
 endif
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types pytest pluggy-oldest stress peer bench clean
+.PHONY: demo test lint types docs pytest pluggy-oldest stress peer bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hermes-plugins demo
 
-test: lint types pytest pluggy-oldest
+test: lint types docs pytest pluggy-oldest
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -21,6 +21,9 @@ lint: $(VENV)/.installed-dev
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 
 pytest: $(VENV)/.installed-dev
 	$(BIN)/python -P -m pytest -n auto

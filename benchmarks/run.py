@@ -9,6 +9,7 @@ from pathlib import Path
 BENCHMARKS = (
     "start.py",
     "manager.py",
+    "conformance.py",
     "guard.py",
     "notes.py",
     "redaction.py",

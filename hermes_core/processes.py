@@ -1,4 +1,4 @@
-"""Which process somebody is, and whether it still runs.
+"""Which process somebody is, whether it still runs, and how one is ended.
 
 A number alone does not say: numbers are given out again. With the time at which a process
 began it is one of its kind.
@@ -7,12 +7,13 @@ began it is one of its kind.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _STARTED_FIELD: Final = 19  # of those behind the name in /proc/PID/stat
 
@@ -86,3 +87,19 @@ def _started_on_windows(pid: int) -> str:
         return str(created.dwHighDateTime << 32 | created.dwLowDateTime)
     finally:
         kernel.CloseHandle(handle)
+
+
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a child and its process group, which it must have for itself."""
+    if os.name == "posix":
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            process.kill()
+    else:
+        subprocess.run(  # noqa: S603
+            ["taskkill", "/T", "/F", "/PID", str(process.pid)],  # noqa: S607
+            check=False,
+            capture_output=True,
+        )
+    process.wait()

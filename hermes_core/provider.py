@@ -15,10 +15,13 @@ run on one and the same thread, recall and writes on one other each.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from hermes_core.recall import RecallStatus
+
+#: Counts up when a host may ask more of a provider; conformance reports name it.
+CONTRACT_VERSION: Final = "1.0"
 
 
 class MemoryProvider(ABC):

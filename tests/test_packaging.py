@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from textwrap import dedent
 from typing import NamedTuple
 
 import pytest
-from support.commands import Machine
+from support.commands import Machine, posix_only
 from support.sites import MEMORY, provider_source
 
 from hermes_core import __version__
+from hermes_core.conformance import all_checks
 from hermes_core.locking import file_lock
 
 ROOT = Path(__file__).parents[1]
@@ -120,6 +122,7 @@ def test_the_wheel_has_the_two_packages_and_nothing_else(built):
     assert "hermes_core/py.typed" in files
     assert "hermes_builtin/py.typed" in files
     assert "hermes_core/cli/sample/plugin.yaml" in files
+    assert "hermes_core/scaffold/project/dot-github/workflows/test.yml" in files
     assert not [name for name in files if name.endswith((".pyc", ".orig", "~"))]
 
 
@@ -285,6 +288,60 @@ def test_users_of_the_package_are_type_checked(installed, built, tmp_path):
     told = checked.stdout.splitlines()
     assert [line.partition(":")[0] for line in told[:-1]] == ["wrong.py"] * 3, checked.stdout
     assert "Found 3 errors in 1 file" in told[-1]
+
+
+GUIDE = ROOT / "docs" / "write-a-plugin.md"
+FAILING = "# exits with 1"
+
+
+def steps(text: str) -> Iterator[tuple[str, str]]:
+    """What a reader of the guide does: commands to type, and a change to make."""
+    for kind, block in re.findall(
+        r"^```(console|diff)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE
+    ):
+        if kind == "diff":
+            yield "diff", block
+        else:
+            yield from (("type", line.removeprefix("$ ")) for line in block.splitlines())
+
+
+def guided(built: Built, folder: Path) -> dict[str, str]:
+    """A reader's environment: a fresh venv, with our wheel instead of an index's."""
+    venv = folder / "venv"
+    must(sys.executable, "-m", "venv", venv)
+    must(venv / "bin" / "python", "-m", "pip", "install", built.wheel)
+    return {
+        **{key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},
+        "PATH": f"{venv / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HERMES_HOME": str(folder / "home"),
+        "HOME": str(folder),
+    }
+
+
+@posix_only
+def test_every_step_of_the_guide_does_what_it_says(built, tmp_path):
+    environment, place, said, change = guided(built, tmp_path), tmp_path, {}, ""
+    for kind, step in steps(GUIDE.read_text("utf-8")):
+        if kind == "diff":
+            change = step
+            must("git", "apply", "-", cwd=place, input=change)
+        elif step.startswith("cd "):
+            place /= step.removeprefix("cd ")
+        else:
+            done = call("bash", "-c", step, cwd=place, env=environment)
+            assert done.returncode == int(FAILING in step), step + done.stdout + done.stderr
+            said[step.partition("#")[0].strip()] = done.stdout
+            if FAILING in step and "pytest" in step:  # "Put the line back."
+                must("git", "apply", "-R", "-", cwd=place, input=change)
+    checks = len(all_checks())
+    assert (
+        f"{checks} passed, 0 failed, 0 skipped"
+        in said["hermes-plugins check parrot --level should"]
+    )
+    assert f"{checks + 2} passed" in said["pytest -q"]
+    assert "FAILED  HP602" in said["hermes-plugins check parrot -k HP602"]
+    assert "parrot" in said["hermes-plugins status"]
+    assert (place / "badge.svg").exists()
 
 
 def test_in_an_editable_install_the_plugins_folder_is_no_package(tmp_path):

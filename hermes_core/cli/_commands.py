@@ -14,6 +14,8 @@ from hermes_core.loading import import_value
 from hermes_core.names import nearest
 
 _COMMANDS: Final = {
+    "check": "check",
+    "bridge": "bridge",
     "config": "config",
     "demo": "demo",
     "disable": "activation",
@@ -21,12 +23,15 @@ _COMMANDS: Final = {
     "enable": "activation",
     "explain": "explain",
     "info": "listing",
+    "install": "install",
     "list": "listing",
     "log": "log",
     "outbox": "outbox",
+    "new": "new",
     "setup": "setup",
     "secrets": "secrets",
     "status": "activation",
+    "uninstall": "uninstall",
 }
 
 

@@ -80,13 +80,19 @@ def as_json(info: ProviderInfo) -> dict[str, Any]:
     }
 
 
+def version_of(info: ProviderInfo) -> str:
+    """The version, with the beginning of the commit that a directory came from."""
+    commit, edited, _ = info.commit.partition("+")
+    return f"{info.version} {commit[:7]}{edited}".strip()
+
+
 def _print_rows(found: list[ProviderInfo]) -> None:
     header = ("NAME", "STATE", "VERSION", "SOURCE", "DESCRIPTION")
     rows = [
         (
             each.name,
             each.state,
-            each.version,
+            version_of(each),
             each.distribution or each.source,
             each.problem or each.description,
         )

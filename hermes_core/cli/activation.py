@@ -134,8 +134,13 @@ def disable_command(ctx: click.Context, name: str | None) -> None:
     if not active:
         say("no external provider is active; nothing was changed.")
         return
-    change_config(config.home, {("memory", "provider"): "", **_without_pins(config)})
+    disable(config)
     say(f"{config.selection.name} is disabled. Its own data was not touched.")
+
+
+def disable(config: Config) -> None:
+    """Choose no external provider."""
+    change_config(config.home, {("memory", "provider"): "", **_without_pins(config)})
 
 
 def _is_meant(name: str, selection: Selection) -> bool:
@@ -210,6 +215,7 @@ def _provider_report(config: Config, trial: Trial, stands: Standing) -> dict[str
     pin = selection.pin
     return {
         **report,
+        "commit": same[0].commit if same else "",
         "active": loads,
         "works": loads and not stands.failing,
         "takes_writes": not stands.failing,
@@ -259,6 +265,8 @@ def _print_report(report: dict[str, Any]) -> None:
         say(f"external:  {provider['name']}{owner}, {works}")
         if provider["path"]:
             say(f"from:      {plain(provider['path'])}")
+        if provider["commit"]:
+            say(f"commit:    {plain(provider['commit'])}")
         if pin := provider["pin"]:
             say(f"pinned:    {pin['owner']} {pin['version']}".rstrip())
         for row in provider["settings"]:

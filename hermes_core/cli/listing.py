@@ -7,7 +7,7 @@ import click
 from hermes_core.cli._list import ListRequest, as_json, run_list
 from hermes_core.cli._output import on_terminal, paint, plain, print_json, say
 from hermes_core.config import Selection, read_selection
-from hermes_core.discovery import ProviderInfo, find_provider, scan
+from hermes_core.discovery import ProviderInfo, Record, find_provider, read_record, scan
 from hermes_core.errors import HermesError
 from hermes_core.home import resolve_home
 from hermes_core.names import BUILTIN, normalise, split_choice
@@ -46,13 +46,17 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
     info = _listed(name, scan(home, read_selection(home), everything=True))
     place = str(info.directory or info.location or "")
     if json_wanted:
-        print_json(provider={**as_json(info), "location": place})
+        print_json(provider={**as_json(info), "commit": info.commit, "location": place})
         return
     say(f"{plain(info.name)}  {paint(info.state, info.state)}")
     details = {
         "problem": info.problem,
         "description": info.description,
         "version": "" if info.distribution else info.version,
+        "commit": info.commit,
+        "installed from": (read_record(info.directory) or Record()).source
+        if info.directory
+        else "",
         "distribution": f"{info.distribution} {info.version}" if info.distribution else "",
         "source": info.source,
         "entry point": info.entry_point,

@@ -7,30 +7,42 @@ from pathlib import Path
 
 from hermes_core.config import Selection, read_selection
 from hermes_core.discovery._conflicts import settle
-from hermes_core.discovery._directories import home_directories, manifest_of
+from hermes_core.discovery._directories import describe_directory, home_directories, manifest_of
 from hermes_core.discovery._entry_points import (
     carried_directories,
     declared_providers,
+    find_distribution,
     find_observer,
+    installed_versions,
     own_commands,
 )
 from hermes_core.discovery._info import ProviderInfo
 from hermes_core.discovery._pins import content_hash, pin_of, pin_problem, same_owner
+from hermes_core.discovery._records import RECORD, Record, read_record, write_record
 from hermes_core.discovery._select import find_provider
 from hermes_core.home import resolve_home
+from hermes_core.names import normalise
 
 __all__ = [
+    "RECORD",
     "ProviderInfo",
+    "Record",
     "content_hash",
+    "describe_directory",
     "discover",
+    "find_distribution",
     "find_observer",
     "find_provider",
+    "installed_versions",
     "manifest_of",
     "own_commands",
     "pin_of",
     "pin_problem",
+    "providers_in",
+    "read_record",
     "same_owner",
     "scan",
+    "write_record",
 ]
 
 
@@ -55,6 +67,19 @@ def discover(
 def scan(home: Path, selection: Selection, *, everything: bool = False) -> list[ProviderInfo]:
     """Like `discover`, for a selection that is known already."""
     found = [*declared_providers(), *home_directories(home)]
-    if everything:
-        found += carried_directories(found)
+    # What a bridge leads to has to be found, else it would be listed as something else.
+    bridged = {normalise(each.bridge) for each in found if each.bridge}
+    if everything or bridged - {normalise(each.distribution) for each in found}:
+        found += [
+            each
+            for each in carried_directories(found)
+            if everything or normalise(each.distribution) in bridged
+        ]
     return settle(found, selection)
+
+
+def providers_in(folder: Path) -> list[ProviderInfo]:
+    """What the distributions in a folder bring, which need not be on the import path."""
+    path = [str(folder)]
+    found = list(declared_providers(path))
+    return settle([*found, *carried_directories(found, path)], Selection())

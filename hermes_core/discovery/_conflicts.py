@@ -33,12 +33,25 @@ def _checked_name(info: ProviderInfo) -> ProviderInfo:
 
 def _one_each(same: list[ProviderInfo]) -> list[ProviderInfo]:
     """Drop a directory that only wraps an installed package: it is the same provider."""
+    owners = {normalise(each.distribution) for each in same if each.distribution}
+    same = [_bridge(each) for each in same if normalise(each.bridge) not in owners]
     packages = [each for each in same if each.entry_point and each.loadable]
     return [
         each
         for each in same
         if each.directory is None or not any(_wraps(each, package) for package in packages)
     ]
+
+
+def _bridge(info: ProviderInfo) -> ProviderInfo:
+    """A bridge whose other side is missing leads nowhere."""
+    if not info.bridge:
+        return info
+    problem = (
+        f"is a bridge to {info.bridge}, which is not installed here; "
+        f"install it, or run: hermes-plugins bridge {info.name} --remove"
+    )
+    return info._replace(state="broken", problem=problem, loadable=False)
 
 
 def _wraps(directory: ProviderInfo, package: ProviderInfo) -> bool:

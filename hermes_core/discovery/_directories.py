@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_core.discovery._info import NO_PROVIDER, ProviderInfo
+from hermes_core.discovery._records import Record, read_record
 from hermes_core.discovery._sources import speaks_of_provider
 
 _MAX_BYTES: Final = 1_000_000
@@ -27,6 +28,7 @@ def home_directories(home: Path) -> Iterator[ProviderInfo]:
 def describe_directory(folder: Path) -> ProviderInfo:
     """What is known about a directory plugin without importing it."""
     manifest, problem = read_manifest(folder)
+    record = read_record(folder) or Record()
     state = "broken" if problem else "installed"
     loadable = True
     if not os.path.isfile(folder / "__init__.py"):  # noqa: PTH113 - swallows what pathlib raises
@@ -42,6 +44,8 @@ def describe_directory(folder: Path) -> ProviderInfo:
         problem=problem,
         directory=folder,
         loadable=loadable,
+        commit=record.commit,
+        bridge=record.bridge,
     )
 
 

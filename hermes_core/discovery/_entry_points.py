@@ -28,9 +28,9 @@ _MARKER: Final = b"hermes_agent."
 _BUILTIN_DESCRIPTION: Final = "What an agent remembers without any backend; always on."
 
 
-def declared_providers() -> Iterator[ProviderInfo]:
+def declared_providers(site: Iterable[str] | None = None) -> Iterator[ProviderInfo]:
     """One for each provider that a distribution declares in one of the two groups."""
-    for distribution in distributions(_MARKER):
+    for distribution in distributions(_MARKER, site):
         declared = list(dict.fromkeys(distribution.entry_points))
         memory = [each for each in declared if each.group == MEMORY_GROUP]
         plugins = [each for each in declared if each.group == PLUGIN_GROUP]
@@ -113,6 +113,17 @@ def _registers(distribution: Distribution, entry_point: EntryPoint) -> bool:
     return not recorded and registers_provider(module_files(entry_point.module))
 
 
+def installed_versions() -> dict[str, str]:
+    """The versions of all installed distributions, by normalised name."""
+    return {normalise(each.name): each.version for each in distributions()}
+
+
+def find_distribution(project: str) -> Distribution | None:
+    """An installed distribution by its name."""
+    key = normalise(project)
+    return next((each for each in distributions() if normalise(each.name) == key), None)
+
+
 def own_commands() -> dict[str, str]:
     """The commands that our own distribution's providers add: name and entry point."""
     return {
@@ -146,12 +157,14 @@ def find_observer(name: str) -> ProviderInfo:
     return found[0]
 
 
-def carried_directories(known: Iterable[ProviderInfo]) -> Iterator[ProviderInfo]:
+def carried_directories(
+    known: Iterable[ProviderInfo], site: Iterable[str] | None = None
+) -> Iterator[ProviderInfo]:
     """Directory plugins inside distributions that declare no provider: plugin.yaml beside
     an ``__init__.py``, used in place.
     """  # noqa: D205
     declared = {normalise(each.distribution) for each in known if each.loadable}
-    for distribution in distributions():
+    for distribution in distributions(path=site):
         if normalise(distribution.name) in declared:
             continue
         files = set(distribution.files)

@@ -24,7 +24,9 @@ class ProviderInfo(NamedTuple):
 
     ``directory`` is where a directory plugin lies, ``location`` the folder on the import
     path in which the distribution was found. What is broken may be ``loadable`` all the
-    same: an invalid plugin.yaml is a nuisance, no obstacle.
+    same: an invalid plugin.yaml is a nuisance, no obstacle. ``commit`` is the one that a
+    directory plugin was installed from; ``bridge`` names the distribution that a directory
+    made by `bridge` stands for.
     """  # noqa: D205 - one sentence would say less
 
     name: str
@@ -40,6 +42,8 @@ class ProviderInfo(NamedTuple):
     location: Path | None = None
     files: tuple[str, ...] = ()
     loadable: bool = True
+    commit: str = ""
+    bridge: str = ""
 
     @property
     def key(self) -> str:

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from hermes_core.outbox._layout import DEAD, MISSED, WAITING, Origin, Stream, Write
-from hermes_core.outbox._outbox import (
-    DEFAULT_MAX_MB,
-    Outbox,
-    Revive,
-    Revived,
-    deliver_left,
-    open_outbox,
-)
+from hermes_core.outbox._leftovers import Revive, Revived, deliver_left
+from hermes_core.outbox._outbox import DEFAULT_MAX_MB, Outbox, open_outbox
 from hermes_core.outbox._route import Mailbox, Route
 from hermes_core.outbox._store import OutboxFull, OutboxStore
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Final
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter
-from hermes_core.errors import HermesError, describe
+from hermes_core.errors import HermesError
 from hermes_core.outbox._layout import Origin, Stream
-from hermes_core.outbox._route import Mailbox, Route, StandIn, back_off
-from hermes_core.outbox._store import LEASE_SECONDS, OutboxStore
+from hermes_core.outbox._leftovers import Revive, Revived, deliver_left, who
+from hermes_core.outbox._route import Mailbox, Route, StandIn
+from hermes_core.outbox._store import OutboxStore
 
 logger = logging.getLogger("hermes_core")
 
@@ -25,27 +25,8 @@ DEFAULT_MAX_MB: Final = 256
 _POLL_SECONDS: Final = 15.0
 #: The same while there is room to give back.
 _TIDYING_SECONDS: Final = 0.05
-_OF_THE_SESSION: Final = ("parent_session_id", "session_title")
-
 #: The same while another process has a stream of ours.
 _IMPATIENT_SECONDS: Final = 0.5
-
-
-class Revived:
-    """An instance made for the writes that another session left; `close` ends it.
-
-    Args:
-        adapter: Calls it.
-        close: Gives back what was taken for it.
-    """
-
-    def __init__(self, adapter: ProviderAdapter, close: Callable[[], None]) -> None:
-        self.adapter = adapter
-        self.close = close
-
-
-#: Makes a fresh instance for an origin, not initialised yet; raises HermesError.
-Revive = Callable[[Origin], Revived]
 
 
 class Outbox:
@@ -230,7 +211,7 @@ class Outbox:
         if revive is not None:
             return self._revive(stream, revive)
         for route in relatives:
-            if _who(route.origin) == _who(stream.origin):
+            if who(route.origin) == who(stream.origin):
                 stand_in = StandIn(self, stream.origin, route.adapter, route._hooks)  # noqa: SLF001
                 stand_in.stream = stream.id
                 self._stand_ins = [*(each for each in self._stand_ins if each.busy), stand_in]
@@ -281,65 +262,6 @@ class Outbox:
             self.unuse()
 
 
-def deliver_left(outbox: Outbox, stream: Stream, revive: Revive) -> bool:
-    """Deliver a stream that is ours through a fresh instance; whether nothing is left of it."""
-    store = outbox.store
-    try:
-        keywords = {**_keywords(stream.origin), "hermes_home": str(outbox.home)}
-        revived = outbox.fresh(stream.origin, revive)
-    except HermesError as error:
-        _put_off(outbox, stream, describe(error))
-        raise
-    adapter = revived.adapter
-    hooks = HookCalls()
-    hooks.add(adapter)
-    try:
-        outcome = adapter.initialize(stream.origin.session, keywords)
-        if outcome.error is not None:
-            _put_off(outbox, stream, adapter.told(outcome.error))
-            return False
-        route = Route(outbox, stream.origin, adapter, hooks)
-        route.stream = stream.id
-        route.own()
-        route.start()
-        while route.busy and not adapter.hangs():
-            sleep(0.01)
-        return not route.busy and store.count(stream.id) == 0
-    finally:
-        adapter.shutdown()
-        adapter.close(0)
-        hooks.close()
-        revived.close()
-
-
-def _keywords(origin: Origin) -> dict[str, Any]:
-    try:
-        found = json.loads(origin.keywords)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise HermesError(f"the keywords of session {origin.session} can't be read")
-    return found
-
-
-def _put_off(outbox: Outbox, stream: Stream, error: str) -> None:
-    """No instance could be made: that is a failure of the write that is next."""
-    write = outbox.store.next(stream.id)
-    if write is not None:
-        due = outbox.store.clock() + back_off(write.attempts)
-        outbox.store.failed(write, error, due, dead=False)
-    outbox.store.release(stream.id)
-
-
-def _who(origin: Origin) -> dict[str, Any]:
-    """The keywords, but for those that tell of the session and not of its user."""
-    try:
-        found = _keywords(origin)
-    except HermesError:
-        return {"session": origin.session}
-    return {name: value for name, value in found.items() if name not in _OF_THE_SESSION}
-
-
 # One worker for all managers of a home: two would deliver the same write twice.
 _SHARED_LOCK: Final = threading.RLock()
 _SHARED: Final[dict[Path, Outbox]] = {}
@@ -356,6 +278,3 @@ def open_outbox(home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = F
             outbox = _SHARED[home] = Outbox(home, max_mb=max_mb, durable=durable)
         outbox.here().use()
         return outbox
-
-
-__all__ = ["LEASE_SECONDS", "Outbox", "Revive", "Revived", "deliver_left", "open_outbox"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ class SampleProvider(MemoryProvider):
 
     def __init__(self) -> None:
         self._file: Path | None = None
+        self._session = self._user = ""
+        self._writes = False
 
     @property
     def name(self) -> str:
@@ -27,10 +30,19 @@ class SampleProvider(MemoryProvider):
         """It needs neither a server nor a key."""
         return True
 
-    def initialize(self, session_id: str, **kwargs: Any) -> None:  # noqa: ARG002
-        """Choose the file."""
-        self._file = Path(kwargs["hermes_home"]) / "sample" / "turns.jsonl"
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        """Choose the file, and remember who is speaking."""
+        file = Path(kwargs["hermes_home"]) / "sample" / "turns.jsonl"
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
+        self._file = file
+        self._session, self._user = session_id, str(kwargs.get("user_id") or "")
+        # What a cron job or a subagent says is no memory of the person.
+        self._writes = kwargs.get("agent_context", "primary") == "primary"
+
+    def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:  # noqa: ARG002
+        """Go on in another session."""
+        self._session = new_session_id
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """One tool, to ask for a number."""
@@ -51,27 +63,32 @@ class SampleProvider(MemoryProvider):
         attempt: int = 1,
     ) -> None:
         """Append the turn, unless an earlier attempt came as far as that."""
-        if self._file is None or (attempt > 1 and turn_id in {t["id"] for t in self._turns()}):
+        if self._file is None or not self._writes:
+            return
+        if attempt > 1 and turn_id in {turn["id"] for turn in self._turns()}:
             return
         turn = {
             "id": turn_id,
-            "session": session_id,
+            "session": session_id or self._session,
             "user": user_content,
             "agent": assistant_content,
+            "of": self._user,
         }
         with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(turn, ensure_ascii=False) + "\n")
+            file.write(json.dumps(turn) + "\n")
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:  # noqa: ARG002
         """Find the turns that fit."""
         words = _words(query)
         turns = [turn for turn in self._turns() if words & _words(turn["user"])]
-        return "\n".join(f"- {turn['user']} -> {turn['agent']}" for turn in turns)
+        best = sorted(turns, key=lambda turn: len(words & _words(turn["user"])))[-20:]
+        return "\n".join(f"- {turn['user']} -> {turn['agent']}"[:500] for turn in best)
 
     def _turns(self) -> list[dict[str, str]]:
-        if self._file is None or not self._file.exists():
+        if self._file is None:
             return []
-        return [json.loads(line) for line in self._file.read_text("utf-8").splitlines()]
+        turns = [json.loads(line) for line in self._file.read_text("utf-8").splitlines()]
+        return [turn for turn in turns if turn.get("of", "") == self._user]
 
 
 def _words(text: str) -> set[str]:

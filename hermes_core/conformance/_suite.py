@@ -1,0 +1,120 @@
+"""The kit as a class of tests: one line in an author's repository."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from hermes_core.config import Selection
+from hermes_core.conformance._model import FAILED, MUST, SHOULD, SKIPPED, Check, Options, Report
+from hermes_core.conformance._reports import details
+from hermes_core.conformance._runner import check_plugin
+from hermes_core.conformance.checks import all_checks
+from hermes_core.discovery import ProviderInfo, find_provider, scan
+from hermes_core.errors import HermesError
+from hermes_core.home import resolve_home
+
+
+def conformance_suite(
+    plugin: str | ProviderInfo,
+    *,
+    config: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    live: bool | None = None,
+    level: str = SHOULD,
+    skip: Mapping[str, str] | None = None,
+) -> type:
+    """A class for pytest with a test for each check.
+
+    Assign it to a name that begins with ``Test``. The checks that pytest selects run in
+    child processes, with nothing of your environment.
+
+    Args:
+        plugin: The name of an installed provider.
+        config: Values for its fields.
+        env: Variables that it finds in its environment.
+        live: Whether connections to this machine are allowed; by default what
+            ``--hermes-live`` says.
+        level: ``should``, or ``must``: then what should be done and is not is an expected
+            failure.
+        skip: Checks that don't apply, each with its reason, which the report shows.
+    """
+    if level not in (MUST, SHOULD):
+        raise HermesError(f"{level!r} is no level", hint="must or should")
+    options = Options(config or {}, env or {}, bool(live), dict(skip or {}))
+    suite = _Suite(plugin, options, level, follow=live is None)
+    tests = {_name(each): _test(each, suite) for each in all_checks()}
+    name = re.sub(r"\W", "_", plugin if isinstance(plugin, str) else plugin.name)
+    return type(f"TestConformance_{name}", (), {"__doc__": "The conformance kit.", **tests})
+
+
+def _name(check: Check) -> str:
+    """A check's id, and what its function is called: pytest's -k finds it by both."""
+    return f"test_{check.id}_{check.run.__name__}"
+
+
+class _Suite:
+    """One plugin's checks: run once, when the first test asks."""
+
+    def __init__(
+        self, plugin: str | ProviderInfo, options: Options, level: str, *, follow: bool
+    ) -> None:
+        self._plugin = plugin
+        self._options = options
+        self._follow = follow
+        self._report: Report | None = None
+        self._error: HermesError | None = None
+        self.level = level
+
+    def report(self, request: pytest.FixtureRequest) -> Report:
+        """What came of the checks that pytest has selected."""
+        if self._error is not None:  # loading is not tried 70 times
+            raise self._error
+        if self._report is None:
+            try:
+                self._report = self._run(request)
+            except HermesError as error:
+                self._error = error
+                raise
+        return self._report
+
+    def _run(self, request: pytest.FixtureRequest) -> Report:
+        names = {item.originalname for item in _items(request)}  # type: ignore[attr-defined]
+        only = tuple(each.id for each in all_checks() if _name(each) in names)
+        live = self._options.live
+        if self._follow:
+            live = bool(request.config.getoption("hermes_live", False))
+        plugin = self._plugin
+        if isinstance(plugin, str):
+            plugin = find_provider(plugin, scan(resolve_home(), Selection(), everything=True))
+        given = self._options
+        options = Options(given.config, given.env, live, given.skip, only)
+        report = check_plugin(plugin, options)
+        tell = request.config.pluginmanager.get_plugin("hermes_reports")
+        if tell is not None:
+            tell.add(report, self.level)
+        return report
+
+
+def _items(request: pytest.FixtureRequest) -> list[pytest.Item]:
+    return [item for item in request.session.items if getattr(item, "cls", None) is request.cls]
+
+
+def _test(check: Check, suite: _Suite) -> Callable[..., None]:
+    def test(self: Any, request: pytest.FixtureRequest) -> None:  # noqa: ARG001
+        report = suite.report(request)
+        result = next(each for each in report.results if each.id == check.id)
+        if result.state == SKIPPED:
+            pytest.skip(result.reason)
+        if result.state != FAILED:
+            return
+        told = "\n".join(f"  {label:9} {text}" for label, text in details(result))
+        if result.level != MUST and suite.level == MUST:
+            pytest.xfail(f"{check.id} should hold: {result.happened}")
+        pytest.fail(f"{check.id} {check.title}\n{told}", pytrace=False)
+
+    test.__doc__ = check.title
+    return test

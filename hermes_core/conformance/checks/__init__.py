@@ -1,0 +1,35 @@
+"""All checks, a module for each family. Ids are stable: authors name them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from hermes_core.conformance._model import Check
+
+#: In the order of their ids.
+FAMILIES: Final = (
+    "identity",
+    "availability",
+    "lifecycle",
+    "config",
+    "tools",
+    "turns",
+    "isolation",
+    "mirror",
+    "storage",
+    "concurrency",
+    "prompt",
+)
+
+
+def all_checks() -> list[Check]:
+    """Every check, by id."""
+    modules = [import_module(f"{__name__}.{family}") for family in FAMILIES]
+    found = {
+        each.id: each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, Check)
+    }
+    return [found[number] for number in sorted(found)]

@@ -1,0 +1,122 @@
+"""Concurrency: several conversations, and several calls of one, at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from hermes_core.conformance._bench import Bench
+from hermes_core.conformance._driver import Driver
+from hermes_core.conformance._model import MUST, Failed, check
+
+_THREADS: Final = 8
+_TURNS: Final = 5
+_CALLS: Final = 20
+#: One for each turn, and no two alike: some plugins search by meaning.
+_TOPICS: Final = (
+    "parrot", "tortoise", "hamster", "goldfish", "pony", "boat", "bicycle", "house", "street",
+    "village", "school", "teacher", "dentist", "neighbour", "brother", "doll", "robot", "novel",
+    "song", "band", "recipe", "cake", "garden", "rose", "mountain", "river", "island", "planet",
+    "horse", "wife", "company", "project", "server", "printer", "guitar", "violin", "team",
+    "coach", "ship", "donkey",
+)  # fmt: skip
+
+
+def _together(bench: Bench, jobs: list[Callable[[], None]]) -> None:
+    """Run jobs at the same time; fail with the first that failed."""
+    gate = threading.Barrier(len(jobs))
+    errors: list[Failed] = []
+
+    def run(job: Callable[[], None]) -> None:
+        gate.wait(bench.options.limits.call)
+        try:
+            job()
+        except Failed as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(job,), daemon=True) for job in jobs]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(bench.options.limits.call * 3)
+    if errors:
+        raise errors[0]
+    if any(each.is_alive() for each in threads):
+        raise Failed("calls at the same time did not return: a deadlock?")
+
+
+@check(
+    "HP821",
+    MUST,
+    "Eight conversations at once",
+    fix="One connection for each object, WAL, a busy timeout; no shared state without a lock.",
+)
+def many_conversations(bench: Bench) -> None:
+    """A gateway holds one provider for each conversation, all in one home. "database is locked" is
+    what happens if nobody thought of it; and what was written must all be there.
+    """
+    drivers = [bench.driver() for _ in range(_THREADS)]
+    distinct = list({id(each.provider): each for each in drivers}.values())
+    for number, driver in enumerate(distinct):
+        bench.start(driver, f"session-{number}")
+    markers: dict[str, str] = {}
+
+    def talk(number: int, driver: Driver) -> Callable[[], None]:
+        def run() -> None:
+            for turn in range(_TURNS):
+                topic = _TOPICS[number * _TURNS + turn]
+                markers[topic] = bench.remember(driver, f"session-{number}", topic)
+                driver.call("prefetch", f"What is my {topic} called?", session_id="")
+
+        return run
+
+    count = len(distinct) if len(distinct) > 1 else _THREADS
+    spread = [distinct[number % len(distinct)] for number in range(count)]
+    _together(bench, [talk(number, driver) for number, driver in enumerate(spread)])
+    if bench.recalls():
+        _all_there(bench, distinct[0], markers)
+
+
+def _all_there(bench: Bench, driver: Driver, markers: dict[str, str]) -> None:
+    lost = dict(markers)
+
+    def found() -> bool:
+        for topic, marker in list(lost.items()):
+            if marker in bench.recall(driver, "session-0", topic):
+                del lost[topic]
+        return not lost
+
+    if not bench.until(found):
+        happened = f"{len(lost)} of {len(markers)} turns were lost"
+        raise Failed(happened, where=driver.where("sync_turn"))
+
+
+@check(
+    "HP822",
+    MUST,
+    "Recall, writes and hooks of one provider at once",
+    fix="`sqlite3.connect(..., check_same_thread=False)` with a lock around it, or a connection "
+    "for each thread.",
+)
+def three_lanes(bench: Bench) -> None:
+    """A host calls recall, writes and everything else on a thread of their own each, and does not
+    wait with one for the other. An SQLite connection that was opened in `initialize` can't be used
+    in `sync_turn`.
+    """
+    driver = bench.started()
+
+    def write() -> None:
+        for _ in range(_CALLS):
+            bench.remember(driver, "session-1")
+
+    def recall() -> None:
+        for _ in range(_CALLS):
+            driver.call("prefetch", "What is my parrot called?", session_id="session-1")
+
+    def hooks() -> None:
+        for number in range(_CALLS):
+            driver.call("on_turn_start", number, "What is my parrot called?")
+            driver.call("system_prompt_block")
+
+    _together(bench, [write, recall, hooks])

@@ -1,0 +1,36 @@
+"""Plugins come and go: packages by pip or uv, directory plugins below the home, bridges.
+
+Nothing here imports a plugin. What a package brings is read from its files before it is
+installed.
+"""
+
+from __future__ import annotations
+
+from hermes_core.installing._bridge import Bridge, build_bridge, remove_bridge
+from hermes_core.installing._environment import installer
+from hermes_core.installing._errors import InstallError, NeedsBuild
+from hermes_core.installing._folders import Staged, plugins_folder, put, remove_folder, stage
+from hermes_core.installing._plan import OURSELVES, Change, Installer, Plan
+from hermes_core.installing._sources import Folder, Package, Repository, read_source
+
+__all__ = [
+    "OURSELVES",
+    "Bridge",
+    "Change",
+    "Folder",
+    "InstallError",
+    "Installer",
+    "NeedsBuild",
+    "Package",
+    "Plan",
+    "Repository",
+    "Staged",
+    "build_bridge",
+    "installer",
+    "plugins_folder",
+    "put",
+    "read_source",
+    "remove_bridge",
+    "remove_folder",
+    "stage",
+]

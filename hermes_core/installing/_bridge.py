@@ -1,0 +1,159 @@
+"""A bridge: a small directory plugin through which hermes-agent sees an installed provider."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hermes_core.discovery import (
+    ProviderInfo,
+    Record,
+    content_hash,
+    describe_directory,
+    find_distribution,
+    read_record,
+)
+from hermes_core.errors import one_line
+from hermes_core.installing._errors import InstallError
+from hermes_core.installing._folders import plugins_folder, put, remove_folder
+from hermes_core.names import BUILTIN
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_PROJECT: Final = re.compile(r"[A-Za-z0-9._-]+")
+_BUNDLED: Final = re.compile(r"plugins/memory/([^/]+)/__init__\.py")
+_OFFERED: Final = Path(__file__).with_name("_offered.py")
+
+#: hermes-agent recognises a memory plugin by the words in it.
+_PLUGIN: Final = '''"""Makes the provider {name} of the package {package} visible to hermes-agent.
+
+Made by: hermes-plugins bridge {name}. Removed by: hermes-plugins bridge {name} --remove.
+Calls ctx.register_memory_provider.
+"""
+
+from .offered import hand_over
+
+
+def register(ctx):
+    hand_over({entry_point!r}, {name!r}, {package!r}, ctx)
+'''
+
+_MANIFEST: Final = """\
+# Made by: hermes-plugins bridge {name}
+name: {name}
+version: {version}
+description: {description}
+"""
+
+
+class Bridge(NamedTuple):
+    """A bridge that was built. ``agent`` is the version of hermes-agent that is installed
+    beside it, if one is.
+    """  # noqa: D205
+
+    folder: Path
+    agent: str
+
+
+def build_bridge(home: Path, info: ProviderInfo) -> Bridge:
+    """Write the directory plugin for an installed provider, or write it anew."""
+    entry_point = _entry_point(info)
+    agent = find_distribution("hermes-agent")
+    if agent is not None and info.name in _bundled(agent.files):
+        raise InstallError(
+            f"hermes-agent {agent.version} has a provider of that name, which comes first there",
+            where=f"plugin {info.name}",
+        )
+    with plugins_folder(home) as plugins:
+        target = plugins / info.name
+        if os.path.lexists(target) and _bridge_at(target) is None:
+            raise InstallError(
+                "is no bridge of ours, and is left alone", where=str(target), hint="move it away"
+            )
+        work = plugins / f".installing-{os.urandom(4).hex()}"
+        _write(work, info, entry_point)
+        record = Record(bridge=info.distribution, hash=content_hash(describe_directory(work)))
+        put(work, target, record)
+    return Bridge(target, agent.version if agent else "")
+
+
+def remove_bridge(home: Path, name: str) -> Path | None:
+    """Remove the bridge of that name; None if there is none.
+
+    Raises:
+        InstallError: What is there is not ours, or has been edited since.
+    """
+    folder = home / "plugins" / name
+    if not _NAME.fullmatch(name) or not os.path.lexists(folder):
+        return None
+    with plugins_folder(home):
+        record = _bridge_at(folder)
+        if record is None:
+            raise InstallError("is no bridge of ours, and is left alone", where=str(folder))
+        if content_hash(describe_directory(folder)) != record.hash:
+            raise InstallError(
+                "has been edited since it was made, and is left alone",
+                where=str(folder),
+                hint="delete it yourself if you do not need it",
+            )
+        remove_folder(folder)
+    return folder
+
+
+def _bundled(files: Iterable[str]) -> set[str]:
+    """The memory providers that hermes-agent brings itself."""
+    return {found[1] for each in files if (found := _BUNDLED.fullmatch(each))}
+
+
+def _bridge_at(folder: Path) -> Record | None:
+    record = None if folder.is_symlink() else read_record(folder)
+    return record if record is not None and record.bridge else None
+
+
+def _entry_point(info: ProviderInfo) -> str:
+    """What the bridge imports."""
+    where = f"plugin {info.name}"
+    if info.source == BUILTIN:
+        raise InstallError("hermes-agent has notes and conversations of its own", where=where)
+    if not info.distribution:
+        raise InstallError(
+            "is a directory plugin, which hermes-agent finds without a bridge", where=where
+        )
+    if not _NAME.fullmatch(info.name) or not _PROJECT.fullmatch(info.distribution):
+        raise InstallError("its name can't be a folder's", where=where)
+    if info.entry_point:
+        return "".join(info.entry_point.partition("[")[0].split())
+    if info.directory is None or info.location is None:
+        raise InstallError("can't be found on the disk", where=where)
+    if not info.directory.is_relative_to(info.location):
+        raise InstallError(
+            f"lies outside the packages, in {info.directory}",
+            where=where,
+            hint=f"run: hermes-plugins install {info.directory}",
+        )
+    return ".".join(info.directory.relative_to(info.location).parts)
+
+
+def _write(folder: Path, info: ProviderInfo, entry_point: str) -> None:
+    folder.mkdir(mode=0o700)
+    files = {
+        "__init__.py": _PLUGIN.format(
+            name=info.name, package=info.distribution, entry_point=entry_point
+        ),
+        "offered.py": _OFFERED.read_text("utf-8"),
+        "plugin.yaml": _MANIFEST.format(
+            name=_scalar(info.name),
+            version=_scalar(info.version),
+            description=_scalar(info.description or f"Memory by {info.distribution}"),
+        ),
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text, "utf-8", newline="\n")
+
+
+def _scalar(text: str) -> str:
+    """A text for YAML, which takes JSON's strings."""
+    return json.dumps(one_line(text), ensure_ascii=False)

@@ -1,0 +1,5 @@
+"""A memory plugin for Hermes agents."""
+
+from .provider import AcmeProvider
+
+__all__ = ["AcmeProvider"]

@@ -1,0 +1,133 @@
+"""The kit in an author's own test run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes_core import HermesError
+from hermes_core.conformance import all_checks, conformance_suite
+from hermes_core.scaffold import PROJECT
+
+# Runs in a process of its own: what is imported is what counts.
+SPY = """
+import sys
+import hermes_core.conformance.pytest_plugin
+import pytest
+print(sorted(name for name in sys.modules if name.startswith(("hermes_", "click", "jsonschema"))))
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, site) -> Path:
+    """An author's repository, with the plugin installed."""
+    value = "hermes_memory_acme:AcmeProvider"
+    info = site.add(
+        "hermes-memory-acme",
+        groups={"hermes_agent.memory_providers": {"acme": value}},
+        summary="A plugin.",
+    )
+    metadata = info / "METADATA"
+    metadata.write_text(metadata.read_text().replace("\n\n", "\nRequires-Python: >=3.11\n\n", 1))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\nxfail_strict = true\n")
+    return folder
+
+
+def run(project: Path, test: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (project / "test_it.py").write_text(
+        f"from hermes_core.conformance import conformance_suite\nTestIt = {test}\n"
+    )
+    paths = [str(PROJECT / "src"), *(each for each in sys.path[:3] if "site" in each)]
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_one_line_of_test_code_runs_the_whole_kit(project):
+    done = run(project, "conformance_suite('acme')", "-q")
+    assert done.returncode == 0, done.stdout
+    assert f"{len(all_checks())} passed" in done.stdout
+    assert "acme (hermes-memory-acme 1.0), contract 1.0, kit " in done.stdout
+
+
+def test_only_what_pytest_selects_is_run(project):
+    done = run(project, "conformance_suite('acme')", "-k", "HP602 or HP60 and sync", "-v")
+    assert "test_HP602_sync_takes_messages PASSED" in done.stdout
+    assert "\n2 passed, 0 failed, 0 skipped" in done.stdout
+
+
+def test_a_fault_fails_its_test_with_what_to_do_and_no_traceback(project, tmp_path):
+    (tmp_path / "site" / "hermes_memory_other.py").write_text(
+        "from hermes_memory_acme import AcmeProvider\n"
+        "class Other(AcmeProvider):\n"
+        "    def on_pre_compress(self, messages): pass\n"
+    )
+    entry_points = next((tmp_path / "site").glob("*.dist-info")) / "entry_points.txt"
+    entry_points.write_text("[hermes_agent.memory_providers]\nacme = hermes_memory_other:Other\n")
+    done = run(project, "conformance_suite('acme')", "-k", "HP611 or HP612")
+    assert done.returncode == 1
+    assert "HP611 `on_pre_compress` returns a str" in done.stdout
+    assert "happened  it returned None" in done.stdout
+    assert "to fix    Return '' where" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+
+
+def test_a_check_that_does_not_apply_is_skipped_with_its_reason(project):
+    suite = "conformance_suite('acme', skip={'HP602': 'no turns here'})"
+    done = run(project, suite, "-k", "HP602", "-rs")
+    assert "no turns here" in done.stdout
+
+
+def test_at_level_must_what_should_be_done_is_an_expected_failure(project, tmp_path):
+    metadata = next((tmp_path / "site").glob("*.dist-info")) / "METADATA"
+    metadata.write_text("Metadata-Version: 2.1\nName: hermes-memory-acme\nVersion: 1.0\n\n")
+    assert "1 failed" in run(project, "conformance_suite('acme')", "-k", "HP110").stdout
+    strict = run(project, "conformance_suite('acme', level='must')", "-k", "HP110")
+    assert "1 xfailed" in strict.stdout
+
+
+def test_a_plugin_that_is_not_installed_fails_with_one_cause(project):
+    done = run(project, "conformance_suite('nosuch')", "-k", "HP602")
+    assert "no memory provider 'nosuch' is installed" in done.stdout
+
+
+def test_an_unknown_level_is_refused_at_once():
+    with pytest.raises(HermesError, match="no level"):
+        conformance_suite("acme", level="perhaps")
+
+
+def test_an_unknown_check_to_skip_fails_and_is_named(project):
+    done = run(project, "conformance_suite('acme', skip={'HP999': 'why'})", "-k", "HP602")
+    assert "there is no check HP999" in done.stdout
+
+
+def test_the_pytest_plugin_imports_pytest_and_the_standard_library_only():
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SPY], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(
+        ["hermes_core", "hermes_core.conformance", "hermes_core.conformance.pytest_plugin"]
+    )
+
+
+def test_a_run_without_the_suite_says_nothing_of_it(project):
+    (project / "test_other.py").write_text("def test_it(): pass\n")
+    done = run(project, "None", "-q", "test_other.py")
+    assert "1 passed" in done.stdout
+    assert "conformance" not in done.stdout
+
+
+def test_the_option_for_a_live_backend_is_there(project):
+    assert "--hermes-live" in run(project, "None", "--help").stdout

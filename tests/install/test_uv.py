@@ -1,0 +1,63 @@
+"""Where there is no pip: the same with uv."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+
+import pytest
+from support.wheels import Venv, make_provider_wheel, make_sdist, make_wheel
+
+UV = shutil.which("uv") or shutil.which("uv", path=sysconfig.get_path("scripts"))
+
+pytestmark = pytest.mark.skipif(UV is None, reason="uv is not installed")
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Venv:
+    """A venv without pip. uv looks at no .pth file, so what we need lies in it for real."""
+    made = Venv(tmp_path / "machine")
+    (made.packages / "seen.pth").unlink()
+    for each in Path(sysconfig.get_path("purelib")).iterdir():
+        if each.suffix == ".dist-info" and not each.name.startswith("pip-"):
+            shutil.copytree(each, made.packages / each.name)
+        elif each.name.partition(".")[0] != "pip" and each.suffix != ".dist-info":
+            (made.packages / each.name).symlink_to(each)
+    settings = tmp_path / "uv.toml"
+    settings.write_text(f"no-index = true\nfind-links = [{str(made.links)!r}]\n")
+    made.environment |= {
+        "UV_CONFIG_FILE": str(settings),
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "PATH": f"{Path(str(UV)).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    return made
+
+
+def test_a_package_is_shown_installed_and_removed(venv: Venv):
+    make_provider_wheel(venv.links, "acme", requires=["helper>=1"])
+    make_wheel(venv.links, "helper", "1.5", files={"helper.py": ""})
+    shown = venv.run("install", "memory-acme")
+    assert "--yes" in shown.failed()
+    assert {"  memory-acme 1.0", "  helper 1.5", "  acme  Memory by memory-acme"} <= {*shown.lines}
+    assert "acme" not in venv.providers()
+    venv.run("install", str(venv.links / "memory_acme-1.0-py3-none-any.whl"), "--yes").done()
+    assert venv.providers()["acme"]["version"] == "1.0"
+    assert "Uninstalled: memory-acme" in venv.run("uninstall", "acme", "--yes").done().out
+    assert "acme" not in venv.providers()
+
+
+def test_a_build_needs_a_word_of_its_own_and_what_goes_wrong_is_one_line(venv: Venv, tmp_path):
+    trace = tmp_path / "built"
+    archive = make_sdist(venv.links, "src", trace)
+    make_provider_wheel(venv.links, "old", requires=["click<5"])
+    make_wheel(venv.links, "click", "4.0")
+    assert "memory-src comes as source" in venv.run("install", "memory-src", "--yes").failed()
+    assert "comes as source" in venv.run("install", str(archive), "--yes").failed()
+    assert not trace.exists()
+    assert "index has no nowhere" in venv.run("install", "nowhere", "--yes").failed()
+    assert "conflict of versions" in venv.run("install", "memory-old", "--yes").failed()
+    venv.run("install", str(archive), "--yes", "--build").done()
+    assert trace.exists()
+    assert "src" in venv.providers()
