@@ -17,6 +17,7 @@ Built-in first, at most one external provider, and a turn that no provider can b
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -27,6 +28,8 @@ from hermes_core.dispatch import HookHealth, LateAnswer, Outcome
 from hermes_core.errors import CheckpointError, describe
 from hermes_core.hookspecs import Messages
 from hermes_core.roster import PRIMARY, Roster
+
+logger = logging.getLogger("hermes_core")
 
 
 class Recollection(NamedTuple):
@@ -333,7 +336,9 @@ class MemoryManager(Roster):
 
         A cron job's or a subagent's words would corrupt what it knows of its user.
         """
-        if self._writes is not None and self._context == PRIMARY and not self._closed:
+        if self._closed:
+            logger.warning("memory: %s after shutdown_all is lost: the manager has ended", hook)
+        elif self._writes is not None and self._context == PRIMARY:
             self._writes.put(hook, arguments)
 
 

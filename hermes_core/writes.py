@@ -106,7 +106,11 @@ class Writes:
         )
         revive = self._settings.revive
         self._box = self._outbox.mailbox(origin, self._adapter, self._hooks, revive)
-        self._boxes = [each for each in self._boxes if each.busy or each.stream] + [self._box]
+        try:
+            left = self._outbox.unfinished(self._boxes)
+        except HermesError:  # told by `mailbox`
+            left = self._boxes
+        self._boxes = [*left, self._box]
 
     def put(self, hook: str, arguments: Mapping[str, Any]) -> None:
         """Keep a write and have it delivered. That it can't be kept is told, not raised."""

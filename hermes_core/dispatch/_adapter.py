@@ -228,10 +228,6 @@ class ProviderAdapter(ProviderCalls):
         """Whether every queued write is done, after at most ``timeout`` seconds."""
         return self._lanes[LaneName.WRITE].flush(timeout)
 
-    def pending_writes(self) -> int:
-        """How many writes have not been delivered yet."""
-        return self._lanes[LaneName.WRITE].pending()
-
     def close(self, timeout: float) -> None:
         """Call nothing more, and let go of the threads."""
         self._closed = True

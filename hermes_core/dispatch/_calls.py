@@ -260,7 +260,9 @@ class ProviderCalls:
         if lane is LaneName.WRITE:
             return
         boundary = self.boundary
-        if boundary is not None and not boundary.wait(deadline / 2) and boundary.left() <= 0:
+        if boundary is not None and not boundary.wait(deadline / 2):
+            if boundary.left() > 0:  # what it would answer now is for the session before
+                raise DeadlineExceeded("a change of session is still under way")
             self.boundary = None  # it hangs, and not every call shall wait for it
         if lane is LaneName.RECALL and self._turn_start is not None:
             self._turn_start.wait(deadline / 2)

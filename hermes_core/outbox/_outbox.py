@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final
+from typing import Final, TypeVar
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter
 from hermes_core.errors import HermesError
@@ -20,6 +20,8 @@ from hermes_core.outbox._store import OutboxStore
 logger = logging.getLogger("hermes_core")
 
 DEFAULT_MAX_MB: Final = 256
+
+_R = TypeVar("_R", bound=Route)
 
 #: How often to look for what other processes have left, and for what hangs.
 _POLL_SECONDS: Final = 15.0
@@ -95,7 +97,7 @@ class Outbox:
         end = monotonic() + timeout
         failures = sum(box.failures for box in boxes)
         while True:
-            left = [box for box in boxes if box.busy or self.store.count(box.stream)]
+            left = self.unfinished(boxes)
             if not left:
                 return True
             failed = sum(box.failures for box in boxes) > failures
@@ -103,6 +105,10 @@ class Outbox:
                 return False
             self._hurry([box for box in left if not box.busy])
             sleep(max(min(0.2 if failed else 0.002, end - monotonic()), 0))
+
+    def unfinished(self, boxes: Iterable[_R]) -> list[_R]:
+        """Those of which something waits, or is under way."""
+        return [box for box in boxes if box.busy or self.store.count(box.stream)]
 
     def _hurry(self, boxes: list[Route]) -> None:
         if not boxes:

@@ -12,6 +12,7 @@ import pytest
 from support.providers import Gate, Recorder, eventually, raising
 
 from hermes_core import Deadlines, MemoryManager, MemoryProvider
+from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.outbox import DEAD, Origin, Outbox, OutboxStore
 from hermes_core.outbox import _route as route_module
 
@@ -228,7 +229,7 @@ def test_a_backend_that_was_down_for_a_thousand_turns_gets_them_all_in_order(
         for number in range(1000):
             manager.sync_all(f"turn {number}", "answer " * 20)
         assert (home / "outbox.db").stat().st_size < 2_000_000
-        assert manager._external.pending_writes() <= 2  # type: ignore[union-attr]
+        assert manager._external._lanes[LaneName.WRITE].pending() <= 2  # type: ignore[union-attr]
         provider.calls.clear()
         provider.answers["sync_turn"] = None
         assert eventually(lambda: not outbox_of(manager).store.waiting(), 30)

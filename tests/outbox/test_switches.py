@@ -162,7 +162,7 @@ def test_recall_and_tools_don_t_wait_for_ever_for_a_boundary_that_hangs(
         with talking(home, provider, prefetch=0.6, tool=0.6, write=0.4, hook=0.4) as manager:
             cross(manager, boundary)
             begin = time.monotonic()
-            assert manager.prefetch_all("q") == "recalled"
+            assert manager.prefetch_all("q") == ""  # it would be for the session before
             assert manager.handle_tool_call("ext_tool", {}) == '{"a": 1}'
             assert time.monotonic() - begin < 2
             begin = time.monotonic()
