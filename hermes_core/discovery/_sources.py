@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import ast
 
+    from hermes_core.discovery._info import ProviderInfo
+
 REGISTERS: Final = b"register_memory_provider"
 _SUBCLASS: Final = b"MemoryProvider"
 
@@ -37,6 +39,18 @@ def speaks_of_provider(folder: Path) -> bool:
         for name, _ in imports(tree)
         if name.partition(".")[0] not in sys.stdlib_module_names | {"hermes_core"}
     )
+
+
+def source_files(info: ProviderInfo) -> Iterator[Path]:
+    """The Python files that belong to a plugin: its directory's, or its distribution's."""
+    if info.directory is not None and not info.distribution:
+        yield from python_files(info.directory)
+        return
+    recorded = [name for name in info.files if name.endswith(".py") and info.location is not None]
+    for name in recorded[:_MAX_FILES]:
+        yield Path(info.location or "", name)
+    if info.entry_point:  # an editable install records no sources of its own
+        yield from module_files(info.entry_point.partition(":")[0].partition("[")[0].strip())
 
 
 def python_files(folder: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ nor ``**kwargs``, drops None and stops at the first exception.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -29,6 +30,7 @@ class ProviderAdapter(ProviderCalls):
         deadlines: How long its calls may take.
         inline: Call it on the caller's thread. For the built-in, which is ours.
         config: Its settings, handed to ``initialize``.
+        home: The home for which it is called; by default the one that it was loaded for.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class ProviderAdapter(ProviderCalls):
         deadlines: Deadlines | None = None,
         inline: bool = False,
         config: Mapping[str, Any] | None = None,
+        home: Path | None = None,
     ) -> None:
-        super().__init__(provider, name, deadlines=deadlines, inline=inline)
+        super().__init__(provider, name, deadlines=deadlines, inline=inline, home=home)
         self._config = {} if config is None else {"provider_config": config}
         self._session: tuple[str, Mapping[str, Any]] | None = None
         self.tools: frozenset[str] = frozenset()

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, cast
 
-from hermes_core.loading._context import PluginContext
+from hermes_core.compat import base_classes
+from hermes_core.loading._context import PluginContext, counted
 from hermes_core.names import normalise
 from hermes_core.provider import MemoryProvider
 
@@ -20,9 +21,11 @@ _MEMBERS: Final = ("name", "is_available", "initialize", "get_tool_schemas")
 
 
 class Progress:
-    """How far loading came: the step that a failure is told with."""
+    """How far loading came: the step that a failure is told with, and what else is known."""
 
-    step = "find"
+    def __init__(self) -> None:
+        self.step = "find"
+        self.registered: dict[str, int] = {}
 
 
 def provider_from(value: Any, name: str, progress: Progress, attribute: str = "") -> MemoryProvider:
@@ -67,9 +70,8 @@ def _from_module(module: ModuleType, name: str, progress: Progress) -> MemoryPro
     if callable(register):
         return _registered(register, name, progress)
     named = dict.fromkeys(each for each in vars(module).values() if inspect.isclass(each))
-    classes = [
-        each for each in named if issubclass(each, MemoryProvider) and each is not MemoryProvider
-    ]
+    bases = base_classes()
+    classes = [each for each in named if issubclass(each, bases) and each not in bases]
     # A class that misses a method is built all the same: Python says which one.
     candidates = [each for each in classes if not inspect.isabstract(each)] or classes
     candidates = [each for each in candidates if _is_within(each, module)] or candidates
@@ -119,12 +121,13 @@ def _takes_one(register: Callable[..., Any]) -> bool:
 def _registered(register: Callable[..., Any], name: str, progress: Progress) -> MemoryProvider:
     progress.step = "register"
     context = PluginContext()
+    progress.registered = context.registered
     returned = register(context) if _takes_one(register) else register()
     offered = list(context.providers)
     if not offered and (inspect.isclass(returned) or looks_like_provider(returned)):
         offered = [returned]
     if not offered:
-        others = ", ".join(f"{count} {kind}" for kind, count in context.registered.items())
+        others = counted(context.registered)
         raise LookupError(f"it registered no memory provider{others and f', only {others}'}")
     providers = [_instance(each, progress) for each in offered]
     if len(providers) == 1:

@@ -1,0 +1,74 @@
+"""The import finder that offers what plugins written for hermes-agent import."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Final
+
+from hermes_core.compat._stand_in import Path, StandIn, step_aside_everywhere
+
+#: By hermes-agent's name: the module behind it, or None for a package that only has others.
+#: What is not here is not importable: plugins have a way of their own for that case, and
+#: none for a module that is half right.
+OFFERED: Final = {
+    "agent": None,
+    "agent.memory_manager": "_memory_manager",
+    "agent.memory_provider": "_memory_provider",
+    "agent.secret_scope": "_secret_scope",
+    "hermes_cli": None,
+    "hermes_cli.config": "_config",
+    "hermes_cli.profiles": "_profiles",
+    "hermes_constants": "_constants",
+    "plugins": None,
+    "plugins.memory": None,
+    "tools": None,
+    "tools.registry": "_registry",
+    "utils": "_files",
+}
+
+
+class OfferFinder(MetaPathFinder, Loader):
+    """Stands at the end of ``sys.meta_path``: everything really installed is found before."""
+
+    offers_stand_ins = True
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002 - the name says all
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """The offered module of that name."""
+        if fullname not in OFFERED:
+            return None
+        spec = ModuleSpec(fullname, self, origin="hermes-plugins")
+        if OFFERED[fullname] is None:
+            spec.submodule_search_locations = Path(fullname)
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """A stand-in; its names come when they are asked for."""
+        return StandIn(spec.name, "Offered by hermes-plugins.")
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Say where its names are."""
+        behind = OFFERED[module.__name__]
+        if behind is not None:
+            module.__dict__["_behind"] = f"{__package__}.{behind}"
+
+    def invalidate_caches(self) -> None:
+        """Something was installed: it may be what we stand in for."""
+        step_aside_everywhere()
+
+
+def offer() -> None:
+    """Make hermes-agent's modules importable in this process, behind all that is installed."""
+    step_aside_everywhere()
+    if not any(isinstance(each, OfferFinder) for each in sys.meta_path):
+        sys.meta_path.append(OfferFinder())
+    elif not isinstance(sys.meta_path[-1], OfferFinder):  # somebody came after us
+        sys.meta_path.sort(key=lambda each: isinstance(each, OfferFinder))
