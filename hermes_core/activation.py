@@ -35,8 +35,8 @@ class Activation:
 
     ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` holds the
     variables that were set for it, to be released when it is no longer used; ``secrets`` are
-    the values that must not be shown, whatever an error of the plugin says; ``registered``
-    is what the plugin registers besides a provider.
+    the values that must not be shown, whatever an error of the plugin says; ``own_name``
+    is what the provider calls itself, ``registered`` what its plugin registers besides.
     """
 
     info: ProviderInfo | None = None
@@ -45,6 +45,7 @@ class Activation:
     warnings: tuple[str, ...] = ()
     fields: tuple[Field, ...] = ()
     settings: Settings | None = None
+    own_name: str = ""
     registered: Mapping[str, int] = field(default_factory=dict)
     lease: Lease = field(default_factory=Lease)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
@@ -107,7 +108,12 @@ def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Acti
         loaded = load(info, config.home, deadline=deadlines.load)
         provider = loaded.provider
         warnings = (*result.warnings, *loaded.warnings)
-        result = replace(result, registered=loaded.registered, warnings=warnings)
+        result = replace(
+            result,
+            own_name=provider.name,
+            registered=loaded.registered,
+            warnings=warnings,
+        )
         result = _set_up(result, provider, sources, deadlines)
         if result.settings is not None and result.settings.problems:
             raise ProviderConfigError(info.name, result.settings.problems)

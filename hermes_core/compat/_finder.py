@@ -6,10 +6,13 @@ import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path as FilePath
 from types import ModuleType
 from typing import Final
 
 from hermes_core.compat._stand_in import Path, StandIn, step_aside_everywhere
+from hermes_core.errors import HomeError
+from hermes_core.scope import current_home
 
 #: By hermes-agent's name: the module behind it, or None for a package that only has others.
 #: What is not here is not importable: plugins have a way of their own for that case, and
@@ -44,7 +47,7 @@ class OfferFinder(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         """The offered module of that name."""
         if fullname not in OFFERED:
-            return None
+            return _directory_spec(fullname)
         spec = ModuleSpec(fullname, self, origin="hermes-plugins")
         if OFFERED[fullname] is None:
             spec.submodule_search_locations = Path(fullname)
@@ -63,6 +66,40 @@ class OfferFinder(MetaPathFinder, Loader):
     def invalidate_caches(self) -> None:
         """Something was installed: it may be what we stand in for."""
         step_aside_everywhere()
+
+
+class _DirectoryLoader(Loader):
+    """Gives a directory plugin that was, or is being, imported under a name of ours."""
+
+    def __init__(self, folder: FilePath) -> None:
+        self._folder = folder
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Nothing of our own."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the plugin's package in the place of the module."""
+        from hermes_core.loading._importing import import_directory, package_name  # noqa: PLC0415
+
+        known = sys.modules.get(package_name(self._folder))
+        sys.modules[module.__name__] = known or import_directory(self._folder)
+
+
+def _directory_spec(fullname: str) -> ModuleSpec | None:
+    """``plugins.memory.<name>``: the directory plugin of that name in the caller's home.
+
+    hermes-agent imports its own under these names, and plugins that began there still use them.
+    """
+    parent, _, name = fullname.rpartition(".")
+    if parent != "plugins.memory":
+        return None
+    try:
+        folder = current_home() / "plugins" / name
+    except HomeError:
+        return None
+    if not (folder / "__init__.py").is_file():
+        return None
+    return ModuleSpec(fullname, _DirectoryLoader(folder), origin=str(folder), is_package=True)
 
 
 def offer() -> None:

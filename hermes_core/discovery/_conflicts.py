@@ -15,6 +15,8 @@ def settle(found: Iterable[ProviderInfo], selection: Selection) -> list[Provider
     """Give each provider its state, the built-in first, then by name."""
     by_key: dict[str, list[ProviderInfo]] = {}
     for info in map(_checked_name, found):
+        if info.key in selection.learnt:
+            info = info._replace(learnt=selection.learnt[info.key])  # noqa: PLW2901
         by_key.setdefault(info.key, []).append(info)
     settled = [
         _with_state(info, selection)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hermes_core.discovery._info import ProviderInfo
 
 REGISTERS: Final = b"register_memory_provider"
+_DEF: Final = b"\ndef register("
 _SUBCLASS: Final = b"MemoryProvider"
 
 _MAX_BYTES: Final = 1_000_000
@@ -51,6 +52,19 @@ def source_files(info: ProviderInfo) -> Iterator[Path]:
         yield Path(info.location or "", name)
     if info.entry_point:  # an editable install records no sources of its own
         yield from module_files(info.entry_point.partition(":")[0].partition("[")[0].strip())
+
+
+def registering_module(folder: Path) -> str:
+    """The one module beside ``__init__.py`` that registers a provider, "" if there is none.
+
+    Some carry the plugin under another name, and an installer that renames it.
+    """
+    found = [
+        path.stem
+        for path in sorted(folder.glob("*.py"))
+        if path.name != "__init__.py" and REGISTERS in (text := _content(path)) and _DEF in text
+    ]
+    return found[0] if len(found) == 1 else ""
 
 
 def python_files(folder: Path) -> Iterator[Path]:

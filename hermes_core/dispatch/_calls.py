@@ -131,7 +131,7 @@ class ProviderCalls:
             _ = lane.stuck  # who asks, looks: a call may hang that nobody waits for
         return {
             hook: stats.health(self._breakers[HOOKS[hook].lane].state)
-            for hook, stats in list(self._stats.items())  # other lanes go on meanwhile
+            for hook, stats in self._stats.copy().items()  # other lanes go on meanwhile
         }
 
     def told(self, error: BaseException) -> str:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from hermes_core.compat import clash_of, is_written_for_hermes_agent, offer
 from hermes_core.config import read_selection
-from hermes_core.discovery import ProviderInfo, find_provider, pin_problem, same_owner, scan
+from hermes_core.discovery import (
+    ProviderInfo,
+    find_provider,
+    pin_problem,
+    registering_module,
+    same_owner,
+    scan,
+)
 from hermes_core.dispatch._deadlines import LOAD_SECONDS
 from hermes_core.dispatch._lane import Lane
 from hermes_core.errors import (
@@ -22,7 +31,7 @@ from hermes_core.errors import (
 from hermes_core.home import resolve_home
 from hermes_core.loading._context import PluginContext, counted
 from hermes_core.loading._importing import import_directory, import_value
-from hermes_core.loading._shapes import Progress, provider_from
+from hermes_core.loading._shapes import Progress, offers_provider, provider_from
 from hermes_core.names import BUILTIN, name_problem, normalise
 from hermes_core.provider import MemoryProvider
 from hermes_core.scope import CALLER, Instance, remember, watched
@@ -148,8 +157,14 @@ def _value(info: ProviderInfo, progress: Progress) -> Any:
         raise _failure(info, progress, info.problem)
     progress.step = "import"
     if info.directory is not None:
-        return import_directory(info.directory, info.location)
+        return _offering(import_directory(info.directory, info.location), info.directory)
     return import_value(info.entry_point)
+
+
+def _offering(package: ModuleType, folder: Path) -> ModuleType:
+    """A directory plugin, or the one module in it that has what the package itself has not."""
+    stem = "" if offers_provider(package) else registering_module(folder)
+    return importlib.import_module(f"{package.__name__}.{stem}") if stem else package
 
 
 def _provider(info: ProviderInfo, progress: Progress) -> MemoryProvider:

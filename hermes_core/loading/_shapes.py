@@ -69,9 +69,7 @@ def _from_module(module: ModuleType, name: str, progress: Progress) -> MemoryPro
     register = getattr(module, "register", None)
     if callable(register):
         return _registered(register, name, progress)
-    named = dict.fromkeys(each for each in vars(module).values() if inspect.isclass(each))
-    bases = base_classes()
-    classes = [each for each in named if issubclass(each, bases) and each not in bases]
+    classes = _provider_classes(module)
     # A class that misses a method is built all the same: Python says which one.
     candidates = [each for each in classes if not inspect.isabstract(each)] or classes
     candidates = [each for each in candidates if _is_within(each, module)] or candidates
@@ -81,6 +79,17 @@ def _from_module(module: ModuleType, name: str, progress: Progress) -> MemoryPro
         names = ", ".join(each.__name__ for each in candidates)
         raise TypeError(f"module {module.__name__} has several providers: {names}")
     raise TypeError(f"module {module.__name__} has neither register(ctx) nor a MemoryProvider")
+
+
+def offers_provider(module: ModuleType) -> bool:
+    """Whether a module has a way to a provider."""
+    return callable(getattr(module, "register", None)) or bool(_provider_classes(module))
+
+
+def _provider_classes(module: ModuleType) -> list[type]:
+    bases = base_classes()
+    named = dict.fromkeys(each for each in vars(module).values() if inspect.isclass(each))
+    return [each for each in named if issubclass(each, bases) and each not in bases]
 
 
 def _is_within(kind: type, module: ModuleType) -> bool:
