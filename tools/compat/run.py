@@ -113,6 +113,7 @@ class Machine:
 
     def __init__(self, package: dict[str, Any]) -> None:
         self.package = package
+        self.settings: dict[str, str] = {}
         self.venv = CACHE / package["distribution"]
         self.python = self.venv / ("Scripts" if os.name == "nt" else "bin") / "python"
 
@@ -150,7 +151,7 @@ class Machine:
             return found
         name = loadable[0]["name"]
         found |= self._enabled(name)
-        found |= self._talked() if found["configured"] else {}
+        found |= self._talked()
         found |= self._checked(name)
         found["writes_outside"] = self._outside()
         return found
@@ -179,31 +180,45 @@ class Machine:
         return {each.removesuffix(".py") for each in tops}
 
     def _enabled(self, name: str) -> dict[str, Any]:
+        """What `info` and `enable` say; what is missing is made up, so that one can go on."""
         info = self.command("info", name)
         began = time.monotonic()
         enabled = self.command("enable", name)
         seconds = time.monotonic() - began
+        works = enabled.returncode == 0
         found: dict[str, Any] = {
             "info": info.returncode == 0,
-            "enables": enabled.returncode == 0,
+            "enables": works,
             "enable_seconds": round(seconds, 1),
-            "problem": "" if enabled.returncode == 0 else _told(enabled.stderr),
-            "configured": True,
+            "problem": "" if works else _told(enabled.stderr),
         }
-        if not found["enables"]:  # most lack a key or a server: go on as a person might
-            found["configured"] = self.command("enable", name, "--force").returncode == 0
-        found["loads"] = found["enables"] or "is not available" in found["problem"]
-        registers = [
-            line for line in self.command("info", name).stdout.splitlines() if "registers" in line
-        ]
-        found["registers"] = registers[0].partition(":")[2].strip() if registers else ""
-        return found
+        if not works:
+            self.command("enable", name, "--force")
+            self._make_up_settings()
+        shown = json.loads(self.command("info", name, "--json").stdout)["provider"]
+        found |= {"name": name, "own_name": shown.get("provider", name)}
+        return {**found, "registers": shown.get("registers", "")}
+
+    def _make_up_settings(self) -> None:
+        """Give every required setting that is missing some value, by its variable."""
+        try:
+            status = json.loads(self.command("status", "--json").stdout)
+        except ValueError:
+            return
+        for row in (status["provider"] or {}).get("settings", ()):
+            if row["required"] and not row["set"]:
+                address = "url" in row["key"] or "uri" in row["key"]
+                value = "http://127.0.0.1:9" if address else "made-up"
+                self.settings[row["variable"]] = value
 
     def _talked(self) -> dict[str, Any]:
         """A conversation: one process tells something, another one asks for it."""
         sessions = {part: self._session(part) for part in ("tell", "ask")}
         told, asked = sessions["tell"], sessions["ask"]
+        problems = told.get("problems", [])
         return {
+            "loads": bool(told.get("loads")) or "is not available" in "".join(problems),
+            "problems": problems,
             "initialises": bool(told.get("initialises")),
             "stores": bool(told.get("stores")),
             "recalls_in_session": bool(told.get("recalls_in_session")),
@@ -250,6 +265,7 @@ class Machine:
             "HERMES_HOME": str(self.home),
             "PYTHONWARNINGS": "ignore",
             **self.package.get("environment", {}),
+            **self.settings,
         }
         cwd = self.user.parent / "work"
         try:
