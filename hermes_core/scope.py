@@ -87,7 +87,7 @@ def current_home() -> Path:
     instance = caller()
     if instance is not None and instance.home is not None:
         return instance.home
-    homes = _HOMES.living() or _HOMES.seen
+    homes = _HOMES.living()
     if len(homes) > 1:
         known = ", ".join(sorted(map(str, homes)))
         raise HomeError(
@@ -121,12 +121,11 @@ def remember(provider: object, instance: Instance) -> None:
 
 
 class _Homes:
-    """The homes of managers with an external provider: those in use, and all there were."""
+    """The homes of managers that have an external provider now."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users: dict[Path, int] = {}
-        self.seen: frozenset[Path] = frozenset()
 
     def living(self) -> frozenset[Path]:
         with self._lock:
@@ -135,7 +134,6 @@ class _Homes:
     def add(self, home: Path) -> None:
         with self._lock:
             self._users[home] = self._users.get(home, 0) + 1
-            self.seen |= {home}
 
     def remove(self, home: Path) -> None:
         with self._lock:

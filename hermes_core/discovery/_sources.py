@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from hermes_core.names import normalise
 
 if TYPE_CHECKING:
     import ast
@@ -52,6 +55,16 @@ def source_files(info: ProviderInfo) -> Iterator[Path]:
         yield Path(info.location or "", name)
     if info.entry_point:  # an editable install records no sources of its own
         yield from module_files(info.entry_point.partition(":")[0].partition("[")[0].strip())
+
+
+def requirements(info: ProviderInfo) -> set[str]:
+    """The distributions that a plugin's distribution requires, by their normal names."""
+    metadata = [name for name in info.files if name.endswith(".dist-info/METADATA")]
+    if info.location is None or not metadata:
+        return set()
+    head = _content(info.location / metadata[0]).decode("utf-8", "replace").partition("\n\n")[0]
+    found = re.findall(r"^Requires-Dist: *([A-Za-z0-9._-]+)", head, re.MULTILINE)
+    return set(map(normalise, found))
 
 
 def registering_module(folder: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from hermes_core.dispatch._calls import ProviderCalls, _paused
 from hermes_core.dispatch._deadlines import Deadlines
@@ -19,6 +19,12 @@ from hermes_core.dispatch._outcome import Outcome
 from hermes_core.hookspecs import HOOKS, Messages
 from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.provider import MemoryProvider
+
+# What `initialize` is told only when it is known; some demand it.
+_SOMETIMES: Final = (
+    *("user_id", "user_id_alt", "user_name", "chat_id", "chat_name", "chat_type", "thread_id"),
+    *("parent_session_id", "session_title"),
+)
 
 
 class ProviderAdapter(ProviderCalls):
@@ -58,12 +64,21 @@ class ProviderAdapter(ProviderCalls):
 
     def initialize(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
         self._session = (session_id, extra)
-        optional = {**extra, **self._config, "session_id": session_id}
+        optional = self._start_keywords("initialize", session_id, extra)
         return self._run("initialize", session_id, optional=optional)
 
     def initialize_for_inspection(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
-        optional = {**extra, **self._config, "session_id": session_id}
+        optional = self._start_keywords("initialize_for_inspection", session_id, extra)
         return self._run("initialize_for_inspection", session_id, optional=optional)
+
+    def _start_keywords(
+        self, hook: str, session_id: str, extra: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """What a session starts with; empty for what is not known and demanded all the same."""
+        invocation = self._found(hook)
+        demanded = invocation.demanded(_SOMETIMES) if invocation is not None else ()
+        unknown = dict.fromkeys(demanded, "")
+        return {**unknown, **extra, **self._config, "session_id": session_id}
 
     def system_prompt_block(self) -> Outcome:
         return self._run("system_prompt_block")

@@ -195,17 +195,14 @@ class Machine:
         if not works:
             self.command("enable", name, "--force")
             self._make_up_settings()
-        shown = json.loads(self.command("info", name, "--json").stdout)["provider"]
+        shown = _parsed(self.command("info", name, "--json").stdout).get("provider", {})
         found |= {"name": name, "own_name": shown.get("provider", name)}
         return {**found, "registers": shown.get("registers", "")}
 
     def _make_up_settings(self) -> None:
         """Give every required setting that is missing some value, by its variable."""
-        try:
-            status = json.loads(self.command("status", "--json").stdout)
-        except ValueError:
-            return
-        for row in (status["provider"] or {}).get("settings", ()):
+        status = _parsed(self.command("status", "--json").stdout)
+        for row in (status.get("provider") or {}).get("settings", ()):
             if row["required"] and not row["set"]:
                 address = "url" in row["key"] or "uri" in row["key"]
                 value = "http://127.0.0.1:9" if address else "made-up"
@@ -290,6 +287,15 @@ def _without_network() -> tuple[str, ...]:
             return command
     print("the network can't be cut here: plugins may reach their servers", file=sys.stderr)
     return ()
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The JSON object in the last line of a text; {} if there is none."""
+    try:
+        value = json.loads(text.strip().rpartition("\n")[2] if "schema" not in text else text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _told(stderr: str) -> str:
