@@ -194,11 +194,3 @@ def test_a_name_can_be_replaced_for_a_test(monkeypatch):
     from hermes_constants import get_hermes_home
 
     assert get_hermes_home() != "elsewhere"
-
-
-def test_no_generic_name_is_installed():
-    folder = Path(hermes_core.__file__).parent.parent
-    tops = {name.partition(".")[0] for name in OFFERED} - {"plugins"}
-    assert not [
-        name for name in tops if (folder / name).exists() or (folder / f"{name}.py").exists()
-    ]
