@@ -138,13 +138,15 @@ class _Loading:
 
     def _told(self, error: Exception) -> ProviderLoadError:
         """What went wrong, for a person; what the plugin has started meanwhile ends."""
+        reached = Progress()
+        reached.step = self._progress.step  # before it goes on, when what it waits for has ended
         left = self._instance.end_processes()
         ended = f"; ended what it had started: {', '.join(left)}" if left else ""
         if isinstance(error, DeadlineExceeded):
             what = f"no end after {self._deadline:g} s"
         else:
             what = clash_of(error) or describe(_cause(error) or error)
-        return _failure(self._info, self._progress, what + ended, _hint(error))
+        return _failure(self._info, reached, what + ended, _hint(error))
 
 
 def _cause(error: Exception) -> BaseException | None:

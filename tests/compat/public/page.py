@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent.parent / "docs" / "compatibility.md"
-BEGIN, END = "<!-- begin: tools/compat/page.py -->", "<!-- end -->"
+PAGE = HERE.parents[2] / "docs" / "compatibility.md"
+BEGIN, END = "<!-- begin: tests/compat/public/page.py -->", "<!-- end -->"
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = HERE.parent.parent.parent
 CACHE = Path(os.environ.get("HERMES_COMPAT_DIR", ROOT / ".compat"))
 RESULTS = HERE / "results.json"
 
