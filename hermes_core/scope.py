@@ -9,6 +9,7 @@ tell us. What a host starts itself is not noted.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.errors import HomeError
@@ -70,6 +72,17 @@ _KEPT: Final = 1000
 
 #: Whose call this is; a lane sets it for each call in a context of its own.
 CALLER: Final[ContextVar[Instance]] = ContextVar("hermes_caller")
+
+
+def begin(instance: Instance) -> None:
+    """A call begins, in a context that is its own: nothing has to be undone."""
+    CALLER.set(instance)
+    # Where hermes-agent is installed its own modules are used, and they look here.
+    theirs = sys.modules.get("hermes_constants")
+    if type(theirs) is ModuleType and instance.home is not None:
+        override = getattr(theirs, "set_hermes_home_override", None)
+        if override is not None:
+            override(str(instance.home))
 
 
 def caller() -> Instance | None:

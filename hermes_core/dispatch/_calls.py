@@ -28,7 +28,7 @@ from hermes_core.errors import (
 from hermes_core.hookspecs import HOOKS, HookRule
 from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.provider import MemoryProvider
-from hermes_core.scope import CALLER, instance_of
+from hermes_core.scope import begin, instance_of
 from hermes_core.streams import guarded_process
 
 logger = logging.getLogger("hermes_core")
@@ -259,7 +259,7 @@ class ProviderCalls:
 
         def complete() -> Any:
             if not self.inline:
-                CALLER.set(self.instance)  # in a context that is this call's own
+                begin(self.instance)
             if hook not in _UNPAUSED:
                 self._after_earlier(rule.lane, deadline)
             value = call()

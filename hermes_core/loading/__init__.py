@@ -34,7 +34,7 @@ from hermes_core.loading._importing import import_directory, import_value
 from hermes_core.loading._shapes import Progress, offers_provider, provider_from
 from hermes_core.names import BUILTIN, name_problem, normalise
 from hermes_core.provider import MemoryProvider
-from hermes_core.scope import CALLER, Instance, remember, watched
+from hermes_core.scope import Instance, begin, remember, watched
 from hermes_core.streams import guarded_process, quiet_stdout
 
 __all__ = [
@@ -121,7 +121,7 @@ class _Loading:
         lane = Lane(f"load-{self._info.name}")
 
         def run() -> Any:
-            CALLER.set(self._instance)  # in a context that is this call's own
+            begin(self._instance)
             with quiet_stdout():
                 return steps(self._info, self._progress)
 

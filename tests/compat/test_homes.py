@@ -118,3 +118,22 @@ def test_the_home_is_that_of_the_manager_while_it_loads(home, tmp_path):
     methods = "def where(self):\n    return AT\n"
     add_directory(other, "theirs", source + their_source(methods=methods))
     assert load_provider("theirs", other).where() == other
+
+
+def test_where_hermes_agent_is_installed_its_own_constants_know_the_home(tmp_path, site, started):
+    constants = """
+    from contextvars import ContextVar
+    HOME = ContextVar("home", default="the process's")
+    def set_hermes_home_override(path):
+        return HOME.set(path)
+    def get_hermes_home():
+        return HOME.get()
+    """
+    site.add("hermes-like", files={"hermes_constants.py": constants})
+    for home in (tmp_path / "one", tmp_path / "two"):
+        manager, provider = started(home)
+        assert str(home) in manager.prefetch_all("where?")
+        assert provider.seen["call"] == str(home)
+    import hermes_constants
+
+    assert hermes_constants.get_hermes_home() == "the process's"

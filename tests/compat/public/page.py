@@ -71,7 +71,7 @@ def _remarks(result: dict[str, Any]) -> str:
         found.append(f"writes outside the Hermes home: {', '.join(result['writes_outside'])}")
     if result.get("threads_left"):
         found.append(f"leaves threads: {', '.join(result['threads_left'])}")
-    slow = {k: v for k, v in result.get("step_seconds", {}).items() if v >= 5}  # noqa: PLR2004
+    slow = {k: v for k, v in result.get("step_seconds", {}).items() if v >= 5}
     found += [f"{step} took {seconds:g} s" for step, seconds in slow.items()]
     found += [_verdict(each) for each in (result.get("check") or {}).get("violations", ())]
     remarks = dict.fromkeys(" ".join(each.split()) for each in found if each)
