@@ -11,8 +11,16 @@ from __future__ import annotations
 from hermes_core.compat._finder import OFFERED, offer
 from hermes_core.compat._recognising import (
     base_classes,
+    begin_with_theirs,
     clash_of,
     is_written_for_hermes_agent,
 )
 
-__all__ = ["OFFERED", "base_classes", "clash_of", "is_written_for_hermes_agent", "offer"]
+__all__ = [
+    "OFFERED",
+    "base_classes",
+    "begin_with_theirs",
+    "clash_of",
+    "is_written_for_hermes_agent",
+    "offer",
+]

@@ -102,10 +102,15 @@ def _directory_spec(fullname: str) -> ModuleSpec | None:
     return ModuleSpec(fullname, _DirectoryLoader(folder), origin=str(folder), is_package=True)
 
 
+def is_offering() -> bool:
+    """Whether hermes-agent's modules are offered in this process."""
+    return any(isinstance(each, OfferFinder) for each in sys.meta_path)
+
+
 def offer() -> None:
     """Make hermes-agent's modules importable in this process, behind all that is installed."""
     step_aside_everywhere()
-    if not any(isinstance(each, OfferFinder) for each in sys.meta_path):
+    if not is_offering():
         sys.meta_path.append(OfferFinder())
     elif not isinstance(sys.meta_path[-1], OfferFinder):  # somebody came after us
         sys.meta_path.sort(key=lambda each: isinstance(each, OfferFinder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import sys
@@ -9,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hermes_core.compat._finder import OFFERED
+from hermes_core.compat._finder import OFFERED, is_offering
+from hermes_core.compat._stand_in import real_spec
 from hermes_core.discovery import ProviderInfo, source_files
 from hermes_core.provider import MemoryProvider
+from hermes_core.scope import Instance, begin
 
 _THEIRS: Final = re.compile(
     rb"\b(?:agent\.(?:memory_|secret_)|hermes_constants|hermes_cli|tools\.registry|plugins\.memory)"
@@ -40,6 +43,16 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def begin_with_theirs(instance: Instance) -> None:
+    """Begin to load a plugin; the real hermes-agent, if it is there, learns of the home too.
+
+    Its module is imported first: what is not there yet can't be told.
+    """
+    if is_offering() and real_spec("hermes_constants") is not None:
+        importlib.import_module("hermes_constants")
+    begin(instance)
 
 
 def base_classes() -> tuple[type, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from hermes_core.compat import clash_of, is_written_for_hermes_agent, offer
+from hermes_core.compat import begin_with_theirs, clash_of, is_written_for_hermes_agent, offer
 from hermes_core.config import read_selection
 from hermes_core.discovery import (
     ProviderInfo,
@@ -34,7 +34,7 @@ from hermes_core.loading._importing import import_directory, import_value
 from hermes_core.loading._shapes import Progress, offers_provider, provider_from
 from hermes_core.names import BUILTIN, name_problem, normalise
 from hermes_core.provider import MemoryProvider
-from hermes_core.scope import Instance, begin, remember, watched
+from hermes_core.scope import Instance, remember, watched
 from hermes_core.streams import guarded_process, quiet_stdout
 
 __all__ = [
@@ -92,8 +92,6 @@ def load(info: ProviderInfo, home: Path | None, *, deadline: float = LOAD_SECOND
     """Like `load_provider`, with all that was learnt on the way."""
     if info.source == BUILTIN:  # ours: it needs no guard
         return Loaded(_provider(info, Progress()))
-    if is_written_for_hermes_agent(info):
-        offer()
     return _Loading(info, home, deadline).provider()
 
 
@@ -113,6 +111,9 @@ class _Loading:
         self._warnings: list[str] = []
 
     def provider(self) -> Loaded:
+        """The provider, for whom everything that it imports is there."""
+        if is_written_for_hermes_agent(self._info):
+            offer()
         found: MemoryProvider = self.run(_provider)
         remember(found, self._instance)
         return Loaded(found, dict(self._progress.registered), tuple(self._warnings))
@@ -121,7 +122,7 @@ class _Loading:
         lane = Lane(f"load-{self._info.name}")
 
         def run() -> Any:
-            begin(self._instance)
+            begin_with_theirs(self._instance)
             with quiet_stdout():
                 return steps(self._info, self._progress)
 

@@ -13,7 +13,7 @@ from support.theirs import their_source
 import hermes_core
 from hermes_core import ProviderLoadError, load_provider
 from hermes_core.compat import OFFERED, offer
-from hermes_core.compat._finder import OfferFinder
+from hermes_core.compat._finder import OfferFinder, is_offering
 
 
 @pytest.fixture
@@ -33,10 +33,6 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in set(sys.modules) - before:
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
-
-
-def is_offering() -> bool:
-    return any(isinstance(each, OfferFinder) for each in sys.meta_path)
 
 
 def test_a_plugin_for_hermes_agent_is_a_subclass_of_our_class(home):
