@@ -110,7 +110,7 @@ def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Acti
         warnings = (*result.warnings, *loaded.warnings)
         result = replace(
             result,
-            own_name=provider.name,
+            own_name=loaded.name,
             registered=loaded.registered,
             warnings=warnings,
         )

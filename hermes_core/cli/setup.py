@@ -72,7 +72,7 @@ def setup_command(
                 choice_of(wanted, info),
                 info,
                 [field.variable for field in fields],
-                Learnt(provider.name, counted(loaded.registered)),
+                Learnt(loaded.name, counted(loaded.registered)),
             ).items(),
         ]
         journal = Journal(info.name, changes, list(new))

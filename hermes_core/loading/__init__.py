@@ -49,9 +49,12 @@ __all__ = [
 
 
 class Loaded(NamedTuple):
-    """A plugin's provider, what else the plugin registers, and what was wrong in passing."""
+    """A plugin's provider and the name that it gives itself, what else the plugin registers,
+    and what was wrong in passing.
+    """  # noqa: D205
 
     provider: MemoryProvider
+    name: str = ""
     registered: Mapping[str, int] = {}
     warnings: tuple[str, ...] = ()
 
@@ -116,7 +119,8 @@ class _Loading:
             offer()
         found: MemoryProvider = self.run(_provider)
         remember(found, self._instance)
-        return Loaded(found, dict(self._progress.registered), tuple(self._warnings))
+        progress = self._progress
+        return Loaded(found, progress.name, dict(progress.registered), tuple(self._warnings))
 
     def run(self, steps: Callable[[ProviderInfo, Progress], Any]) -> Any:
         lane = Lane(f"load-{self._info.name}")
@@ -174,7 +178,8 @@ def _provider(info: ProviderInfo, progress: Progress) -> MemoryProvider:
     attribute = info.entry_point.partition("[")[0].rpartition(":")[2].rpartition(".")[2].strip()
     provider = provider_from(_value(info, progress), info.name, progress, attribute)
     progress.step = "check"
-    problem = name_problem(provider.name, ours=info.source == BUILTIN)
+    progress.name = provider.name
+    problem = name_problem(progress.name, ours=info.source == BUILTIN)
     if problem:
         raise _failure(info, progress, problem)
     return provider

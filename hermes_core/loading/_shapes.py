@@ -25,6 +25,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.step = "find"
+        self.name = ""  # what the provider calls itself, read once: a property may do anything
         self.registered: dict[str, int] = {}
 
 
