@@ -124,7 +124,7 @@ def revive(home: Path, origin: Origin) -> Revived:
     )
     adapter.masker = redactor_of(config, activation.secrets)
     log = CallLog.of(home)
-    adapter.listener = log.listener(provider.name, lambda: origin.session)
+    adapter.listener = log.listener(info.name, lambda: origin.session)
 
     def close() -> None:
         activation.lease.release()

@@ -185,8 +185,6 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
         # The same code as an agent runs, so that the two can't disagree.
         trial = try_configured(config)
     active = active_provider(config)
-    if trial.provider_name:  # what it calls itself is what its calls and writes are kept under
-        active = active._replace(provider=trial.provider_name)
     stands = standing(config, active)
     problems = [*trial.problems, *stands.problems]
     report = {
