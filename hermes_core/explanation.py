@@ -43,12 +43,11 @@ def ask(tell: Tell, home: str, question: str, session: str, user: str) -> None:
     manager.initialize_all(session or SCRATCH, platform="cli", agent_context=_CONTEXT, **who)
     manager.on_turn_start(1, question)
     recalled = manager.recall(question)
+    outcomes = recalled.outcomes
     rows = []
     for provider in manager.providers:
-        named = [
-            each for each in recalled.outcomes if manager.get_provider(each.provider) is provider
-        ]
-        outcome = named[0] if named else None
+        theirs = (each for each in outcomes if manager.get_provider(each.provider) is provider)
+        outcome = next(theirs, None)
         text = str(outcome.value or "") if outcome is not None else ""
         error = outcome.error if outcome is not None else None
         rows.append(

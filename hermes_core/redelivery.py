@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hermes_core.activation import Activation, activate, activate_builtin, chosen, deadlines_of
+from hermes_core.activation import activate, activate_builtin, chosen, deadlines_of
 from hermes_core.apart import Apart, Tell, run_apart
 from hermes_core.assembly import redactor_of, revive
 from hermes_core.config import Config, load_config
