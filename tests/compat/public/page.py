@@ -73,13 +73,10 @@ def _remarks(result: dict[str, Any]) -> str:
         found.append(f"leaves threads: {', '.join(result['threads_left'])}")
     slow = {k: v for k, v in result.get("step_seconds", {}).items() if v >= 5}
     found += [f"{step} took {seconds:g} s" for step, seconds in slow.items()]
-    found += [_verdict(each) for each in (result.get("check") or {}).get("violations", ())]
+    if result.get("checks_failed"):
+        found.append(f"checks failed: {', '.join(result['checks_failed'])}")
     remarks = dict.fromkeys(" ".join(each.split()) for each in found if each)
     return "; ".join(remarks).replace("|", "/") or "nothing to remark"
-
-
-def _verdict(violation: Any) -> str:
-    return f"check: {violation.get('check', violation)}" if isinstance(violation, dict) else ""
 
 
 if __name__ == "__main__":
