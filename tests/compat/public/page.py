@@ -73,6 +73,8 @@ def _remarks(result: dict[str, Any]) -> str:
         found.append(f"leaves threads: {', '.join(result['threads_left'])}")
     slow = {k: v for k, v in result.get("step_seconds", {}).items() if v >= 5}
     found += [f"{step} took {seconds:g} s" for step, seconds in slow.items()]
+    if result.get("loads") and result.get("checks_failed", ()) is None:
+        found.append("the checks took too long to be done")
     if result.get("checks_failed"):
         found.append(f"checks failed: {', '.join(result['checks_failed'])}")
     remarks = dict.fromkeys(" ".join(each.split()) for each in found if each)
