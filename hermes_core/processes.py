@@ -91,20 +91,6 @@ def _started_on_windows(pid: int) -> str:
         kernel.CloseHandle(handle)
 
 
-def end_group(process: subprocess.Popen[Any]) -> None:
-    """End a child and its process group, which it must have for itself."""
-    if os.name == "posix":
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            process.kill()
-    else:
-        subprocess.run(  # noqa: S603
-            ["taskkill", "/T", "/F", "/PID", str(process.pid)],  # noqa: S607
-            check=False,
-            capture_output=True,
-        )
-    process.wait()
 def end_tree(process: subprocess.Popen[Any], grace: float = 1.0) -> None:
     """End a process and all that came of it: asked first, then made to.
 

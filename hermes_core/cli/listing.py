@@ -47,11 +47,8 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
     place = str(info.directory or info.location or "")
     registers = info.learnt.registers
     if json_wanted:
-        print_json(provider={**as_json(info), "commit": info.commit, "location": place})
-        more = {"provider_name": info.learnt.provider or info.name, "registers": registers}
-        print_json(provider={**as_json(info), "location": place, **more})
         learnt = {key: value for key, value in info.learnt._asdict().items() if value}
-        print_json(provider={**as_json(info), "location": place, **learnt})
+        print_json(provider={**as_json(info), "commit": info.commit, "location": place, **learnt})
         return
     say(f"{plain(info.name)}  {paint(info.state, info.state)}")
     details = {

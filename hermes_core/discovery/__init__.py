@@ -44,8 +44,8 @@ __all__ = [
     "registering_module",
     "same_owner",
     "scan",
-    "write_record",
     "source_files",
+    "write_record",
 ]
 
 

@@ -27,9 +27,7 @@ class ProviderInfo(NamedTuple):
     path in which the distribution was found. What is broken may be ``loadable`` all the
     same: an invalid plugin.yaml is a nuisance, no obstacle. ``commit`` is the one that a
     directory plugin was installed from; ``bridge`` names the distribution that a directory
-    made by `bridge` stands for.
-    same: an invalid plugin.yaml is a nuisance, no obstacle. ``learnt`` is what was noted
-    when it was enabled.
+    made by `bridge` stands for; ``learnt`` is what was noted when it was enabled.
     """  # noqa: D205 - one sentence would say less
 
     name: str
