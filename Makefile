@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 endif
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types docs pytest pluggy-oldest stress peer bench clean
+.PHONY: demo test lint types docs pytest pluggy-oldest stress compat compat-light peer bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hermes-plugins demo
@@ -40,6 +40,14 @@ STRESSED = $(addprefix tests/builtin/test_, faults.py concurrency.py state_machi
 # The fault and load tests that `make test` runs small, at full size.
 stress: $(VENV)/.installed-dev
 	HERMES_STRESS=1 $(BIN)/python -P -m pytest -q -n auto $(STRESSED)
+
+# Every public plugin for hermes-agent that we know, in a venv of its own beside our wheel, without
+# a network; docs/compatibility.md is made from what they do. The light ones take few minutes.
+compat: $(VENV)/.installed-dev
+	$(BIN)/python tests/compat/public/run.py --write
+
+compat-light: $(VENV)/.installed-dev
+	$(BIN)/python tests/compat/public/run.py --light
 
 # hermes-agent in a venv of its own, for the tests that run beside it.
 peer: $(VENV)/.installed-dev

@@ -20,7 +20,7 @@ from hermes_core.errors import (
     ProviderUnavailableError,
     describe,
 )
-from hermes_core.loading import load_provider
+from hermes_core.loading import load, load_provider
 from hermes_core.masking import mask_error
 from hermes_core.names import BUILTIN, normalise
 from hermes_core.provider import MemoryProvider
@@ -35,7 +35,8 @@ class Activation:
 
     ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` holds the
     variables that were set for it, to be released when it is no longer used; ``secrets`` are
-    the values that must not be shown, whatever an error of the plugin says.
+    the values that must not be shown, whatever an error of the plugin says; ``own_name``
+    is what the provider calls itself, ``registered`` what its plugin registers besides.
     """
 
     info: ProviderInfo | None = None
@@ -44,6 +45,8 @@ class Activation:
     warnings: tuple[str, ...] = ()
     fields: tuple[Field, ...] = ()
     settings: Settings | None = None
+    own_name: str = ""
+    registered: Mapping[str, int] = field(default_factory=dict)
     lease: Lease = field(default_factory=Lease)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
@@ -102,7 +105,15 @@ def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Acti
         result = replace(result, secrets=secrets_in((), None, environment))
         result.lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
-        provider = load_provider(info, config.home, deadline=deadlines.load)
+        loaded = load(info, config.home, deadline=deadlines.load)
+        provider = loaded.provider
+        warnings = (*result.warnings, *loaded.warnings)
+        result = replace(
+            result,
+            own_name=loaded.name,
+            registered=loaded.registered,
+            warnings=warnings,
+        )
         result = _set_up(result, provider, sources, deadlines)
         if result.settings is not None and result.settings.problems:
             raise ProviderConfigError(info.name, result.settings.problems)

@@ -71,6 +71,7 @@ def assemble(
         problems.append(activation.error)
     elif activation.provider is not None and not manager.add_provider(
         activation.provider,
+        name=activation.info.name if activation.info is not None else "",
         provider_config=activation.settings and activation.settings.values,
         outbox=outbox_settings(config, activation),
     ):
@@ -111,18 +112,19 @@ def revive(home: Path, origin: Origin) -> Revived:
     if activation.error is not None:
         raise activation.error
     provider, info = activation.provider, activation.info
-    if provider is None or info is None or (provider.name, info.owner) != origin[:2]:
+    if provider is None or info is None or (info.name, info.owner) != origin[:2]:
         activation.lease.release()
         raise HermesError(f"{origin.provider} of {origin.owner} is not active")
     adapter = ProviderAdapter(
         provider,
-        provider.name,
+        info.name,
         deadlines=deadlines_of(config),
         config=activation.settings and activation.settings.values,
+        home=home,
     )
     adapter.masker = redactor_of(config, activation.secrets)
     log = CallLog.of(home)
-    adapter.listener = log.listener(provider.name, lambda: origin.session)
+    adapter.listener = log.listener(info.name, lambda: origin.session)
 
     def close() -> None:
         activation.lease.release()

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from hermes_core.processes import end_group
+from hermes_core.processes import end_tree
 
 # The parent's import path comes first: it is where the plugin was found.
 _CHILD: Final = (
@@ -75,7 +75,7 @@ def run_child(
                 process.stdin.close()
         return _exit_code(process, limit, progress)
     finally:
-        end_group(process)
+        end_tree(process, grace=0)
         for each in marked(token):
             with suppress(OSError):
                 os.kill(each, signal.SIGKILL)

@@ -43,15 +43,16 @@ def ask(tell: Tell, home: str, question: str, session: str, user: str) -> None:
     manager.initialize_all(session or SCRATCH, platform="cli", agent_context=_CONTEXT, **who)
     manager.on_turn_start(1, question)
     recalled = manager.recall(question)
-    outcomes = {each.provider: each for each in recalled.outcomes}
+    outcomes = recalled.outcomes
     rows = []
     for provider in manager.providers:
-        outcome = outcomes.get(provider.name)
+        theirs = (each for each in outcomes if manager.get_provider(each.provider) is provider)
+        outcome = next(theirs, None)
         text = str(outcome.value or "") if outcome is not None else ""
         error = outcome.error if outcome is not None else None
         rows.append(
             {
-                "provider": provider.name,
+                "provider": provider.name if outcome is None else outcome.provider,
                 "seconds": 0.0 if outcome is None else outcome.seconds,
                 "characters": len(text),
                 "error": "" if error is None else describe(error),

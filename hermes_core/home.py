@@ -18,7 +18,7 @@ def resolve_home(home: str | os.PathLike[str] | None = None) -> Path:
     """
     given = os.fspath(home or "") or os.environ.get("HERMES_HOME", "")
     try:
-        path = Path(given).expanduser() if given else _default_home()
+        path = Path(given).expanduser() if given else default_home()
         given = given or str(path)
         path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
         mode = path.stat().st_mode
@@ -40,7 +40,8 @@ def resolve_home(home: str | os.PathLike[str] | None = None) -> Path:
     return path
 
 
-def _default_home() -> Path:
+def default_home() -> Path:
+    """Where the home is if nobody says otherwise."""
     local = os.environ.get("LOCALAPPDATA", "")
     if os.name == "nt" and local:
         return Path(local) / "hermes"

@@ -305,6 +305,7 @@ class MemoryManager(Roster):
             adapter.deadlines = self._deadlines._replace(shutdown=left)
             self._hooks.only(adapter, "shutdown")()
             adapter.close(max(end - monotonic(), 0))
+            adapter.end_processes()
         if self._writes is not None:
             self._writes.close()
         self._hooks.close()

@@ -11,6 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -89,17 +91,55 @@ def _started_on_windows(pid: int) -> str:
         kernel.CloseHandle(handle)
 
 
-def end_group(process: subprocess.Popen[Any]) -> None:
-    """End a child and its process group, which it must have for itself."""
-    if os.name == "posix":
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            process.kill()
+def end_tree(process: subprocess.Popen[Any], grace: float = 1.0) -> None:
+    """End a process and all that came of it: asked first, then made to.
+
+    What has left its parents behind can only be found by its process group.
+    """
+    if sys.platform == "win32":
+        command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
+        subprocess.run(command, check=False, capture_output=True)  # noqa: S603
     else:
-        subprocess.run(  # noqa: S603
-            ["taskkill", "/T", "/F", "/PID", str(process.pid)],  # noqa: S607
-            check=False,
-            capture_output=True,
-        )
+        others = list(_descendants(process.pid))
+        if grace:
+            _signal(process, others, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(grace)
+        _signal(process, others, signal.SIGKILL)
     process.wait()
+
+
+def _signal(process: subprocess.Popen[Any], others: list[int], number: int) -> None:
+    process.send_signal(number)  # none, if it has ended: its number may be another's by now
+    for pid in (process.pid, *others):
+        # It may lead a group, and others of that have lost their parents.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, number)  # type: ignore[attr-defined,unused-ignore]
+    for pid in others:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """The processes that a process has started, and they, and so on."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _parents():
+        children.setdefault(parent, []).append(child)
+    found = children.get(pid, [])
+    while found:
+        yield from found
+        found = [each for parent in found for each in children.get(parent, ())]
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Every process and its parent."""
+    if Path("/proc/self/stat").exists():
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                stat = (folder / "stat").read_text("ascii", "replace")
+                yield int(folder.name), int(stat.rpartition(")")[2].split()[1])
+        return
+    answer = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=False)  # noqa: S607
+    for line in answer.stdout.splitlines():
+        pid, parent = line.split()
+        yield int(pid), int(parent)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hermes_core.activation import Activation, activate, activate_builtin, chosen, deadlines_of
+from hermes_core.activation import activate, activate_builtin, chosen, deadlines_of
 from hermes_core.apart import Apart, Tell, run_apart
 from hermes_core.assembly import redactor_of, revive
 from hermes_core.config import Config, load_config
@@ -106,17 +106,11 @@ def deliver(tell: Tell, home: str, stream: int) -> None:
     activation.lease.release()
     if activation.error is not None:
         raise activation.error
-    active = _named(active_provider(config), activation)
+    active = active_provider(config)
     outbox = open_outbox(config.home, max_mb=care.max_mb(config), durable=config.durable)
     for each in outbox.store.waiting():
         if stream in (0, each.id):
             tell(_delivered(outbox, each, active))
-
-
-def _named(active: Whose, activation: Activation) -> Whose:
-    """As the provider calls itself, which is what its writes are kept under."""
-    provider = activation.provider
-    return active if provider is None else active._replace(provider=provider.name)
 
 
 def _delivered(outbox: Outbox, stream: Stream, active: Whose) -> dict[str, Any]:
@@ -178,7 +172,7 @@ def backfill(tell: Tell, home: str, since: float | None) -> None:
     store = care.open_store(config, mends=True)
     done = refill_missed(store, partial(_asked(builtin, "archived_turns"), config.home), mask)
     if since is not None and not done.no_room:
-        active = _named(active_provider(config), activation)
+        active = active_provider(config)
         if not active.provider:
             raise HermesError(
                 "no external provider is active, so nobody could get the turns",

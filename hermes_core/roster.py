@@ -13,6 +13,7 @@ from hermes_core.dispatch import Deadlines, HookCalls, ProviderAdapter
 from hermes_core.errors import HermesError, describe
 from hermes_core.names import BUILTIN, name_problem, normalise
 from hermes_core.provider import MemoryProvider
+from hermes_core.scope import enter
 from hermes_core.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Roster(ABC):
     def get_provider(self, name: str) -> MemoryProvider | None:
         """The provider of that name."""
         for adapter in self._adapters():
-            if normalise(adapter.name) == normalise(name):
+            if normalise(name) in (normalise(adapter.name), normalise(adapter.own_name)):
                 return adapter.provider
         return None
 
@@ -88,6 +89,7 @@ class Roster(ABC):
         self,
         provider: MemoryProvider,
         *,
+        name: str = "",
         provider_config: Mapping[str, Any] | None = None,
         outbox: OutboxSettings | None = None,
     ) -> bool:
@@ -95,13 +97,15 @@ class Roster(ABC):
 
         Args:
             provider: A `MemoryProvider`, or anything that looks like one.
+            name: What it is called here, where that is not its own name for itself.
             provider_config: Its settings, which it gets when it is initialised.
             outbox: How its writes are kept until it has taken them.
         """
         try:
-            name, reason = provider.name, ""
+            own, reason = provider.name, ""
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a property
-            name, reason = "", f"its name can't be read: {describe(error)}"
+            own, reason = "", f"its name can't be read: {describe(error)}"
+        name = name or own
         if not reason and not (isinstance(name, str) and normalise(name) == BUILTIN):
             reason = name_problem(name)
         if reason:
@@ -115,8 +119,14 @@ class Roster(ABC):
                 else "builtin: the built-in is there already"
             )
         adapter = ProviderAdapter(
-            provider, name, deadlines=self._deadlines, inline=builtin, config=provider_config
+            provider,
+            name,
+            deadlines=self._deadlines,
+            inline=builtin,
+            config=provider_config,
+            home=None if builtin else self._known_home(),
         )
+        adapter.own_name = own
         self._hooks.add(adapter)
         if builtin:
             self._builtin = adapter
@@ -134,6 +144,7 @@ class Roster(ABC):
 
         adapter.masker = self._redactor if self._redactor is not None else Redactor()
         self._writes = Writes(adapter, self._hooks, self._home_folder, outbox or OutboxSettings())
+        self.when_closed(enter(adapter.instance.home))
 
     @abstractmethod
     def on_memory_write(
@@ -155,7 +166,8 @@ class Roster(ABC):
             if each.start_error is not None
         ]
         unkept = self._writes.warnings if self._writes is not None else []
-        return (*self._warnings, *starts, *self._toolbox.warnings, *unkept)
+        misdeeds = [line for each in self._adapters() for line in each.misdeeds]
+        return (*self._warnings, *starts, *misdeeds, *self._toolbox.warnings, *unkept)
 
     def _refuse(self, reason: str) -> bool:
         logger.warning("memory provider refused: %s", reason)
@@ -182,6 +194,13 @@ class Roster(ABC):
         from hermes_core.home import resolve_home  # noqa: PLC0415
 
         return resolve_home()
+
+    def _known_home(self) -> Path | None:
+        """The home; None if it can't be used, which is said where it is needed."""
+        try:
+            return self._home_folder()
+        except HermesError:
+            return None
 
     def when_closed(self, close: Callable[[], None]) -> None:
         """Call ``close`` at the end of `shutdown_all`."""

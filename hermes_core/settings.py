@@ -46,9 +46,11 @@ class Sources:
         self._info = info
         self._arguments = arguments or {}
         self.secrets = Secrets(config.home, config.secrets_backend)
-        self._section_key, self._section = section_of(config, info.name)
         self._pin = _entry(config.memory.get("pins"), info.name)[1]
-        self._file, self._in_file = _own_file(config.home, info.name)
+        #: The name that it is listed under, and the one that it calls itself.
+        self._names = tuple(dict.fromkeys((info.name, info.learnt.provider or info.name)))
+        self._section_key, self._section = section_of(config, *self._names)
+        self._file, self._in_file = _own_file(config.home, *self._names)
 
     @property
     def where(self) -> str:
@@ -141,14 +143,14 @@ class Sources:
         That is what it declares, ``requires_env`` of its plugin.yaml, ``<NAME>_*``, and what
         ``memory.<name>.env`` lists; nothing else. What of it is not set here is empty.
         """
-        prefix = variable_of(self._info.name, "")
+        prefixes = tuple(variable_of(name, "") for name in self._names)
         named = {*_texts(self._section.get("env")), *(field.variable for field in fields)}
         named |= {*_texts(self._pin.get("env"))}  # what it declared when it was enabled
         named |= {*_texts(manifest_of(self._info).get("requires_env"))}
         for each in self.secrets.names():
-            if each.variable.startswith(prefix) or normalise(each.provider) == self._info.key:
+            if each.variable.startswith(prefixes) or self._info.is_called(each.provider):
                 named.add(each.variable)
-        named |= {name for name in os.environ if name.startswith(prefix) and is_ours(name)}
+        named |= {name for name in os.environ if name.startswith(prefixes) and is_ours(name)}
         found = {}
         for name in sorted(named):
             try:
@@ -170,22 +172,25 @@ def secrets_in(
     return frozenset(found)
 
 
-def section_of(config: Config, name: str) -> tuple[str, Mapping[str, Any]]:
+def section_of(config: Config, *names: str) -> tuple[str, Mapping[str, Any]]:
     """A provider's part of config.yaml: its key as it is spelt there, and what it has."""
-    return _entry(config.memory, name)
+    return _entry(config.memory, *names)
 
 
-def _entry(section: object, name: str) -> tuple[str, Mapping[str, Any]]:
+def _entry(section: object, *names: str) -> tuple[str, Mapping[str, Any]]:
     """What a mapping has for a provider, however its name is spelt there."""
-    for key, value in section.items() if isinstance(section, Mapping) else ():
-        if normalise(str(key)) == normalise(name) and isinstance(value, Mapping):
-            return str(key), value
-    return name, {}
+    entries = section.items() if isinstance(section, Mapping) else ()
+    for name in names:
+        for key, value in entries:
+            if normalise(str(key)) == normalise(name) and isinstance(value, Mapping):
+                return str(key), value
+    return names[0], {}
 
 
-def _own_file(home: Path, name: str) -> tuple[Path | None, Mapping[str, Any]]:
+def _own_file(home: Path, *names: str) -> tuple[Path | None, Mapping[str, Any]]:
     """What a provider keeps where hermes-agent's providers do."""
-    for path in (home / f"{name}.json", home / name / "config.json"):
+    places = [(home / f"{name}.json", home / name / "config.json") for name in names]
+    for path in (path for pair in places for path in pair):
         try:
             if path.stat().st_size <= _OWN_FILE_BYTES:
                 data = json.loads(path.read_text("utf-8"))

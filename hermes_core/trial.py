@@ -13,6 +13,7 @@ from hermes_core.apart import Tell, run_apart
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.doctor._finding import PROBLEM, Finding
 from hermes_core.errors import HermesError, describe
+from hermes_core.loading import counted
 from hermes_core.manager import MemoryManager
 from hermes_core.names import BUILTIN, split_choice
 from hermes_core.provider import MemoryProvider
@@ -26,7 +27,9 @@ _DOCTOR_SECONDS: Final = 120.0
 class Trial:
     """What came of it: ``problems`` is empty if everything works.
 
-    ``confirms`` says whether what the provider has taken has reached its backend.
+    ``confirms`` says whether what the provider has taken has reached its backend;
+    ``own_name`` is what the provider calls itself, ``registers`` what its plugin registers
+    besides; both are known as soon as it could be loaded.
     """
 
     provider_name: str = ""
@@ -36,6 +39,8 @@ class Trial:
     settings: tuple[dict[str, Any], ...] = ()
     shown: dict[str, str] = dataclasses.field(default_factory=dict)
     confirms: bool = False
+    own_name: str = ""
+    registers: str = ""
 
 
 def try_configured(config: Config) -> Trial:
@@ -132,7 +137,8 @@ def _provider_alone(home: Path, choice: str) -> dict[str, Any]:
     name = "" if activation.provider is None else activation.provider.name
     errors = [] if activation.error is None else [activation.error]
     result = _answer(errors, activation.warnings, name)
-    return {**result, "settings": settings_rows(activation)}
+    learnt = {"own_name": activation.own_name, "registers": counted(activation.registered)}
+    return {**result, "settings": settings_rows(activation), **learnt}
 
 
 def _one_setting(home: Path, choice: str, key: str, value: str) -> dict[str, Any]:

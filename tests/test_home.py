@@ -84,12 +84,12 @@ def test_a_linked_home_is_not_replaced_by_its_target(tmp_path):
 def test_on_windows_it_is_below_the_local_application_data(tmp_path, monkeypatch):
     system = SimpleNamespace(name="nt", environ={"LOCALAPPDATA": str(tmp_path)})
     monkeypatch.setattr(home_module, "os", system)
-    assert home_module._default_home() == tmp_path / "hermes"
+    assert home_module.default_home() == tmp_path / "hermes"
 
 
 def test_on_windows_without_that_it_is_below_the_users_home(user, monkeypatch):
     monkeypatch.setattr(home_module, "os", SimpleNamespace(name="nt", environ={}))
-    assert home_module._default_home() == user / ".hermes"
+    assert home_module.default_home() == user / ".hermes"
 
 
 def test_a_file_is_an_error_that_says_what_to_do(tmp_path, monkeypatch):

@@ -140,12 +140,13 @@ class AsyncMemoryManager:
         self,
         provider: MemoryProvider,
         *,
+        name: str = "",
         provider_config: Mapping[str, Any] | None = None,
         outbox: OutboxSettings | None = None,
     ) -> bool:
         """Add the built-in, or one external provider; False if it was refused."""
-        add = partial(self._manager.add_provider, provider_config=provider_config, outbox=outbox)
-        return await self._errands.ask(lambda: add(provider))
+        add = partial(self._manager.add_provider, provider, name=name, outbox=outbox)
+        return await self._errands.ask(lambda: add(provider_config=provider_config))
 
     async def add_observer(self, name: str, observer: Any) -> None:
         """Let an observer see, and change, what hooks give. A person's choice alone."""

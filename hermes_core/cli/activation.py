@@ -13,7 +13,7 @@ from hermes_core.cli._list import as_json
 from hermes_core.cli._output import paint, plain, print_json, say
 from hermes_core.cli._standing import print_standing, standing_as_json
 from hermes_core.cli.listing import complete_name
-from hermes_core.config import Config, Selection, load_config
+from hermes_core.config import Config, Learnt, Selection, load_config
 from hermes_core.config.writing import DELETE, change_config
 from hermes_core.discovery import ProviderInfo, find_provider, pin_of, scan
 from hermes_core.errors import ConfigError, HermesError
@@ -43,7 +43,8 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
     NAME may be name@owner, where two packages claim one name.
     """
     config = recovered_config(ctx)
-    info = find_provider(name, scan(config.home, Selection(), everything=True))
+    learnt = Selection(learnt=config.selection.learnt)
+    info = find_provider(name, scan(config.home, learnt, everything=True))
     if info.source == BUILTIN:
         say("builtin is always active; nothing was changed.")
         return
@@ -56,7 +57,8 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
             trial.problems[0], hint="nothing was changed; --force enables it all the same"
         )
     variables = [row["variable"] for row in trial.settings]
-    change_config(config.home, choice_changes(config, choice, info, variables))
+    learnt_now = Learnt(trial.own_name, trial.registers)
+    change_config(config.home, choice_changes(config, choice, info, variables, learnt_now))
     before = config.selection.choice
     if before and not (normalise(before) == normalise(choice) or normalise(before) == info.key):
         say(f"{info.name} replaces {before}.")
@@ -73,14 +75,17 @@ def choice_of(name: str, info: ProviderInfo) -> str:
 
 
 def choice_changes(
-    config: Config, choice: str, info: ProviderInfo, variables: Iterable[str]
+    config: Config, choice: str, info: ProviderInfo, variables: Iterable[str], learnt: Learnt
 ) -> dict[tuple[str, ...], Any]:
     """What to change in config.yaml to enable a provider that declares these variables."""
+    if normalise(learnt.provider) == info.key:
+        learnt = learnt._replace(provider="")
     pin: dict[str, Any] = {key: value for key, value in pin_of(info)._asdict().items() if value}
     # To be set before the plugin is imported, when nobody can ask it yet.
     prefix = variable_of(info.name, "")
     if others := sorted({each for each in variables if not each.startswith(prefix)}):
         pin["env"] = others
+    pin |= {key: value for key, value in learnt._asdict().items() if value}
     changes: dict[tuple[str, ...], Any] = {("memory", "provider"): choice}
     changes |= _without_pins(config, keep=info.key)
     changes["memory", "pins", _pin_key(config, info)] = pin
@@ -145,7 +150,8 @@ def disable(config: Config) -> None:
 
 def _is_meant(name: str, selection: Selection) -> bool:
     wanted, owner = split_choice(name)
-    if normalise(wanted) != normalise(selection.name):
+    known = selection.learnt.get(normalise(selection.name), Learnt())
+    if normalise(wanted) not in map(normalise, (selection.name, known.provider)):
         return False
     return not owner or not selection.owner or normalise(owner) == normalise(selection.owner)
 
@@ -179,8 +185,6 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
         # The same code as an agent runs, so that the two can't disagree.
         trial = try_configured(config)
     active = active_provider(config)
-    if trial.provider_name:  # what it calls itself is what its calls and writes are kept under
-        active = active._replace(provider=trial.provider_name)
     stands = standing(config, active)
     problems = [*trial.problems, *stands.problems]
     report = {

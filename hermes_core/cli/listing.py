@@ -45,8 +45,10 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
     home = resolve_home(ctx.obj)
     info = _listed(name, scan(home, read_selection(home), everything=True))
     place = str(info.directory or info.location or "")
+    registers = info.learnt.registers
     if json_wanted:
-        print_json(provider={**as_json(info), "commit": info.commit, "location": place})
+        learnt = {key: value for key, value in info.learnt._asdict().items() if value}
+        print_json(provider={**as_json(info), "commit": info.commit, "location": place, **learnt})
         return
     say(f"{plain(info.name)}  {paint(info.state, info.state)}")
     details = {
@@ -65,6 +67,8 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         "deliveries": "hermes-plugins status says whether it confirms them, while it is active"
         if info.source != BUILTIN and info.state != "no-provider"
         else "",
+        "calls itself": info.learnt.provider,
+        "registers": registers and f"{registers}: not memory, not run here",
     }
     width = max(map(len, details)) if on_terminal() else 0
     for label, value in details.items():
@@ -76,5 +80,6 @@ def _listed(name: str, found: list[ProviderInfo]) -> ProviderInfo:
     """The provider, also where it can't be loaded: that is when one asks."""
     wanted, owner = split_choice(name)
     same = [each for each in found if each.key == normalise(wanted)]
+    same = same or [each for each in found if each.is_called(wanted)]
     owned = [each for each in same if not owner or each.owned_by(owner)]
     return owned[0] if len(owned) == 1 else find_provider(name, found)

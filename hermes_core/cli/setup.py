@@ -14,13 +14,13 @@ from hermes_core.cli._output import bold, plain, say
 from hermes_core.cli.activation import choice_changes, choice_of, prove
 from hermes_core.cli.listing import complete_name
 from hermes_core.cli.secrets import hidden
-from hermes_core.config import Config, Selection, load_config
+from hermes_core.config import Config, Learnt, Selection, load_config
 from hermes_core.discovery import ProviderInfo, find_provider, scan
 from hermes_core.dispatch._lane import contained
 from hermes_core.environment import Lease
 from hermes_core.errors import HermesError, SecretsError, describe
 from hermes_core.home import resolve_home
-from hermes_core.loading import load_provider
+from hermes_core.loading import Loaded, counted, load
 from hermes_core.masking import mask_error, masked
 from hermes_core.names import BUILTIN, split_choice
 from hermes_core.provider import MemoryProvider
@@ -53,13 +53,14 @@ def setup_command(
     config = load_config(home)
     asking = not no_input and not from_stdin and sys.stdin.isatty()
     wanted = name or _chosen(config, asking)
-    selection = Selection(*split_choice(wanted))
+    selection = Selection(*split_choice(wanted), learnt=config.selection.learnt)
     info = find_provider(wanted, scan(config.home, selection, everything=True))
     if info.source == BUILTIN:
         say("The built-in needs no set-up.")
         return
     arguments = {**_arguments(given), **_from_stdin(from_stdin)}
-    with _loaded(config, info) as (provider, fields, sources):
+    with _loaded(config, info) as (loaded, fields, sources):
+        provider = loaded.provider
         _known_keys(fields, arguments, info, from_stdin)
         settings = _answers(sources, fields, arguments, asking)
         _none_is_dropped(fields, arguments, settings)
@@ -67,7 +68,11 @@ def setup_command(
         changes = [
             *_changes(config, info, fields, settings),
             *choice_changes(
-                config, choice_of(wanted, info), info, [field.variable for field in fields]
+                config,
+                choice_of(wanted, info),
+                info,
+                [field.variable for field in fields],
+                Learnt(loaded.name, counted(loaded.registered)),
             ).items(),
         ]
         journal = Journal(info.name, changes, list(new))
@@ -159,15 +164,15 @@ def _known_keys(
 @contextmanager
 def _loaded(
     config: Config, info: ProviderInfo
-) -> Iterator[tuple[MemoryProvider, tuple[Field, ...], Sources]]:
+) -> Iterator[tuple[Loaded, tuple[Field, ...], Sources]]:
     sources = Sources(config, info)
     lease = Lease()
     environment = sources.environment()
     try:
         lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
-        provider = load_provider(info, config.home, deadline=deadlines.load)
-        yield provider, fields_of(provider, info.name, deadlines), sources
+        loaded = load(info, config.home, deadline=deadlines.load)
+        yield loaded, fields_of(loaded.provider, info.name, deadlines), sources
     except HermesError as error:
         mask_error(error, secrets_in((), None, environment))
         raise

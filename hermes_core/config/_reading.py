@@ -22,6 +22,17 @@ class Pin(NamedTuple):
     hash: str = ""
 
 
+class Learnt(NamedTuple):
+    """What only loading a plugin tells, kept beside its pin.
+
+    ``provider`` is what the provider calls itself, where that is another name; ``registers``
+    what the plugin registers besides, in words.
+    """
+
+    provider: str = ""
+    registers: str = ""
+
+
 class Selection(NamedTuple):
     """Which external provider a person chose. ``name`` is "" for none."""
 
@@ -29,6 +40,7 @@ class Selection(NamedTuple):
     owner: str = ""
     pins: Mapping[str, Pin] = _EMPTY
     strict: bool = False
+    learnt: Mapping[str, Learnt] = _EMPTY
 
     @property
     def choice(self) -> str:
@@ -120,15 +132,24 @@ def _selection(document: Document) -> Selection:
     memory = _expect(document, ("memory",), document.data.get("memory"), dict, "a mapping") or {}
     choice = provider_choice(document, memory.get("provider"))
     name, owner = split_choice(choice)
-    pins = {
-        normalise(str(key)): _pin(document, str(key), value)
-        for key, value in (
-            _expect(document, ("memory", "pins"), memory.get("pins"), dict, "a mapping") or {}
-        ).items()
+    section = _expect(document, ("memory", "pins"), memory.get("pins"), dict, "a mapping") or {}
+    pins = {normalise(str(key)): _pin(document, str(key), value) for key, value in section.items()}
+    learnt = {
+        normalise(str(key)): Learnt(**_texts(document, str(key), value, Learnt._fields))
+        for key, value in section.items()
     }
     if normalise(name) == BUILTIN:
         name = owner = ""
-    return Selection(name, owner, MappingProxyType(pins), memory.get("pin") == "strict")
+    # Either name selects a provider that calls itself otherwise; one of them is used.
+    if name and normalise(name) not in pins:
+        listed = [str(key) for key in section if _calls_itself(learnt[normalise(str(key))], name)]
+        name = listed[0] if len(listed) == 1 else name
+    strict = memory.get("pin") == "strict"
+    return Selection(name, owner, MappingProxyType(pins), strict, MappingProxyType(learnt))
+
+
+def _calls_itself(learnt: Learnt, name: str) -> bool:
+    return bool(learnt.provider) and normalise(learnt.provider) == normalise(name)
 
 
 def provider_choice(document: Document, value: Any) -> str:
@@ -144,13 +165,17 @@ def provider_choice(document: Document, value: Any) -> str:
 
 
 def _pin(document: Document, key: str, value: Any) -> Pin:
+    return Pin(**_texts(document, key, value, Pin._fields))
+
+
+def _texts(document: Document, key: str, value: Any, names: tuple[str, ...]) -> dict[str, str]:
+    """Some of the texts that a pin has."""
     keys = ("memory", "pins", key)
     entry = _expect(document, keys, value, dict, "a mapping") or {}
-    texts = {
+    return {
         name: _expect(document, (*keys, name), entry.get(name), str, "a string") or ""
-        for name in ("owner", "version", "hash")
+        for name in names
     }
-    return Pin(**texts)
 
 
 def _expect(document: Document, keys: tuple[str, ...], value: Any, kind: type, name: str) -> Any:

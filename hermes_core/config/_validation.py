@@ -37,7 +37,10 @@ _KEYS: Final[dict[str, Any]] = {
         "additionalProperties": {
             "type": "object",
             "required": ["owner"],
-            "properties": {"owner": {"type": "string"}, "version": _TEXT, "hash": _TEXT},
+            "properties": {
+                "owner": {"type": "string"},
+                **dict.fromkeys(("version", "hash", "provider", "registers"), _TEXT),
+            },
         },
     },
     "redact": _SWITCH,

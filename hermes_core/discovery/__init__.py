@@ -20,6 +20,7 @@ from hermes_core.discovery._info import ProviderInfo
 from hermes_core.discovery._pins import content_hash, pin_of, pin_problem, same_owner
 from hermes_core.discovery._records import RECORD, Record, read_record, write_record
 from hermes_core.discovery._select import find_provider
+from hermes_core.discovery._sources import registering_module, source_files
 from hermes_core.home import resolve_home
 from hermes_core.names import normalise
 
@@ -40,8 +41,10 @@ __all__ = [
     "pin_problem",
     "providers_in",
     "read_record",
+    "registering_module",
     "same_owner",
     "scan",
+    "source_files",
     "write_record",
 ]
 

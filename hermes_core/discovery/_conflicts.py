@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hermes_core.config import Selection
 from hermes_core.discovery._info import OURS, ProviderInfo
 from hermes_core.discovery._pins import pin_problem, same_owner
-from hermes_core.discovery._sources import defines_class, imports, syntax
+from hermes_core.discovery._sources import defines_class, imports, requirements, syntax
 from hermes_core.names import BUILTIN, name_problem, normalise
 
 
@@ -15,6 +15,8 @@ def settle(found: Iterable[ProviderInfo], selection: Selection) -> list[Provider
     """Give each provider its state, the built-in first, then by name."""
     by_key: dict[str, list[ProviderInfo]] = {}
     for info in map(_checked_name, found):
+        if info.key in selection.learnt:
+            info = info._replace(learnt=selection.learnt[info.key])  # noqa: PLW2901
         by_key.setdefault(info.key, []).append(info)
     settled = [
         _with_state(info, selection)
@@ -74,7 +76,7 @@ def _without_rivals(same: list[ProviderInfo], selection: Selection) -> list[Prov
         return same
     ours = [each for each in usable if normalise(each.distribution) in OURS]
     chosen = [each for each in usable if _is_chosen(each, selection)]
-    winners = ours or chosen
+    winners = ours or chosen or _built_on_the_others(usable)
     owners = ", ".join(sorted(each.label for each in usable))
     problem = f"claimed by {owners}; choose one with memory.provider: {usable[0].name}@OWNER"
     return [
@@ -83,6 +85,15 @@ def _without_rivals(same: list[ProviderInfo], selection: Selection) -> list[Prov
         else each._replace(state="conflict", problem=problem)
         for each in same
     ]
+
+
+def _built_on_the_others(usable: list[ProviderInfo]) -> list[ProviderInfo]:
+    """The one that declares the name, if the others only carry it and are what it requires."""
+    declared = [each for each in usable if each.directory is None]
+    if len(declared) != 1:
+        return []
+    carried = {normalise(each.distribution) for each in usable if each not in declared}
+    return declared if "" not in carried and carried <= requirements(declared[0]) else []
 
 
 def _refused(info: ProviderInfo) -> ProviderInfo:

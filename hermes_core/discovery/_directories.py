@@ -69,15 +69,26 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
         return {}, ""
     from hermes_core.yamltext import TEXT_LOADER, YamlProblem, parse  # noqa: PLC0415
 
+    text = ""
     try:
-        _, data = parse(_read(path), TEXT_LOADER)
+        text = _read(path)
+        _, data = parse(text, TEXT_LOADER)
     except YamlProblem as error:
-        return {}, f"plugin.yaml is not valid YAML: {error.what}"
+        return _plain_lines(text), f"plugin.yaml is not valid YAML: {error.what}"
     except OSError as error:
         return {}, f"plugin.yaml {error.strerror or error}"
     if isinstance(data, dict):
         return data, ""
     return {}, "plugin.yaml has no keys" if data else ""
+
+
+def _plain_lines(text: str) -> dict[str, Any]:
+    """What can be made out in an invalid plugin.yaml: lines that are a key and a text."""
+    pairs = (line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    return {key: value.strip(" \"'") for key, value in pairs if key in _TEXT_KEYS}
+
+
+_TEXT_KEYS: Final = ("name", "version", "description")
 
 
 def _read(path: Path) -> str:

@@ -24,7 +24,7 @@ from hermes_core.names import BUILTIN, normalise
 
 # What an editable install puts into the site instead of its sources.
 _FINDERS: Final = ("__editable__", "_editable_impl_")
-_MARKER: Final = b"hermes_agent."
+_MARKER: Final = b"hermes"  # the group may be misspelt
 _BUILTIN_DESCRIPTION: Final = "What an agent remembers without any backend; always on."
 
 
@@ -34,15 +34,20 @@ def declared_providers(site: Iterable[str] | None = None) -> Iterator[ProviderIn
         declared = list(dict.fromkeys(distribution.entry_points))
         memory = [each for each in declared if each.group == MEMORY_GROUP]
         plugins = [each for each in declared if each.group == PLUGIN_GROUP]
+        misspelt = {each.name: each for each in declared if _is_misspelt(each)}
         if memory:
             # It says itself which of its plugins are for memory: the others are not.
             yield from (_info(distribution, each) for each in memory)
         elif plugins:
-            yield from (_plugin_info(distribution, each) for each in plugins)
+            for each in plugins:
+                info = _plugin_info(distribution, each)
+                if each.name in misspelt and not info.problem:
+                    info = info._replace(problem=_unread(misspelt[each.name]))
+                yield info
         elif distribution.problem:
             yield _broken(distribution)
         else:
-            yield from _misspelt(distribution)
+            yield from (_unusable(distribution, each) for each in misspelt.values())
 
 
 def _info(distribution: Distribution, entry_point: EntryPoint) -> ProviderInfo:
@@ -77,16 +82,22 @@ def _broken(distribution: Distribution) -> ProviderInfo:
     return info._replace(loadable=False)
 
 
-def _misspelt(distribution: Distribution) -> Iterator[ProviderInfo]:
-    """An entry point in a group that nobody reads, but that was meant for us."""
-    for each in distribution.entry_points:
-        if each.group.startswith("hermes_agent.") and "memory" in each.group:
-            yield _info(distribution, each)._replace(
-                state="broken",
-                loadable=False,
-                problem=f"declared in the group {each.group}, which nobody reads; "
-                f"the right one is {MEMORY_GROUP}",
-            )
+def _is_misspelt(entry_point: EntryPoint) -> bool:
+    """Whether it is in a group that nobody reads, but that was meant for us."""
+    group = entry_point.group
+    return group.startswith("hermes") and "memory" in group and group != MEMORY_GROUP
+
+
+def _unread(entry_point: EntryPoint) -> str:
+    return (
+        f"declared in the group {entry_point.group}, which nobody reads; "
+        f"the right one is {MEMORY_GROUP}"
+    )
+
+
+def _unusable(distribution: Distribution, entry_point: EntryPoint) -> ProviderInfo:
+    info = _info(distribution, entry_point)
+    return info._replace(state="broken", loadable=False, problem=_unread(entry_point))
 
 
 def _registers(distribution: Distribution, entry_point: EntryPoint) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from hermes_core.config import Learnt
 from hermes_core.names import normalise
 
 MEMORY_GROUP: Final = "hermes_agent.memory_providers"
@@ -26,7 +27,7 @@ class ProviderInfo(NamedTuple):
     path in which the distribution was found. What is broken may be ``loadable`` all the
     same: an invalid plugin.yaml is a nuisance, no obstacle. ``commit`` is the one that a
     directory plugin was installed from; ``bridge`` names the distribution that a directory
-    made by `bridge` stands for.
+    made by `bridge` stands for; ``learnt`` is what was noted when it was enabled.
     """  # noqa: D205 - one sentence would say less
 
     name: str
@@ -44,6 +45,7 @@ class ProviderInfo(NamedTuple):
     loadable: bool = True
     commit: str = ""
     bridge: str = ""
+    learnt: Learnt = Learnt()
 
     @property
     def key(self) -> str:
@@ -59,6 +61,10 @@ class ProviderInfo(NamedTuple):
     def label(self) -> str:
         """The owner, in words that tell two directories apart."""
         return self.distribution or f"the directory {self.directory.name if self.directory else ''}"
+
+    def is_called(self, name: str) -> bool:
+        """Whether it is listed, or calls itself, by that name."""
+        return normalise(name) in (self.key, normalise(self.learnt.provider or self.name))
 
     def owned_by(self, owner: str) -> bool:
         """Whether ``owner`` is its owner, however that is spelt."""

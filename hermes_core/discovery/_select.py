@@ -21,6 +21,7 @@ def find_provider(choice: str, providers: Iterable[ProviderInfo]) -> ProviderInf
     name, owner = split_choice(choice)
     listed = list(providers)
     same = [each for each in listed if each.key == normalise(name)]
+    same = same or [each for each in listed if each.is_called(name)]
     found = [each for each in same if not owner or each.owned_by(owner)]
     if not found:
         raise _unknown(choice, same, listed)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hermes_core.names import normalise
+
 if TYPE_CHECKING:
     import ast
 
+    from hermes_core.discovery._info import ProviderInfo
+
 REGISTERS: Final = b"register_memory_provider"
+_DEF: Final = b"\ndef register("
 _SUBCLASS: Final = b"MemoryProvider"
 
 _MAX_BYTES: Final = 1_000_000
@@ -37,6 +43,41 @@ def speaks_of_provider(folder: Path) -> bool:
         for name, _ in imports(tree)
         if name.partition(".")[0] not in sys.stdlib_module_names | {"hermes_core"}
     )
+
+
+def source_files(info: ProviderInfo) -> Iterator[Path]:
+    """The Python files that belong to a plugin: its directory's, or its distribution's."""
+    if info.directory is not None and not info.distribution:
+        yield from python_files(info.directory)
+        return
+    recorded = [name for name in info.files if name.endswith(".py") and info.location is not None]
+    for name in recorded[:_MAX_FILES]:
+        yield Path(info.location or "", name)
+    if info.entry_point:  # an editable install records no sources of its own
+        yield from module_files(info.entry_point.partition(":")[0].partition("[")[0].strip())
+
+
+def requirements(info: ProviderInfo) -> set[str]:
+    """The distributions that a plugin's distribution requires, by their normal names."""
+    metadata = [name for name in info.files if name.endswith(".dist-info/METADATA")]
+    if info.location is None or not metadata:
+        return set()
+    head = _content(info.location / metadata[0]).decode("utf-8", "replace").partition("\n\n")[0]
+    found = re.findall(r"^Requires-Dist: *([A-Za-z0-9._-]+)", head, re.MULTILINE)
+    return set(map(normalise, found))
+
+
+def registering_module(folder: Path) -> str:
+    """The one module beside ``__init__.py`` that registers a provider, "" if there is none.
+
+    Some carry the plugin under another name, and an installer that renames it.
+    """
+    found = [
+        path.stem
+        for path in sorted(folder.glob("*.py"))
+        if path.name != "__init__.py" and REGISTERS in (text := _content(path)) and _DEF in text
+    ]
+    return found[0] if len(found) == 1 else ""
 
 
 def python_files(folder: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ nor ``**kwargs``, drops None and stops at the first exception.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
@@ -22,6 +23,12 @@ from hermes_core.provider import MemoryProvider
 #: Keywords of a session that are text, and no identities: a title is often what a user said.
 _WORDED: Final = ("session_title", "user_name", "chat_name")
 
+# What `initialize` is told only when it is known; some demand it.
+_SOMETIMES: Final = (
+    *("user_id", "user_id_alt", "user_name", "chat_id", "chat_name", "chat_type", "thread_id"),
+    *("parent_session_id", "session_title"),
+)
+
 
 class ProviderAdapter(ProviderCalls):
     """Answers every hook with an `Outcome`.
@@ -32,6 +39,7 @@ class ProviderAdapter(ProviderCalls):
         deadlines: How long its calls may take.
         inline: Call it on the caller's thread. For the built-in, which is ours.
         config: Its settings, handed to ``initialize``.
+        home: The home for which it is called; by default the one that it was loaded for.
     """
 
     def __init__(
@@ -42,8 +50,9 @@ class ProviderAdapter(ProviderCalls):
         deadlines: Deadlines | None = None,
         inline: bool = False,
         config: Mapping[str, Any] | None = None,
+        home: Path | None = None,
     ) -> None:
-        super().__init__(provider, name, deadlines=deadlines, inline=inline)
+        super().__init__(provider, name, deadlines=deadlines, inline=inline, home=home)
         self._config = {} if config is None else {"provider_config": config}
         self._session: tuple[str, Mapping[str, Any]] | None = None
         self.tools: frozenset[str] = frozenset()
@@ -58,12 +67,21 @@ class ProviderAdapter(ProviderCalls):
 
     def initialize(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
         self._session = (session_id, extra)
-        optional = {**self.clean(extra), **self._config, "session_id": session_id}
+        optional = self._start_keywords("initialize", session_id, extra)
         return self._run("initialize", session_id, optional=optional)
 
     def initialize_for_inspection(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
-        optional = {**self.clean(extra), **self._config, "session_id": session_id}
+        optional = self._start_keywords("initialize_for_inspection", session_id, extra)
         return self._run("initialize_for_inspection", session_id, optional=optional)
+
+    def _start_keywords(
+        self, hook: str, session_id: str, extra: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """What a session starts with; empty for what is not known and demanded all the same."""
+        invocation = self._found(hook)
+        demanded = invocation.demanded(_SOMETIMES) if invocation is not None else ()
+        unknown = dict.fromkeys(demanded, "")
+        return {**unknown, **self.clean(extra), **self._config, "session_id": session_id}
 
     def system_prompt_block(self) -> Outcome:
         return self._run("system_prompt_block")

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import iscoroutine
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, Protocol
 
@@ -27,6 +28,8 @@ from hermes_core.errors import (
 from hermes_core.hookspecs import HOOKS, HookRule
 from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.provider import MemoryProvider
+from hermes_core.scope import begin, instance_of
+from hermes_core.streams import guarded_process
 
 logger = logging.getLogger("hermes_core")
 
@@ -75,6 +78,7 @@ class ProviderCalls:
         name: Its name, read once: a property may do anything.
         deadlines: How long its calls may take.
         inline: Call it on the caller's thread. For the built-in, which is ours.
+        home: The home for which it is called; by default the one that it was loaded for.
     """
 
     def __init__(
@@ -84,9 +88,12 @@ class ProviderCalls:
         *,
         deadlines: Deadlines | None = None,
         inline: bool = False,
+        home: Path | None = None,
     ) -> None:
         self.provider = provider
         self.name = name
+        #: What it calls itself, which may be another name than the one it was enabled under.
+        self.own_name = name
         self.inline = inline
         self.deadlines = deadlines or Deadlines()
         #: Takes secrets out of what it gets; None for the built-in, and where a person said so.
@@ -95,6 +102,10 @@ class ProviderCalls:
         self.listener: Listener | None = None
         #: Why the session could not be started here; turns are kept from it then.
         self.start_error: Exception | None = None
+        #: Who it is to the code that it runs, and what it has started.
+        self.instance = instance_of(provider, name, home)
+        #: What it did that it should not, and that was undone.
+        self.misdeeds: list[str] = []
         #: Whether a session was started, as far as one was to be.
         self.ready = True
         #: A change of session on its way: recall and tools come after it.
@@ -120,7 +131,7 @@ class ProviderCalls:
             _ = lane.stuck  # who asks, looks: a call may hang that nobody waits for
         return {
             hook: stats.health(self._breakers[HOOKS[hook].lane].state)
-            for hook, stats in list(self._stats.items())  # other lanes go on meanwhile
+            for hook, stats in self._stats.copy().items()  # other lanes go on meanwhile
         }
 
     def told(self, error: BaseException) -> str:
@@ -131,6 +142,13 @@ class ProviderCalls:
     def failed(self, hook: str, error: Exception) -> None:
         """Count a call that could not even be queued, or that failed when nobody waited."""
         self._record(hook, 0.0, error)
+
+    def end_processes(self) -> None:
+        """End what the provider has started and left behind, and tell of it."""
+        left = self.instance.end_processes()
+        if left:
+            commands = ", ".join(left)
+            logger.warning("memory provider %s left processes, now ended: %s", self.name, commands)
 
     # -- one call -------------------------------------------------------------------------
 
@@ -240,6 +258,8 @@ class ProviderCalls:
         patience = self._recall.patience if recalls else deadline
 
         def complete() -> Any:
+            if not self.inline:
+                begin(self.instance)
             if hook not in _UNPAUSED:
                 self._after_earlier(rule.lane, deadline)
             value = call()
@@ -253,6 +273,9 @@ class ProviderCalls:
         if recalls:
             optional = call.keywords["optional"]  # type: ignore[attr-defined]
             return self._recall.ask(run, optional["session_id"], call.args[0])  # type: ignore[attr-defined]
+        if hook in _STARTS:
+            with guarded_process(f"provider {self.name}", self.misdeeds):
+                return lane.call(run, deadline, hook)
         return lane.call(run, deadline, hook)
 
     def _after_earlier(self, lane: LaneName, deadline: float) -> None:

@@ -7,7 +7,7 @@ Plugins in the wild were written against older contracts: ``sync_turn`` without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ class Invocation:
     __slots__ = (
         "_keywords",
         "_method",
+        "_required",
         "_slots",
         "_takes_any_keyword",
         "_takes_any_position",
@@ -35,6 +36,7 @@ class Invocation:
         self.instant = returns_constant(method)
         self._slots: list[Parameter] = []
         self._keywords: set[str] = set()
+        self._required: set[str] = set()
         self._takes_any_keyword = self._takes_any_position = False
         try:
             parameters = signature(method).parameters.values()
@@ -46,6 +48,8 @@ class Invocation:
                 self._slots.append(parameter)
             if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
                 self._keywords.add(parameter.name)
+                if parameter.default is Parameter.empty:
+                    self._required.add(parameter.name)
             self._takes_any_keyword |= parameter.kind is Parameter.VAR_KEYWORD
             self._takes_any_position |= parameter.kind is Parameter.VAR_POSITIONAL
 
@@ -81,6 +85,10 @@ class Invocation:
             elif len(args) < len(self._slots):
                 args = (*args, value)
         return self._method(*args, **keywords)
+
+    def demanded(self, keywords: Iterable[str]) -> list[str]:
+        """Those of the keywords that the method can't be called without."""
+        return [name for name in keywords if name in self._required]
 
     def accepts(self, keyword: str) -> bool:
         """Whether the method can be given this keyword."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO, Final, NamedTuple
 
-from hermes_core.processes import end_group
+from hermes_core.processes import end_tree
 
 #: How long a child that was interrupted may take to undo what it had begun.
 _GRACE_SECONDS: Final = 15
@@ -105,6 +105,6 @@ def _let_end(process: subprocess.Popen[str], *, alone: bool) -> None:
     with suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_SECONDS)
     if alone:
-        end_group(process)
+        end_tree(process, grace=0)
     else:
         process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -67,3 +68,10 @@ class PluginContext:
 
     def _record(self, kind: str) -> None:
         self.registered[kind] = self.registered.get(kind, 0) + 1
+
+
+def counted(registered: Mapping[str, int]) -> str:
+    """What a plugin registers, in words: 3 tools, 1 hook."""
+    return ", ".join(
+        f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in registered.items()
+    )

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+_PREFIX: Final = "_hermes_plugin_"
 _COMPLETE: Final = "__hermes_complete__"
 
 
@@ -23,6 +24,25 @@ def import_value(entry_point: str) -> Any:
     return reduce(getattr, attributes.split("."), value) if attributes else value
 
 
+def package_name(folder: Path) -> str:
+    """The name under which a directory plugin is imported."""
+    digest = sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{_PREFIX}{digest}"
+
+
+def _forget_namesake(folder: Path, name: str) -> None:
+    """Let ``plugins.memory.<folder>`` be found anew, if it is another home's plugin now."""
+    alias = f"plugins.memory.{folder.name}"
+    known = getattr(sys.modules.get(alias), "__name__", name)
+    if known.startswith(_PREFIX) and known != name:
+        _forget(alias)
+
+
+def _forget(name: str) -> None:
+    for each in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+        del sys.modules[each]
+
+
 def import_directory(folder: Path, site: Path | None = None) -> Any:
     """A directory plugin as a package, so that its relative imports work.
 
@@ -31,8 +51,8 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
     """
     if site is not None and folder.is_relative_to(site):
         return import_value(".".join(folder.relative_to(site).parts))
-    digest = sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    name = f"_hermes_plugin_{digest}"
+    name = package_name(folder)
+    _forget_namesake(folder, name)
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
@@ -47,8 +67,7 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        for each in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
-            del sys.modules[each]
+        _forget(name)
         raise
     setattr(module, _COMPLETE, True)
     return module

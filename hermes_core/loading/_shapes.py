@@ -12,7 +12,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, cast
 
-from hermes_core.loading._context import PluginContext
+from hermes_core.compat import base_classes
+from hermes_core.loading._context import PluginContext, counted
 from hermes_core.names import normalise
 from hermes_core.provider import MemoryProvider
 
@@ -20,9 +21,12 @@ _MEMBERS: Final = ("name", "is_available", "initialize", "get_tool_schemas")
 
 
 class Progress:
-    """How far loading came: the step that a failure is told with."""
+    """How far loading came: the step that a failure is told with, and what else is known."""
 
-    step = "find"
+    def __init__(self) -> None:
+        self.step = "find"
+        self.name = ""  # what the provider calls itself, read once: a property may do anything
+        self.registered: dict[str, int] = {}
 
 
 def provider_from(value: Any, name: str, progress: Progress, attribute: str = "") -> MemoryProvider:
@@ -66,10 +70,7 @@ def _from_module(module: ModuleType, name: str, progress: Progress) -> MemoryPro
     register = getattr(module, "register", None)
     if callable(register):
         return _registered(register, name, progress)
-    named = dict.fromkeys(each for each in vars(module).values() if inspect.isclass(each))
-    classes = [
-        each for each in named if issubclass(each, MemoryProvider) and each is not MemoryProvider
-    ]
+    classes = _provider_classes(module)
     # A class that misses a method is built all the same: Python says which one.
     candidates = [each for each in classes if not inspect.isabstract(each)] or classes
     candidates = [each for each in candidates if _is_within(each, module)] or candidates
@@ -79,6 +80,17 @@ def _from_module(module: ModuleType, name: str, progress: Progress) -> MemoryPro
         names = ", ".join(each.__name__ for each in candidates)
         raise TypeError(f"module {module.__name__} has several providers: {names}")
     raise TypeError(f"module {module.__name__} has neither register(ctx) nor a MemoryProvider")
+
+
+def offers_provider(module: ModuleType) -> bool:
+    """Whether a module has a way to a provider."""
+    return callable(getattr(module, "register", None)) or bool(_provider_classes(module))
+
+
+def _provider_classes(module: ModuleType) -> list[type]:
+    bases = base_classes()
+    named = dict.fromkeys(each for each in vars(module).values() if inspect.isclass(each))
+    return [each for each in named if issubclass(each, bases) and each not in bases]
 
 
 def _is_within(kind: type, module: ModuleType) -> bool:
@@ -119,12 +131,13 @@ def _takes_one(register: Callable[..., Any]) -> bool:
 def _registered(register: Callable[..., Any], name: str, progress: Progress) -> MemoryProvider:
     progress.step = "register"
     context = PluginContext()
+    progress.registered = context.registered
     returned = register(context) if _takes_one(register) else register()
     offered = list(context.providers)
     if not offered and (inspect.isclass(returned) or looks_like_provider(returned)):
         offered = [returned]
     if not offered:
-        others = ", ".join(f"{count} {kind}" for kind, count in context.registered.items())
+        others = counted(context.registered)
         raise LookupError(f"it registered no memory provider{others and f', only {others}'}")
     providers = [_instance(each, progress) for each in offered]
     if len(providers) == 1:

@@ -114,6 +114,8 @@ def _read(entry: object, number: int, provider: str, problems: list[str]) -> Fie
     if not isinstance(key, str) or not key.strip():
         problems.append(f"field {number} has no key")
         return None
+    if isinstance(entry.get("default"), list | tuple | set | Mapping):
+        return None  # nothing that a person can be asked; the plugin has it from elsewhere
     kind = str(entry.get("type") or "").lower()
     variable = entry.get("env_var") or variable_of(provider, key)
     if not isinstance(variable, str) or not _VARIABLE.fullmatch(variable):

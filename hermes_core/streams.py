@@ -1,7 +1,7 @@
-"""Keeps our standard streams ours while a plugin loads.
+"""Keeps the standard streams and the environment ours while a plugin loads or starts.
 
-What a plugin prints then goes to stderr, so that it can't spoil output that a program
-reads; what other threads print goes where it always goes.
+What a plugin prints while it loads goes to stderr, so that it can't spoil output that a
+program reads; what other threads print goes where it always goes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
+
+from hermes_core.environment import is_ours
 
 
 class _Router:
@@ -39,11 +41,13 @@ class _Router:
             # Whatever a plugin has put in its place goes, too.
             sys.stdout = self if self._loading else self._stdout
 
-    def put_back(self) -> None:
+    def put_back(self, stdout: Any) -> None:
         """Undo what a plugin did to ``sys.stdout``, also if it still runs."""
         with self._lock:
             if self._loading:
                 sys.stdout = self
+            elif stdout is not self:
+                sys.stdout = stdout
 
     def write(self, text: str) -> int:
         """Write to where it belongs; nowhere, in a process that has no streams."""
@@ -72,9 +76,40 @@ def quiet_stdout() -> Iterator[None]:
 
 
 @contextmanager
-def guarded_streams() -> Iterator[None]:
-    """On the thread that waits: what a plugin does to the streams is undone."""
-    stderr = sys.stderr
+def guarded_process(who: str, warnings: list[str]) -> Iterator[None]:
+    """On the thread that waits: what a plugin does to streams and environment is undone.
+
+    What it adds to the environment may stay, its libraries look for it there. A line that
+    says what was put back is added to ``warnings``.
+    """
+    before = dict(os.environ)
+    try:
+        with _guarded_streams():
+            yield
+    finally:
+        names = [name for name in _taken(before) if not is_ours(name)]
+        for name in names:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
+        if names:
+            warnings.append(f"{who} changed the environment; put back: {', '.join(names)}")
+
+
+def _taken(before: dict[str, str]) -> list[str]:
+    """The variables that were changed or removed; and the home, which nobody may give us."""
+    changed = [name for name, value in before.items() if os.environ.get(name) != value]
+    given = _HOME not in before and _HOME in os.environ
+    return sorted([*changed, _HOME] if given else changed)
+
+
+_HOME: Final = "HERMES_HOME"
+
+
+@contextmanager
+def _guarded_streams() -> Iterator[None]:
+    stdout, stderr = sys.stdout, sys.stderr
     before = [_Descriptor(number) for number in (1, 2)]
     try:
         yield
@@ -82,7 +117,7 @@ def guarded_streams() -> Iterator[None]:
         for descriptor in before:
             descriptor.restore()
         sys.stderr = stderr
-        _ROUTER.put_back()
+        _ROUTER.put_back(stdout)
         _reopen("stdout", 1)
         _reopen("stderr", 2)
 

@@ -1,0 +1,25 @@
+"""What the tests of compatibility share: a process that offers nothing yet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from hermes_core.compat._finder import OfferFinder
+from hermes_core.compat._stand_in import StandIn
+
+
+@pytest.fixture(autouse=True)
+def _nothing_offered() -> Iterator[None]:
+    _take_back()
+    yield
+    _take_back()
+
+
+def _take_back() -> None:
+    sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, OfferFinder)]
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, StandIn) or name.startswith("plugins.memory"):
+            del sys.modules[name]

@@ -1,0 +1,85 @@
+"""Makes the generated part of docs/compatibility.md from results.json."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parents[2] / "docs" / "compatibility.md"
+BEGIN, END = "<!-- begin: tests/compat/public/page.py -->", "<!-- end -->"
+
+
+def main() -> int:
+    """Write the page, or with --check say whether it is up to date."""
+    results = json.loads((HERE / "results.json").read_text("utf-8"))
+    text = PAGE.read_text("utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    new = f"{before}{BEGIN}\n\n{_generated(results)}\n{END}{after}"
+    if "--check" in sys.argv:
+        return int(new != text)
+    PAGE.write_text(new, "utf-8")
+    return 0
+
+
+def _generated(results: list[dict[str, Any]]) -> str:
+    ordered = sorted(results, key=lambda each: each["distribution"])
+    return f"{_table(ordered)}\n\n{_details(ordered)}\n"
+
+
+def _table(results: list[dict[str, Any]]) -> str:
+    columns = ("listed", "loads", "initialises", "stores", "recalls")
+    head = ("package", "listed as", "loads", "initialises", "stores", "recalls in a new process")
+    rows = [
+        (
+            f"{each['distribution']} {each['version']}",
+            ", ".join(f"{name} ({state})" for name, state, _ in each["listing"]) or "not found",
+            *(_mark(each, column) for column in columns[1:]),
+        )
+        for each in results
+    ]
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _mark(result: dict[str, Any], column: str) -> str:
+    return "yes" if result.get(column) else "no" if column in result else ""
+
+
+def _details(results: list[dict[str, Any]]) -> str:
+    return "\n".join(f"- **{each['distribution']}**: {_remarks(each)}" for each in results)
+
+
+def _remarks(result: dict[str, Any]) -> str:
+    found = [result["problem"], *(problem for _, _, problem in result["listing"])]
+    if result.get("own_name") not in (None, result.get("name")):
+        found.append(f"calls itself {result['own_name']}")
+    if result.get("registers"):
+        found.append(f"registers {result['registers']} besides, not run here")
+    if result.get("recalls_in_session") and not result.get("recalls"):
+        found.append("recalls within a session")
+    found += [f"{hook} fails: {error}" for hook, error in result.get("failures", {}).items()]
+    tools = result.get("tools") or {}
+    if any(tools.values()):
+        counts = ", ".join(f"{count} {kind}" for kind, count in tools.items() if count)
+        found.append(f"tools answer: {counts}")
+    found += [f"warning: {each}" for each in result.get("warnings", ())]
+    if result.get("writes_outside"):
+        found.append(f"writes outside the Hermes home: {', '.join(result['writes_outside'])}")
+    if result.get("threads_left"):
+        found.append(f"leaves threads: {', '.join(result['threads_left'])}")
+    slow = {k: v for k, v in result.get("step_seconds", {}).items() if v >= 5}
+    found += [f"{step} took {seconds:g} s" for step, seconds in slow.items()]
+    if result.get("loads") and result.get("checks_failed", ()) is None:
+        found.append("the checks took too long to be done")
+    if result.get("checks_failed"):
+        found.append(f"checks failed: {', '.join(result['checks_failed'])}")
+    remarks = dict.fromkeys(" ".join(each.split()) for each in found if each)
+    return "; ".join(remarks).replace("|", "/") or "nothing to remark"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

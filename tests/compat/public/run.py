@@ -1,0 +1,316 @@
+"""Drives the public memory plugins for hermes-agent, each in an environment of its own.
+
+``run.py [--light] [--only NAME]``: installs each package of packages.json beside our wheel,
+cuts the network, and goes through list, info, enable, a conversation over two processes,
+tools and shutdown. Results are in results.json, from which docs/compatibility.md is made.
+Fails if a package does less than it did when results.json was written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent.parent
+CACHE = Path(os.environ.get("HERMES_COMPAT_DIR", ROOT / ".compat"))
+RESULTS = HERE / "results.json"
+
+#: How long each step may take in all; the plugins' own deadlines are far below.
+SECONDS = 180
+CHECK_SECONDS = 90
+
+
+def main() -> int:
+    """Run what was asked for; 1 if something got worse."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--light", action="store_true", help="only those that install quickly")
+    parser.add_argument("--only", metavar="NAME", help="only this distribution")
+    parser.add_argument("--write", action="store_true", help="write results.json and the page")
+    options = parser.parse_args()
+    packages = json.loads((HERE / "packages.json").read_text("utf-8"))
+    packages = [
+        each
+        for each in packages
+        if (not options.light or each["weight"] == "light")
+        and options.only in (None, each["distribution"])
+    ]
+    wheel = _wheel()
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda each: _examined(each, wheel), packages))
+    known = {each["distribution"]: each for each in _known()}
+    worse = [line for each in results for line in _worse(known.get(each["distribution"]), each)]
+    for each in results:
+        print(_line(each), flush=True)
+    if options.write:
+        known |= {each["distribution"]: each for each in results}
+        RESULTS.write_text(json.dumps(list(known.values()), indent=1, sort_keys=True) + "\n")
+        subprocess.run([sys.executable, HERE / "page.py"], check=True)
+    for line in worse:
+        print(f"worse than before: {line}", file=sys.stderr)
+    return 1 if worse else 0
+
+
+def _known() -> list[dict[str, Any]]:
+    return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
+
+
+def _worse(before: dict[str, Any] | None, now: dict[str, Any]) -> list[str]:
+    """What a package did once and does no more."""
+    if before is None:
+        return []
+    name = now["distribution"]
+    goods = ("installs", "listed", "enables", "loads", "initialises", "stores", "recalls")
+    lost = [each for each in goods if before.get(each) and not now.get(each)]
+    lines = [f"{name}: {each}" for each in lost]
+    if before["listing"] != now["listing"]:
+        lines.append(f"{name}: listed as {now['listing']}, was {before['listing']}")
+    return lines
+
+
+def _line(result: dict[str, Any]) -> str:
+    done = ("installs", "listed", "enables", "loads", "initialises", "stores", "recalls")
+    marks = " ".join(each if result.get(each) else f"({each})" for each in done)
+    return f"{result['distribution']:34} {marks}  {result['seconds']:.0f} s  {result['problem']}"
+
+
+def _wheel() -> Path:
+    """This tree as a wheel."""
+    folder = CACHE / "wheel"
+    shutil.rmtree(folder, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT], check=True)
+    return next(folder.glob("*.whl"))
+
+
+def _examined(package: dict[str, Any], wheel: Path) -> dict[str, Any]:
+    began = time.monotonic()
+    machine = Machine(package)
+    result: dict[str, Any] = {**package, "problem": ""}
+    result.pop("environment", None)
+    try:
+        machine.install(wheel)
+    except subprocess.CalledProcessError as error:
+        why = error.stderr.decode().strip().splitlines()[-1:] or ["no reason"]
+        result |= {"installs": False, "listing": [], "problem": f"can't be installed: {why[0]}"}
+        return {**result, "seconds": time.monotonic() - began}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        result |= machine.drive(Path(folder))
+    return {**result, "installs": True, "seconds": round(time.monotonic() - began, 1)}
+
+
+class Machine:
+    """One package in an environment of its own, with a user and a home of its own."""
+
+    def __init__(self, package: dict[str, Any]) -> None:
+        self.package = package
+        self.settings: dict[str, str] = {}
+        self.venv = CACHE / package["distribution"]
+        self.python = self.venv / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+    def install(self, wheel: Path) -> None:
+        """Install the package, unless it is there, and our wheel."""
+        wanted = f"{self.package['distribution']}=={self.package['version']}"
+        mark = self.venv / ".installed"
+        if not mark.exists() or mark.read_text() != wanted:
+            subprocess.run([sys.executable, "-m", "venv", self.venv], check=True)
+            self._pip(wanted, wheel)
+            mark.write_text(wanted)
+        self._pip("--force-reinstall", "--no-deps", wheel)
+
+    def _pip(self, *what: str | Path) -> None:
+        pip = [self.python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+        subprocess.run([*pip, *what], check=True, capture_output=True)
+
+    def drive(self, folder: Path) -> dict[str, Any]:
+        """All steps, in a folder that is thrown away."""
+        self.user, self.home = folder / "user", folder / "home"
+        (folder / "work").mkdir(parents=True)
+        self.user.mkdir()
+        self.home.mkdir()
+        rows, imported = self._listing()
+        mine = [each for each in rows if each["distribution"] == self.package["distribution"]]
+        loadable = [each for each in mine if each["state"] not in ("no-provider", "broken")]
+        loadable = loadable or [each for each in mine if "not valid YAML" in each["problem"]]
+        found: dict[str, Any] = {
+            "listing": [[each["name"], each["state"], each["problem"]] for each in mine],
+            "listed": bool(mine) and not imported,
+            "imported_by_list": imported,
+        }
+        if not loadable:
+            found["problem"] = mine[0]["problem"] if mine else "not found"
+            return found
+        name = loadable[0]["name"]
+        found |= self._enabled(name)
+        found |= self._talked()
+        found |= self._checked(name)
+        found["writes_outside"] = self._outside()
+        return found
+
+    def _listing(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """What `list --all` says, and which of the package's modules it imported for it."""
+        rows = json.loads(self.command("list", "--all", "--json").stdout)["providers"]
+        code = (
+            "import sys, json; from hermes_core import discover\n"
+            "discover(everything=True); print(json.dumps(sorted(sys.modules)))"
+        )
+        modules = json.loads(self.run(self.python, "-P", "-c", code).stdout)
+        tops = {each.partition(".")[0] for each in modules}
+        return rows, sorted(tops & self._own_modules())
+
+    @lru_cache(maxsize=1)  # noqa: B019 - a machine lives as long as the program
+    def _own_modules(self) -> set[str]:
+        code = (
+            "import sys, json, importlib.metadata as m\n"
+            "print(json.dumps([str(f) for f in m.files(sys.argv[1]) or []]))"
+        )
+        files = json.loads(
+            self.run(self.python, "-P", "-c", code, self.package["distribution"]).stdout
+        )
+        tops = {each.partition("/")[0] for each in files if each.endswith(".py")}
+        return {each.removesuffix(".py") for each in tops}
+
+    def _enabled(self, name: str) -> dict[str, Any]:
+        """What `info` and `enable` say; what is missing is made up, so that one can go on."""
+        info = self.command("info", name)
+        began = time.monotonic()
+        enabled = self.command("enable", name)
+        seconds = time.monotonic() - began
+        works = enabled.returncode == 0
+        found: dict[str, Any] = {
+            "info": info.returncode == 0,
+            "enables": works,
+            "enable_seconds": round(seconds, 1),
+            "problem": "" if works else _told(enabled.stderr),
+        }
+        if not works:
+            self.command("enable", name, "--force")
+            self._make_up_settings()
+        shown = _parsed(self.command("info", name, "--json").stdout).get("provider", {})
+        found |= {"name": name, "own_name": shown.get("provider", name)}
+        return {**found, "registers": shown.get("registers", "")}
+
+    def _make_up_settings(self) -> None:
+        """Give every required setting that is missing some value, by its variable."""
+        status = _parsed(self.command("status", "--json").stdout)
+        for row in (status.get("provider") or {}).get("settings", ()):
+            if row["required"] and not row["set"]:
+                address = "url" in row["key"] or "uri" in row["key"]
+                value = "http://127.0.0.1:9" if address else "made-up"
+                self.settings[row["variable"]] = value
+
+    def _talked(self) -> dict[str, Any]:
+        """A conversation: one process tells something, another one asks for it."""
+        sessions = {part: self._session(part) for part in ("tell", "ask")}
+        told, asked = sessions["tell"], sessions["ask"]
+        problems = told.get("problems", [])
+        return {
+            "loads": bool(told.get("loads")) or "is not available" in "".join(problems),
+            "problems": problems,
+            "initialises": bool(told.get("initialises")),
+            "stores": bool(told.get("stores")),
+            "recalls_in_session": bool(told.get("recalls_in_session")),
+            "recalls": bool(asked.get("recalls")),
+            "tools": asked.get("tools", {}),
+            "failures": {**told.get("failures", {}), **asked.get("failures", {})},
+            "warnings": told.get("warnings", []),
+            "threads_left": told.get("threads_left", []),
+            "step_seconds": told.get("seconds", {}),
+        }
+
+    def _session(self, part: str) -> dict[str, Any]:
+        done = self.run(self.python, "-P", HERE / "converse.py", self.home, part)
+        try:
+            report: dict[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
+        except ValueError:
+            return {"failures": {"process": _told(done.stderr) or f"exit {done.returncode}"}}
+        return report
+
+    def _checked(self, name: str) -> dict[str, Any]:
+        """What the conformance kit finds, where it is part of the command."""
+        if self.command("check", "--help").returncode != 0:
+            return {}
+        variables = [f"--env={key}={value}" for key, value in self.settings.items()]
+        began = time.monotonic()
+        command = (self.python, "-P", "-m", "hermes_core", "check", name, "--json", *variables)
+        report = _parsed(self.run(*command, limit=CHECK_SECONDS).stdout)
+        failed = [each["id"] for each in report.get("checks", ()) if each["state"] == "failed"]
+        seconds = round(time.monotonic() - began, 1)
+        return {"checks_failed": failed if report else None, "check_seconds": seconds}
+
+    def _outside(self) -> list[str]:
+        """What was written in the user's folder, outside the Hermes home."""
+        found = (path.relative_to(self.user) for path in self.user.rglob("*") if path.is_file())
+        return sorted({path.parts[0] for path in found})
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Our command, as installed beside the package."""
+        return self.run(self.python, "-P", "-m", "hermes_core", *arguments)
+
+    def run(
+        self, *arguments: str | Path, limit: float = SECONDS
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment without a network."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.user),
+            "HERMES_HOME": str(self.home),
+            "PYTHONWARNINGS": "ignore",
+            **self.package.get("environment", {}),
+            **self.settings,
+        }
+        cwd = self.user.parent / "work"
+        try:
+            return subprocess.run(
+                [*_without_network(), *map(str, arguments)],
+                capture_output=True, text=True, check=False,
+                timeout=limit, cwd=cwd, env=environment,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            late = f"no end after {limit:g} s"
+            return subprocess.CompletedProcess(arguments, 1, "", _PREFIX + late)
+
+
+@lru_cache(maxsize=1)
+def _without_network() -> tuple[str, ...]:
+    """What to put before a command so that it has no network; nothing where that can't be."""
+    for command in (("unshare", "-n"), ("unshare", "-rn")):
+        if (
+            shutil.which("unshare")
+            and not subprocess.run([*command, "true"], capture_output=True, check=False).returncode
+        ):
+            return command
+    print("the network can't be cut here: plugins may reach their servers", file=sys.stderr)
+    return ()
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The JSON object in the last line of a text; {} if there is none."""
+    try:
+        value = json.loads(text.strip().rpartition("\n")[2] if "schema" not in text else text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _told(stderr: str) -> str:
+    stderr = stderr.partition(" (nothing was changed")[0].partition(" (run: ")[0]
+    lines = [line for line in stderr.strip().splitlines() if line.startswith(_PREFIX)]
+    return (lines or stderr.strip().splitlines() or [""])[-1].removeprefix(_PREFIX).strip()
+
+
+_PREFIX = "hermes-plugins: "
+
+
+if __name__ == "__main__":
+    sys.exit(main())
