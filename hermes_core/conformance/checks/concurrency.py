@@ -105,13 +105,17 @@ def three_lanes(bench: Bench) -> None:
     in `sync_turn`.
     """
     driver = bench.started()
+    written = threading.Event()
 
     def write() -> None:
-        for _ in range(_CALLS):
-            bench.remember(driver, "session-1")
+        try:
+            for _ in range(_CALLS):
+                bench.remember(driver, "session-1")
+        finally:
+            written.set()
 
     def recall() -> None:
-        for _ in range(_CALLS):
+        while not written.is_set():  # however the threads are scheduled, some meet a write
             driver.call("prefetch", "What is my parrot called?", session_id="session-1")
 
     def hooks() -> None:
