@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from hermes_core.conformance._arguments import sample_arguments, sound_schemas
 from hermes_core.conformance._driver import Answer, Driver, told
-from hermes_core.conformance._model import UNAVAILABLE, Failed, Options, Skipped
+from hermes_core.conformance._model import NEEDS_NETWORK, UNAVAILABLE, Failed, Options, Skipped
 from hermes_core.conformance._stage import Stage
 from hermes_core.conformance._watch import Event, Watch
 from hermes_core.discovery import ProviderInfo
@@ -64,7 +65,7 @@ class Bench:
 
     def driver(self) -> Driver:
         """A provider that has not been started."""
-        made = Driver(self.provider(), self.stage.places, self.options.limits)
+        made = Driver(self.provider(), self.stage.places, self.options.limits, self.cut_off)
         self.drivers.append(made)
         return made
 
@@ -75,9 +76,13 @@ class Bench:
             raise Skipped("its entry point gives one object for all: there can't be two")
         return first, second
 
+    def cut_off(self) -> bool:
+        """Whether the plugin has tried the network, and was refused."""
+        return self.watch.network_was_tried and not self.options.live
+
     def facts(self, **more: Any) -> dict[str, Any]:
-        """What ``initialize`` gets from a host."""
-        return {
+        """What ``initialize`` gets from a host; what is None is not given."""
+        known = {
             "hermes_home": str(self.home),
             "platform": "cli",
             "agent_context": "primary",
@@ -87,6 +92,7 @@ class Bench:
             "provider_config": self.settings(),
             **more,
         }
+        return {key: value for key, value in known.items() if value is not None}
 
     def settings(self, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The values of its fields, as a host hands them over."""
@@ -97,6 +103,11 @@ class Bench:
                 given[each.key] = os.environ[each.variable]
         values = {key: Value(value, "argument") for key, value in given.items()}
         return {**given, **settle(fields, values, self.info.name).values}
+
+    def likely_settings(self) -> dict[str, Any]:
+        """What a person who accepts every default would have saved."""
+        secret = {each.key for each in self.stage.fields if each.secret}
+        return {key: value for key, value in self.settings().items() if key not in secret}
 
     def start(self, driver: Driver, session: str = "session-1", **more: Any) -> Driver:
         """Start a session; skips where that is not possible, since another check says so."""
@@ -147,8 +158,8 @@ class Bench:
         marker = self.remember(driver, "session-probe")
         if self.finds(driver, marker, "session-probe"):
             return ""
-        if self.watch.network_was_tried and not self.options.live:
-            return "its recall needs the network; --live checks it with a backend on this machine"
+        if self.cut_off():
+            return f"its recall {NEEDS_NETWORK}"
         return "it does not recall what was synced"
 
     def remember(self, driver: Driver, session: str, topic: str = "parrot") -> str:
@@ -165,8 +176,7 @@ class Bench:
 
     def finds(self, driver: Driver, marker: str, session: str, topic: str = "parrot") -> bool:
         """Whether a turn comes back, at once or after a while."""
-        blocked = self.watch.network_was_tried and not self.options.live
-        seconds = _OFFLINE if blocked else self.options.limits.settle
+        seconds = _OFFLINE if self.cut_off() else self.options.limits.settle
         return self.until(lambda: marker in self.recall(driver, session, topic), seconds)
 
     def recall(self, driver: Driver, session: str, topic: str = "parrot") -> str:
@@ -191,7 +201,15 @@ class Bench:
     # -- what is left behind ---------------------------------------------------------------
 
     def live_through(self, driver: Driver, session: str = "session-1") -> None:
-        """A whole session of two turns, as a host leads it. What fails is others' business."""
+        """A whole session, as a host leads it. What fails is others' business."""
+        self.take_turns(driver, session)
+        driver.ask("on_delegation", "Find it.", "Found.", child_session_id="child-1")
+        driver.ask("on_pre_compress", conversation("Where is the key?", "Under the mat."))
+        driver.ask("on_session_switch", "session-next", parent_session_id=session, reset=True)
+        driver.ask("on_session_end", conversation("Where is the key?", "Under the mat."))
+
+    def take_turns(self, driver: Driver, session: str = "session-1") -> None:
+        """Two turns, a call of each tool, and a note."""
         for number in (1, 2):
             driver.ask("on_turn_start", number, "Where is the key?", platform="cli")
             driver.ask("prefetch", "Where is the key?", session_id=session)
@@ -204,8 +222,9 @@ class Bench:
             )
             driver.ask("queue_prefetch", "Where is the key?", session_id=session)
         driver.ask("system_prompt_block")
+        for schema in sound_schemas(driver):
+            driver.ask("handle_tool_call", schema["name"], sample_arguments(schema))
         driver.ask("on_memory_write", "add", "memory", "The key is under the mat.", metadata={})
-        driver.ask("on_session_end", conversation("Where is the key?", "Under the mat."))
 
     def close(self) -> None:
         """End what the check has begun."""

@@ -7,10 +7,8 @@ import json
 import logging
 import os
 import sys
-import threading
 import time
 import warnings
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +16,7 @@ from typing import Any, Final
 from hermes_core.conformance._belongings import Belongings
 from hermes_core.conformance._bench import Bench
 from hermes_core.conformance._driver import Driver, Places
+from hermes_core.conformance._files import printed_since
 from hermes_core.conformance._model import (
     PASSED,
     SKIPPED,
@@ -28,7 +27,8 @@ from hermes_core.conformance._model import (
     Result,
     Skipped,
 )
-from hermes_core.conformance._stage import Loading, Stage, fields_of, root_of
+from hermes_core.conformance._running import Running
+from hermes_core.conformance._stage import OUTPUT, Loading, Stage, fields_of, root_of
 from hermes_core.conformance._watch import Watch, leave_network
 from hermes_core.conformance.checks import all_checks
 from hermes_core.discovery import ProviderInfo
@@ -119,28 +119,25 @@ def _options(request: dict[str, Any]) -> Options:
 
 def _stage(request: dict[str, Any], options: Options, watch: Watch) -> Stage:
     info = info_from(request["info"])
-    threads = set(threading.enumerate())
+    scratch = Path(request["scratch"])
+    running, belongings, output = Running.now(), Belongings(), scratch / OUTPUT
+    already = output.stat().st_size
     cpu = time.process_time()
     with watch.during() as events:
         provider = load_provider(info, deadline=options.limits.load)
     loading = Loading(
         time.process_time() - cpu,
         tuple(events),
-        tuple(each.name for each in _left(threads)),
+        tuple(running.new_threads()),
+        printed_since(output, already),
+        tuple(belongings.changes()),
     )
     places = Places(root_of(info, provider))
-    scratch = Path(request["scratch"])
     stage = Stage(info, options, scratch, watch, loading, provider, places)
     driver = Driver(provider, places, options.limits)
     stage.fields = fields_of(info, driver)
     driver.close()
     return stage
-
-
-def _left(before: set[threading.Thread]) -> Iterable[threading.Thread]:
-    """Threads that somebody else has started; ours ends in a moment."""
-    new = [each for each in threading.enumerate() if each not in before]
-    return [each for each in new if not each.name.startswith("load-")]
 
 
 def info_as_json(info: ProviderInfo) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from collections.abc import Callable
 from functools import partial
 from inspect import iscoroutine
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from hermes_core.conformance._model import Failed, Limits
+from hermes_core.conformance._model import NEEDS_NETWORK, Failed, Limits, Skipped
 from hermes_core.dispatch._lane import Lane
 from hermes_core.dispatch._loop import EventLoop
 from hermes_core.dispatch._signature import Invocation
@@ -18,6 +19,11 @@ from hermes_core.errors import DeadlineExceeded, ProviderPaused, describe
 from hermes_core.hookspecs import HOOKS
 from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.provider import MemoryProvider
+
+#: What has to raise if it could not be stored: without its network a plugin can't but do so.
+_WRITES: Final = frozenset({"sync_turn", "on_memory_write", "on_delegation", "on_session_end"})
+#: What no network is to blame for.
+_BUGS: Final = (TypeError, AttributeError, NameError, LookupError)
 
 
 class Answer(NamedTuple):
@@ -62,13 +68,23 @@ class Places:
 
 
 class Driver:
-    """One provider, and the three threads on which a host calls it."""
+    """One provider, and the three threads on which a host calls it.
 
-    def __init__(self, provider: MemoryProvider, places: Places, limits: Limits) -> None:
+    ``cut_off`` says whether it has been refused the network.
+    """
+
+    def __init__(
+        self,
+        provider: MemoryProvider,
+        places: Places,
+        limits: Limits,
+        cut_off: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.provider = provider
         self.places = places
         self.started = False
         self._limits = limits
+        self._cut_off = cut_off
         self._lanes = {lane: Lane(f"kit-{lane.value}") for lane in LaneName}
         self._loop = EventLoop("kit-loop")
 
@@ -104,9 +120,11 @@ class Driver:
         return self.sound(hook, self.ask(hook, *args, **keywords)).value
 
     def sound(self, hook: str, answer: Answer, doing: str = "") -> Answer:
-        """The answer, if there is one; else `Failed`."""
+        """The answer, if there is one; else `Failed`. `Skipped` for a write that is cut off."""
         if answer.error is None:
             return answer
+        if hook in _WRITES and self._cut_off() and not isinstance(answer.error, _BUGS):
+            raise Skipped(f"its {hook} {NEEDS_NETWORK}")
         raise Failed(
             f"{hook}{doing} {told(answer.error)}",
             expected=f"{hook}{doing} returns",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,12 @@ def holding(folder: Path, text: str) -> list[Path]:
     """The files that have a text somewhere in their bytes."""
     needle = text.encode()
     return [path for path in files(folder) if needle in _bytes(path)]
+
+
+def printed_since(output: Path, size: int) -> str:
+    """What was printed into a file since it had a size."""
+    sys.stdout.flush()
+    return output.read_bytes()[size:].decode("utf-8", "replace").strip()
 
 
 def _bytes(path: Path) -> bytes:

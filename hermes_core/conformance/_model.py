@@ -19,6 +19,8 @@ SKIPPED: Final = "skipped"
 
 #: How the reason begins where a plugin lacks something that its author could give.
 UNAVAILABLE: Final = "it is not available here"
+#: How it ends where a plugin lacks its backend.
+NEEDS_NETWORK: Final = "needs the network; --live checks it with a backend on this machine"
 
 
 class Failed(Exception):  # noqa: N818 - reads as what happened

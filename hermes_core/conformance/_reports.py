@@ -63,6 +63,16 @@ def verdict(report: Report, level: str) -> str:
     return f"{', '.join(counts)} in {report.seconds:.1f} s: {word} at level {level}"
 
 
+def summary(report: Report, level: str) -> list[str]:
+    """What was checked, what was not and why, and what came of it."""
+    skipped: dict[str, list[str]] = {}
+    for each in report.results:
+        if each.state == SKIPPED:
+            skipped.setdefault(each.reason, []).append(each.id)
+    reasons = [f"skipped {', '.join(ids)}: {one_line(reason)}" for reason, ids in skipped.items()]
+    return [subject(report), *reasons, verdict(report, level)]
+
+
 def plain(report: Report, level: str, paint: Callable[[str, str], str]) -> Iterator[str]:
     """Lines for a terminal or a log; ``paint`` colours a text by its mark."""
     reasons: dict[str, str] = {}
@@ -137,7 +147,9 @@ def badge(report: Report, level: str) -> str:
     """A picture for a README."""
     passed = report.passes(level)
     left = f"hermes conformance {report.contract}"
-    right = f"passed ({level})" if passed else f"{len(report.failures(level))} failed"
+    # The number tells a whole run from a few chosen checks.
+    good, bad = report.count(PASSED), len(report.failures(level))
+    right = f"{good} passed ({level})" if passed else f"{bad} failed"
     wide, more = 7 * len(left) + 10, 7 * len(right) + 10
     colour = _GREEN if passed else _RED
     text = 'font-family="Verdana,sans-serif" font-size="11" fill="#fff" text-anchor="middle"'

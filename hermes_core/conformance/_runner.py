@@ -27,12 +27,14 @@ from hermes_core.conformance._model import (
     Report,
     Result,
 )
+from hermes_core.conformance._stage import OUTPUT
 from hermes_core.conformance.checks import all_checks
 from hermes_core.discovery import ProviderInfo
 from hermes_core.errors import HermesError, ProviderLoadError
 from hermes_core.provider import CONTRACT_VERSION
 
 _LOOK_SECONDS: Final = 0.3
+_PATIENCE: Final = 0.5
 _CHILD: Final = "hermes_core.conformance._child"
 #: What a program needs to run at all; everything else of our environment stays ours.
 _KEPT: Final = (
@@ -73,7 +75,11 @@ def check_plugin(
     batches = _batches([each for each in wanted if each.id not in options.skip])
     run = _Run(info, options, begun)
     with ThreadPoolExecutor(max(len(batches), 1)) as pool:
-        done = list(chain.from_iterable(pool.map(run.batch, batches)))
+        try:
+            done = list(chain.from_iterable(pool.map(run.batch, batches)))
+        except BaseException:  # it can't be loaded, or somebody has no more patience
+            run.stop()
+            raise
     return Report(
         info.name,
         info.distribution,
@@ -119,14 +125,20 @@ class _Run:
         self._options = options
         self._end = time.monotonic() + options.deadline
 
+    def stop(self) -> None:
+        """End what is under way."""
+        self._end = 0.0
+
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self._end
+
     def batch(self, checks: list[Check]) -> list[Result]:
         """Run checks in one process, and in another what a crash has left undone."""
         done: list[Result] = []
         left = list(checks)
         while left:
-            if time.monotonic() >= self._end:
-                reason = f"the kit's {self._options.deadline:g} s were over"
-                done += [Result.of(each, SKIPPED, reason=reason) for each in left]
+            if self._is_over():
+                done += map(self._late, left)
                 break
             new = list(self._process(left))
             if not new:  # it ended between two checks: the next one has to answer for it
@@ -135,6 +147,10 @@ class _Run:
             ids = {each.id for each in new}
             left = [each for each in left if each.id not in ids]
         return done
+
+    def _late(self, check: Check) -> Result:
+        reason = f"the kit's {self._options.deadline:g} s were over"
+        return Result.of(check, SKIPPED, reason=reason)
 
     def _process(self, checks: list[Check]) -> Iterator[Result]:
         """The results of one process."""
@@ -161,7 +177,9 @@ class _Run:
             raise self._unloadable(how, "load")
         if begun is not None and begun.alone and stuck:
             how = f"{self._options.limits.settle:g} s after shutdown its process had not ended"
-        if begun is not None:
+        if begun is not None and code is None:  # ours, not the check's
+            yield self._late(begun)
+        elif begun is not None:
             yield _ended(begun, code, how)
 
     def _unloadable(self, what: str, step: str, hint: str = "") -> ProviderLoadError:
@@ -177,14 +195,15 @@ class _Run:
             "checks": [each.id for each in checks],
             "scratch": str(scratch),
         }
-        with (scratch / "output").open("wb") as output, _followed(scratch / ANSWER, self._begun):
+        with (scratch / OUTPUT).open("wb") as output, _followed(scratch / ANSWER, self._begun):
             return run_child(
                 _CHILD,
                 request,
                 _environment(scratch, options),
-                max(self._end - time.monotonic(), 1.0),
+                _PATIENCE,
                 output=output,
                 cwd=_folder(scratch, "work"),
+                progress=lambda: self._is_over() or time.monotonic(),
             )
 
 

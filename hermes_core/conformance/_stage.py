@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import getfile
 from pathlib import Path
+from typing import Final
 
 from hermes_core.conformance._driver import Driver, Places
 from hermes_core.conformance._model import Options
+from hermes_core.conformance._running import Running
 from hermes_core.conformance._watch import Event, Watch
 from hermes_core.discovery import ProviderInfo
 from hermes_core.provider import MemoryProvider
 from hermes_core.schema import Field, read_fields
+
+#: The file of the scratch folder to which everything goes that the process prints.
+OUTPUT: Final = "output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,8 @@ class Loading:
     cpu: float
     events: tuple[Event, ...]
     threads: tuple[str, ...]
+    printed: str
+    changes: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -40,6 +47,8 @@ class Stage:
     no_start: str | None = None
     no_recall: str | None = None
     homes: int = 0
+    #: What ran when nothing had been started yet.
+    before: Running = field(default_factory=Running.now)
     fields: tuple[Field, ...] = ()
 
     @property
@@ -50,7 +59,7 @@ class Stage:
     @property
     def output(self) -> Path:
         """Where everything goes that the process prints."""
-        return self.scratch / "output"
+        return self.scratch / OUTPUT
 
 
 def root_of(info: ProviderInfo, provider: MemoryProvider) -> Path:

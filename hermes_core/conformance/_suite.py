@@ -10,7 +10,7 @@ import pytest
 
 from hermes_core.config import Selection
 from hermes_core.conformance._model import FAILED, MUST, SHOULD, SKIPPED, Check, Options, Report
-from hermes_core.conformance._reports import details
+from hermes_core.conformance._reports import details, summary
 from hermes_core.conformance._runner import check_plugin
 from hermes_core.conformance.checks import all_checks
 from hermes_core.discovery import ProviderInfo, find_provider, scan
@@ -95,7 +95,7 @@ class _Suite:
         report = check_plugin(plugin, options)
         tell = request.config.pluginmanager.get_plugin("hermes_reports")
         if tell is not None:
-            tell.add(report, self.level)
+            tell.add(summary(report, self.level))
         return report
 
 

@@ -1,35 +1,47 @@
-"""What pytest loads in everybody's test runs: an option and a line at the end.
+"""What pytest loads in everybody's test runs: an option and a few lines at the end.
 
 Imports pytest and the standard library only; the kit itself is imported by those who use it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+#: Under which pytest-xdist brings the lines of a worker to the process that prints.
+_KEY: Final = "hermes_conformance"
+
 
 class Reports:
-    """The reports of a run, for the summary."""
+    """What the suites of a run have to say, for the summary."""
 
     def __init__(self) -> None:
-        self._reports: list[tuple[Any, str]] = []
+        self._lines: list[str] = []
 
-    def add(self, report: Any, level: str) -> None:
-        """Keep a report until the end."""
-        self._reports.append((report, level))
+    def add(self, lines: list[str]) -> None:
+        """Keep a suite's lines until the end."""
+        self._lines += lines
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand them over, in a worker of pytest-xdist."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[_KEY] = self._lines
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take them over: each worker has run the kit for itself."""
+        lines = getattr(node, "workeroutput", {}).get(_KEY, ())
+        self._lines += [f"{node.gateway.id}: {line}" for line in lines]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was checked, in which version."""
-        if not self._reports:
+        if not self._lines:
             return
-        from hermes_core.conformance._reports import subject, verdict  # noqa: PLC0415
-
         terminalreporter.section("hermes conformance")
-        for report, level in self._reports:
-            terminalreporter.line(subject(report))
-            terminalreporter.line(verdict(report, level))
+        for line in self._lines:
+            terminalreporter.line(line)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

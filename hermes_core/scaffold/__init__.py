@@ -13,6 +13,7 @@ from typing import Final
 
 from hermes_core.errors import HermesError
 from hermes_core.names import name_problem
+from hermes_core.tools import RESERVED
 
 PROJECT: Final = Path(__file__).parent / "project"
 
@@ -39,6 +40,8 @@ def refuse_name(name: str) -> None:
             f"{name!r} can't be a plugin's name",
             hint=f"small letters, digits, - and _; a letter first; at most {_LONGEST}",
         )
+    if (tool := _replacements(name)["acme_search"]) in RESERVED:
+        raise PluginNameError(f"its tool would be {tool}, the built-in's", hint="choose another")
 
 
 def create_project(name: str, folder: Path) -> list[Path]:

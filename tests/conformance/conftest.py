@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent, indent
 
 import pytest
 from support.kit import acme
@@ -27,3 +28,19 @@ def _sources(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def good() -> ProviderInfo:
     """The scaffold's provider, as an entry point would name it."""
     return acme()
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Makes a plugin of the scaffold's provider and some methods."""
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+
+    def make(methods: str, top: str = "") -> ProviderInfo:
+        source = dedent(top) + "\nimport os, time\nfrom hermes_memory_acme import AcmeProvider\n\n"
+        source += "class Plugin(AcmeProvider):\n" + indent(dedent(methods), "    ")
+        (folder / "checked_plugin.py").write_text(source)
+        return acme("checked_plugin:Plugin")
+
+    return make

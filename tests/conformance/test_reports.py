@@ -75,7 +75,7 @@ def test_the_markdown_table_keeps_its_columns(report):
 def test_the_badge_says_whether_it_passed(report):
     assert "1 failed" in "".join(ET.fromstring(badge(report, "must")).itertext())
     good = replace(report, results=report.results[1:2])
-    assert "passed (should)" in "".join(ET.fromstring(badge(good, "should")).itertext())
+    assert "1 passed (should)" in "".join(ET.fromstring(badge(good, "should")).itertext())
 
 
 def test_every_check_says_what_why_and_how():

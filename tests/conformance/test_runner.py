@@ -4,49 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
-from textwrap import dedent, indent
 
 import pytest
 from support.commands import posix_only, wait_until
-from support.kit import acme
+from support.kit import QUICK, happened, only, states
 
-from hermes_core import HermesError, ProviderInfo, ProviderLoadError
-from hermes_core.conformance import Limits, Options, Report, check_plugin
-
-QUICK = Limits(load=3.0, call=2.0, settle=1.0, check=10.0)
-
-
-@pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Makes a plugin of the scaffold's provider and some methods."""
-    folder = tmp_path / "plugins"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-
-    def make(methods: str, top: str = "") -> ProviderInfo:
-        source = dedent(top) + "\nimport os, time\nfrom hermes_memory_acme import AcmeProvider\n\n"
-        source += "class Plugin(AcmeProvider):\n" + indent(dedent(methods), "    ")
-        (folder / "checked_plugin.py").write_text(source)
-        return acme("checked_plugin:Plugin")
-
-    return make
-
-
-def states(report: Report) -> dict[str, str]:
-    return {each.id: each.state for each in report.results}
-
-
-def happened(report: Report, number: str) -> str:
-    (result,) = [each for each in report.results if each.id == number]
-    return result.happened
-
-
-def only(*numbers: str, **more: object) -> Options:
-    return Options(only=numbers, limits=QUICK, **more)
+from hermes_core import HermesError, ProviderLoadError
+from hermes_core.conformance import Limits, Options, check_plugin
 
 
 def test_a_call_that_hangs_is_a_failed_check_and_the_kit_ends(plugin):
@@ -260,6 +230,26 @@ def test_what_the_kit_has_no_time_for_is_skipped_and_says_so(good):
     report = check_plugin(good, Options(only=("HP201", "HP202"), deadline=0.0))
     assert set(states(report).values()) == {"skipped"}
     assert "0 s were over" in report.results[0].reason
+
+
+def test_a_check_that_the_kit_s_own_end_interrupts_has_not_failed(plugin):
+    info = plugin("def on_pre_compress(self, messages): time.sleep(8)")
+    report = check_plugin(info, Options(only=("HP610", "HP611", "HP612"), deadline=3.0))
+    assert states(report) == {"HP610": "passed", "HP611": "skipped", "HP612": "skipped"}
+    assert report.seconds < 7
+
+
+@posix_only
+def test_whoever_interrupts_the_kit_does_not_wait_for_the_plugin(plugin):
+    info = plugin("def on_pre_compress(self, messages): time.sleep(60)")
+    begin = time.monotonic()
+
+    def interrupt(_number: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        check_plugin(info, Options(only=("HP611",), limits=Limits(call=60.0)), interrupt)
+    assert time.monotonic() - begin < 15
 
 
 def test_a_plugin_that_is_not_available_is_not_said_to_work(plugin):

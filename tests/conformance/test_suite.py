@@ -86,8 +86,8 @@ def test_a_fault_fails_its_test_with_what_to_do_and_no_traceback(project, tmp_pa
 
 def test_a_check_that_does_not_apply_is_skipped_with_its_reason(project):
     suite = "conformance_suite('acme', skip={'HP602': 'no turns here'})"
-    done = run(project, suite, "-k", "HP602", "-rs")
-    assert "no turns here" in done.stdout
+    done = run(project, suite, "-k", "HP602")
+    assert "skipped HP602: no turns here" in done.stdout
 
 
 def test_at_level_must_what_should_be_done_is_an_expected_failure(project, tmp_path):
@@ -131,3 +131,10 @@ def test_a_run_without_the_suite_says_nothing_of_it(project):
 
 def test_the_option_for_a_live_backend_is_there(project):
     assert "--hermes-live" in run(project, "None", "--help").stdout
+
+
+def test_the_report_comes_from_the_workers_of_xdist_too(project):
+    suite = "conformance_suite('acme', skip={'HP602': 'no turns here'})"
+    done = run(project, suite, "-k", "HP602 or HP603", "-n", "1")
+    assert "gw0: acme (hermes-memory-acme 1.0), contract 1.0, kit " in done.stdout
+    assert "gw0: skipped HP602: no turns here" in done.stdout

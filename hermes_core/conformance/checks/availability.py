@@ -107,7 +107,8 @@ def is_quick(bench: Bench) -> None:
 )
 def is_honest(bench: Bench) -> None:
     """The host tells a person that memory works because the plugin said so. If the backend is away
-    for a moment, `initialize` should start all the same: writes are kept and delivered later.
+    for a moment, `initialize` should start all the same: writes are kept and delivered later. Only
+    a gateway knows a `user_id`: at a terminal there is none.
     """
     driver, answer, _ = _asked(bench)
     if answer.error is not None:
@@ -115,6 +116,10 @@ def is_honest(bench: Bench) -> None:
     if not answer.value:
         bench.start(driver)  # skips, with the reason
     driver.sound("initialize", bench.initialize(driver, "session-1"))
+    driver.shut()
+    other = bench.driver()
+    nobody = bench.initialize(other, "session-2", user_id=None)
+    other.sound("initialize", nobody, " without user_id")
 
 
 @check(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from hermes_core.conformance._bench import Bench
@@ -85,7 +87,7 @@ def settings_are_kept(bench: Bench) -> None:
     values, words = _sample(bench.stage.fields)
     if driver.ask("save_config", dict(values), str(bench.home)).error is not None:
         # It may be particular about its values. Those that its author gave must do.
-        driver.call("save_config", _likely(bench), str(bench.home))
+        driver.call("save_config", bench.likely_settings(), str(bench.home))
         raise Skipped("it refuses the kit's values, and takes its own: which is fine")
     changed, later = _sample(bench.stage.fields)
     driver.call("save_config", dict(changed), str(bench.home))
@@ -117,12 +119,6 @@ def _is_address(field: Field) -> bool:
     """Whether a field wants a URL, which plugins look at more closely than at other texts."""
     about = f"{field.key} {field.description}".lower()
     return "url" in about or "endpoint" in about or "://" in str(field.default)
-
-
-def _likely(bench: Bench) -> dict[str, Any]:
-    """The values that a person who accepts every default would give."""
-    secret = {each.key for each in bench.stage.fields if each.secret}
-    return {key: value for key, value in bench.settings().items() if key not in secret}
 
 
 def _typical(field: Field) -> Any:
@@ -160,7 +156,8 @@ def secrets_stay_secret(bench: Bench) -> None:
     bench.live_through(driver)
     driver.shut()
     for key, value in made.items():
-        found = [*holding(bench.home, str(value)), *holding(bench.stage.user, str(value))]
+        places = (bench.home, bench.stage.user, Path.cwd(), Path(tempfile.gettempdir()))
+        found = [file for place in places for file in holding(place, str(value))]
         if found:
             raise Failed(
                 f"the value of {key} is in {found[0].name}", where=driver.where("save_config")

@@ -21,7 +21,7 @@ def prompt_is_static(bench: Bench) -> None:
     where = driver.where("system_prompt_block")
     if not isinstance(first, str):
         raise Failed(f"it returned {first!r:.80}", expected="a str", where=where)
-    bench.live_through(driver)
+    bench.take_turns(driver)
     if driver.call("system_prompt_block") != first:
         raise Failed("it changed after two turns", where=where)
 

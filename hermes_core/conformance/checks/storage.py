@@ -26,6 +26,8 @@ def stays_at_home(bench: Bench) -> None:
     driver = bench.driver()
     before = set(files(bench.stage.user)) | set(files(Path.cwd()))
     with bench.watch.during() as events:
+        if driver.has("save_config"):
+            driver.ask("save_config", bench.likely_settings(), str(bench.home))
         bench.start(driver)
         bench.live_through(driver)
         driver.shut()

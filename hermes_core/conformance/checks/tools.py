@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from hermes_core.conformance._arguments import kind_of, sample_arguments, sound_schemas
 from hermes_core.conformance._bench import Bench
 from hermes_core.conformance._driver import Driver
 from hermes_core.conformance._model import MUST, SHOULD, Failed, check
@@ -21,20 +22,6 @@ _WRONG: Final[Mapping[str, Any]] = {
     "string": 7, "integer": "seven", "number": "seven", "boolean": "maybe", "array": {"a": 1},
     "object": ["a"],
 }  # fmt: skip
-_GOOD: Final[Mapping[str, Any]] = {
-    "string": "parrot", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {},
-}  # fmt: skip
-
-
-def _schemas(driver: Driver) -> list[dict[str, Any]]:
-    """The sound ones of its tools, in their bare form."""
-    found = []
-    for schema in driver.ask("get_tool_schemas").value or ():
-        try:
-            found.append(normalise_schema(schema))
-        except ToolError:
-            continue
-    return found
 
 
 @check(
@@ -74,7 +61,7 @@ def schemas_are_safe(bench: Bench) -> None:
     API refuses every request of the agent, not only this tool.
     """
     driver = bench.driver()
-    for schema in _schemas(driver):
+    for schema in sound_schemas(driver):
         for problem in _refused(schema["parameters"]):
             happened = f"{schema['name']}: {problem}"
             raise Failed(happened, where=driver.where("get_tool_schemas"))
@@ -124,7 +111,7 @@ def tools_are_described(bench: Bench) -> None:
     for schema in driver.ask("get_tool_schemas").value or ():
         if isinstance(schema, dict) and isinstance(schema.get("function"), dict):
             raise Failed(f"{schema['function'].get('name')} is wrapped", where=where)
-    for schema in _schemas(driver):
+    for schema in sound_schemas(driver):
         text = str(schema["description"])
         if not text.strip() or len(text) > _DESCRIPTION:
             happened = f"{schema['name']} has a description of {len(text.strip())} characters"
@@ -142,7 +129,7 @@ def names_are_its_own(bench: Bench) -> None:
     one.
     """
     driver = bench.driver()
-    names = [schema["name"] for schema in _schemas(driver)]
+    names = [schema["name"] for schema in sound_schemas(driver)]
     where = driver.where("get_tool_schemas")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -155,7 +142,11 @@ def names_are_its_own(bench: Bench) -> None:
 def _each(bench: Bench) -> Iterator[tuple[Driver, dict[str, Any]]]:
     """Every tool of a session."""
     driver = bench.started()
-    yield from ((driver, schema) for schema in _schemas(driver))
+    yield from ((driver, schema) for schema in sound_schemas(driver))
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")  # Python writes and reads it; nobody else does
 
 
 def _must_be_json(driver: Driver, name: str, args: Any, doing: str) -> None:
@@ -166,48 +157,12 @@ def _must_be_json(driver: Driver, name: str, args: Any, doing: str) -> None:
         kind = type(answer.value).__name__
         raise Failed(f"{name} with {doing} gave a {kind}", expected="a JSON string", where=where)
     try:
-        json.loads(answer.value)
+        json.loads(answer.value, parse_constant=_no_number)
     except ValueError as error:
         shown = answer.value[:80]
         raise Failed(
             f"{name} with {doing} gave {shown!r}", expected="a JSON string", where=where
         ) from error
-
-
-def _arguments(schema: dict[str, Any], *, required_only: bool = False) -> dict[str, Any]:
-    """Arguments that a model would send."""
-    parameters = schema["parameters"]
-    wanted = parameters.get("required") or () if required_only else parameters.get("properties")
-    properties = parameters.get("properties") or {}
-    return {name: _value(properties.get(name, {})) for name in wanted or ()}
-
-
-def _value(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return "parrot"
-    given = [schema[key] for key in ("const", "default") if key in schema]
-    given += list(schema.get("enum") or ())[:1]
-    if given:
-        return given[0]
-    kinds = schema.get("anyOf") or schema.get("oneOf")
-    return _value(kinds[0]) if kinds else _plain_value(schema)
-
-
-def _plain_value(schema: dict[str, Any]) -> Any:
-    kind = _kind(schema)
-    if kind in ("integer", "number"):
-        return schema.get("minimum", schema.get("maximum", _GOOD[kind]))
-    if kind == "array" and schema.get("minItems"):
-        return [_value(schema.get("items"))]
-    if kind == "object":
-        required = schema.get("required") or ()
-        return {name: _value(schema.get("properties", {}).get(name, {})) for name in required}
-    return _GOOD.get(kind, "parrot")
-
-
-def _kind(schema: dict[str, Any]) -> str:
-    kind = schema.get("type", "string")
-    return str(kind[0] if isinstance(kind, list) and kind else kind)
 
 
 @check(
@@ -221,8 +176,8 @@ def answers_are_json(bench: Bench) -> None:
     error.
     """
     for driver, schema in _each(bench):
-        _must_be_json(driver, schema["name"], _arguments(schema), "good arguments")
-        required = _arguments(schema, required_only=True)
+        _must_be_json(driver, schema["name"], sample_arguments(schema), "good arguments")
+        required = sample_arguments(schema, required_only=True)
         _must_be_json(driver, schema["name"], required, "required arguments only")
 
 
@@ -238,12 +193,12 @@ def bad_arguments_are_answered(bench: Bench) -> None:
     is wrong, they correct themselves; an exception tells them nothing.
     """
     for driver, schema in _each(bench):
-        name, good = schema["name"], _arguments(schema)
+        name, good = schema["name"], sample_arguments(schema)
         properties = schema["parameters"].get("properties") or {}
         _must_be_json(driver, name, {}, "no arguments")
         _must_be_json(driver, name, {**good, "no_such_argument": 1}, "an additional argument")
         for key, part in properties.items():
-            wrong = _WRONG.get(_kind(part) if isinstance(part, dict) else "string")
+            wrong = _WRONG.get(kind_of(part) if isinstance(part, dict) else "string")
             _must_be_json(driver, name, {**good, key: wrong}, f"{key}={wrong!r}")
             _must_be_json(driver, name, {**good, key: None}, f"{key}=None")
 
@@ -261,10 +216,10 @@ def huge_arguments_are_answered(bench: Bench) -> None:
         texts = [
             key
             for key, part in properties.items()
-            if isinstance(part, dict) and _kind(part) == "string"
+            if isinstance(part, dict) and kind_of(part) == "string"
         ]
         for key in texts[:3]:
-            huge = {**_arguments(schema), key: "parrot " * (_HUGE // 7)}
+            huge = {**sample_arguments(schema), key: "parrot " * (_HUGE // 7)}
             _must_be_json(driver, schema["name"], huge, f"a megabyte of {key}")
 
 
@@ -278,7 +233,7 @@ def unknown_tools_are_answered(bench: Bench) -> None:
     """A model may call a tool that an earlier version of the plugin had."""
     driver = bench.started()
     if not driver.has("handle_tool_call"):
-        if _schemas(driver):
+        if sound_schemas(driver):
             raise Failed("it offers tools and has no handle_tool_call", where="")
         return
     _must_be_json(driver, "no_such_tool", {"query": "parrot"}, "arguments")
@@ -296,9 +251,9 @@ def tools_stay(bench: Bench) -> None:
     tool that is not there when they ask is never offered.
     """
     driver = bench.driver()
-    before = {schema["name"] for schema in _schemas(driver)}
+    before = {schema["name"] for schema in sound_schemas(driver)}
     bench.start(driver)
-    after = {schema["name"] for schema in _schemas(driver)}
+    after = {schema["name"] for schema in sound_schemas(driver)}
     if before != after:
         names = ", ".join(sorted(before ^ after))
         raise Failed(

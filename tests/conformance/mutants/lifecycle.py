@@ -107,8 +107,13 @@ class HP312(AcmeProvider):
 
 class HP313(AcmeProvider):
     LIMITS = {"shutdown": 0.3}
+    slow = False
+
+    def initialize(self, session_id, **kwargs):
+        super().initialize(session_id, **kwargs)
+        self.slow = session_id == "session-timed"
 
     def shutdown(self):
-        if self._session == "session-timed":
+        if self.slow:
             time.sleep(0.5)
         super().shutdown()
