@@ -120,7 +120,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one check. ``reason`` says why it was skipped."""
+    """What came of one check.
+
+    ``reason`` says why it was skipped; ``unfinished`` that the kit had no time for it, so that
+    nothing is known.
+    """
 
     id: str
     level: str
@@ -134,6 +138,7 @@ class Result:
     where: str = ""
     fix: str = ""
     reason: str = ""
+    unfinished: bool = False
 
     @classmethod
     def of(cls, check: Check, state: str, **details: Any) -> Result:
@@ -180,9 +185,17 @@ class Report:
             if each.state == FAILED and (level == SHOULD or each.level == MUST)
         ]
 
+    def unfinished(self, level: str) -> list[Result]:
+        """What counts at a level, and was not looked at for want of time."""
+        return [
+            each
+            for each in self.results
+            if each.unfinished and (level == SHOULD or each.level == MUST)
+        ]
+
     def passes(self, level: str) -> bool:
-        """Whether nothing that counts has failed."""
-        return not self.failures(level)
+        """Whether all that counts was looked at, and nothing of it has failed."""
+        return not self.failures(level) and not self.unfinished(level)
 
     def told(self, level: str) -> dict[str, Any]:
         """The report as JSON has it."""

@@ -59,7 +59,7 @@ def verdict(report: Report, level: str) -> str:
     counts = [f"{report.count(PASSED)} passed", f"{failed} failed"]
     counts += [f"{warnings} {'warning' if warnings == 1 else 'warnings'}"] if warnings else []
     counts += [f"{report.count(SKIPPED)} skipped"]
-    word = "FAILED" if failed else "passed"
+    word = "FAILED" if failed else "NOT FINISHED" if report.unfinished(level) else "passed"
     return f"{', '.join(counts)} in {report.seconds:.1f} s: {word} at level {level}"
 
 

@@ -150,7 +150,7 @@ class _Run:
 
     def _late(self, check: Check) -> Result:
         reason = f"the kit's {self._options.deadline:g} s were over"
-        return Result.of(check, SKIPPED, reason=reason)
+        return Result.of(check, SKIPPED, reason=reason, unfinished=True)
 
     def _process(self, checks: list[Check]) -> Iterator[Result]:
         """The results of one process."""

@@ -17,6 +17,7 @@ from support.kit import QUICK, happened, only, states
 
 from hermes_core import HermesError, ProviderLoadError
 from hermes_core.conformance import Limits, Options, check_plugin
+from hermes_core.conformance._reports import verdict
 
 
 def test_a_call_that_hangs_is_a_failed_check_and_the_kit_ends(plugin):
@@ -230,6 +231,8 @@ def test_what_the_kit_has_no_time_for_is_skipped_and_says_so(good):
     report = check_plugin(good, Options(only=("HP201", "HP202"), deadline=0.0))
     assert set(states(report).values()) == {"skipped"}
     assert "0 s were over" in report.results[0].reason
+    assert not report.passes("must")
+    assert verdict(report, "must").endswith("NOT FINISHED at level must")
 
 
 def test_a_check_that_the_kit_s_own_end_interrupts_has_not_failed(plugin):
