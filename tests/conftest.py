@@ -12,6 +12,10 @@ from support.sites import Site
 
 from hermes_core.dispatch._observers import Observer
 
+# In the background of a shell Ctrl-C is ignored, and so it is by all that we start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(autouse=True)
 def _no_real_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,10 +53,3 @@ def _patient_observers(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
     about_time = ("slow", "hang", "longer")
     if not any(word in f"{request.path.name} {request.node.name}" for word in about_time):
         monkeypatch.setattr(Observer, "SECONDS", 2.0)
-
-
-@pytest.fixture(autouse=True)
-def _no_ignored_interrupts(request: pytest.FixtureRequest) -> None:
-    """In the background of a shell, Ctrl-C is ignored, and so it is by all that we start."""
-    if "ctrl_c" in request.node.name and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        pytest.skip("interrupts are ignored here")

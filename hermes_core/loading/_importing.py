@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 import time
+from contextlib import suppress
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +18,8 @@ _COMPLETE: Final = "__hermes_complete__"
 
 def import_value(entry_point: str) -> Any:
     """The object that ``module:attribute [extras]`` names."""
-    importlib.invalidate_caches()  # it may have been installed a moment ago
+    with suppress(KeyError):  # of Python 3.11, when two threads do so at once
+        importlib.invalidate_caches()  # it may have been installed a moment ago
     reference = entry_point.partition("[")[0]
     module, _, attributes = (part.strip() for part in reference.partition(":"))
     value: Any = importlib.import_module(module)

@@ -57,6 +57,8 @@ class OutboxFile:
         self.problem = ""
         self._durable = durable
         self._mends = mends
+        #: How often another file took its place: the numbers of its rows mean others then.
+        self.renewals = 0
         self._database: sqlite3.Connection | None = None
         self._identity = (0, 0)
         close_before_forks(self)
@@ -111,6 +113,7 @@ class OutboxFile:
         if database is None or database.in_transaction or self._identity == identity_of(self.path):
             return
         self.close()
+        self.renewals += 1
         self.problem = (
             "outbox.db was moved or removed while it was in use; writes that waited in it are not "
             "delivered (run: hermes-plugins outbox backfill --since WHEN)"
@@ -134,6 +137,7 @@ class OutboxFile:
                 if self._is_whole():
                     return
                 name = self._renamed()
+                self.renewals += 1
         except (OSError, LockTimeoutError) as error:
             what = f"the outbox is damaged and can't be set aside: {error}"
             raise DatabaseError(what, where=str(self.path)) from error

@@ -119,6 +119,7 @@ class Route:
         began = monotonic()
         try:
             while self.open and self.adapter.on_write_lane() and self._is_ours():
+                renewals = self.outbox.store.file.renewals
                 write = self.outbox.store.next(self.stream, self._last)
                 if write is None:
                     if self._settled():
@@ -130,7 +131,9 @@ class Route:
                 self.adapter.rearm(write.hook)
                 if not self._attempt(write):
                     break
-                if len(self._done) >= _TOGETHER or monotonic() - began > _TOGETHER_SECONDS:
+                renewed = renewals != self.outbox.store.file.renewals
+                late = monotonic() - began > _TOGETHER_SECONDS
+                if len(self._done) >= _TOGETHER or late or renewed:
                     if self._settled():
                         return
                     began = monotonic()

@@ -68,7 +68,7 @@ PACKAGED = {
     "HP110": no_description,
 }
 #: Checks of level should that the same fault can't but fail.
-ALSO = {"HP105": {"HP110"}}
+ALSO = {"HP105": {"HP106", "HP110"}}
 
 
 def failed(info: ProviderInfo, options: Options) -> set[str]:
