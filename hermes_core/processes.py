@@ -15,7 +15,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 _STARTED_FIELD: Final = 19  # of those behind the name in /proc/PID/stat
 
@@ -91,7 +94,62 @@ def _started_on_windows(pid: int) -> str:
         kernel.CloseHandle(handle)
 
 
-def end_tree(process: subprocess.Popen[Any], grace: float = 1.0) -> None:
+class Child(Protocol):
+    """What is needed of a process to end it: what `subprocess.Popen` has."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    @property
+    def args(self) -> Any:
+        """Its command, for a person."""
+
+    def poll(self) -> int | None:
+        """How it has ended; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait for its end."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal, unless it has ended."""
+
+
+class Worker:
+    """A process of `multiprocessing`, in the way of `subprocess`."""
+
+    def __init__(self, process: BaseProcess) -> None:
+        self._process = process
+        self.args = f"multiprocessing {process.name}"
+
+    @property
+    def pid(self) -> int:
+        """Its number; 0 before it runs, and when its owner has closed it."""
+        try:
+            return self._process.pid or 0
+        except ValueError:
+            return 0
+
+    def poll(self) -> int | None:
+        """How it has ended; None while it runs."""
+        try:
+            return self._process.exitcode
+        except ValueError:  # closed: that can only be done to one that has ended
+            return 0
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for its end; a pipe says so, whoever looks at how it has ended."""
+        with suppress(ValueError):
+            self._process.join(timeout)
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, sig)
+
+
+def end_tree(process: Child, grace: float = 1.0) -> None:
     """End a process and all that came of it: asked first, then made to.
 
     What has left its parents behind can only be found by its process group.
@@ -109,7 +167,7 @@ def end_tree(process: subprocess.Popen[Any], grace: float = 1.0) -> None:
     process.wait()
 
 
-def _signal(process: subprocess.Popen[Any], others: list[int], number: int) -> None:
+def _signal(process: Child, others: list[int], number: int) -> None:
     process.send_signal(number)  # none, if it has ended: its number may be another's by now
     for pid in (process.pid, *others):
         # It may lead a group, and others of that have lost their parents.

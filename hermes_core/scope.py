@@ -2,8 +2,8 @@
 
 Every call of a provider has its `Instance` in a context variable. Threads begin without
 context variables, so while a provider is in use it is noted who starts one, and who starts a
-process: `threading.Thread.start` and `subprocess.Popen` do their work as always, and
-tell us. What a host starts itself is not noted.
+process: `threading.Thread.start`, `subprocess.Popen` and the ``start`` of `multiprocessing` do
+their work as always, and tell us. What a host starts itself is not noted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from hermes_core.home import resolve_home
 
 if TYPE_CHECKING:  # 15 ms that an agent without an external provider does not pay
     import subprocess
+    from multiprocessing.process import BaseProcess
+
+    from hermes_core.processes import Child
 
 
 class Instance:
@@ -33,14 +36,14 @@ class Instance:
     def __init__(self, name: str, home: Path | None = None) -> None:
         self.name = name
         self.home = home
-        self._processes: list[subprocess.Popen[Any]] = []
+        self._processes: list[Child] = []
 
-    def note(self, process: subprocess.Popen[Any]) -> None:
+    def note(self, process: Child) -> None:
         """Remember a process that is about to be started."""
-        kept = [each for each in self._processes if _pid(each) is None or each.poll() is None]
+        kept = [each for each in self._processes if not _pid(each) or each.poll() is None]
         self._processes = [*kept[-_KEPT:], process]
 
-    def running(self) -> list[subprocess.Popen[Any]]:
+    def running(self) -> list[Child]:
         """The processes that it has started and that have not ended."""
         return [each for each in self._processes if _pid(each) and each.poll() is None]
 
@@ -56,12 +59,12 @@ class Instance:
         return [_command(each) for each in left]
 
 
-def _pid(process: subprocess.Popen[Any]) -> int | None:
-    """Its number; None before it runs, and for one that could not be started."""
+def _pid(process: Child) -> int | None:
+    """Its number; none before it runs, and for one that could not be started."""
     return getattr(process, "pid", None)
 
 
-def _command(process: subprocess.Popen[Any]) -> str:
+def _command(process: Child) -> str:
     words = process.args if isinstance(process.args, list | tuple) else [process.args]
     text = " ".join(os.fsdecode(each) for each in words if isinstance(each, str | bytes | Path))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
@@ -165,14 +168,17 @@ class _Watch:
 
     def enter(self) -> None:
         import subprocess  # noqa: PLC0415
+        from multiprocessing.process import BaseProcess  # noqa: PLC0415
 
+        told = (
+            (threading.Thread, "start", _note_thread),
+            (subprocess.Popen, "__init__", _note_process),
+            (BaseProcess, "start", _note_worker),
+        )
         with self._lock:
             self._users += 1
-            if not self._told:
-                self._told = [
-                    _Told(threading.Thread, "start", _note_thread),
-                    _Told(subprocess.Popen, "__init__", _note_process),
-                ]
+            there = {each.kind for each in self._told}  # some may still be covered by others'
+            self._told += [_Told(*each) for each in told if each[0] not in there]
 
     def leave(self) -> None:
         """The last one takes it away, unless somebody has put something of theirs over it."""
@@ -186,7 +192,7 @@ class _Told:
     """A method that tells of each of its calls, and is the same in every other way."""
 
     def __init__(self, kind: type, method: str, note: Callable[[Any], None]) -> None:
-        self._kind, self._method = kind, method
+        self.kind, self._method = kind, method
         self._original = original = getattr(kind, method)
 
         @wraps(original)
@@ -199,9 +205,9 @@ class _Told:
 
     def undone(self) -> bool:
         """Whether the original is back."""
-        if getattr(self._kind, self._method) is not self._replacement:
+        if getattr(self.kind, self._method) is not self._replacement:
             return False
-        setattr(self._kind, self._method, self._original)
+        setattr(self.kind, self._method, self._original)
         return True
 
 
@@ -215,6 +221,14 @@ def _note_process(process: subprocess.Popen[Any]) -> None:
     instance = caller()
     if instance is not None:
         instance.note(process)
+
+
+def _note_worker(process: BaseProcess) -> None:
+    instance = caller()
+    if instance is not None:
+        from hermes_core.processes import Worker  # noqa: PLC0415
+
+        instance.note(Worker(process))
 
 
 @contextmanager

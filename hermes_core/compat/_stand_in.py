@@ -30,6 +30,10 @@ class StandIn(ModuleType):
                 return getattr(ours, name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
+    def __dir__(self) -> list[str]:
+        """What can be asked for."""
+        return sorted({*super().__dir__(), *getattr(self, "__all__", ())})
+
     def __setattr__(self, name: str, value: Any) -> None:
         now = sys.modules.get(self.__name__)
         if name.startswith("__") or now is None or isinstance(now, StandIn):

@@ -113,6 +113,31 @@ def test_a_server_that_is_left_behind_ends_with_all_that_came_of_it(manager, cap
     assert "provider theirs left processes, now ended" in caplog.text
 
 
+def test_a_worker_of_multiprocessing_ends_too_and_does_not_keep_the_host_from_its_end(
+    manager, caplog
+):
+    methods = """
+    def initialize(self, session_id, **kwargs):
+        import multiprocessing, time
+        context = multiprocessing.get_context("spawn")
+        self.closed = context.Process(target=time.sleep, args=(0,))
+        self.closed.start()
+        self.closed.join()
+        self.closed.close()
+        self.worker = context.Process(target=time.sleep, args=(60,), name="index")
+        self.worker.start()
+    """
+    made = manager(their_source(methods=methods))
+    made.initialize_all("s")
+    talks_on(made)
+    worker = made.get_provider("theirs").worker
+    assert worker.is_alive()
+    with caplog.at_level(logging.WARNING, "hermes_core"):
+        made.shutdown_all()
+    assert not worker.is_alive()
+    assert "provider theirs left processes, now ended: multiprocessing index" in caplog.text
+
+
 def test_what_the_host_itself_runs_is_not_ended(manager):
     import subprocess
 

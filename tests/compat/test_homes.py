@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,16 @@ def test_with_two_homes_it_is_an_error_that_names_them(tmp_path, started):
     assert str(tmp_path / "two") in str(caught.value)
 
 
+def methods() -> tuple[Callable[..., Any], ...]:
+    return threading.Thread.start, subprocess.Popen.__init__, BaseProcess.start
+
+
 def test_threads_and_processes_start_as_ever_before_and_after(tmp_path, started):
-    before = threading.Thread.start, subprocess.Popen.__init__
+    before = methods()
     manager, _ = started(tmp_path / "one")
-    assert threading.Thread.start is not before[0]
+    assert not set(before) & set(methods())
     manager.shutdown_all()
-    assert (threading.Thread.start, subprocess.Popen.__init__) == before
+    assert methods() == before
 
 
 def test_somebody_else_s_change_of_thread_start_is_left_alone(tmp_path, started, monkeypatch):
@@ -107,6 +112,12 @@ def test_somebody_else_s_change_of_thread_start_is_left_alone(tmp_path, started,
     monkeypatch.setattr(threading.Thread, "start", theirs)
     manager.shutdown_all()
     assert threading.Thread.start is theirs
+    _, popen, worker = methods()
+    again, _ = started(tmp_path / "three")
+    assert threading.Thread.start is theirs  # which leads to ours: not put on twice
+    assert popen is not subprocess.Popen.__init__  # these are ours to put on again
+    assert worker is not BaseProcess.start
+    again.shutdown_all()
     monkeypatch.undo()
     started(tmp_path / "two")[0].shutdown_all()
     assert threading.Thread.start is not ours

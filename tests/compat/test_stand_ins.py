@@ -81,6 +81,7 @@ def test_every_offered_module_has_the_names_that_it_says():
         module = importlib.import_module(name)
         for each in getattr(module, "__all__", ()):
             assert getattr(module, each) is not None
+            assert each in dir(module)
 
 
 def test_a_real_module_is_not_replaced(home, site):
