@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 endif
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types docs pytest pluggy-oldest stress compat compat-light peer bench clean
+.PHONY: demo test lint types docs pytest pluggy-oldest test-live stress compat compat-light peer bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hermes-plugins demo
@@ -26,7 +26,12 @@ docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 
 pytest: $(VENV)/.installed-dev
-	$(BIN)/python -P -m pytest -n auto
+	$(BIN)/python -P -m pytest -n auto --ignore tests/live
+
+# The plugins against the engines that they are for. Hindsight's server is installed to .engines/
+# once (1.4 GB). Two processes at most: every one that uses the server starts one.
+test-live: $(VENV)/.installed-dev
+	$(BIN)/python -P -m pytest -q -n 2 --dist loadgroup tests/live
 
 # The oldest pluggy that we allow differs from the newest in what it passes to a hook.
 pluggy-oldest: $(VENV)/.pluggy-oldest

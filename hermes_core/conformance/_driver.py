@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
+import uuid
 from collections.abc import Callable
 from functools import partial
 from inspect import iscoroutine
@@ -148,13 +149,19 @@ class Driver:
     def _prepared(
         self, hook: str, method: Any, args: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        if hook == "on_memory_write":
-            return partial(Invocation(method), *args, by_position=keywords)
-        return partial(Invocation(method), *args, optional=keywords)
+        given = "by_position" if hook == "on_memory_write" else "optional"
+        by_name = partial(_identity, hook) if hook in _WRITES else None
+        return partial(Invocation(method), *args, **{given: keywords}, by_name=by_name)
 
     def _complete(self, call: Any, seconds: float) -> Any:
         value = call()
         return self._loop.run(value, seconds) if iscoroutine(value) else value
+
+
+def _identity(hook: str) -> dict[str, Any]:
+    """What a host with an outbox tells of a write, to whom asks for it."""
+    name = "turn_id" if hook == "sync_turn" else "event_id"
+    return {name: uuid.uuid4().hex, "attempt": 1}
 
 
 def told(error: Exception) -> str:

@@ -1,0 +1,114 @@
+"""Writes that wait in this process, for a host that has no outbox."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from hermes_core.errors import HermesError, describe
+
+logger = logging.getLogger(__name__)
+
+_WAITING: Final = 1_000
+_TRIES: Final = 6
+_FIRST_PAUSE: Final = 0.5
+_FULL_SECONDS: Final = 30.0
+
+
+class _Write(NamedTuple):
+    what: str
+    run: Callable[[int], None]
+
+
+class WriteQueue:
+    """Carries out writes in order, on one thread, and tries each several times.
+
+    hermes-agent keeps no outbox: what still waits here when its process ends is lost, and the
+    log says so.
+
+    Args:
+        name: Whose writes, for the log and the thread.
+        waiting: So many may wait; then `put` waits.
+        tries: So often a write is tried.
+        pause: Seconds before the second try; each further pause is twice as long.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        waiting: int = _WAITING,
+        tries: int = _TRIES,
+        pause: float = _FIRST_PAUSE,
+    ) -> None:
+        self._name = name
+        self._tries = tries
+        self._pause = pause
+        self._writes: queue.Queue[_Write | None] = queue.Queue(waiting)
+        self._hurry = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def put(self, what: str, run: Callable[[int], None], *, seconds: float = _FULL_SECONDS) -> None:
+        """Take a write; ``run`` is told which attempt it is.
+
+        Raises:
+            HermesError: The queue is full, and stays so.
+        """
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name=f"{self._name}-writes", daemon=True)
+            self._thread = thread
+            thread.start()
+        try:
+            self._writes.put(_Write(what, run), timeout=seconds)
+        except queue.Full:
+            raise HermesError(
+                f"{self._writes.maxsize} writes wait already; {what} was not taken",
+                where=self._name,
+                hint="see that its server runs",
+            ) from None
+
+    def close(self, seconds: float) -> int:
+        """Let what waits be written, for so long; gives how many writes were left."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return 0
+        self._hurry.set()
+        until = time.monotonic() + seconds
+        try:
+            self._writes.put(None, timeout=seconds)
+        except queue.Full:
+            pass
+        else:
+            thread.join(max(0.0, until - time.monotonic()))
+        left = self._writes.unfinished_tasks if thread.is_alive() else 0
+        if left:
+            logger.error("%s: %d writes were not delivered before the end", self._name, left)
+        return left
+
+    def _work(self) -> None:
+        while True:
+            write = self._writes.get()
+            try:
+                if write is None:
+                    return
+                self._carry_out(write)
+            finally:
+                self._writes.task_done()
+
+    def _carry_out(self, write: _Write) -> None:
+        for attempt in range(1, self._tries + 1):
+            try:
+                write.run(attempt)
+            except Exception as error:  # noqa: BLE001 - the plugin's own code
+                last = describe(error)
+                logger.warning("%s: %s failed (try %d): %s", self._name, write.what, attempt, last)
+            else:
+                return
+            # At the end of the process there is no time for long pauses.
+            pause = self._pause * 2 ** (attempt - 1)
+            self._hurry.wait(pause) if not self._hurry.is_set() else time.sleep(min(pause, 0.2))
+        logger.error("%s: %s is lost: this host keeps no outbox", self._name, write.what)

@@ -1,0 +1,73 @@
+"""Writes that wait in the process, for a host without an outbox."""
+
+import logging
+import threading
+
+import pytest
+
+from hermes_core import HermesError
+from hermes_core.backends import WriteQueue
+
+
+def test_writes_are_carried_out_in_order():
+    seen = []
+    queue = WriteQueue("acme")
+    for number in range(50):
+        queue.put("a turn", lambda _, number=number: seen.append(number))
+    assert queue.close(5) == 0
+    assert seen == list(range(50))
+
+
+def test_a_write_that_fails_is_tried_again_with_the_next_attempt(caplog):
+    attempts = []
+
+    def write(attempt):
+        attempts.append(attempt)
+        if attempt < 3:
+            raise HermesError("away")
+
+    queue = WriteQueue("acme", pause=0.001)
+    queue.put("a turn", write)
+    queue.close(5)
+    assert attempts == [1, 2, 3]
+    assert "a turn failed (try 1): away" in caplog.text
+
+
+def test_what_fails_for_good_is_said_and_holds_up_nothing(caplog):
+    seen = []
+
+    def broken(attempt):
+        raise HermesError("away")
+
+    queue = WriteQueue("acme", tries=2, pause=0.001)
+    queue.put("a turn", broken)
+    queue.put("a turn", seen.append)
+    queue.close(5)
+    assert seen == [1]
+    assert "a turn is lost" in caplog.text
+
+
+def test_a_full_queue_says_so():
+    gate = threading.Event()
+    running = threading.Event()
+    queue = WriteQueue("acme", waiting=1)
+    queue.put("a turn", lambda _: running.set() or gate.wait(5))
+    running.wait(5)
+    queue.put("a turn", lambda _: None)
+    try:
+        with pytest.raises(HermesError, match="was not taken"):
+            queue.put("a turn", lambda _: None, seconds=0.01)
+    finally:
+        gate.set()
+        queue.close(5)
+
+
+def test_the_end_tells_how_many_writes_are_left(caplog):
+    gate = threading.Event()
+    queue = WriteQueue("acme")
+    for _ in range(3):
+        queue.put("a turn", lambda _: gate.wait(5))
+    with caplog.at_level(logging.ERROR):
+        assert queue.close(0.05) >= 3
+    gate.set()
+    assert "were not delivered" in caplog.text
