@@ -146,4 +146,6 @@ def describe(error: BaseException) -> str:
 
 def one_line(text: str) -> str:
     """Text with blanks for its line breaks and control characters."""
-    return "".join(char if char.isprintable() else " " for char in text).strip()
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else " " for char in text)
+    return text.strip()

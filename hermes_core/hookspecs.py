@@ -10,7 +10,7 @@ and `handle_tool_call` the one of the tool's owner.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pluggy
@@ -35,7 +35,7 @@ class Policy(Enum):
     REVERSE = "reverse"  # every provider, the external one first
 
 
-class Lane(Enum):
+class Lane(StrEnum):
     """On which thread of its own an external provider is called."""
 
     MAIN = "main"

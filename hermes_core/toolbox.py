@@ -36,12 +36,10 @@ class Toolbox:
         """Ask a provider what it offers."""
         if adapter not in self._adapters:
             self._adapters.append(adapter)
-        outcomes = self._hooks.only(adapter, "get_tool_schemas")()
-        offered = [each for each in outcomes if each.provider == adapter.name]
-        if offered and offered[0].error is not None:
+        offered = self._hooks.only(adapter, "get_tool_schemas")()
+        if offered.error is not None:
             return  # what it offered before is better than nothing
-        schemas = offered[0].value if offered else []
-        errors = self.table.replace(adapter.name, schemas, builtin=adapter.inline)
+        errors = self.table.replace(adapter.name, offered.value, builtin=adapter.inline)
         told = [str(error) for error in errors]
         for each in told:
             if each not in self._refused.get(adapter.name, ()):

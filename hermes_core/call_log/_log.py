@@ -70,6 +70,8 @@ class Writer:
     """
 
     MOST_WAITING: ClassVar = 10_000
+    #: With so many, the thread waits no longer: who calls a provider is not to be slowed down.
+    HURRY: ClassVar = 5_000
     BATCH: ClassVar = 500
     SECONDS: ClassVar = 0.5
     RETRY_SECONDS: ClassVar = 5.0
@@ -112,7 +114,7 @@ class Writer:
                 pass
         if not self._awake:
             self._rouse()
-        elif size == self.BATCH:
+        elif size == self.HURRY:
             self._bell.put(None)
 
     def _rouse(self) -> None:

@@ -122,6 +122,8 @@ class ProviderCalls:
         self._breakers = {lane: Breaker() for lane in LaneName}
         self._stats: dict[str, HookStats] = {}
         self._invocations: dict[str, Invocation | None] = {}
+        #: What the methods answer that do nothing but answer: once seen, always known.
+        self._constants: dict[str, Outcome] = {}
         self._loop = EventLoop(f"memory-{name}-loop")
         self._told: set[tuple[str, str]] = set()
 
@@ -161,13 +163,10 @@ class ProviderCalls:
         by_name: Callable[[], Mapping[str, Any]] | None = None,
     ) -> Outcome:
         rule = HOOKS[hook]
+        known = self._without_a_call(hook, rule)
+        if known is not None:
+            return known
         error: Exception | None
-        if self._closed:
-            return Outcome(self.name, hook, rule.neutral, ProviderPaused("it is shut down"))
-        if self.start_error is not None and hook not in _BEFORE_START:
-            refused = ProviderPaused(f"its initialize failed: {self.told(self.start_error)}")
-            self._record(hook, 0.0, refused)
-            return Outcome(self.name, hook, rule.neutral, refused)
         lane = self._lanes[rule.lane]
         queued = lane.on_thread()
         begin = perf_counter()
@@ -192,11 +191,27 @@ class ProviderCalls:
         if hook in _STARTS and error is not None and not isinstance(error, DeadlineExceeded):
             self.start_error = error  # one that is only slow may still get there
         seconds = perf_counter() - begin
+        is_stub = invocation is not None and invocation.instant
         if not queued or lane.on_thread():  # else it lost its thread, and was counted then
-            heard = invocation is None or not invocation.instant  # a stub is no call to tell of
-            size = _size(value if hook == "prefetch" else args) if heard else 0
-            self._record(hook, seconds, error, size, heard=heard)
-        return Outcome(self.name, hook, value, error, seconds)
+            size = 0 if is_stub else _size(value if hook == "prefetch" else args)
+            self._record(hook, seconds, error, size, heard=not is_stub)  # no call to tell of
+        outcome = Outcome(self.name, hook, value, error, seconds)
+        if is_stub and error is None:
+            self._constants[hook] = outcome
+        return outcome
+
+    def _without_a_call(self, hook: str, rule: HookRule) -> Outcome | None:
+        """What comes of a hook that need not or can't be called."""
+        if self._closed:
+            return Outcome(self.name, hook, rule.neutral, ProviderPaused("it is shut down"))
+        if self.start_error is not None and hook not in _BEFORE_START:
+            refused = ProviderPaused(f"its initialize failed: {self.told(self.start_error)}")
+            self._record(hook, 0.0, refused)
+            return Outcome(self.name, hook, rule.neutral, refused)
+        if hook in self._constants:
+            self._stats[hook].record(0.0)
+            return self._constants[hook]
+        return None
 
     def _masked(
         self,

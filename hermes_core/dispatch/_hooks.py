@@ -43,7 +43,7 @@ class HookCalls:
         self._plugins = _Plugins()
         self._adapters: list[ProviderAdapter] = []
         self._observers: list[Observer] = []
-        self._callers: dict[tuple[str, int], Callable[..., Any]] = {}
+        self._callers: dict[tuple[str, int], Callable[..., Outcome]] = {}
 
     def add(self, adapter: ProviderAdapter) -> None:
         """Register a provider."""
@@ -74,13 +74,25 @@ class HookCalls:
         outcome: Outcome | None = getattr(self._plugins.hook, hook)(**arguments)
         return outcome
 
-    def only(self, adapter: ProviderAdapter, hook: str) -> Callable[..., Any]:
+    def only(self, adapter: ProviderAdapter, hook: str) -> Callable[..., Outcome]:
         """A caller of ``hook`` that reaches one provider, and the observers."""
         key = (hook, id(adapter))
         if key not in self._callers:
-            others = [each for each in self._adapters if each is not adapter]
-            self._callers[key] = self._plugins.subset_hook_caller(hook, others)
+            self._callers[key] = self._caller(adapter, hook)
         return self._callers[key]
+
+    def _caller(self, adapter: ProviderAdapter, hook: str) -> Callable[..., Outcome]:
+        if not self._observers:  # nobody else hears it, and half of a call would be pluggy's
+            method: Callable[..., Outcome] = getattr(adapter, hook)
+            return method
+        others = [each for each in self._adapters if each is not adapter]
+        caller = self._plugins.subset_hook_caller(hook, others)
+
+        def call(**arguments: Any) -> Outcome:
+            own = (each for each in caller(**arguments) if each.provider == adapter.name)
+            return next(own, None) or Outcome(adapter.name, hook, HOOKS[hook].neutral)
+
+        return call
 
     def health(self) -> Iterable[tuple[str, dict[str, HookHealth]]]:
         """Providers and observers by name, with how their hooks have fared."""

@@ -187,11 +187,9 @@ class Route:
             return TypeError("the outbox has it in a form that this version can't read")
         token = DELIVERY.set(Delivery(write.event_id, write.attempts + 1))
         try:
-            outcomes = self._hooks.only(self.adapter, write.hook)(**arguments)
+            return self._hooks.only(self.adapter, write.hook)(**arguments).error
         finally:
             DELIVERY.reset(token)
-        own = (each.error for each in outcomes if each.provider == self.adapter.name)
-        return next(own, None)
 
     def _postpone(self, write: Write, why: str = "") -> None:
         """Not now; that is no failure of the write's."""

@@ -28,6 +28,7 @@ from hermes_builtin.sessions.sqlite._care import totals_of
 from hermes_builtin.sessions.sqlite._checking import check
 from hermes_builtin.sessions.sqlite._connections import Connections, is_damage
 from hermes_builtin.sessions.sqlite._indexing import BATCH, Indexer, facts_of, is_pending
+from hermes_builtin.sessions.sqlite._quiet import QuietWork
 from hermes_builtin.sessions.sqlite._ranking import Totals
 from hermes_builtin.sessions.sqlite._repairing import repair
 from hermes_builtin.sessions.sqlite._schema import (
@@ -46,6 +47,8 @@ logger = logging.getLogger("hermes_builtin")
 
 _TOTAL_SECONDS: Final = 60.0
 _PAGE: Final = 500
+#: So many messages may wait for a quiet moment to be indexed; the first search pays for them.
+_MOST_PENDING: Final = 16 * BATCH
 
 
 class SqliteArchive:
@@ -63,6 +66,7 @@ class SqliteArchive:
         self._totals = (0.0, Totals(0, 0))
         self._damage: DatabaseError | None = None
         self._pending = 0
+        self._quiet = QuietWork(self._tidy_up)
 
     # -- writing --------------------------------------------------------------------------
 
@@ -83,13 +87,22 @@ class SqliteArchive:
                 raise self._damage from error
             raise
         self._pending += len(messages)
-        if self._pending >= BATCH:
+        if self._pending >= _MOST_PENDING:
             self._index_some()
+        self._quiet.stir(has_work=self._pending >= BATCH)
         return numbers
+
+    def _tidy_up(self) -> bool:
+        """Do some of what a turn should not wait for; whether there is more."""
+        if self._index_some() == BATCH:
+            return True
+        with suppress(DatabaseError):  # then the next turn that finds the WAL too long does it
+            self._connections.checkpoint()
+        return False
 
     def _index_some(self) -> int:
         """Index some messages; what is stored is safe whatever becomes of the index."""
-        self._pending = 0
+        self._pending = max(self._pending - BATCH, 0)
         try:
             with self._connections.writing() as database:
                 return self._indexer.some_pending(database)
@@ -304,6 +317,7 @@ class SqliteArchive:
 
     def close(self) -> None:
         """Let go of the file."""
+        self._quiet.end()
         if self._pending:
             with suppress(DatabaseError):
                 self.index_pending()

@@ -23,8 +23,8 @@ _NOT_A_DATABASE: Final = 26
 _FULL: Final = 13
 _READ_ONLY: Final = 8
 
-#: A checkpoint waits for the disk, and the fewer there are, the more pages share one.
-_CHECKPOINT_PAGES: Final = 4000
+#: A checkpoint waits for the disk. It is made in a quiet moment, or when the WAL has 32 MB.
+_CHECKPOINT_PAGES: Final = 8000
 #: So much of the index is merged without being read again.
 _CACHE_KIB: Final = 32_000
 #: The upper pages of index and tables stay in memory from one search to the next.
@@ -108,6 +108,11 @@ class Connections:
             if self._reader is None:
                 self._reader = self._open_reader()
             yield self._reader
+
+    def checkpoint(self) -> None:
+        """Bring what is in the WAL to its place, as far as nobody reads it."""
+        with self.plain() as database:
+            database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _open_writer(self) -> sqlite3.Connection:
         self._writer = database = open_database(self.path, ARCHIVE)

@@ -1,0 +1,96 @@
+"""What a turn does not wait for: the index is brought up to date in a quiet moment."""
+
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from hermes_builtin.sessions._model import NewMessage, SessionFacts
+from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.sqlite import _archive as archives
+from hermes_builtin.sessions.sqlite._indexing import BATCH, is_pending
+from hermes_builtin.sessions.sqlite._quiet import QuietWork
+
+
+@pytest.fixture
+def archive(tmp_path):
+    with closing(SqliteArchive(tmp_path / "state.db")) as archive:
+        yield archive
+
+
+def fill(archive, count):
+    facts = SessionFacts("s1", source="cli", started=1.0)
+    for number in range(count):
+        archive.append(facts, [NewMessage("user", f"message {number}", 1.0)])
+
+
+def pending(archive):
+    with archive._connections.reading() as database:
+        return is_pending(database)
+
+
+def wait_until(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_a_turn_does_not_wait_for_the_index(archive, monkeypatch):
+    archive._quiet = QuietWork(archive._tidy_up, seconds=3600)
+    indexed = []
+    monkeypatch.setattr(archive._indexer, "some_pending", lambda _: indexed.append(1) or 0)
+    fill(archive, 2 * BATCH)
+    assert not indexed
+
+
+def test_in_a_quiet_moment_the_index_is_brought_up_to_date(archive):
+    archive._quiet = QuietWork(archive._tidy_up, seconds=0.05)
+    fill(archive, 2 * BATCH + 1)
+    assert wait_until(lambda: not pending(archive))
+    assert archive.check() == []
+
+
+def test_without_a_quiet_moment_the_backlog_stays_bounded(archive, monkeypatch):
+    monkeypatch.setattr(archives, "_MOST_PENDING", 2 * BATCH)
+    archive._quiet = QuietWork(archive._tidy_up, seconds=3600)
+    fill(archive, 4 * BATCH)
+    with archive._connections.reading() as database:
+        (first,) = database.execute("SELECT first FROM archive_unindexed").fetchone()
+        (left,) = database.execute(
+            "SELECT count(*) FROM archive_messages WHERE id >= ?", (first,)
+        ).fetchone()
+    assert left <= 2 * BATCH
+
+
+def test_the_work_waits_while_something_happens_and_then_goes_to_its_end():
+    steps = []
+    work = QuietWork(lambda: steps.append(time.monotonic()) or len(steps) < 3, seconds=0.2)
+    for _ in range(10):
+        work.stir(has_work=True)
+        last = time.monotonic()
+        time.sleep(0.01)
+    assert not steps
+    assert wait_until(lambda: len(steps) == 3)
+    assert steps[0] >= last + 0.2
+    assert wait_until(lambda: not work._thread.is_alive())
+
+
+def test_the_end_waits_for_the_step_that_is_being_taken_and_takes_no_other():
+    begun, go_on = threading.Event(), threading.Event()
+    steps = []
+
+    def step():
+        begun.set()
+        go_on.wait(10)
+        steps.append(1)
+        return True
+
+    work = QuietWork(step, seconds=0)
+    work.stir(has_work=True)
+    assert begun.wait(10)
+    threading.Timer(0.05, go_on.set).start()
+    work.end()
+    assert steps == [1]
+    work.end()
