@@ -72,6 +72,17 @@ def run_doctor(config: Config, *, write: bool, fix: bool) -> list[dict[str, Any]
     return [*apart.rows, Finding(what, PROBLEM, detail, todo).told()]
 
 
+def ask_service(config: Config) -> str:
+    """What stands between a provider and its service, by its own probe; "" if nothing does."""
+    deadlines = deadlines_of(config)
+    seconds = deadlines.initialize + deadlines.tool
+    arguments = {"home": str(config.home)}
+    apart = run_apart(
+        config, "hermes_core.doctor._provider:tell_refusals", arguments, seconds=seconds
+    )
+    return apart.problem or "; ".join(str(row["detail"]) for row in apart.rows)
+
+
 def _try(config: Config, choice: str, setting: dict[str, str] | None = None) -> Trial:
     names = [f"plugin {choice or config.selection.name}"] if choice or config.selection.name else []
     if not choice:

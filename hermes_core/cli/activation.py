@@ -23,7 +23,7 @@ from hermes_core.redelivery import active_provider
 from hermes_core.schema import variable_of
 from hermes_core.setting_up import recover
 from hermes_core.standing import Standing, standing
-from hermes_core.trial import Trial, try_configured, try_provider
+from hermes_core.trial import Trial, ask_service, try_configured, try_provider
 
 
 def recovered_config(ctx: click.Context) -> Config:
@@ -93,13 +93,14 @@ def choice_changes(
 
 
 def prove(config: Config, info: ProviderInfo) -> bool:
-    """Build a manager as an agent would, and say whether the provider works."""
+    """Build a manager as an agent would, have the provider ask its service, and say the result."""
     trial = try_configured(config)
-    works = bool(trial.provider_name)
+    refused = ask_service(config) if trial.provider_name else ""
+    works = bool(trial.provider_name) and not refused
     if works:
         say(f"{info.name} is enabled, and works.")
     about = "but there is a problem" if works else f"{info.name} is enabled, but does not work yet"
-    for problem in trial.problems:
+    for problem in (*trial.problems, *filter(None, [refused])):
         click.echo(f"{about}: {problem}", err=True)
     return works
 

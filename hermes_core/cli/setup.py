@@ -190,7 +190,7 @@ def _answers(
     given |= {key: Value(value, "argument") for key, value in arguments.items()}
     for field in in_order(fields) if asking else ():
         values = settle(fields, given, "").values
-        if field.key in arguments or not field.applies(values):
+        if field.key in arguments or not field.is_asked(values):
             continue
         answer = _ask(field, given.get(field.key), values)
         if answer is not None:

@@ -180,3 +180,14 @@ def tell_findings(
             tell(finding.told())
     except Exception as error:  # noqa: BLE001 - a plugin's, or ours; what was found before counts
         tell(Finding("doctor", PROBLEM, describe(error), "please report it").told())
+
+
+def tell_refusals(tell: Callable[[dict[str, Any]], None], home: str) -> None:
+    """The child's side of `hermes_core.trial.ask_service`: what a provider's probe finds wrong."""
+    config = load_config(Path(home))
+    activation = activate(config)
+    if activation.provider is None or not callable(getattr(activation.provider, "probe", None)):
+        return
+    for finding in _started(config, config.selection.name, activation, write=False):
+        if finding.state == PROBLEM:
+            tell({"detail": masked(finding.detail, activation.secrets)})

@@ -15,7 +15,7 @@ _TYPES: Final = {
     "": "text", "text": "text", "string": "text", "str": "text", "url": "text", "path": "text",
     "select": "text", "choice": "text", "password": "text", "secret": "text",
     "integer": "integer", "int": "integer", "number": "number", "float": "number",
-    "boolean": "boolean", "bool": "boolean",
+    "boolean": "boolean", "bool": "boolean", "list": "list", "array": "list",
 }  # fmt: skip
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -42,14 +42,15 @@ class Field(NamedTuple):
     step: float | None = None
     when: Mapping[str, Any] = _NOTHING
     default_from: Mapping[str, Any] = _NOTHING
+    ask: Mapping[str, Any] | None = _NOTHING
 
     def applies(self, values: Mapping[str, Any]) -> bool:
         """Whether the other values call for this field."""
-        for key, wanted in self.when.items():
-            options = wanted if isinstance(wanted, list | tuple | set) else (wanted,)
-            if values.get(key) not in options:
-                return False
-        return True
+        return _holds(self.when, values)
+
+    def is_asked(self, values: Mapping[str, Any]) -> bool:
+        """Whether set-up asks for it; what it does not ask can be set all the same."""
+        return self.ask is not None and self.applies(values) and _holds(self.ask, values)
 
     @property
     def condition(self) -> str:
@@ -68,6 +69,14 @@ class Field(NamedTuple):
             if derived is not None:
                 return derived
         return self.default
+
+
+def _holds(condition: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    for key, wanted in condition.items():
+        options = wanted if isinstance(wanted, list | tuple | set) else (wanted,)
+        if values.get(key) not in options:
+            return False
+    return True
 
 
 def variable_of(provider: str, key: str) -> str:
@@ -137,6 +146,7 @@ def _read(entry: object, number: int, provider: str, problems: list[str]) -> Fie
         _number(entry, "step", key, problems),
         when=_mapping(entry, "when", key, problems),
         default_from=_mapping(entry, "default_from", key, problems),
+        ask=_asking(entry, key, problems),
     )
     return _with_checked_default(field, problems)
 
@@ -196,11 +206,20 @@ def _mapping(
     return MappingProxyType(dict(value))
 
 
+def _asking(entry: Mapping[str, Any], key: str, problems: list[str]) -> Mapping[str, Any] | None:
+    """``ask``: False for what set-up does not ask; or, like ``when``, when it does."""
+    value = entry.get("ask")
+    if isinstance(value, bool):
+        return _NOTHING if value else None
+    return _mapping(entry, "ask", key, problems)
+
+
 def _cross_problems(fields: Mapping[str, Field]) -> Iterator[str]:
     for field in fields.values():
-        for other in field.when:
-            if other not in fields:
-                yield f"{field.key}: its when names {other!r}, which is no field"
+        for name, condition in (("when", field.when), ("ask", field.ask or _NOTHING)):
+            for other in condition:
+                if other not in fields:
+                    yield f"{field.key}: its {name} names {other!r}, which is no field"
         source = field.default_from.get("field")
         if source is not None and (not isinstance(source, str) or source not in fields):
             yield f"{field.key}: its default_from names {source!r}, which is no field"
@@ -218,4 +237,4 @@ def in_order(fields: Sequence[Field]) -> list[Field]:
 
 
 def _deciding(field: Field) -> set[str]:
-    return {*field.when, *filter(None, [field.default_from.get("field")])}
+    return {*field.when, *(field.ask or ()), *filter(None, [field.default_from.get("field")])}

@@ -11,6 +11,7 @@ from hermes_core.schema._values import NAMES, NotSuch, coerced
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _JSON_TYPES: Final = {
     "text": "string", "integer": "integer", "number": "number", "boolean": "boolean",
+    "list": "array",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import isfinite
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ NAMES: Final = {
     "integer": "a whole number",
     "number": "a number",
     "boolean": "yes or no",
+    "list": "a list",
 }
 
 
@@ -24,13 +26,15 @@ class NotSuch(Exception):  # noqa: N818 - reads as what it is
 
 
 def coerced(value: Any, kind: str) -> Any:
-    """A value of the type: ``"10"`` is 10, ``"yes"`` is True.
+    """A value of the type: ``"10"`` is 10, ``"yes"`` is True, ``"a, b"`` is a list.
 
     Raises:
         NotSuch: It can't be meant. The error never has the value in it.
     """
     if kind == "boolean":
         return _boolean(value)
+    if kind == "list":
+        return _items(value)
     if kind in ("integer", "number"):
         return _number(value, kind)
     if isinstance(value, bool):
@@ -49,6 +53,20 @@ def _boolean(value: Any) -> bool:
     if text in _NO:
         return False
     raise NotSuch("boolean")
+
+
+def _items(value: Any) -> list[Any]:
+    """A list; in a text with commas between, or as JSON."""
+    if isinstance(value, str):
+        if not value.lstrip().startswith("["):
+            return [each.strip() for each in value.split(",") if each.strip()]
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise NotSuch("list") from None
+    if not isinstance(value, list):
+        raise NotSuch("list")
+    return value
 
 
 def _number(value: Any, kind: str) -> int | float:

@@ -47,6 +47,7 @@ def test_a_field_without_a_variable_gets_provider_and_key() -> None:
         ("float", "number"),
         ("bool", "boolean"),
         ("string", "text"),
+        ("array", "list"),
         ("?", "text"),
     ],
 )
@@ -141,13 +142,39 @@ def test_when_a_field_applies_is_said_in_words() -> None:
     assert read_fields(raw, "acme")[2].condition == "a is x or y and b is 1"
 
 
+def test_what_set_up_asks_may_depend_on_other_values_and_is_taken_all_the_same() -> None:
+    raw = [
+        {"key": "rare", "ask": False},
+        {"key": "url", "ask": {"mode": "own"}, "when": {"on": True}},
+        {"key": "mode"},
+        {"key": "on", "type": "boolean", "ask": True},
+    ]
+    rare, url, mode, on = read_fields(raw, "acme")
+    assert not rare.is_asked({})
+    assert rare.applies({})
+    assert mode.is_asked({})
+    assert on.is_asked({})
+    assert url.is_asked({"mode": "own", "on": True})
+    assert not url.is_asked({"mode": "own"})
+    assert not url.is_asked({"mode": "cloud", "on": True})
+    assert [each.key for each in in_order((rare, url, mode, on))][-1] == "url"
+
+
+def test_asking_by_what_is_no_field_is_the_plugins_fault() -> None:
+    with pytest.raises(SchemaError, match="its ask names 'mood', which is no field"):
+        read_fields([{"key": "a", "ask": {"mood": "good"}}], "acme")
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
     ),
 )
-KEYS = ("key", "type", "default", "choices", "when", "minimum", "env_var", "default_from", "secret")
+KEYS = (
+    "key", "type", "default", "choices", "when", "minimum", "env_var", "default_from", "secret",
+    "ask",
+)  # fmt: skip
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), JSON), max_size=4))

@@ -38,6 +38,7 @@ def settled(**given):
         ("yes", "boolean", True), ("Off", "boolean", False), (1, "boolean", True),
         (False, "boolean", False), (12, "text", "12"),
         (True, "text", "true"), ("x", "text", "x"),
+        ("a, b,", "list", ["a", "b"]), ('["a, b", 1]', "list", ["a, b", 1]), ([2], "list", [2]),
     ],
 )  # fmt: skip
 def test_values_are_what_is_meant(value, kind: str, meant) -> None:
@@ -51,6 +52,7 @@ def test_values_are_what_is_meant(value, kind: str, meant) -> None:
     [
         ("ten", "integer"), (True, "integer"), (1.5, "integer"), ("1.5", "integer"),
         ("nan", "number"), (float("inf"), "number"), ("maybe", "boolean"), (2, "boolean"),
+        ("[1", "list"), (3, "list"), ({}, "list"),
         ([], "text"), ({}, "integer"), ("", "integer"), ("1_0", "integer"),
     ],
 )  # fmt: skip

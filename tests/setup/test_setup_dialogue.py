@@ -257,3 +257,15 @@ def test_texts_of_a_plugin_do_not_steer_the_terminal(machine, dialogue):
     leave(talk, "\x03")
     assert "\x1b" not in talk.shown
     assert "\x07" not in talk.shown
+
+
+def test_what_is_not_to_be_asked_is_not_asked(machine, dialogue):
+    rare = {"key": "rare", "default": "x", "ask": False}
+    url = {"key": "url", "default": "u", "ask": {"mode": "local"}}
+    add_plugin(machine.home, (MODE, rare, url))
+    talk = dialogue("setup", "acme")
+    talk.answer((VALUE, "local"), (VALUE, ""), (WRITE, ""))
+    assert talk.end() == 0
+    assert "url" in talk.shown
+    assert "rare" not in talk.shown
+    assert saved_of(machine) == {"mode": "local", "rare": "x", "url": "u"}

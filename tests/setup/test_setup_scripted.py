@@ -27,6 +27,20 @@ def test_it_writes_everything_enables_the_provider_and_proves_it(machine):
     assert machine.json("status")["provider"]["works"] is True
 
 
+def test_a_key_that_the_service_refuses_is_told_by_the_plugins_probe(machine):
+    probe = f"""
+    def probe(self, write):
+        from types import SimpleNamespace
+        told = "the key {CANARY} was refused" if not write else "it must not write"
+        return SimpleNamespace(ok=False, detail=told)
+    """
+    add_plugin(machine.home, methods=probe)
+    result = run_with(machine, f"{CANARY}\n", "setup", "acme", "--secret-stdin", "api_key")
+    assert result.code == 1
+    assert result.err == "acme is enabled, but does not work yet: the key *** was refused\n"
+    assert CANARY not in result.out
+
+
 def test_it_shows_what_goes_where_and_why(machine):
     result = run_with(
         machine, f"{CANARY}\n", "setup", "acme", "--set", "timeout=7", "--secret-stdin", "api_key"

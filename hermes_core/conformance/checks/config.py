@@ -126,8 +126,8 @@ def _typical(field: Field) -> Any:
         return field.default
     if field.choices:
         return field.choices[0]
-    if field.type == "boolean":
-        return True
+    if field.type in ("boolean", "list"):
+        return True if field.type == "boolean" else ["kit"]
     number = field.minimum if field.minimum is not None else min(1, field.maximum or 1)
     return int(number) if field.type == "integer" else number
 
