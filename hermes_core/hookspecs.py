@@ -35,6 +35,10 @@ class Policy(Enum):
     REVERSE = "reverse"  # every provider, the external one first
 
 
+#: Arguments that name things: they must arrive as they are, whatever looks like a secret in them.
+IDENTITIES: Final = ("session_id", "child_session_id", "parent_session_id")
+
+
 class Lane(StrEnum):
     """On which thread of its own an external provider is called."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, Job, ProviderAdapter, new_event
 from hermes_core.errors import HermesError, describe
+from hermes_core.hookspecs import IDENTITIES
 from hermes_core.outbox import DEFAULT_MAX_MB, Mailbox, Origin, Outbox, Revive, open_outbox
 
 logger = logging.getLogger("hermes_core")
@@ -30,9 +31,6 @@ _WHO: Final = (
 
 #: What a value raises that is no JSON, or can't be searched for secrets.
 _UNWRITABLE: Final = (TypeError, ValueError, RecursionError, HermesError)
-
-#: Names of things, which must arrive as they are.
-_IDENTITIES: Final = ("session_id", "child_session_id")
 
 
 class OutboxSettings(NamedTuple):
@@ -149,7 +147,7 @@ class Writes:
     def _encoded(self, arguments: Mapping[str, Any]) -> str:
         masker = self._adapter.masker
         clean = dict(arguments) if masker is None else masker.hand_off(dict(arguments)).value
-        kept = {name: arguments[name] for name in _IDENTITIES if name in arguments}
+        kept = {name: arguments[name] for name in IDENTITIES if name in arguments}
         return json.dumps({**clean, **kept}, default=self._text)
 
     def _text(self, value: Any) -> str:

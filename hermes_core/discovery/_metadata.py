@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_core.discovery._sources import REGISTERS
+from hermes_core.errors import describe
 from hermes_core.names import normalise
 
 _SUFFIXES: Final = (".dist-info", ".egg-info")
@@ -246,13 +247,27 @@ def _from_finders(seen: set[str], marker: bytes | None) -> Iterator[Distribution
     for finder in finders:
         try:
             found = list(finder.find_distributions(context))
-        except Exception:  # noqa: BLE001, S112 - somebody's hook; what it hides, import can't find
+        except Exception as error:  # noqa: BLE001 - somebody's hook
+            _tell_of(finder, error)
             continue
         for each in found:
             for distribution in _translated(each, marker):
                 if normalise(distribution.name) not in seen:
                     seen.add(normalise(distribution.name))
                     yield distribution
+
+
+def _tell_of(finder: Any, error: Exception) -> None:
+    """Say that an import hook failed: what it brings is not listed."""
+    import logging  # noqa: PLC0415 - costs more than a listing, in which nothing fails
+
+    name = getattr(finder, "__qualname__", type(finder).__qualname__)
+    logging.getLogger("hermes_core").warning(
+        "the import hook %s.%s could not list its packages: %s",
+        getattr(finder, "__module__", "?"),
+        name,
+        describe(error),
+    )
 
 
 def _translated(found: Any, marker: bytes | None) -> Iterator[Distribution]:

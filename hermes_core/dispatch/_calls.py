@@ -25,7 +25,7 @@ from hermes_core.errors import (
     WrongReturnType,
     describe,
 )
-from hermes_core.hookspecs import HOOKS, HookRule
+from hermes_core.hookspecs import HOOKS, IDENTITIES, HookRule
 from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.provider import MemoryProvider
 from hermes_core.scope import begin, instance_of
@@ -51,9 +51,6 @@ _BEFORE_START: Final = _STARTS | {
 
 # Never held back: they are how a provider gets going again, and how it ends.
 _UNPAUSED: Final = _STARTS | {"shutdown"}
-
-# Names of things, which must arrive as they are.
-_IDENTITIES: Final = ("session_id", "child_session_id", "parent_session_id")
 
 
 class Masker(Protocol):
@@ -227,7 +224,7 @@ class ProviderCalls:
         given = (args, optional, by_position)
         clean = mask(given).value
         if clean is not given and optional:
-            kept = {name: optional[name] for name in _IDENTITIES if name in optional}
+            kept = {name: optional[name] for name in IDENTITIES if name in optional}
             return clean[0], {**clean[1], **kept}, clean[2]
         return clean  # type: ignore[no-any-return]
 

@@ -160,7 +160,9 @@ def test_importlib_metadata_being_imported_changes_nothing(home, site):
     assert "('acme', 'installed', '1.0')" in answers.pop()
 
 
-def test_an_import_hook_that_fails_does_not_end_the_listing(found, site, monkeypatch):
+def test_an_import_hook_that_fails_is_named_and_does_not_end_the_listing(
+    found, site, monkeypatch, caplog
+):
     class Broken(Finder):
         def find_distributions(self, context=None):
             raise RuntimeError("no distributions today")
@@ -168,6 +170,7 @@ def test_an_import_hook_that_fails_does_not_end_the_listing(found, site, monkeyp
     site.add_provider("good")
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Broken()])
     assert set(found()) == {"good"}
+    assert "Broken could not list its packages: RuntimeError: no distributions today" in caplog.text
 
 
 def test_a_broken_stranger_that_an_import_hook_brings_is_not_listed(found, packed, monkeypatch):
