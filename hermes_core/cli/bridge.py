@@ -14,27 +14,30 @@ from hermes_core.installing import InstallError, build_bridge, remove_bridge
 
 @click.command("bridge")
 @click.argument("name", shell_complete=complete_name)
+@click.option("--as", "alias", metavar="OTHER", default="", help="What hermes-agent calls it.")
 @click.option("--remove", is_flag=True, help="Take the bridge away.")
 @click.pass_context
-def bridge_command(ctx: click.Context, name: str, remove: bool) -> None:
+def bridge_command(ctx: click.Context, name: str, alias: str, remove: bool) -> None:
     """Let hermes-agent see NAME, which is installed as a package.
 
     hermes-agent 0.19 looks for memory plugins in folders only. This writes a small one to
-    plugins/NAME below the Hermes home, which imports the package.
+    plugins/NAME below the Hermes home, which imports the package. hermes-agent's own plugins
+    come first: one that has the name of one of these needs another with --as.
     """
     home = resolve_home(ctx.obj)
     if remove:
-        folder = remove_bridge(home, name)
+        folder = remove_bridge(home, alias or name)
         if folder is None:
-            raise InstallError(f"there is no bridge {name!r}; nothing was changed")
+            raise InstallError(f"there is no bridge {alias or name!r}; nothing was changed")
         say(f"The bridge is removed: {folder}")
         return
     info = find_provider(name, scan(home, Selection(), everything=True))
-    bridge = build_bridge(home, info)
-    say(f"hermes-agent finds {info.name} now, through {plain(str(bridge.folder))}")
+    bridge = build_bridge(home, info, alias)
+    called = bridge.folder.name
+    say(f"hermes-agent finds {called} now, through {plain(str(bridge.folder))}")
     if bridge.agent:
         say(f"hermes-agent {bridge.agent} is installed beside it. There: hermes memory setup "
-            f"{info.name}")  # fmt: skip
+            f"{called}")  # fmt: skip
     else:
         say(_elsewhere(info))
 

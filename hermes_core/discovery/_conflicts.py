@@ -14,7 +14,7 @@ from hermes_core.names import BUILTIN, name_problem, normalise
 def settle(found: Iterable[ProviderInfo], selection: Selection) -> list[ProviderInfo]:
     """Give each provider its state, the built-in first, then by name."""
     by_key: dict[str, list[ProviderInfo]] = {}
-    for info in map(_checked_name, found):
+    for info in _without_bridges(map(_checked_name, found)):
         if info.key in selection.learnt:
             info = info._replace(learnt=selection.learnt[info.key])  # noqa: PLW2901
         by_key.setdefault(info.key, []).append(info)
@@ -33,10 +33,15 @@ def _checked_name(info: ProviderInfo) -> ProviderInfo:
     return info._replace(state="broken", loadable=False, problem=problem) if problem else info
 
 
+def _without_bridges(found: Iterable[ProviderInfo]) -> list[ProviderInfo]:
+    """Drop a bridge to a package that is there: it is the same provider, whatever its name."""
+    listed = list(found)
+    owners = {normalise(each.distribution) for each in listed if each.distribution}
+    return [_bridge(each) for each in listed if normalise(each.bridge) not in owners]
+
+
 def _one_each(same: list[ProviderInfo]) -> list[ProviderInfo]:
     """Drop a directory that only wraps an installed package: it is the same provider."""
-    owners = {normalise(each.distribution) for each in same if each.distribution}
-    same = [_bridge(each) for each in same if normalise(each.bridge) not in owners]
     packages = [each for each in same if each.entry_point and each.loadable]
     return [
         each

@@ -30,7 +30,7 @@ _OFFERED: Final = Path(__file__).with_name("_offered.py")
 #: hermes-agent recognises a memory plugin by the words in it.
 _PLUGIN: Final = '''"""Makes the provider {name} of the package {package} visible to hermes-agent.
 
-Made by: hermes-plugins bridge {name}. Removed by: hermes-plugins bridge {name} --remove.
+Made by: hermes-plugins bridge. Removed by: hermes-plugins bridge {name} --remove.
 Calls ctx.register_memory_provider.
 """
 
@@ -42,7 +42,7 @@ def register(ctx):
 '''
 
 _MANIFEST: Final = """\
-# Made by: hermes-plugins bridge {name}
+# Made by: hermes-plugins bridge
 name: {name}
 version: {version}
 description: {description}
@@ -58,23 +58,33 @@ class Bridge(NamedTuple):
     agent: str
 
 
-def build_bridge(home: Path, info: ProviderInfo) -> Bridge:
-    """Write the directory plugin for an installed provider, or write it anew."""
+def build_bridge(home: Path, info: ProviderInfo, alias: str = "") -> Bridge:
+    """Write the directory plugin for an installed provider, or write it anew.
+
+    Args:
+        home: The Hermes home.
+        info: The provider.
+        alias: What hermes-agent shall call it; by default its name.
+    """
     entry_point = _entry_point(info)
+    name = alias or info.name
+    if not _NAME.fullmatch(name):
+        raise InstallError(f"{name!r} can't be a folder's name")
     agent = find_distribution("hermes-agent")
-    if agent is not None and info.name in _bundled(agent.files):
+    if agent is not None and name in _bundled(agent.files):
         raise InstallError(
             f"hermes-agent {agent.version} has a provider of that name, which comes first there",
-            where=f"plugin {info.name}",
+            where=f"plugin {name}",
+            hint=f"give it another: hermes-plugins bridge {info.name} --as hermes-{info.name}",
         )
     with plugins_folder(home) as plugins:
-        target = plugins / info.name
+        target = plugins / name
         if os.path.lexists(target) and _bridge_at(target) is None:
             raise InstallError(
                 "is no bridge of ours, and is left alone", where=str(target), hint="move it away"
             )
         work = plugins / f".installing-{os.urandom(4).hex()}"
-        _write(work, info, entry_point)
+        _write(work, name, info, entry_point)
         record = Record(bridge=info.distribution, hash=content_hash(describe_directory(work)))
         put(work, target, record)
     return Bridge(target, agent.version if agent else "")
@@ -137,15 +147,15 @@ def _entry_point(info: ProviderInfo) -> str:
     return ".".join(info.directory.relative_to(info.location).parts)
 
 
-def _write(folder: Path, info: ProviderInfo, entry_point: str) -> None:
+def _write(folder: Path, called: str, info: ProviderInfo, entry_point: str) -> None:
     folder.mkdir(mode=0o700)
     files = {
         "__init__.py": _PLUGIN.format(
-            name=info.name, package=info.distribution, entry_point=entry_point
+            name=called, package=info.distribution, entry_point=entry_point
         ),
         "offered.py": _OFFERED.read_text("utf-8"),
         "plugin.yaml": _MANIFEST.format(
-            name=_scalar(info.name),
+            name=_scalar(called),
             version=_scalar(info.version),
             description=_scalar(info.description or f"Memory by {info.distribution}"),
         ),

@@ -217,6 +217,18 @@ def test_a_bridge_and_its_package_are_one_provider(machine: Machine):
     assert machine.providers()["carried"]["state"] == "active"
 
 
+def test_a_name_that_hermes_agent_has_taken_is_bridged_under_another(machine: Machine):
+    machine.site.add("hermes-agent", "0.19.0", files={"plugins/memory/honcho/__init__.py": ""})
+    machine.site.add_provider("honcho", "memory-honcho")
+    assert "bridge honcho --as hermes-honcho" in machine.run("bridge", "honcho").failed()
+    said = machine.run("bridge", "honcho", "--as", "hermes-honcho").done().out
+    assert "hermes memory setup hermes-honcho" in said
+    assert (machine.home / "plugins" / "hermes-honcho" / "__init__.py").exists()
+    assert set(machine.providers()) == {"builtin", "honcho"}
+    machine.run("bridge", "hermes-honcho", "--remove").done()
+    assert not (machine.home / "plugins" / "hermes-honcho").exists()
+
+
 def test_a_bridge_whose_package_is_gone_is_listed_as_broken(machine: Machine):
     add_wild(machine)
     machine.run("bridge", "wild").done()
