@@ -150,8 +150,12 @@ class ServiceProvider(MemoryProvider):
         self.shutdown()
         self._start = start = _started(session_id, kwargs)
         self.session_id = session_id
-        with self.explaining():
-            self.connect(start)
+        try:
+            with self.explaining():
+                self.connect(start)
+        except HermesError:
+            self._start = None  # there is no session
+            raise
 
     def on_session_switch(
         self,
@@ -164,6 +168,8 @@ class ServiceProvider(MemoryProvider):
     ) -> None:
         """Go on with another session."""
         old, self.session_id = self.session_id, new_session_id
+        if self._start is None:
+            return
         with self.explaining():
             self.switch(old, new_session_id, parent=parent_session_id, reset=reset, rewound=rewound)
 

@@ -23,6 +23,8 @@ from hermes_core.provider import MemoryProvider
 
 #: What has to raise if it could not be stored: without its network a plugin can't but do so.
 _WRITES: Final = frozenset({"sync_turn", "on_memory_write", "on_delegation", "on_session_end"})
+#: What may raise then: a host notes it, goes on without, and `status` tells.
+_CUT_OFF: Final = _WRITES | {"prefetch", "queue_prefetch"}
 #: What no network is to blame for.
 _BUGS: Final = (TypeError, AttributeError, NameError, LookupError)
 
@@ -121,10 +123,10 @@ class Driver:
         return self.sound(hook, self.ask(hook, *args, **keywords)).value
 
     def sound(self, hook: str, answer: Answer, doing: str = "") -> Answer:
-        """The answer, if there is one; else `Failed`. `Skipped` for a write that is cut off."""
+        """The answer, if there is one; else `Failed`. `Skipped` for what is cut off."""
         if answer.error is None:
             return answer
-        if hook in _WRITES and self._cut_off() and not isinstance(answer.error, _BUGS):
+        if hook in _CUT_OFF and self._cut_off() and not isinstance(answer.error, _BUGS):
             raise Skipped(f"its {hook} {NEEDS_NETWORK}")
         raise Failed(
             f"{hook}{doing} {told(answer.error)}",
