@@ -1,0 +1,90 @@
+"""What a Honcho server is asked and answers, and the limits that it sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from support.honcho_store import Refused, Store
+
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_LONGEST_ID = 512
+_PAGE = 100
+
+
+class Request(NamedTuple):
+    """What was asked; ``names`` are those in the path."""
+
+    store: Store
+    names: tuple[str, ...]
+    body: Any
+    query: dict[str, str]
+
+    @property
+    def workspace(self) -> str:
+        return self.names[0]
+
+    def field(self, key: str, default: Any = None) -> Any:
+        return (self.body or {}).get(key, default)
+
+
+class Reply(NamedTuple):
+    """What is answered."""
+
+    status: int
+    body: Any = None
+
+
+def invalid(kind: str, where: list[Any], message: str, value: Any) -> Refused:
+    detail = {"type": kind, "loc": ["body", *where], "msg": message, "input": value}
+    return Refused(422, [detail])
+
+
+def name_of(value: Any, *where: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise invalid("string_type", list(where), "Input should be a valid string", value)
+    if len(value) > _LONGEST_ID:
+        raise invalid("string_too_long", list(where), "String should have at most 512", value)
+    if not _ID.fullmatch(value):
+        message = "String should match pattern '^[a-zA-Z0-9_-]+$'"
+        raise invalid("string_pattern_mismatch", list(where), message, value)
+    return value
+
+
+def text_of(value: Any, most: int, *where: Any, least: int = 0) -> str:
+    if not isinstance(value, str):
+        raise invalid("string_type", list(where), "Input should be a valid string", value)
+    if len(value) > most:
+        message = f"String should have at most {most} characters"
+        raise invalid("string_too_long", list(where), message, value[:20])
+    if len(value) < least:
+        message = f"String should have at least {least} character"
+        raise invalid("string_too_short", list(where), message, value)
+    return value
+
+
+def paged(request: Request, items: list[Any]) -> Reply:
+    page, size = int(request.query.get("page", 1)), int(request.query.get("size", 50))
+    if not 1 <= size <= _PAGE or page < 1:
+        raise invalid("less_than_equal", ["size"], "Input should be less than 101", size)
+    if request.query.get("reverse") == "true":
+        items.reverse()
+    shown = items[(page - 1) * size : page * size]
+    pages = -(-len(items) // size)
+    return Reply(200, {"items": shown, "total": len(items), "page": page, "size": size,
+                       "pages": pages})  # fmt: skip
+
+
+def chosen(items: Iterable[dict[str, Any]], filters: dict[str, Any] | None) -> list[Any]:
+    """What fits the filters: equal values, ``in``, and metadata that has these values."""
+    return [item for item in items if all(_fits(item, *each) for each in (filters or {}).items())]
+
+
+def _fits(item: dict[str, Any], key: str, wanted: Any) -> bool:
+    value = item.get(key)
+    if key == "metadata":
+        return all((value or {}).get(name) == each for name, each in wanted.items())
+    if isinstance(wanted, dict):
+        return value in wanted["in"]
+    return bool(value == wanted)
