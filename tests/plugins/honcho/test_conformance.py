@@ -1,0 +1,37 @@
+"""The conformance kit, with the network cut off and with a server."""
+
+import pytest
+from support.commands import Machine
+from support.our_plugins import install_plugin
+
+UNSEEN = "sessions are kept by the server; test_turns.py looks there"
+
+
+@pytest.fixture
+def machine(tmp_path) -> Machine:
+    made = Machine(tmp_path / "machine")
+    install_plugin("honcho", made.site.folder)
+    return made
+
+
+def test_it_passes_without_a_network(machine):
+    done = machine.run(
+        "check", "honcho", "--level", "should", "--env", "HONCHO_API_KEY=key-for-tests"
+    )
+    assert done.code == 0, done.out
+
+
+def test_it_passes_without_settings(machine):
+    done = machine.run("check", "honcho", "--level", "should")
+    assert done.code == 0, done.out
+
+
+def test_it_passes_with_a_server(machine, server):
+    server.behaviour.key = "key-for-tests"
+    known = [f"HONCHO_BASE_URL={server.url}", "HONCHO_SERVER_KEY=key-for-tests"]
+    given = [part for each in known for part in ("--env", each)]
+    left = [part for each in ("HP705", "HP706") for part in ("--skip", f"{each}={UNSEEN}")]
+    done = machine.run("check", "honcho", "--level", "should", "--live", *given, *left, timeout=120)
+    assert done.code == 0, done.out
+    assert " 0 failed" in done.out + done.err
+    assert "2 skipped" in done.out + done.err

@@ -1,0 +1,116 @@
+"""Who is who in Honcho."""
+
+import string
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes_core.backends import Start
+from hermes_memory_honcho.naming import ALPHABET, Names, repository
+from hermes_memory_honcho.settings import Settings
+
+HERE = Path("/work/app")
+
+
+def names(folder: Path = HERE, start: dict | None = None, /, **values) -> Names:
+    known = Settings(**({"workspace": "hermes", "ai_peer": "hermes", "address": "x"} | values))
+    with TemporaryDirectory() as home:
+        made = Names(known, Start("s1", Path(home), **(start or {})), folder)
+        made.place("s1")  # it asks the home once
+        return made
+
+
+@pytest.mark.parametrize(
+    ("strategy", "session"),
+    [("per-directory", "app"), ("per-session", "s1"), ("global", "hermes"), ("per-repo", "app")],
+)
+def test_a_session_is_called_by_the_strategy(strategy: str, session: str):
+    assert names(session_strategy=strategy).place("s1").session == session
+
+
+def test_a_repository_is_found_above_the_folder(tmp_path: Path):
+    (tmp_path / "code" / ".git").mkdir(parents=True)
+    below = tmp_path / "code" / "src" / "deep"
+    below.mkdir(parents=True)
+    assert repository(below) == tmp_path / "code"
+    assert names(below, session_strategy="per-repo").place("s1").session == "code"
+    assert names(below, session_strategy="per-directory").place("s1").session == "deep"
+
+
+def test_a_chat_of_a_gateway_counts_more_than_strategy_title_and_map():
+    start = {"gateway_session_key": "telegram-7", "session_title": "Title"}
+    made = names(HERE, start, sessions={str(HERE): "mine"}, session_strategy="global")
+    assert made.place("s1").session == "telegram-7"
+
+
+def test_a_mapped_folder_counts_more_than_a_title_and_a_title_more_than_the_folder():
+    titled = {"session_title": "refactor"}
+    assert names(HERE, titled, sessions={str(HERE): "mine"}).place("s1").session == "mine"
+    assert names(HERE, titled).place("s1").session == "refactor"
+
+
+def test_a_person_at_a_terminal_has_the_name_of_the_settings():
+    assert names(peer_name="alice").user == "alice"
+    assert names().user == "user-default-app"
+    assert names(session_strategy="per-session").user == "user-default"
+
+
+def test_people_of_a_gateway_have_their_own_id_an_alias_or_a_prefix():
+    known = {"user_id": "7654321", "user_id_alt": "@al"}
+    assert names(HERE, known, peer_name="alice").user == "7654321"
+    assert names(HERE, known, user_peer_aliases={"@al": "alice"}).user == "alice"
+    assert names(HERE, known, runtime_peer_prefix="tg_").user == "tg_7654321"
+    assert names(HERE, known, peer_name="alice", pin_user_peer=True).user == "alice"
+
+
+def test_with_a_prefix_nobody_is_taken_for_a_person_with_a_name():
+    made = names(HERE, {"user_id": "1"}, runtime_peer_prefix="alice", peer_name="alice1")
+    assert made.user != "alice1"
+
+
+def test_a_person_is_never_the_agent():
+    made = names(HERE, {"user_id": "hermes"})
+    assert made.user != made.ai
+
+
+def test_two_people_in_one_folder_have_two_sessions():
+    one, other = (names(HERE, {"user_id": each}).place("s1").session for each in ("a", "b"))
+    assert one != other
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text(string.printable + "äß世", min_size=1), min_size=2, max_size=8, unique=True),
+    st.sampled_from(["user_id", "gateway_session_key", "session_title"]),
+)
+def test_two_ids_never_become_one_and_all_fit(ids: list[str], what: str):
+    made = [names(HERE, {what: each}) for each in ids]
+    places = {each.user if what == "user_id" else each.place("s1").session for each in made}
+    assert len(places) == len(ids)
+    assert all(ALPHABET.takes(each) for each in places)
+    assert all(ALPHABET.takes(each.place("s1").session) for each in made)
+
+
+def test_a_prefixed_session_can_not_be_another_ones():
+    def session(peer: str, title: str) -> str:
+        start = {"session_title": title}
+        made = names(HERE, start, peer_name=peer, session_peer_prefix=True)
+        return made.place("s1").session
+
+    assert session("alice", "app") == "alice-app"
+    assert session("a-b", "c") != session("a", "b-c")
+
+
+def test_two_folders_of_one_name_have_two_sessions_and_keep_them(home: Path):
+    def session(folder: str) -> str:
+        known = Settings("hermes", "hermes", "x")
+        return Names(known, Start("s1", home), Path(folder)).place("s1").session
+
+    first, second = session("/work/app"), session("/play/app")
+    assert first == "app"
+    assert second != "app"
+    assert ALPHABET.takes(second)
+    assert (session("/work/app"), session("/play/app")) == (first, second)

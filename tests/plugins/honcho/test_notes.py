@@ -1,0 +1,64 @@
+"""Notes are mirrored as conclusions."""
+
+import pytest
+from support.honcho_agents import facts
+
+from hermes_core import HermesError
+
+
+def test_add_replace_and_remove_are_followed(server, agent):
+    one = agent()
+    one.note("add", "Likes tea.")
+    assert facts(server) == ["Likes tea."]
+    one.note("replace", "Likes coffee.", old="Likes tea.")
+    assert facts(server) == ["Likes coffee."]
+    one.note("remove", "Likes coffee.")
+    assert facts(server) == []
+
+
+def test_both_notebooks_are_about_the_person(server, agent):
+    one = agent(user_id="alice", gateway_session_key="c")
+    one.provider.on_memory_write("add", "memory", "The repo uses make.", {}, event_id="n1")
+    one.provider.on_memory_write("add", "user", "Likes tea.", {}, event_id="n2")
+    known = server.store.conclusions("hermes")
+    assert {(each["observer_id"], each["observed_id"]) for each in known} == {("hermes", "alice")}
+    assert {each["session_id"] for each in known} == {"c"}
+
+
+def test_a_note_is_recalled_until_it_is_removed(agent):
+    one = agent()
+    one.note("add", "The parrot is called Polly.")
+    assert "Polly" in one.recall("What is the parrot called?")
+    one.note("remove", "The parrot is called Polly.")
+    assert "Polly" not in one.recall("What is the parrot called?")
+
+
+def test_a_note_whose_confirmation_got_lost_is_there_once(server, agent):
+    one = agent()
+    one.note("add", "Likes tea.", attempt=1)
+    one.note("add", "Likes tea.", attempt=2)
+    one.note("replace", "Likes coffee.", old="Likes tea.", attempt=1)
+    one.note("replace", "Likes coffee.", old="Likes tea.", attempt=2)
+    assert facts(server) == ["Likes coffee."]
+
+
+def test_an_old_note_is_found_among_many(server, agent):
+    one = agent()
+    one.note("add", "zzz")
+    for number in range(150):
+        one.note("add", f"Fact {number} zzz.")
+    one.note("remove", "zzz")
+    assert "zzz" not in facts(server)
+    assert len(facts(server)) == 150
+
+
+def test_what_is_not_there_need_not_be_removed(server, agent):
+    agent().note("remove", "Never was.")
+    assert facts(server) == []
+
+
+def test_a_note_that_honcho_did_not_take_is_an_error(server, agent):
+    one = agent()
+    server.behaviour.refuse = 503
+    with pytest.raises(HermesError, match="can't be reached"):
+        one.note("add", "Likes tea.")
