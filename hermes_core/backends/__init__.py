@@ -21,6 +21,7 @@ from hermes_core.backends._model import (
 )
 from hermes_core.backends._provider import ServiceProvider
 from hermes_core.backends._queue import WriteQueue
+from hermes_core.home import resolve_home
 
 __all__ = [
     "Alphabet",
@@ -41,5 +42,6 @@ __all__ = [
     "failure",
     "made_id",
     "read_own_file",
+    "resolve_home",
     "save_own_file",
 ]

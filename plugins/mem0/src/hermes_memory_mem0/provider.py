@@ -1,0 +1,262 @@
+"""The provider: what a Hermes agent calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hermes_core import HermesError
+from hermes_core.backends import (
+    BackendError,
+    Delegation,
+    Note,
+    Recalled,
+    ServiceProvider,
+    Start,
+    Tool,
+    Turn,
+    resolve_home,
+    save_own_file,
+)
+from hermes_memory_mem0 import notes, trying
+from hermes_memory_mem0.calls import SERVICE, explained, within
+from hermes_memory_mem0.fields import OSS, PLATFORM, SELF_HOSTED, schema
+from hermes_memory_mem0.memories import Memories, Message, Owner
+from hermes_memory_mem0.owners import owner_of
+from hermes_memory_mem0.settings import FILE, Settings, kept, read_settings
+from hermes_memory_mem0.texts import cleaned, question, recalled, shortened
+from hermes_memory_mem0.tools import TOOLS, Toolbox, Use
+
+_PROMPT = """\
+# Mem0 memory
+Facts about the user from earlier conversations are kept in Mem0. What fits a message comes with \
+it; for anything else that may depend on the past, call mem0_search before you answer, several \
+times with other words if the question has several parts. Store a lasting fact with mem0_add when \
+it is said; correct one with mem0_update, remove one with mem0_delete."""
+
+
+class Mem0Provider(ServiceProvider):
+    """Memories in Mem0: on its platform, on a server, or in this process."""
+
+    label: ClassVar[str] = "Mem0"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._settings: Settings | None = None
+        self._memories: Memories | None = None
+        self._owner = Owner("", "")
+        #: A host that asks what we want to be told sees itself that it is there.
+        self._is_checked = False
+
+    # -- who it is, and whether it can work ---------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name of the entry point."""
+        return SERVICE
+
+    def is_available(self) -> bool:
+        """Whether mem0ai is installed and set up, as far as can be seen from here."""
+        return not self.unavailable_reason()
+
+    def unavailable_reason(self) -> str:
+        """What is missing."""
+        if find_spec("mem0") is None:
+            return "mem0ai is not installed: pip install hermes-memory-mem0"
+        if self._is_checked:
+            return ""
+        try:
+            return read_settings(resolve_home()).missing
+        except HermesError as error:
+            return str(error)
+
+    # -- settings -----------------------------------------------------------------------------
+
+    def get_config_schema(self) -> list[dict[str, Any]]:
+        """What can be set, and what of it set-up asks."""
+        self._is_checked = True
+        return schema(has_server=_has_server())
+
+    def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
+        """Keep what is no secret in mem0.json, where hermes-agent has it."""
+        save_own_file(Path(hermes_home) / FILE, kept(values))
+
+    def get_status_config(self, provider_config: Mapping[str, Any]) -> dict[str, str]:
+        """Which mode it really is, and where memories go."""
+        settings = read_settings(resolve_home(), provider_config)
+        place = settings.engine.path if settings.mode == OSS else settings.address
+        return {"mode": settings.mode, "memories are at": str(place or "a store of your own")}
+
+    def backup_paths(self) -> list[str]:
+        """The folder of the local store, if it is not below the home."""
+        try:
+            home = self._start.home if self._start is not None else resolve_home()
+            settings = self._settings or read_settings(home)
+        except HermesError:
+            return []
+        path = settings.engine.path
+        is_outside = path is not None and not path.is_relative_to(home)
+        return [str(path)] if settings.mode == OSS and is_outside else []
+
+    # -- a session ----------------------------------------------------------------------------
+
+    def connect(self, start: Start) -> None:
+        """Make the client. Nothing is asked yet."""
+        settings = read_settings(start.home, start.config)
+        self._owner = owner_of(settings, start)
+        self._memories = _memories(settings)
+        self._settings = settings
+
+    def disconnect(self) -> None:
+        """Close it."""
+        memories, self._memories, self._settings = self._memories, None, None
+        if memories is not None:
+            memories.close()
+
+    def system_prompt_block(self) -> str:
+        """How to use the memory."""
+        return _PROMPT if self._memories is not None else ""
+
+    # -- recall -------------------------------------------------------------------------------
+
+    def recall(self, query: str, session_id: str) -> Recalled:  # noqa: ARG002 - a user's, not a session's
+        """What fits the message, in the time of a recall."""
+        memories, settings = self._ready()
+        asked = question(query)
+        if not asked:
+            return Recalled()
+        with within(settings.recall_timeout):
+            rerank = settings.rerank and settings.mode == PLATFORM
+            return recalled(
+                memories.search(self._owner, asked, settings.recall_limit, rerank=rerank)
+            )
+
+    def warm(self, query: str, session_id: str) -> None:  # noqa: ARG002 - the next message is another
+        """Have the store or the connection open before the next message."""
+        memories, settings = self._ready()
+        with within(settings.recall_timeout):
+            memories.open()
+
+    # -- writes -------------------------------------------------------------------------------
+
+    def write_turn(self, turn: Turn) -> None:
+        """Let Mem0 extract the facts of a turn."""
+        marks = self._marks(turn.session_id)
+        self._extract({"turn_id": turn.id}, turn.attempt, marks, turn.user, turn.assistant)
+
+    def write_delegation(self, delegation: Delegation) -> None:
+        """Let Mem0 extract what a subagent found out."""
+        marks = {**self._marks(delegation.session_id), "child_session": delegation.child_session_id}
+        task = f"A subagent had the task: {delegation.task}"
+        self._extract(
+            {"event_id": delegation.id}, delegation.attempt, marks, task, delegation.result
+        )
+
+    def write_note(self, note: Note) -> None:
+        """Follow a change of the notes."""
+        memories, settings = self._ready()
+        with within(settings.timeout):
+            notes.mirror(memories, self._owner, note, self._marks(note.session_id))
+
+    def _extract(
+        self, mark: dict[str, str], attempt: int, marks: dict[str, str], user: str, assistant: str
+    ) -> None:
+        """Store what was said, unless an earlier attempt has come through.
+
+        A turn in which nothing was worth a fact leaves no mark. To extract from it once more
+        gives nothing again, so it does no harm.
+        """
+        memories, settings = self._ready()
+        messages = [
+            *self._message("user", user, settings),
+            *self._message("assistant", assistant, settings),
+        ]
+        if not messages:
+            return
+        with within(settings.timeout):
+            if attempt > 1 and self._is_known(memories, mark, messages):
+                return
+            memories.add(self._owner, messages, {**marks, **mark}, infer=True)
+
+    def _is_known(
+        self, memories: Memories, mark: Mapping[str, str], messages: Sequence[Message]
+    ) -> bool:
+        about = question(messages[0]["content"])
+        found = memories.marked(self._owner, mark, about)
+        return bool(found) or memories.is_underway(self._owner, mark)
+
+    @staticmethod
+    def _message(role: str, text: str, settings: Settings) -> list[Message]:
+        content = shortened(cleaned(text).strip(), settings.turn_max_chars // 2)
+        return [{"role": role, "content": content}] if content else []
+
+    def _marks(self, session_id: str) -> dict[str, str]:
+        """What goes with every memory."""
+        return {"channel": self.start.platform, "session_id": session_id}
+
+    # -- tools --------------------------------------------------------------------------------
+
+    def tools(self) -> Sequence[Tool]:
+        """Search, add, update, delete."""
+        return [Tool(each.schema, partial(self._use, each), each.writes) for each in TOOLS]
+
+    def _use(self, use: Use, arguments: dict[str, Any]) -> dict[str, Any]:
+        memories, settings = self._ready()
+        marks = self._marks(self.session_id)
+        toolbox = Toolbox(memories, self._owner, marks, rerank=settings.rerank)
+        with within(settings.timeout):
+            return use.run(toolbox, arguments)
+
+    # -- proof --------------------------------------------------------------------------------
+
+    def try_out(self, *, write: bool) -> str:
+        """Prove that Mem0 answers; with ``write``, that it stores and recalls."""
+        memories, settings = self._ready()
+        with within(settings.timeout):
+            return trying.try_out(memories, write=write)
+
+    def explain(self, error: Exception) -> BackendError:
+        """What an exception of mem0ai, httpx or openai means."""
+        where = self._memories.where if self._memories is not None else ""
+        return explained(error, where)
+
+    def _ready(self) -> tuple[Memories, Settings]:
+        """The memories, if they are set up.
+
+        Raises:
+            HermesError: There is no session, or something has to be set up first.
+        """
+        if self._memories is None or self._settings is None:
+            raise HermesError("initialize has not been called", where=SERVICE)
+        if self._settings.missing:
+            raise HermesError("it is not set up", where=SERVICE, hint=self._settings.missing)
+        return self._memories, self._settings
+
+
+def _has_server() -> bool:
+    """Whether hermes-agent's settings name a server, which needs no key of the platform."""
+    try:
+        return read_settings(resolve_home()).mode == SELF_HOSTED
+    except HermesError:
+        return False
+
+
+def _memories(settings: Settings) -> Memories:
+    """The place of a mode. Its modules are imported now: they import httpx and the SDK."""
+    if settings.mode == SELF_HOSTED:
+        from hermes_memory_mem0.server import Server  # noqa: PLC0415
+
+        return Server(settings.key, settings.address)
+    from hermes_memory_mem0.sdk import load_sdk  # noqa: PLC0415
+
+    sdk = load_sdk(settings.engine.folder / "sdk", telemetry=settings.telemetry)
+    if settings.mode == OSS:
+        from hermes_memory_mem0.oss import Oss  # noqa: PLC0415
+
+        return Oss(sdk, settings.engine)
+    from hermes_memory_mem0.platform import Platform  # noqa: PLC0415
+
+    return Platform(sdk, settings.key, settings.address)

@@ -1,0 +1,96 @@
+"""What the model can do with memories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from hermes_memory_mem0.memories import Memories, Owner
+from hermes_memory_mem0.schemas import ADD, DELETE, LONGEST_FACT, MOST_RESULTS, SEARCH, UPDATE
+from hermes_memory_mem0.texts import cleaned, question
+
+Answer = dict[str, Any]
+
+
+class Toolbox:
+    """The four tools, on the memories of one owner."""
+
+    def __init__(
+        self, memories: Memories, owner: Owner, marks: Mapping[str, str], *, rerank: bool
+    ) -> None:
+        self._memories = memories
+        self._owner = owner
+        self._marks = marks
+        self._rerank = rerank
+
+    def search(self, arguments: Mapping[str, Any]) -> Answer:
+        """What fits a question."""
+        query = question(arguments["query"])
+        if not query:
+            return {"error": "query is empty"}
+        limit = min(arguments.get("top_k", 10), MOST_RESULTS)
+        rerank = arguments.get("rerank", self._rerank)
+        found = self._memories.search(self._owner, query, limit, rerank=rerank)
+        if not found:
+            return {"result": "No relevant memories found."}
+        rows = [{"id": each.id, "memory": each.text, "score": each.score} for each in found]
+        return {"results": rows, "count": len(rows)}
+
+    def add(self, arguments: Mapping[str, Any]) -> Answer:
+        """Store a fact as it stands, which every mode does at once."""
+        content, problem = _fact(arguments["content"])
+        if problem:
+            return {"error": problem}
+        message = {"role": "user", "content": content}
+        event = self._memories.add(self._owner, [message], self._marks, infer=False)
+        return {"result": "Fact stored.", "event_id": event or None}
+
+    def update(self, arguments: Mapping[str, Any]) -> Answer:
+        """Correct a fact."""
+        text, problem = _fact(arguments["text"])
+        problem = problem or self._not_ours(arguments["memory_id"])
+        if problem:
+            return {"error": problem}
+        self._memories.update(arguments["memory_id"], text)
+        return {"result": "Memory updated.", "memory_id": arguments["memory_id"]}
+
+    def delete(self, arguments: Mapping[str, Any]) -> Answer:
+        """Remove a fact."""
+        problem = self._not_ours(arguments["memory_id"])
+        if problem:
+            return {"error": problem}
+        self._memories.delete(arguments["memory_id"])
+        return {"result": "Memory deleted.", "memory_id": arguments["memory_id"]}
+
+    def _not_ours(self, memory_id: str) -> str:
+        """An id of another user is as good as unknown."""
+        found = self._memories.get(memory_id)
+        if found is None or found.user != self._owner.user:
+            return f"Memory not found: {memory_id[:80]}"
+        return ""
+
+
+class Use(NamedTuple):
+    """A tool: what the model is told, what it does, and whether that changes something."""
+
+    schema: dict[str, Any]
+    run: Callable[[Toolbox, Mapping[str, Any]], Answer]
+    writes: bool
+
+
+TOOLS: Final = (
+    Use(SEARCH, Toolbox.search, writes=False),
+    Use(ADD, Toolbox.add, writes=True),
+    Use(UPDATE, Toolbox.update, writes=True),
+    Use(DELETE, Toolbox.delete, writes=True),
+)
+
+
+def _fact(text: str) -> tuple[str, str]:
+    """A fact that can be stored, and what is wrong with it."""
+    fact = cleaned(text).strip()
+    if not fact:
+        return "", "there is nothing to store"
+    if len(fact) > LONGEST_FACT:
+        return "", f"too long for one fact: {len(fact)} characters, {LONGEST_FACT} at most"
+    return fact, ""

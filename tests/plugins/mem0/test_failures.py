@@ -1,0 +1,172 @@
+"""What goes wrong is said in one line: what, where, what to do."""
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from support.mem0_places import Place
+from support.mem0_servers import Mem0Server
+
+from hermes_core import HermesError
+from hermes_core.backends import BackendError, Cause
+
+KEY = "m0-a-wrong-key"
+WRONG = {
+    "platform": {"api_key": KEY},
+    "self-hosted": {"server_key": KEY},
+    "oss": {"llm_key": KEY},
+}
+
+
+def _error(provider, attempt=1):
+    with pytest.raises(BackendError) as caught:
+        provider.sync_turn("I live in Lisbon.", "Noted.", turn_id="t1", attempt=attempt)
+    line = str(caught.value)
+    assert "\n" not in line
+    return caught.value
+
+
+def test_a_wrong_key_is_named_and_nothing_is_stored(place):
+    if place.mode == "oss":
+        place.behind.key = "the-right-one"
+    provider = place.provider(config=WRONG[place.mode])
+    error = _error(provider)
+    assert error.cause is Cause.WRONG_KEY
+    assert "hermes-plugins setup mem0" in error.hint
+    assert KEY not in str(error)
+    with pytest.raises(BackendError, match="key was refused"):
+        provider.prefetch("Where do I live?")
+    assert provider.probe(write=False).ok is False
+    if place.mode == "oss":
+        place.behind.key = ""
+    assert place.texts() == []
+
+
+def test_a_place_that_is_away_is_named_with_its_address(home, unused):
+    for mode, key in (("platform", "platform_url"), ("self-hosted", "host"), ("oss", "llm_url")):
+        config = {"mode": mode, key: unused, "api_key": "k"}
+        provider = Place(home, config, None).provider()
+        error = _error(provider)
+        assert error.cause is Cause.AWAY
+        assert f"mem0 at {unused}: can't be reached" in str(error)
+        provider.shutdown()
+
+
+@pytest.fixture
+def unused():
+    """An address at which nobody listens."""
+    with Mem0Server() as server:
+        return server.url
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (403, Cause.FORBIDDEN),
+        (429, Cause.QUOTA),
+        (402, Cause.QUOTA),
+        (400, Cause.REFUSED),
+        (500, Cause.BROKEN),
+        (503, Cause.AWAY),
+    ],
+)
+def test_what_a_server_answers_becomes_a_cause(place, status, cause):
+    provider = place.provider()
+    place.behind.status = status
+    assert _error(provider).cause is cause
+    place.behind.status = 0
+    provider.sync_turn("I live in Lisbon.", "Noted.", turn_id="t1", attempt=2)
+    assert place.texts() == ["I live in Lisbon."]
+
+
+def test_a_slow_server_costs_a_recall_no_more_than_its_time(place):
+    provider = place.provider(config={"recall_timeout": 0.2})
+    provider.handle_tool_call("mem0_search", {"query": "Is it open?"})
+    place.behind.delay = 2.0
+    began = time.monotonic()
+    with pytest.raises(BackendError, match="did not answer in time"):
+        provider.prefetch("Where do I live?")
+    assert time.monotonic() - began < 1.5
+    place.behind.delay = 0.0
+
+
+def test_a_slow_server_costs_a_write_no_more_than_its_time(place):
+    provider = place.provider(config={"timeout": 1.0})
+    provider.handle_tool_call("mem0_search", {"query": "Is it open?"})
+    place.behind.delay = 4.0
+    began = time.monotonic()
+    assert _error(provider).cause is Cause.SLOW
+    assert time.monotonic() - began < 3.0
+    place.behind.delay = 0.0
+
+
+@pytest.mark.parametrize("mode", ["platform", "self-hosted"])
+def test_an_address_at_which_something_else_is_is_told(mode, home, somebody_else):
+    key = "platform_url" if mode == "platform" else "host"
+    provider = Place(home, {"mode": mode, key: somebody_else, "api_key": "k"}, None).provider()
+    error = _error(provider)
+    assert "not what a Mem0 server says" in str(error)
+    assert "check its address" in str(error)
+    provider.shutdown()
+
+
+@pytest.fixture
+def somebody_else():
+    """A web server that shows folders."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _WebPage) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class _WebPage(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<p>Welcome!</p>")
+
+    do_POST = do_GET  # noqa: N815 - http.server's names
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_platform_that_takes_a_turn_and_fails_with_it_at_once_has_not_taken_it(
+    platform, monkeypatch
+):
+    failed = {"status": "FAILED", "message": "out of memory"}
+    monkeypatch.setattr(platform.behind, "_added", lambda _: (200, failed))
+    assert "out of memory" in str(_error(platform.provider()))
+
+
+def test_a_recall_does_not_wait_for_a_write_that_is_still_opening_the_store(oss):
+    provider = oss.provider(config={"recall_timeout": 0.3})
+    oss.behind.delay = 1.5
+    provider.sync_turn("I live in Lisbon.", "Noted.")  # without an outbox: on another thread
+    time.sleep(0.3)
+    began = time.monotonic()
+    with pytest.raises(BackendError, match="still being opened"):
+        provider.prefetch("Where do I live?")
+    assert time.monotonic() - began < 1.0
+    oss.behind.delay = 0.0
+
+
+def test_a_tool_answers_with_the_line(place):
+    provider = place.provider()
+    place.behind.status = 500
+    assert "the server failed" in provider.handle_tool_call("mem0_search", {"query": "Lisbon"})
+
+
+def test_without_a_key_it_starts_and_says_what_to_do(home):
+    from hermes_memory_mem0 import Mem0Provider
+
+    provider = Mem0Provider()
+    provider.initialize("s1", hermes_home=str(home), provider_config={"mode": "platform"})
+    with pytest.raises(HermesError, match="MEM0_API_KEY"):
+        provider.prefetch("Where do I live?")
+    assert "MEM0_API_KEY" in provider.probe(write=False).detail
+    provider.shutdown()

@@ -1,0 +1,71 @@
+"""The built-in's notes are mirrored: added, replaced, removed, each change once."""
+
+import pytest
+
+TEA = "Ann drinks green tea."
+COFFEE = "Ann drinks coffee now."
+
+
+def _note(provider, action, content, *, event="e1", attempt=1, target="user", **metadata):
+    provider.on_memory_write(action, target, content, metadata, event_id=event, attempt=attempt)
+
+
+def test_a_note_is_recalled_word_for_word(place):
+    provider = place.provider()
+    _note(provider, "add", TEA)
+    assert TEA in provider.prefetch("What tea does Ann drink?")
+    (row,) = place.rows()
+    assert row["metadata"]["note"] == "user"
+
+
+def test_a_note_that_was_replaced_is_gone_and_the_new_one_is_there(place):
+    provider = place.provider()
+    _note(provider, "add", TEA)
+    _note(provider, "add", "The printer is on the second floor.", event="e2", target="memory")
+    _note(provider, "replace", COFFEE, event="e3", old_text=TEA)
+    assert place.texts() == [COFFEE, "The printer is on the second floor."]
+
+
+def test_a_note_that_was_removed_is_gone(place):
+    provider = place.provider()
+    _note(provider, "add", TEA)
+    _note(provider, "remove", "", event="e2", old_text=TEA)
+    assert place.texts() == []
+
+
+def test_a_part_of_a_note_names_it_if_only_one_has_it(place):
+    provider = place.provider()
+    _note(provider, "add", TEA)
+    _note(provider, "add", COFFEE, event="e2")
+    _note(provider, "remove", "", event="e3", old_text="Ann drinks")
+    assert place.texts() == [COFFEE, TEA]
+    _note(provider, "remove", "", event="e4", old_text="green")
+    assert place.texts() == [COFFEE]
+
+
+@pytest.mark.parametrize("action", ["add", "replace", "remove"])
+def test_a_change_that_is_told_twice_is_made_once(place, action):
+    provider = place.provider()
+    if action != "add":
+        _note(provider, "add", TEA, event="e0")
+    for attempt in (1, 2):
+        _note(provider, action, COFFEE if action != "remove" else "", attempt=attempt, old_text=TEA)
+    assert place.texts() == ([] if action == "remove" else [COFFEE])
+
+
+def test_a_note_that_was_never_mirrored_is_added_when_it_is_replaced(place):
+    _note(place.provider(), "replace", COFFEE, old_text=TEA)
+    assert place.texts() == [COFFEE]
+
+
+def test_a_memory_that_is_no_note_is_left_alone_by_them(place):
+    provider = place.provider()
+    provider.sync_turn(TEA, "Fine.", turn_id="t1")
+    _note(provider, "remove", "", old_text=TEA)
+    assert place.texts() == [TEA]
+
+
+def test_notes_of_another_user_are_left_alone(place):
+    _note(place.provider(user_id="ann"), "add", TEA)
+    _note(place.provider(user_id="bob"), "remove", "", old_text=TEA)
+    assert place.texts() == [TEA]

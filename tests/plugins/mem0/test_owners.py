@@ -1,0 +1,67 @@
+"""Whose memories they are: hermes-agent's ids where it has one, and never two users in one."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_core import ConfigError
+from hermes_core.backends import Start
+from hermes_memory_mem0.owners import owner_of
+from hermes_memory_mem0.settings import read_settings
+
+NOWHERE = Path("nowhere")
+
+
+def _user(config=None, **facts):
+    start = Start("s1", NOWHERE)._replace(**facts)
+    return owner_of(read_settings(NOWHERE, config or {}), start).user
+
+
+@pytest.mark.parametrize(
+    ("config", "facts", "user"),
+    [
+        ({}, {}, "hermes-user"),
+        ({}, {"user_id": "8123456789"}, "8123456789"),
+        ({}, {"user_id": "ann@example.com"}, "ann@example.com"),
+        ({"user_id": "hermes-user"}, {"user_id": "42"}, "42"),
+        ({"user_id": "ann"}, {"user_id": "42"}, "ann"),
+        ({"user_id": "ann"}, {"profile": "work"}, "ann"),
+        ({"user_id": "{user}-{platform}"}, {"user_id": "42", "platform": "slack"}, "42-slack"),
+    ],
+)
+def test_ids_are_those_of_hermes_agent(config, facts, user):
+    assert _user(config, **facts) == user
+
+
+def test_a_profile_has_users_of_its_own():
+    users = {_user(profile=name, user_id="ann") for name in ("default", "work", "home")}
+    assert len(users) == 3
+    assert "ann" in users
+
+
+def test_everybody_is_no_user():
+    assert _user(user_id="*") != "*"
+    assert not any(char.isspace() for char in _user(user_id="Ann Lee\tx"))
+
+
+def test_a_template_that_names_something_unknown_is_an_error():
+    with pytest.raises(ConfigError, match="colour"):
+        _user({"user_id": "{colour}"})
+
+
+names = st.text(st.sampled_from("ab-_ \n*.@é"), min_size=1, max_size=6)
+
+
+@given(st.lists(st.tuples(names, names), min_size=2, max_size=2, unique=True))
+def test_two_users_or_profiles_never_share_an_id(pairs):
+    (one, first), (other, second) = pairs
+    assert _user(user_id=one, profile=first) != _user(user_id=other, profile=second)
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_an_id_is_one_that_mem0_takes(user, profile):
+    made = _user(user_id=user, profile=profile)
+    assert 1 <= len(made) <= 128
+    assert not any(char.isspace() or char == "*" for char in made)

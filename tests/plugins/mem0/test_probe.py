@@ -1,0 +1,41 @@
+"""The probe: asks, writes, recalls, and leaves nothing behind."""
+
+import time
+
+
+def test_it_proves_a_write_and_its_recall_and_removes_both(place):
+    provider = place.provider()
+    provider.sync_turn("I have moved to Lisbon.", "Noted.", turn_id="t1")
+    result = provider.probe(write=True)
+    assert result.ok, result
+    assert "wrote, recalled and removed" in result.detail
+    assert place.texts() == ["I have moved to Lisbon."]
+    assert {row["user_id"] for row in place.rows()} == {"hermes-user"}
+
+
+def test_without_a_write_it_only_asks(place):
+    result = place.provider().probe(write=False)
+    assert result.ok
+    assert result.detail.endswith("answers")
+    assert place.texts() == []
+
+
+def test_a_memory_that_does_not_come_back_is_a_failure_and_is_removed(server, monkeypatch):
+    monkeypatch.setattr("hermes_memory_mem0.trying._WAIT", 0.3)
+    monkeypatch.setattr(server.behind.store, "ranked", lambda *_: [])
+    began = time.monotonic()
+    result = server.provider().probe(write=True)
+    assert not result.ok
+    assert "does not find it" in result.detail
+    assert time.monotonic() - began < 5
+    assert server.texts() == []
+
+
+def test_a_model_that_does_not_answer_fails_the_probe_of_a_write(oss):
+    provider = oss.provider()
+    answer = oss.behind._chat
+    oss.behind._chat = lambda _: {"error": {}, "choices": []}
+    assert not provider.probe(write=True).ok
+    oss.behind._chat = answer
+    assert provider.probe(write=True).ok
+    assert oss.texts() == []
