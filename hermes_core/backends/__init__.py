@@ -21,6 +21,7 @@ from hermes_core.backends._model import (
 )
 from hermes_core.backends._provider import ServiceProvider
 from hermes_core.backends._queue import WriteQueue
+from hermes_core.dispatch._loop import EventLoop
 from hermes_core.home import resolve_home
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Cause",
     "Delegation",
     "Ending",
+    "EventLoop",
     "Note",
     "ProbeResult",
     "Recalled",

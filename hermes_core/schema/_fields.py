@@ -43,6 +43,7 @@ class Field(NamedTuple):
     when: Mapping[str, Any] = _NOTHING
     default_from: Mapping[str, Any] = _NOTHING
     ask: Mapping[str, Any] | None = _NOTHING
+    instead: Mapping[str, Any] = _NOTHING
 
     def applies(self, values: Mapping[str, Any]) -> bool:
         """Whether the other values call for this field."""
@@ -147,6 +148,7 @@ def _read(entry: object, number: int, provider: str, problems: list[str]) -> Fie
         when=_mapping(entry, "when", key, problems),
         default_from=_mapping(entry, "default_from", key, problems),
         ask=_asking(entry, key, problems),
+        instead=_mapping(entry, "instead", key, problems),
     )
     return _with_checked_default(field, problems)
 

@@ -165,11 +165,11 @@ def _cause(validator: object, field: Field) -> str:
 def _problem(field: Field, where: str, cause: str, found: Value | None) -> Problem:
     if found is not None and not field.secret:
         cause = f"{_shown(found.value)} {cause}"
-    missing = found is None
-    hint = f"get one at {field.url}" if missing and field.url else ""
-    if missing:
+    if found is None:
         named = f"set {field.variable}" if field.secret else f"or set {field.variable}"
-        hint = "; ".join(filter(None, (named, hint)))
+        hint = f"{named}; get one at {field.url}" if field.url else named
+    else:
+        hint = str(field.instead.get(found.value, "")) if isinstance(found.value, str) else ""
     origin = "" if found is None else f"from {found.origin}"
     return Problem(f"{where}.{field.key}", cause, allowed(field), origin, hint)
 

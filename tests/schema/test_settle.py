@@ -61,6 +61,14 @@ def test_what_can_not_be_meant_is_refused(value, kind: str) -> None:
         coerced(value, kind)
 
 
+def test_a_value_that_is_no_choice_any_more_is_answered_with_what_to_do_instead() -> None:
+    raw = {"key": "mode", "choices": ["cloud"], "instead": {"local": "run it yourself"}}
+    fields = read_fields([raw], "acme")
+    for value, ending in (("local", "; run it yourself)"), ("moon", "from file)")):
+        (problem,) = settle(fields, {"mode": Value(value, "file")}, "memory.acme").problems
+        assert str(problem).endswith(ending)
+
+
 def test_defaults_are_filled_in_and_may_follow_from_another_field() -> None:
     result = settled(api_key="k")
     assert result.values == {"api_key": "k", "mode": "cloud", "timeout": 30, "port": 443}

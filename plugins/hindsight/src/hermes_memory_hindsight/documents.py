@@ -1,0 +1,133 @@
+"""What is stored: each turn, note and delegated task is a document of its own.
+
+A document's id follows from what it is. So writing it again, after an attempt of which nobody
+knows whether it came through, replaces it: the server works out what is new, and that is nothing.
+For the same reason nothing that changes from attempt to attempt stands in its text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from hermes_core.backends import Delegation, Note, Start, Turn
+from hermes_memory_hindsight.settings import Settings
+
+_NOTES: Final = {
+    "memory": "a note that the agent keeps",
+    "user": "a note about the user",
+}
+
+
+class Document(NamedTuple):
+    """Something to remember."""
+
+    id: str
+    content: str
+    context: str
+    tags: tuple[str, ...]
+    metadata: Mapping[str, str]
+
+    def item(self, scopes: str | list[list[str]] | None) -> dict[str, Any]:
+        """As the SDK wants it."""
+        made = {
+            "content": self.content,
+            "document_id": self.id,
+            "context": self.context,
+            "tags": list(self.tags),
+            "metadata": dict(self.metadata),
+            "observation_scopes": scopes,
+        }
+        return {key: value for key, value in made.items() if value}
+
+
+class Scribe:
+    """Writes documents for one session start."""
+
+    def __init__(self, settings: Settings, start: Start) -> None:
+        self._settings = settings
+        self._start = start
+        #: The owner of notes, in a bank that several people may share.
+        self._owner = _digest(start.profile, start.user_id)[:12]
+        self.parents = {start.session_id: start.parent_session_id}
+
+    def turn(self, turn: Turn) -> Document:
+        """A turn, in the words of both."""
+        user, assistant = self._settings.retain_user_prefix, self._settings.retain_assistant_prefix
+        return Document(
+            turn.id,
+            f"{user}: {turn.user}\n{assistant}: {turn.assistant}",
+            self._settings.retain_context,
+            self._tags(turn.session_id),
+            self._metadata(turn.session_id, turn_id=turn.id),
+        )
+
+    def delegation(self, done: Delegation) -> Document:
+        """What a subagent was asked and found."""
+        return Document(
+            done.id,
+            f"Task: {done.task}\nResult: {done.result}",
+            "a task that the agent gave to a subagent",
+            self._tags(done.session_id),
+            self._metadata(done.session_id, child_session_id=done.child_session_id),
+        )
+
+    def note(self, note: Note) -> Document:
+        """A note, as it is now."""
+        return Document(
+            self.note_id(note.target, note.content),
+            note.content,
+            _NOTES.get(note.target, "a note"),
+            (*self._settings.retain_tags, self.note_tag(note.target)),
+            self._metadata(note.session_id, target=note.target),
+        )
+
+    def told(self, content: str, context: str, tags: Sequence[str], session: str) -> Document:
+        """What the model wants to have remembered."""
+        return Document(
+            f"told-{_digest(content, context, *tags)}",
+            content,
+            context,
+            tuple(dict.fromkeys((*self._settings.retain_tags, *tags))),
+            self._metadata(session),
+        )
+
+    def note_id(self, target: str, content: str) -> str:
+        """The document of a note, by its text: that is all that is known when it goes."""
+        return f"{self.note_prefix}{_digest(target, content)}"
+
+    @property
+    def note_prefix(self) -> str:
+        """How the ids of this user's notes begin."""
+        return f"note-{self._owner}-"
+
+    @staticmethod
+    def note_tag(target: str) -> str:
+        """The tag of all notes of one kind."""
+        return f"note:{target}"
+
+    def _tags(self, session: str) -> tuple[str, ...]:
+        parent = self.parents.get(session, "")
+        lineage = [f"session:{session}"] + ([f"parent:{parent}"] if parent else [])
+        return (*self._settings.retain_tags, *lineage)
+
+    def _metadata(self, session: str, **more: str) -> dict[str, str]:
+        start = self._start
+        known = {
+            "source": self._settings.retain_source,
+            "session_id": session,
+            "platform": start.platform,
+            "user_id": start.user_id,
+            "user_name": start.user_name,
+            "chat_id": start.chat_id,
+            "thread_id": start.thread_id,
+            "agent_identity": start.profile,
+            **more,
+        }
+        return {key: value for key, value in known.items() if value}
+
+
+def _digest(*parts: str) -> str:
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest()[:32]

@@ -1,0 +1,287 @@
+"""`HindsightProvider`: what a host calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_core import HermesError
+from hermes_core.backends import (
+    BackendError,
+    Cause,
+    Delegation,
+    Note,
+    Recalled,
+    ServiceProvider,
+    Start,
+    Tool,
+    Turn,
+    failure,
+    save_own_file,
+)
+from hermes_memory_hindsight.banks import bank_of
+from hermes_memory_hindsight.documents import Document, Scribe
+from hermes_memory_hindsight.failures import explained
+from hermes_memory_hindsight.fields import fields
+from hermes_memory_hindsight.service import Service
+from hermes_memory_hindsight.settings import CLOUD, Settings, own_file
+from hermes_memory_hindsight.tool_schemas import RECALL, REFLECT, RETAIN
+
+_NOTHING: Final = "No relevant memories found."
+_OLDEST: Final = (1, 0)
+_HEADING: Final = "# Hindsight Memory\nWhat is remembered from before, for this message:"
+_TRIAL: Final = "Ada keeps bees, and her favourite colour is teal."
+
+
+class _Session:
+    """What `connect` makes: all that a call needs."""
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self.settings = Settings.read(start)
+        self.bank(start.session_id)  # a name that can't be is told now, not with the first turn
+        self.scribe = Scribe(self.settings, start)
+        self.service = Service(self.settings)
+        self._ready: set[str] = set()
+
+    def bank(self, session_id: str) -> str:
+        return bank_of(self.settings, self.start, session_id)
+
+    def retain(self, session_id: str, document: Document, *, queued: bool) -> None:
+        """Store a document in the bank of a session, which has its missions then."""
+        bank = self.bank(session_id)
+        if bank not in self._ready and (
+            self.settings.bank_mission or self.settings.bank_retain_mission
+        ):
+            self.service.set_missions(bank)
+        self._ready.add(bank)
+        self.service.retain(bank, document, queued=queued)
+
+
+class HindsightProvider(ServiceProvider):
+    """Hindsight, in the cloud or on a server of one's own."""
+
+    label = "Hindsight"
+    glyph = "🔭"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: _Session | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the plugin."""
+        return "hindsight"
+
+    # -- set-up -------------------------------------------------------------------------------
+
+    def is_available(self) -> bool:
+        """Whether the SDK is installed; a host checks the settings."""
+        return find_spec("hindsight_client") is not None
+
+    def unavailable_reason(self) -> str:
+        """What to do without the SDK."""
+        return "" if self.is_available() else "run: pip install 'hindsight-client>=1.1,<2'"
+
+    def get_config_schema(self) -> list[dict[str, Any]]:
+        """Mode, address and key are asked, the rest can be set."""
+        return fields()
+
+    def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
+        """Keep the settings where hermes-agent's plugin does."""
+        save_own_file(own_file(Path(hermes_home)), values)
+
+    def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, str]:
+        """What `status` shows."""
+        shown = {key: str(provider_config.get(key) or "") for key in ("mode", "api_url")}
+        held_back = provider_config.get("retain_every_n_turns") or 1
+        if int(held_back) > 1:
+            shown["retain_every_n_turns"] = f"1, not {held_back}: a turn is stored at once"
+        return shown
+
+    # -- a session ----------------------------------------------------------------------------
+
+    @property
+    def _session(self) -> _Session:
+        if self._made is None:
+            raise HermesError("initialize has not been called", where=self.name)
+        return self._made
+
+    def connect(self, start: Start) -> None:
+        """Read the settings and build the client."""
+        self._made = _Session(start)
+
+    def disconnect(self) -> None:
+        """Close the client and end its loop."""
+        session, self._made = self._made, None
+        if session is not None:
+            session.service.close()
+
+    def switch(self, old: str, new: str, *, parent: str, reset: bool, rewound: bool) -> None:  # noqa: ARG002
+        """Note whose child the new session is. All turns of the old one have been sent."""
+        self._session.scribe.parents[new] = parent
+
+    def explain(self, error: Exception) -> BackendError:
+        """What an exception of the SDK means."""
+        return explained(error, self._made.settings.api_url if self._made else "")
+
+    def system_prompt_block(self) -> str:
+        """What the model should know of this memory."""
+        if self._made is None:
+            return ""
+        mode = self._made.settings.memory_mode
+        lines = ["# Hindsight Memory", f"Bank: {self._made.bank(self.start.session_id)}."]
+        if mode != "tools":
+            lines.append("What is remembered for a message comes along with it.")
+        if mode != "context":
+            lines.append(
+                "hindsight_recall looks something up, hindsight_reflect works an answer out, "
+                "hindsight_retain remembers."
+            )
+        return "\n".join(lines)
+
+    # -- recall -------------------------------------------------------------------------------
+
+    def recall(self, query: str, session_id: str) -> Recalled:
+        """What is remembered for a message."""
+        session = self._session
+        settings = session.settings
+        if settings.memory_mode == "tools" or not settings.auto_recall:
+            return Recalled()
+        bank, asked = session.bank(session_id), query[: settings.recall_max_input_chars]
+        if settings.recall_prefetch_method == "reflect":
+            found = session.service.reflect(bank, asked)
+            text, count = found.text, found.count
+        else:
+            memories = session.service.recall(bank, asked)
+            text, count = "\n".join(f"- {each}" for each in memories), len(memories)
+        if not count:
+            return Recalled()
+        return Recalled(f"{settings.recall_prompt_preamble or _HEADING}\n\n{text}", count)
+
+    # -- writes -------------------------------------------------------------------------------
+
+    def write_turn(self, turn: Turn) -> None:
+        """Store a turn. The same turn again replaces itself."""
+        self._keep(turn.session_id, self._session.scribe.turn(turn))
+
+    def write_delegation(self, delegation: Delegation) -> None:
+        """Store what a subagent found out."""
+        self._keep(delegation.session_id, self._session.scribe.delegation(delegation))
+
+    def _keep(self, session_id: str, document: Document) -> None:
+        settings = self._session.settings
+        if settings.auto_retain:
+            self._session.retain(session_id, document, queued=settings.retain_async)
+
+    def write_note(self, note: Note) -> None:
+        """Follow a note: the new text first, so that there is never none."""
+        if not self._session.settings.auto_retain:
+            return
+        kept = ""
+        if note.action != "remove":
+            document = self._session.scribe.note(note)
+            kept = document.id
+            self._session.retain(note.session_id, document, queued=False)
+        if note.old_text:
+            self._forget_note(note, kept)
+
+    def _forget_note(self, note: Note, kept: str) -> None:
+        session = self._session
+        bank, gone = (
+            session.bank(note.session_id),
+            session.scribe.note_id(note.target, note.old_text),
+        )
+        if gone == kept or session.service.forget(bank, gone):
+            return
+        # hermes-agent tells a part of the old text; our hosts tell all of it, and give settings.
+        if not self.start.config and note.attempt == 1:
+            found = [each for each in self._notes_with(note, bank) if each != kept]
+            if len(found) == 1:
+                session.service.forget(bank, found[0])
+
+    def _notes_with(self, note: Note, bank: str) -> list[str]:
+        """This user's notes that have a text in them."""
+        session = self._session
+        ids = session.service.documents(bank, session.scribe.note_tag(note.target))
+        own = [each for each in ids if each.startswith(session.scribe.note_prefix)]
+        return [each for each in own if note.old_text in session.service.text(bank, each)]
+
+    # -- tools --------------------------------------------------------------------------------
+
+    def tools(self) -> Sequence[Tool]:
+        """Three tools; none where the memory only gives context."""
+        if self._made is not None and self._made.settings.memory_mode == "context":
+            return ()
+        return (
+            Tool(RETAIN, self._retain_tool, writes=True),
+            Tool(RECALL, self._recall_tool),
+            Tool(REFLECT, self._reflect_tool),
+        )
+
+    def _retain_tool(self, args: dict[str, Any]) -> dict[str, Any]:
+        session = self._session
+        tags = [each.strip() for each in args.get("tags", ()) if each.strip()]
+        document = session.scribe.told(
+            args["content"], args.get("context", ""), tags, self.session_id
+        )
+        session.retain(self.session_id, document, queued=False)
+        return {"result": "Memory stored successfully."}
+
+    def _recall_tool(self, args: dict[str, Any]) -> dict[str, Any]:
+        found = self._session.service.recall(self._session.bank(self.session_id), args["query"])
+        lines = [f"{number}. {text}" for number, text in enumerate(found, 1)]
+        return {"result": "\n".join(lines) or _NOTHING}
+
+    def _reflect_tool(self, args: dict[str, Any]) -> dict[str, Any]:
+        found = self._session.service.reflect(self._session.bank(self.session_id), args["query"])
+        return {"result": found.text or _NOTHING}
+
+    # -- proof --------------------------------------------------------------------------------
+
+    def try_out(self, *, write: bool) -> str:
+        """Ask for the version and, with the key, for memories; if allowed, in a bank for that."""
+        session = self._session
+        if session.settings.mode == CLOUD and not session.settings.api_key:
+            raise failure(
+                Cause.WRONG_KEY, service=self.name, detail="there is none for Hindsight Cloud"
+            )
+        version = session.service.version()
+        if _numbers(version) < _OLDEST:
+            raise failure(
+                Cause.TOO_OLD,
+                service=self.name,
+                where=session.settings.api_url,
+                detail=f"it is Hindsight {version}",
+                hint="upgrade the server to 1.0 or newer",
+            )
+        bank = session.bank(self.session_id)
+        session.service.recall(bank, "is anybody there")
+        if write:
+            self._write_and_recall()
+        done = ", stored and recalled" if write else ""
+        return f"Hindsight {version} at {session.settings.api_url}, bank {bank}{done}"
+
+    def _write_and_recall(self) -> None:
+        session = self._session
+        bank = f"hermes-trial-{uuid.uuid4().hex[:12]}"
+        try:
+            session.service.retain(bank, session.scribe.told(_TRIAL, "", (), self.session_id))
+            if not session.service.recall(bank, "What is Ada's favourite colour?"):
+                raise failure(
+                    Cause.BROKEN,
+                    service=self.name,
+                    where=session.settings.api_url,
+                    detail="it stored a memory and does not find it",
+                    hint="look at the server's log: its model or its embeddings may be away",
+                )
+        finally:
+            session.service.drop(bank)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """1.1.0rc1 as (1, 1)."""
+    return tuple(int(each) for each in version.split(".")[:2] if each.isdigit())

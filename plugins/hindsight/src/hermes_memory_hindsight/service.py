@@ -1,0 +1,163 @@
+"""The SDK, asked from any thread: its client belongs to one event loop, and here is that loop."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from hermes_core import HermesError
+from hermes_core.backends import Cause, EventLoop, Recalled, failure
+from hermes_memory_hindsight.documents import Document
+from hermes_memory_hindsight.failures import says_what_is_missing
+from hermes_memory_hindsight.settings import Settings
+
+if TYPE_CHECKING:
+    from hindsight_client import Hindsight
+
+_T = TypeVar("_T")
+_CLOSE_SECONDS: Final = 2.0
+#: The loop waits a little longer than the client, whose error says more.
+_PATIENCE: Final = 1.5
+_AGENT: Final = "hermes-memory-hindsight"
+_NOTES: Final = 500
+
+
+class Service:
+    """A Hindsight server. The SDK's exceptions come through as they are."""
+
+    def __init__(self, settings: Settings) -> None:
+        from hindsight_client import Hindsight  # noqa: PLC0415 - a second, and for sessions only
+
+        self._settings = settings
+        # One attempt: a turn can't wait for more, and writes are repeated by who keeps them.
+        self._client: Hindsight = Hindsight(
+            base_url=settings.api_url,
+            api_key=settings.api_key or None,
+            timeout=settings.timeout,
+            user_agent=_AGENT,
+            max_attempts=1,
+        )
+        self._loop = EventLoop("hindsight-loop")
+
+    def _run(self, asked: Coroutine[Any, Any, _T]) -> _T:
+        found: _T = self._loop.run(asked, self._settings.timeout * _PATIENCE)
+        return found
+
+    def _run_on_what_is_there(self, asked: Coroutine[Any, Any, _T]) -> _T | None:
+        """Like `_run`; None if there is no such bank or document."""
+        try:
+            return self._run(asked)
+        except Exception as error:
+            if says_what_is_missing(error):
+                return None
+            raise
+
+    def version(self) -> str:
+        """What the server calls itself."""
+        return str(self._run(self._client.aget_version()).api_version)
+
+    def retain(self, bank: str, document: Document, *, queued: bool = False) -> None:
+        """Store a document, or replace it. The bank is made if there is none.
+
+        Args:
+            bank: Where.
+            document: What.
+            queued: The server only notes it, and works it into memory later.
+        """
+        items = [document.item(self._settings.observation_scopes)]
+        answer = self._run(self._client.aretain_batch(bank, items, retain_async=queued))
+        if not answer.success:
+            raise failure(
+                Cause.REFUSED,
+                service="hindsight",
+                where=self._settings.api_url,
+                detail="it did not store what it was given",
+            )
+
+    def recall(self, bank: str, query: str) -> list[str]:
+        """The memories for a question; none if there is no such bank yet."""
+        if not _has_words(query):
+            return []
+        wanted = self._settings
+        asked = self._client.arecall(
+            bank,
+            query,
+            types=list(wanted.recall_types),
+            max_tokens=wanted.recall_max_tokens,
+            budget=wanted.recall_budget,
+            tags=list(wanted.recall_tags) or None,
+            tags_match=wanted.recall_tags_match,
+            prefer_observations=True,
+        )
+        answer = self._run_on_what_is_there(asked)
+        return [each.text for each in answer.results if each.text] if answer else []
+
+    def reflect(self, bank: str, query: str) -> Recalled:
+        """An answer from all memories, and how many it was made of."""
+        wanted = self._settings
+        asked = self._client.areflect(
+            bank,
+            query,
+            budget=wanted.recall_budget,
+            tags=list(wanted.recall_tags) or None,
+            tags_match=wanted.recall_tags_match,
+            include_facts=True,
+        )
+        answer = self._run(asked)
+        return Recalled(answer.text or "", _memories_in(answer))
+
+    def forget(self, bank: str, document_id: str) -> bool:
+        """Remove a document; whether there was one."""
+        asked = self._client.documents.delete_document(
+            bank, document_id, _request_timeout=self._settings.timeout
+        )
+        return self._run_on_what_is_there(asked) is not None
+
+    def documents(self, bank: str, tag: str) -> Sequence[str]:
+        """The ids of the documents that have a tag."""
+        asked = self._client.documents.list_documents(
+            bank,
+            tags=[tag],
+            tags_match="all_strict",
+            limit=_NOTES,
+            _request_timeout=self._settings.timeout,
+        )
+        answer = self._run_on_what_is_there(asked)
+        return [each.id for each in answer.items] if answer else []
+
+    def text(self, bank: str, document_id: str) -> str:
+        """The text of a document."""
+        asked = self._client.documents.get_document(
+            bank, document_id, _request_timeout=self._settings.timeout
+        )
+        return self._run(asked).original_text or ""
+
+    def set_missions(self, bank: str) -> None:
+        """Make a bank with the missions that were set, or give it them."""
+        asked = self._client.acreate_bank(
+            bank,
+            reflect_mission=self._settings.bank_mission or None,
+            retain_mission=self._settings.bank_retain_mission or None,
+        )
+        self._run(asked)
+
+    def drop(self, bank: str) -> None:
+        """Remove a bank with all that is in it."""
+        self._run(self._client.adelete_bank(bank))
+
+    def close(self) -> None:
+        """Close the connections and end the loop."""
+        with suppress(HermesError, OSError, RuntimeError):
+            self._loop.run(self._client.aclose(), _CLOSE_SECONDS)  # type: ignore[no-untyped-call]
+        self._loop.close()
+
+
+def _has_words(query: str) -> bool:
+    """Whether the server would take a question: it wants a letter or a digit."""
+    return any(map(str.isalnum, query))
+
+
+def _memories_in(answer: Any) -> int:
+    based_on = answer.based_on
+    return len(based_on.memories or ()) if based_on is not None else 0

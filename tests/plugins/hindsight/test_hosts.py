@@ -1,0 +1,144 @@
+"""In hosts: ours, from set-up to the kit; and one like hermes-agent, which keeps no outbox."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+from support.commands import Machine
+from support.hindsight_agents import set_up
+from support.our_plugins import PLUGINS, install_plugin
+
+from hermes_core import MemoryManager
+from hermes_memory_hindsight.provider import HindsightProvider
+
+
+@pytest.fixture
+def machine(tmp_path) -> Machine:
+    """The installed command, with the plugin installed beside it and no keyring."""
+    made = Machine(tmp_path / "machine")
+    made.environment["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+    install_plugin("hindsight", made.site.folder)
+    return made
+
+
+def test_importing_the_package_and_making_a_provider_imports_no_sdk():
+    code = (
+        "import sys; from hermes_memory_hindsight.provider import HindsightProvider as It; It();"
+        "print(sorted({'hindsight_client', 'aiohttp', 'pydantic', 'asyncio'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(PLUGINS / "hindsight" / "src")},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "[]\n"
+
+
+def test_the_kit_passes_at_level_should_without_a_network(machine):
+    result = machine.run("check", "hindsight", "--level", "should", timeout=120)
+    assert result.code == 0, result.out
+
+
+def test_set_up_checks_the_key(machine, server):
+    server.key = "right"
+    arguments = ("setup", "hindsight", "--set", "mode=local_external", "--set",
+                 f"api_url={server.url}", "--secret-stdin", "server_key")  # fmt: skip
+
+    def with_key(key: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            machine.command(*arguments), input=f"{key}\n", env=machine.environment,
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    wrong = with_key("wrong")
+    assert wrong.returncode == 1
+    assert "the key was refused" in wrong.stderr
+    assert len(wrong.stderr.splitlines()) == 1
+    assert with_key("right").returncode == 0
+    own = machine.home / "hindsight" / "config.json"
+    assert own.stat().st_mode & 0o777 == 0o600
+    assert "right" not in own.read_text("utf-8")
+    assert (machine.home / ".env").read_text("utf-8") == "HINDSIGHT_API_KEY=right\n"
+    status = machine.json("status")["provider"]
+    assert status["works"] is True
+
+
+def test_the_cloud_needs_a_key(machine):
+    result = machine.run("setup", "hindsight", "--no-input")
+    assert "api_key" in result.failed()
+
+
+def test_a_file_that_names_the_embedded_mode_is_answered_with_what_to_do(machine):
+    (machine.home / "hindsight").mkdir()
+    (machine.home / "hindsight" / "config.json").write_text('{"mode": "local_embedded"}', "utf-8")
+    told = machine.run("setup", "hindsight", "--no-input").failed()
+    assert "start hindsight-api yourself" in told
+    machine.write_config("memory: {provider: hindsight}")
+    status = machine.json("status", code=1)
+    assert status["provider"]["works"] is False
+    assert "start hindsight-api yourself" in json.dumps(status)
+
+
+def test_a_turn_in_our_host_arrives_and_is_recalled_in_the_next_session(home, site, server):
+    set_up(home, site, server.url, bank_id="b")
+    for session, said in (("one", "The colour is teal."), ("two", "")):
+        manager = MemoryManager.from_config(home)
+        assert manager.problems == ()
+        manager.initialize_all(session)
+        if said:
+            manager.sync_all(said, "Yes.")
+            assert manager.flush_pending(30)
+        else:
+            assert "teal" in manager.recall_block("colour?", session_id=session)
+        manager.shutdown_all()
+    assert len(server.banks["b"]) == 1
+
+
+def test_a_host_without_an_outbox_has_its_writes_queued_and_delivered(home, server):
+    config = home / "hindsight" / "config.json"
+    config.parent.mkdir()
+    settings = {"mode": "local_external", "api_url": server.url, "bank_id": "b"}
+    config.write_text(json.dumps(settings), "utf-8")
+    provider = HindsightProvider()
+    provider.initialize("s", hermes_home=str(home), platform="cli")
+    provider.sync_turn("The colour is teal.", "Yes.", session_id="s")
+    for text in ("likes green tea", "likes coffee"):
+        provider.on_memory_write("add", "user", text)
+    change = {"old_text": "green"}  # hermes-agent tells a part of the old text
+    provider.on_memory_write("replace", "user", "likes black tea", change)
+    provider.shutdown()
+    assert sorted(server.texts("b")) == [
+        "User: The colour is teal.\nAssistant: Yes.", "likes black tea", "likes coffee",
+    ]  # fmt: skip
+
+
+def test_a_turn_costs_less_than_five_milliseconds_of_our_own(started):
+    provider = started(bank_id="b")
+
+    class AtOnce:
+        """An SDK whose server answers at once."""
+
+        async def arecall(self, *_: object, **__: object) -> object:
+            return SimpleNamespace(results=[SimpleNamespace(text="The colour is teal.")])
+
+        async def aretain_batch(self, *_: object, **__: object) -> object:
+            return SimpleNamespace(success=True)
+
+        async def aclose(self) -> None:
+            pass
+
+    real, provider._made.service._client = provider._made.service._client, AtOnce()
+    seconds = []
+    for number in range(50):
+        begin = time.perf_counter()
+        provider.prefetch("colour?")
+        provider.sync_turn("a", "b", turn_id=f"t{number}", attempt=1)
+        provider.queue_prefetch("colour?")
+        seconds.append(time.perf_counter() - begin)
+    provider._made.service._client = real
+    assert statistics.median(seconds) < 0.005
