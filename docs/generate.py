@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import hermes_core
-from hermes_core import conformance
+from hermes_core import backends, conformance
 from hermes_core.cli._commands import cli
 from hermes_core.conformance.checks import FAMILIES
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 FOLDER = Path(__file__).parent
+PLUGINS = ("honcho", "mem0", "hindsight")
 
 _INDEX = """# Checks
 
@@ -63,9 +64,15 @@ def reference_pages() -> dict[str, str]:
     }
 
 
+def plugin_pages() -> dict[str, str]:
+    """What our plugins say of themselves; by path."""
+    readmes = {name: FOLDER.parent / "plugins" / name / "README.md" for name in PLUGINS}
+    return {f"plugins/{name}.md": path.read_text("utf-8") for name, path in readmes.items()}
+
+
 def _python() -> Iterator[str]:
     yield "# Python"
-    for module in (hermes_core, conformance):
+    for module in (hermes_core, backends, conformance):
         yield f"## {module.__name__}"
         for name in module.__all__:
             if not name.startswith("_"):
@@ -145,7 +152,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Called by mkdocs when it has found the pages that are there."""
     from mkdocs.structure.files import File  # noqa: PLC0415 - only mkdocs calls this
 
-    for path, text in reference_pages().items():
+    for path, text in {**reference_pages(), **plugin_pages()}.items():
         files.append(File.generated(config, path, content=text))
     return files
 
