@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = (
+    "backends.py",
     "start.py",
     "manager.py",
     "conformance.py",

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.honcho_api import answer
-from support.honcho_contract import Contract
 from support.honcho_requests import Reply
 from support.honcho_store import Refused, Store
+from support.openapi import Contract
 
 _CONTROL = "/_behaviour"
 
@@ -59,7 +60,7 @@ class HonchoServer:
     file: str = ":memory:"
     port: int = 0
     behaviour: Behaviour = field(default_factory=Behaviour)
-    contract: Contract = field(default_factory=Contract)
+    contract: Contract = field(default_factory=partial(Contract, "honcho-3.0.12.json"))
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
@@ -139,7 +140,7 @@ class HonchoServer:
         self, method: str, path: str, body: Any, query: dict[str, str], reply: Reply
     ) -> str:
         return self.contract.request_problem(
-            method, path, body, query
+            method, path, query, body
         ) or self.contract.answer_problem(method, path, reply.status, reply.body)
 
 

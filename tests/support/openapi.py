@@ -13,7 +13,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "openapi"
+FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "openapi"
 _GOOD = re.compile("2..")
 
 
@@ -21,7 +21,7 @@ class Contract:
     """The description of one API, of OpenAPI 3.0 or 3.1."""
 
     def __init__(self, file: str) -> None:
-        path = _FOLDER / file
+        path = FOLDER / file
         self.is_known = path.exists()
         self._document = json.loads(path.read_text("utf-8")) if self.is_known else {"paths": {}}
         # Fixed parts count more than named ones: /memories/search/ is no memory called search.
@@ -46,10 +46,12 @@ class Contract:
         told = operation.get("requestBody")
         if told is None:
             return "" if body is None else f"{method} {path} takes no body"
+        if body is None and not told.get("required"):
+            return ""
         return self._problem(told, body)
 
     def answer_problem(self, method: str, path: str, status: int, body: Any) -> str:
-        """What is wrong with an answer; "" if nothing is."""
+        """What is wrong with a good answer; "" if nothing is. Any status of success will do."""
         operation = self._operation(method, path)
         if operation is None or status >= 400:
             return ""

@@ -7,10 +7,10 @@ import httpx
 import pytest
 from honcho import Honcho, Peer, Session
 from honcho.http.exceptions import AuthenticationError, NotFoundError, UnprocessableEntityError
-from support.honcho_contract import SHARED
 from support.honcho_requests import Reply
+from support.openapi import FOLDER
 
-RECORDED = SHARED / "honcho-recorded.json"
+RECORDED = FOLDER / "honcho-recorded.json"
 #: What the plugin does not ask for, so that the server does not have it.
 UNUSED = ("/scopes", "/schedule_dream", "PUT /v3/workspaces/w3/peers/alice", "/w3/chat",
           "GET /v3/workspaces/w3/sessions/s1/peers", "/peers/alice/sessions",
