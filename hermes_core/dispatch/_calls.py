@@ -188,14 +188,22 @@ class ProviderCalls:
         if hook in _STARTS and error is not None and not isinstance(error, DeadlineExceeded):
             self.start_error = error  # one that is only slow may still get there
         seconds = perf_counter() - begin
-        is_stub = invocation is not None and invocation.instant
-        if not queued or lane.on_thread():  # else it lost its thread, and was counted then
-            size = 0 if is_stub else _size(value if hook == "prefetch" else args)
-            self._record(hook, seconds, error, size, heard=not is_stub)  # no call to tell of
         outcome = Outcome(self.name, hook, value, error, seconds)
-        if is_stub and error is None:
-            self._constants[hook] = outcome
+        if queued and not lane.on_thread():  # it lost its thread, and was counted then
+            return outcome
+        if invocation is not None and invocation.instant and error is None:
+            self._answered_by_a_stub(outcome)
+        else:
+            self._record(hook, seconds, error, _size(value if hook == "prefetch" else args))
         return outcome
+
+    def _answered_by_a_stub(self, outcome: Outcome) -> None:
+        """Count what is no call to tell of, and no sign that the provider works again."""
+        hook = outcome.hook
+        self._stats_of(hook).record(outcome.seconds)
+        # A start does something besides; and a list is its receiver's, who may change it.
+        if hook not in _STARTS and not isinstance(outcome.value, list):
+            self._constants[hook] = outcome
 
     def _without_a_call(self, hook: str, rule: HookRule) -> Outcome | None:
         """What comes of a hook that need not or can't be called."""
@@ -313,27 +321,23 @@ class ProviderCalls:
 
     # -- what came of it ------------------------------------------------------------------
 
-    def _record(
-        self,
-        hook: str,
-        seconds: float,
-        error: Exception | None,
-        size: int = 0,
-        *,
-        heard: bool = True,
-    ) -> None:
-        stats = self._stats.get(hook)
-        if stats is None:
-            stats = self._stats[hook] = HookStats()
+    def _record(self, hook: str, seconds: float, error: Exception | None, size: int = 0) -> None:
+        stats = self._stats_of(hook)
         text = "" if error is None else self.told(error)
         stats.record(seconds, text)
-        if self.listener is not None and heard:
+        if self.listener is not None:
             self.listener(hook, _kind(error), seconds, size, text)
         if error is None:
             self._breakers[HOOKS[hook].lane].succeeded()
             return
         self._trouble(HOOKS[hook].lane, error)
         self._tell(hook, text)
+
+    def _stats_of(self, hook: str) -> HookStats:
+        stats = self._stats.get(hook)
+        if stats is None:
+            stats = self._stats[hook] = HookStats()
+        return stats
 
     def _trouble(self, lane: LaneName, error: Exception) -> None:
         breaker = self._breakers[lane]

@@ -49,7 +49,7 @@ class HookCalls:
         """Register a provider."""
         self._plugins.register(adapter, name=f"provider:{adapter.name}")
         self._adapters.append(adapter)
-        self._callers.clear()
+        self._callers = {}  # a new one: another thread may be putting something into the old
 
     def observe(self, name: str, observer: Any) -> None:
         """Register an observer: a module, an instance or a class with hookimpls."""
@@ -60,7 +60,7 @@ class HookCalls:
             guard.close()
             raise ObserverError(describe(error), where=f"observer {name}") from error
         self._observers.append(guard)
-        self._callers.clear()
+        self._callers = {}  # as above
 
     def call(self, hook: str, **arguments: Any) -> list[Outcome]:
         """Call a hook at every provider, the built-in first."""
@@ -76,10 +76,11 @@ class HookCalls:
 
     def only(self, adapter: ProviderAdapter, hook: str) -> Callable[..., Outcome]:
         """A caller of ``hook`` that reaches one provider, and the observers."""
+        callers = self._callers  # before a look at the observers, who may come at any time
         key = (hook, id(adapter))
-        if key not in self._callers:
-            self._callers[key] = self._caller(adapter, hook)
-        return self._callers[key]
+        if key not in callers:
+            callers[key] = self._caller(adapter, hook)
+        return callers[key]
 
     def _caller(self, adapter: ProviderAdapter, hook: str) -> Callable[..., Outcome]:
         if not self._observers:  # nobody else hears it, and half of a call would be pluggy's

@@ -20,7 +20,7 @@ from hermes_core.discovery import (
 from hermes_core.errors import one_line
 from hermes_core.installing._errors import InstallError
 from hermes_core.installing._folders import plugins_folder, put, remove_folder
-from hermes_core.names import BUILTIN
+from hermes_core.names import BUILTIN, name_problem, normalise
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _PROJECT: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -38,7 +38,7 @@ from .offered import hand_over
 
 
 def register(ctx):
-    hand_over({entry_point!r}, {name!r}, {package!r}, ctx)
+    hand_over({entry_point!r}, {own_name!r}, {package!r}, ctx)
 '''
 
 _MANIFEST: Final = """\
@@ -70,6 +70,8 @@ def build_bridge(home: Path, info: ProviderInfo, alias: str = "") -> Bridge:
     name = alias or info.name
     if not _NAME.fullmatch(name):
         raise InstallError(f"{name!r} can't be a folder's name")
+    if problem := name_problem(name):
+        raise InstallError(problem, where=f"plugin {name}")
     agent = find_distribution("hermes-agent")
     if agent is not None and name in _bundled(agent.files):
         raise InstallError(
@@ -79,15 +81,30 @@ def build_bridge(home: Path, info: ProviderInfo, alias: str = "") -> Bridge:
         )
     with plugins_folder(home) as plugins:
         target = plugins / name
-        if os.path.lexists(target) and _bridge_at(target) is None:
-            raise InstallError(
-                "is no bridge of ours, and is left alone", where=str(target), hint="move it away"
-            )
+        _check_free(target, info)
         work = plugins / f".installing-{os.urandom(4).hex()}"
         _write(work, name, info, entry_point)
         record = Record(bridge=info.distribution, hash=content_hash(describe_directory(work)))
         put(work, target, record)
     return Bridge(target, agent.version if agent else "")
+
+
+def _check_free(target: Path, info: ProviderInfo) -> None:
+    """Whether a bridge may be put there: in place of nothing, or of one to the same package."""
+    if not os.path.lexists(target):
+        return
+    record = _bridge_at(target)
+    if record is None:
+        raise InstallError(
+            "is no bridge of ours, and is left alone", where=str(target), hint="move it away"
+        )
+    other = normalise(record.bridge) != normalise(info.distribution)
+    if other and find_distribution(record.bridge) is not None:
+        raise InstallError(
+            f"is a bridge to {record.bridge}",
+            where=str(target),
+            hint=f"give it another name, or run: hermes-plugins bridge {target.name} --remove",
+        )
 
 
 def remove_bridge(home: Path, name: str) -> Path | None:
@@ -151,7 +168,10 @@ def _write(folder: Path, called: str, info: ProviderInfo, entry_point: str) -> N
     folder.mkdir(mode=0o700)
     files = {
         "__init__.py": _PLUGIN.format(
-            name=called, package=info.distribution, entry_point=entry_point
+            name=called,
+            own_name=info.name,
+            package=info.distribution,
+            entry_point=entry_point,
         ),
         "offered.py": _OFFERED.read_text("utf-8"),
         "plugin.yaml": _MANIFEST.format(

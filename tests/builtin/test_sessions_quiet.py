@@ -8,7 +8,7 @@ import pytest
 
 from hermes_builtin.sessions._model import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
-from hermes_builtin.sessions.sqlite import _archive as archives
+from hermes_builtin.sessions.sqlite import _backlog as backlogs
 from hermes_builtin.sessions.sqlite._indexing import BATCH, is_pending
 from hermes_builtin.sessions.sqlite._quiet import QuietWork
 
@@ -25,6 +25,10 @@ def fill(archive, count):
         archive.append(facts, [NewMessage("user", f"message {number}", 1.0)])
 
 
+def quiet(archive, seconds):
+    archive._backlog._quiet = QuietWork(archive._backlog._tidy_up, seconds=seconds)
+
+
 def pending(archive):
     with archive._connections.reading() as database:
         return is_pending(database)
@@ -38,23 +42,25 @@ def wait_until(condition, seconds=10.0):
 
 
 def test_a_turn_does_not_wait_for_the_index(archive, monkeypatch):
-    archive._quiet = QuietWork(archive._tidy_up, seconds=3600)
+    quiet(archive, 3600)
     indexed = []
-    monkeypatch.setattr(archive._indexer, "some_pending", lambda _: indexed.append(1) or 0)
+    monkeypatch.setattr(
+        archive._backlog._indexer, "some_pending", lambda _: indexed.append(1) or (0, False)
+    )
     fill(archive, 2 * BATCH)
     assert not indexed
 
 
 def test_in_a_quiet_moment_the_index_is_brought_up_to_date(archive):
-    archive._quiet = QuietWork(archive._tidy_up, seconds=0.05)
+    quiet(archive, 0.05)
     fill(archive, 2 * BATCH + 1)
     assert wait_until(lambda: not pending(archive))
     assert archive.check() == []
 
 
 def test_without_a_quiet_moment_the_backlog_stays_bounded(archive, monkeypatch):
-    monkeypatch.setattr(archives, "_MOST_PENDING", 2 * BATCH)
-    archive._quiet = QuietWork(archive._tidy_up, seconds=3600)
+    monkeypatch.setattr(backlogs, "_MOST_PENDING", 2 * BATCH)
+    quiet(archive, 3600)
     fill(archive, 4 * BATCH)
     with archive._connections.reading() as database:
         (first,) = database.execute("SELECT first FROM archive_unindexed").fetchone()
@@ -94,3 +100,37 @@ def test_the_end_waits_for_the_step_that_is_being_taken_and_takes_no_other():
     work.end()
     assert steps == [1]
     work.end()
+
+
+def test_many_who_come_at_once_start_one_thread_and_the_end_leaves_none():
+    """As managers of one home do that share its archive."""
+    names = []
+    barrier = threading.Barrier(8)
+    work = QuietWork(lambda: names.append(threading.current_thread().name) or False, seconds=0.2)
+
+    def come():
+        barrier.wait(10)
+        work.stir(has_work=True)
+
+    for _ in range(20):
+        threads = [threading.Thread(target=come) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [each.name for each in threading.enumerate()].count("hermes-quiet-work") == 1
+        work.end()
+        assert "hermes-quiet-work" not in [each.name for each in threading.enumerate()]
+    assert names == []
+
+
+def test_who_writes_does_not_wait_for_a_fork_that_waits_for_them(archive):
+    """As an import would, which holds the archive's lock all the while."""
+    quiet(archive, 3600)
+    archive._backlog._quiet.before_fork()
+    writer = threading.Thread(target=fill, args=(archive, BATCH), daemon=True)
+    writer.start()
+    writer.join(10)
+    archive._backlog._quiet.after_fork()
+    assert archive._backlog._pending == BATCH
+    assert not writer.is_alive()

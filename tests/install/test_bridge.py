@@ -183,6 +183,27 @@ def test_every_shape_of_an_entry_point_is_handed_over(machine, theirs):
 
 
 @needs_hermes_agent
+def test_of_two_providers_of_one_package_the_one_that_was_meant_is_handed_over(machine, theirs):
+    both = """
+class Other(Wild):
+    name = "other"
+
+def register(ctx):
+    ctx.register_memory_provider(Wild())
+    ctx.register_memory_provider(Other())
+"""
+    (theirs.packages / "wild_memory.py").write_text(WILD + both)
+    machine.site.add(
+        "memory-wild",
+        groups={MEMORY: dict.fromkeys(("wild", "other"), "wild_memory:register")},
+        files={"wild_memory.py": WILD + both},
+    )
+    machine.run("bridge", "other", "--as", "second").done()
+    code = "from plugins.memory import load_memory_provider as load; print(load('second').name)"
+    assert theirs.run("-c", code).splitlines()[-1] == "other"
+
+
+@needs_hermes_agent
 def test_without_its_package_a_bridge_says_why_it_leads_nowhere(machine, theirs):
     add_wild(machine)
     line = machine.run("bridge", "wild").done().lines[-1]
@@ -227,6 +248,17 @@ def test_a_name_that_hermes_agent_has_taken_is_bridged_under_another(machine: Ma
     assert set(machine.providers()) == {"builtin", "honcho"}
     machine.run("bridge", "hermes-honcho", "--remove").done()
     assert not (machine.home / "plugins" / "hermes-honcho").exists()
+
+
+def test_a_name_that_is_ours_or_another_bridges_is_refused(machine: Machine):
+    machine.site.add_provider("first", "memory-first")
+    machine.site.add_provider("second", "memory-second")
+    machine.run("bridge", "first", "--as", "mine").done()
+    before = snapshot(machine.home)
+    assert "is a bridge to memory-first" in machine.run("bridge", "second", "--as", "mine").failed()
+    assert "is reserved" in machine.run("bridge", "second", "--as", "builtin").failed()
+    assert snapshot(machine.home) == before
+    machine.run("bridge", "first", "--as", "mine").done()
 
 
 def test_a_bridge_whose_package_is_gone_is_listed_as_broken(machine: Machine):

@@ -92,8 +92,10 @@ class Found(NamedTuple):
         hits: The best first.
         words: The index words that were looked for, to show them in the texts.
         approximate: A word was so frequent that not all of its messages were looked at.
+        behind: Why the newest messages could not be looked at.
     """
 
     hits: list[Hit]
     words: frozenset[str]
     approximate: bool = False
+    behind: str = ""

@@ -154,6 +154,8 @@ class SessionSearch:
                 "These words are in very many messages: the newest conversations were looked at. "
                 "A rarer word finds more."
             )
+        if found.behind:
+            notes.append(f"The newest messages were not looked at: {found.behind}")
         if not results:
             notes.append(self._why_nothing(query, options))
         if notes:

@@ -104,6 +104,7 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
                 for session, message, text in results
             ],
             approximate=found.approximate,
+            behind=found.behind,
             reason=reason,
             not_imported=missing,
         )
@@ -116,6 +117,8 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
         click.echo(reason, err=True)
     elif found.approximate:
         click.echo("These words are very frequent: the newest were looked at.", err=True)
+    if found.behind:
+        click.echo(f"The newest messages were not looked at: {found.behind}", err=True)
     if not results:
         tell_of_theirs(missing, where)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,11 +22,11 @@ from hermes_builtin.sessions._query import Query
 from hermes_builtin.sessions._words import storable
 from hermes_builtin.sessions.archive import Problem, Progress, SearchOptions, Stats, Window
 from hermes_builtin.sessions.sqlite import _care
+from hermes_builtin.sessions.sqlite._backlog import Backlog
 from hermes_builtin.sessions.sqlite._care import totals_of
 from hermes_builtin.sessions.sqlite._checking import check
 from hermes_builtin.sessions.sqlite._connections import Connections, is_damage
-from hermes_builtin.sessions.sqlite._indexing import BATCH, Indexer, facts_of, is_pending
-from hermes_builtin.sessions.sqlite._quiet import QuietWork
+from hermes_builtin.sessions.sqlite._indexing import facts_of
 from hermes_builtin.sessions.sqlite._ranking import Totals
 from hermes_builtin.sessions.sqlite._repairing import repair
 from hermes_builtin.sessions.sqlite._schema import (
@@ -43,12 +41,8 @@ from hermes_builtin.sessions.sqlite._sessions import Sessions
 from hermes_builtin.sessions.sqlite._writing import alias, append
 from hermes_core.errors import DatabaseError
 
-logger = logging.getLogger("hermes_builtin")
-
 _TOTAL_SECONDS: Final = 60.0
 _PAGE: Final = 500
-#: So many messages may wait for a quiet moment to be indexed; the first search pays for them.
-_MOST_PENDING: Final = 16 * BATCH
 
 
 class SqliteArchive:
@@ -62,11 +56,9 @@ class SqliteArchive:
     def __init__(self, path: Path, *, durable: bool = False) -> None:
         self.path = path
         self._connections = Connections(path, durable=durable)
-        self._indexer = Indexer()
         self._totals = (0.0, Totals(0, 0))
         self._damage: DatabaseError | None = None
-        self._pending = 0
-        self._quiet = QuietWork(self._tidy_up)
+        self._backlog = Backlog(self._connections)
 
     # -- writing --------------------------------------------------------------------------
 
@@ -74,6 +66,7 @@ class SqliteArchive:
         """Keep messages, all or none; the session is begun if it is new. Gives their ids."""
         if self._damage is not None:
             raise self._damage
+        self._backlog.stir()
         try:
             with self._connections.writing() as database:
                 numbers = append(database, facts, messages)
@@ -86,42 +79,12 @@ class SqliteArchive:
                 )
                 raise self._damage from error
             raise
-        self._pending += len(messages)
-        if self._pending >= _MOST_PENDING:
-            self._index_some()
-        self._quiet.stir(has_work=self._pending >= BATCH)
+        self._backlog.add(len(messages))
         return numbers
 
-    def _tidy_up(self) -> bool:
-        """Do some of what a turn should not wait for; whether there is more."""
-        if self._index_some() == BATCH:
-            return True
-        with suppress(DatabaseError):  # then the next turn that finds the WAL too long does it
-            self._connections.checkpoint()
-        return False
-
-    def _index_some(self) -> int:
-        """Index some messages; what is stored is safe whatever becomes of the index."""
-        self._pending = max(self._pending - BATCH, 0)
-        try:
-            with self._connections.writing() as database:
-                return self._indexer.some_pending(database)
-        except DatabaseError as error:
-            self._indexer.forget()
-            if is_damage(error):
-                with self._connections.writing() as database:
-                    _care.mark_index(database)
-            logger.warning("sessions: the index is behind: %s", error)
-            return 0
-
-    def index_pending(self) -> None:
-        """Index all that is not yet."""
-        while True:
-            with self._connections.reading() as database:
-                if not is_pending(database):
-                    return
-            if not self._index_some():
-                return
+    def index_pending(self) -> DatabaseError | None:
+        """Index all that is not yet; why not, if it can't be done."""
+        return self._backlog.index_all()
 
     def end(self, session_id: str, at: float, scope: Scope) -> None:
         """Note when a session ended, if it may be seen."""
@@ -161,7 +124,10 @@ class SqliteArchive:
 
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Forget sessions; gives the number of messages that are gone."""
-        self.index_pending()
+        behind = self.index_pending()
+        if behind is not None and not is_damage(behind):  # a damaged index is made anew
+            raise behind
+        self._backlog.forget()  # words that nobody uses any more leave the table of terms
         gone = 0
         for done, session in enumerate(sessions, 1):
             gone += _care.delete(self._connections, session)
@@ -210,21 +176,28 @@ class SqliteArchive:
         try:
             with self._connections.reading() as database:
                 pending, marked = _care.state_of_index(database)
-            if pending:
-                self.index_pending()
+            behind = self.index_pending() if pending else None
+            if behind is not None:
                 with self._connections.reading() as database:
                     marked = _care.index_is_marked(database)
             if not marked:
-                return self._search(query, options)
+                return self._search(query, options, behind)
         except DatabaseError as error:
             if not is_damage(error):
                 raise
         _care.rebuild_if_small(self._connections)
         return self._search(query, options)
 
-    def _search(self, query: Query, options: SearchOptions) -> Found:
+    def _search(
+        self, query: Query, options: SearchOptions, behind: DatabaseError | None = None
+    ) -> Found:
         with self._connections.reading() as database:
-            return Search(database, query, options, self._count(database)).found()
+            found = Search(database, query, options, self._count(database)).found()
+        if behind is None:
+            return found
+        if not found.hits:  # it may be among the messages that could not be looked at
+            raise behind
+        return found._replace(behind=str(behind))
 
     def _count(self, database: sqlite3.Connection) -> Totals:
         """About how much there is."""
@@ -307,20 +280,18 @@ class SqliteArchive:
 
     def check(self, progress: Progress | None = None) -> list[Problem]:
         """Look at everything, also with the queries that the tool uses."""
-        self.index_pending()
+        self.index_pending()  # if it can't be done, a look at everything says why
         return check(self._connections, progress)
 
     def repair(self, progress: Progress | None = None) -> dict[str, Any]:
         """Make it whole again, from a verified copy; says what was done."""
         self._damage = None
+        self._backlog.end()  # nobody must open a file that is being replaced
         return repair(self._connections, progress)
 
     def close(self) -> None:
         """Let go of the file."""
-        self._quiet.end()
-        if self._pending:
-            with suppress(DatabaseError):
-                self.index_pending()
+        self._backlog.close()
         self._connections.close()
 
 

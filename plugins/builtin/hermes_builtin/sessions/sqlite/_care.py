@@ -15,7 +15,6 @@ from hermes_builtin.sessions.sqlite._index import Index
 from hermes_builtin.sessions.sqlite._indexing import Indexer, indexed_words
 from hermes_builtin.sessions.sqlite._ranking import Totals
 from hermes_builtin.sessions.sqlite._schema import bounds
-from hermes_core.database import WAIT_SECONDS
 from hermes_core.errors import DatabaseError
 
 #: So many messages are indexed anew while somebody waits for a search.
@@ -89,16 +88,13 @@ def tidy(connections: Connections) -> None:
             database.executescript(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})")
             if database.execute("PRAGMA freelist_count").fetchone()[0] >= left:
                 break
-        # Whoever reads just now must not keep all writers waiting.
-        database.execute("PRAGMA busy_timeout = 0")
-        try:
-            for _ in range(_CHECKPOINTS):
-                busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-                if not busy:
-                    break
-                time.sleep(_PAUSE)
-        finally:
-            database.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
+    # Whoever reads just now must not keep all writers waiting.
+    with connections.hurried(0) as database:
+        for _ in range(_CHECKPOINTS):
+            busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            if not busy:
+                break
+            time.sleep(_PAUSE)
 
 
 def totals_of(database: sqlite3.Connection) -> Totals:

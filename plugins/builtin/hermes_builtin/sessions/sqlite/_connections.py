@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from hermes_builtin.sessions.sqlite._schema import ARCHIVE
-from hermes_core.database import close_before_forks, empty_database, open_database, transaction
+from hermes_core.database import (
+    WAIT_SECONDS,
+    close_before_forks,
+    empty_database,
+    open_database,
+    transaction,
+)
 from hermes_core.errors import DatabaseError
 
 _CORRUPT: Final = 11  # SQLITE_CORRUPT
@@ -96,6 +102,16 @@ class Connections:
         """The connection that writes, each statement by itself."""
         with self._write_lock, self.errors:
             yield self._writer or self._open_writer()
+
+    @contextmanager
+    def hurried(self, seconds: float) -> Iterator[sqlite3.Connection]:
+        """Like `plain`, for what can be done later: other processes are hardly waited for."""
+        with self.plain() as database:
+            database.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+            try:
+                yield database
+            finally:
+                database.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -10,14 +10,17 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from hermes_builtin.sessions._content import searchable
 from hermes_builtin.sessions._words import words
 from hermes_builtin.sessions.sqlite._schema import SAMPLE, SESSION_BITS, session_of
 
-#: So many messages are indexed in one transaction.
+#: So many messages are indexed in one transaction, or fewer with so many characters: whoever
+#: wants to write meanwhile waits for it.
 BATCH: Final = 512
+_MOST_TEXT: Final = 100_000
 _KNOWN_TERMS: Final = 200_000
 
 Row = tuple[int, int, str, str | None]
@@ -42,31 +45,48 @@ def is_pending(database: sqlite3.Connection) -> bool:
     return database.execute("SELECT 1 FROM archive_unindexed LIMIT 1").fetchone() is not None
 
 
+def _some(database: sqlite3.Connection) -> tuple[list[Row], bool]:
+    """The first messages that are not in the index yet, and whether there may be more."""
+    pending = database.execute(
+        "SELECT id, checksum, content, extra FROM archive_unindexed CROSS JOIN archive_messages"  # noqa: S608
+        f" ON id BETWEEN first AND ((session + 1) << {SESSION_BITS}) - 1"
+        " ORDER BY session, id LIMIT ?",
+        (BATCH,),
+    )
+    rows: list[Row] = []
+    size = 0
+    with closing(pending):
+        for row in pending:
+            rows.append(row)
+            size += sum(len(text) for text in row[2:] if isinstance(text, str))
+            if size >= _MOST_TEXT:
+                break
+    return rows, len(rows) == BATCH or size >= _MOST_TEXT
+
+
 class Indexer:
     """Puts words into the index, and counts them."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
-    def some_pending(self, database: sqlite3.Connection) -> int:
-        """Index some of the messages that are pending; gives how many."""
-        rows = database.execute(
-            "SELECT id, checksum, content, extra FROM archive_unindexed CROSS JOIN archive_messages"  # noqa: S608
-            f" ON id BETWEEN first AND ((session + 1) << {SESSION_BITS}) - 1"
-            " ORDER BY session, id LIMIT ?",
-            (BATCH,),
-        ).fetchall()
+    def some_pending(self, database: sqlite3.Connection) -> tuple[int, bool]:
+        """Index some of the messages that are pending; how many, and whether more may be."""
+        rows, more = _some(database)
         self.add(database, rows)
-        if len(rows) < BATCH:
+        if not more:
             database.execute("DELETE FROM archive_unindexed")
-            return len(rows)
+            return len(rows), False
         last = rows[-1][0]
         session = session_of(last)
         database.execute("DELETE FROM archive_unindexed WHERE session < ?", (session,))
-        database.execute(
-            "UPDATE archive_unindexed SET first = ? WHERE session = ?", (last + 1, session)
+        moved = database.execute(
+            "UPDATE archive_unindexed SET first = ?1 WHERE session = ?2 AND first < ?1",
+            (last + 1, session),
         )
-        return len(rows)
+        if moved.rowcount != 1:  # a damaged page; the same ones would come again for ever
+            raise sqlite3.DatabaseError("messages are not in order")
+        return len(rows), True
 
     def add(self, database: sqlite3.Connection, rows: Sequence[Row]) -> None:
         """Put messages into the index; those that are sampled also into the counts."""
@@ -74,10 +94,10 @@ class Indexer:
         seen: set[str] = set()
         entries = []
         for number, mark, content, extra in rows:
-            found = indexed_words(content, extra)
+            found = indexed_words(content, extra) if isinstance(content, str) else []
             entries.append((number, " ".join(found)))
             seen.update(found)
-            if mark % SAMPLE == 0:
+            if isinstance(mark, int) and mark % SAMPLE == 0:  # else damaged, which `check` tells
                 counts.update(set(found))
         database.executemany("INSERT INTO archive_index (rowid, words) VALUES (?, ?)", entries)
         # In the order of the table, so that each of its pages is looked up once.

@@ -1,0 +1,194 @@
+"""Messages that are not indexed yet: whom they keep waiting, and what a search says of them."""
+
+import sqlite3
+import threading
+import time
+from contextlib import closing, contextmanager
+
+import pytest
+from support.archives import Talk, search
+
+from hermes_builtin.sessions._model import NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.sqlite import _backlog as backlogs
+from hermes_builtin.sessions.sqlite._indexing import BATCH
+from hermes_builtin.sessions.sqlite._quiet import QuietWork
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def archive(path):
+    with closing(SqliteArchive(path)) as archive:
+        backlog = archive._backlog
+        backlog._quiet = QuietWork(backlog._tidy_up, seconds=3600)
+        yield archive
+
+
+def say(archive, *texts, session="s1"):
+    said = [NewMessage("user", text, 1.0) for text in texts]
+    return archive.append(SessionFacts(session, source="cli", started=1.0), said)
+
+
+@contextmanager
+def written_by_another(path):
+    """The lock on writing is somebody else's."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def threads():
+    return [each.name for each in threading.enumerate()]
+
+
+def test_the_end_is_not_held_up_by_another_process_that_writes(archive, path):
+    say(archive, *["okapi"] * (BATCH + 1))
+    with written_by_another(path):
+        begin = time.monotonic()
+        archive.close()
+        assert time.monotonic() - begin < 5
+    assert search(archive, "okapi")
+
+
+def test_a_turn_behind_the_quiet_work_does_not_wait_for_another_process_twice(archive, path):
+    say(archive, *["okapi"] * BATCH)
+    with written_by_another(path):
+        begin = time.monotonic()
+        assert not archive._backlog._tidy_up()
+        assert time.monotonic() - begin < 5
+    assert search(archive, "okapi")
+
+
+def test_the_end_is_not_held_up_by_a_long_backlog_and_the_rest_is_found_later(
+    archive, path, monkeypatch
+):
+    monkeypatch.setattr(backlogs, "_CLOSING_SECONDS", 0)
+    say(archive, *["okapi " * 1000] * 600, "quagga")
+    archive.close()
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM archive_unindexed").fetchone() == (1,)
+    with closing(SqliteArchive(path)) as later:
+        assert search(later, "quagga")
+
+
+def test_long_messages_are_indexed_fewer_at_a_time(archive):
+    numbers = say(archive, *[f"{'okapi ' * 10_000} rare{at}" for at in range(6)])
+    assert archive._backlog._in_passing()
+    with archive._connections.reading() as database:
+        (first,) = database.execute("SELECT first FROM archive_unindexed").fetchone()
+    assert numbers[0] < first <= numbers[3]
+    assert [at for at in range(6) if not search(archive, f"rare{at}")] == []
+    assert archive.check() == []
+
+
+def test_who_is_about_to_write_waits_for_one_step_at_most(archive):
+    steps = []
+
+    def step():
+        steps.append(1)
+        time.sleep(0.02)
+        return True
+
+    archive._backlog._quiet = QuietWork(step, seconds=0.5)
+    say(archive, *["okapi"] * BATCH)
+    archive._backlog._quiet._stirred = 0.0
+    while not steps:
+        time.sleep(0.001)
+    with archive._connections.plain():
+        turn = threading.Thread(target=say, args=(archive, "quagga"))
+        turn.start()
+        time.sleep(0.1)
+        before = len(steps)
+        time.sleep(0.1)
+        assert len(steps) == before
+    turn.join()
+
+
+def test_a_damaged_message_does_not_end_the_quiet_work(archive, monkeypatch):
+    uncaught = []
+    monkeypatch.setattr(threading, "excepthook", uncaught.append)
+    numbers = say(archive, "okapi", "quagga", "gnu")
+    with archive._connections.writing() as database:
+        database.execute("UPDATE archive_messages SET content = x'ff' WHERE id = ?", (numbers[0],))
+        database.execute("UPDATE archive_messages SET checksum = 'odd' WHERE id = ?", (numbers[1],))
+    assert not archive._backlog._tidy_up()
+    assert search(archive, "gnu")
+    assert not uncaught
+
+
+def test_messages_out_of_order_are_an_error_and_do_not_keep_the_index_busy_for_ever(path):
+    with closing(SqliteArchive(path)) as archive:
+        first, second = say(archive, "okapi", "quagga " * 30_000)
+        archive._backlog._pending = 0
+    stored, wanted = (_varint(second), _varint(first - 4))
+    whole = path.read_bytes()
+    at = whole.rindex(stored)
+    path.write_bytes(whole[:at] + wanted + whole[at + len(stored) :])
+    with closing(SqliteArchive(path)) as archive:
+        assert "not in order" in str(archive.index_pending())
+        assert archive.check()
+
+
+def _varint(number):
+    """A number as SQLite writes it."""
+    parts = [number & 0x7F]
+    while number := number >> 7:
+        parts.append(number & 0x7F | 0x80)
+    return bytes(reversed(parts))
+
+
+# -- what a search says ----------------------------------------------------------------------
+
+
+def test_while_the_index_can_not_be_written_nothing_found_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(backlogs, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(backlogs, "_BRIEFLY", 0.05)
+    talk = Talk(tmp_path, "s1")
+    talk.say("The okapi sleeps.")
+    talk.close()
+    talk = Talk(tmp_path, "s2")
+    talk.say("The quagga sleeps.")
+    other = Talk(tmp_path, "s3")
+    with written_by_another(tmp_path / "state.db"):
+        unknown, known = other.ask(query="quagga"), other.ask(query="okapi")
+    assert not unknown["success"]
+    assert "locked" in unknown["error"]
+    assert [each["session_id"] for each in known["results"]] == ["s1"]
+    assert "The newest messages were not looked at" in known["message"]
+    assert other.found("quagga") == ["s2"]
+    talk.close()
+    other.close()
+
+
+@pytest.mark.parametrize("size", [1, 40])
+def test_damage_that_shows_while_messages_enter_the_index_is_mended_by_that_search(path, size):
+    with closing(SqliteArchive(path)) as archive:
+        say(archive, "okapi", session="old")
+        assert search(archive, "okapi")
+        say(archive, "quagga", session="new")
+        archive._backlog._pending = 0  # it is left to the search
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE archive_index_data SET block = ? WHERE id = 10", (b"\xff" * size,))
+    with closing(SqliteArchive(path)) as archive:
+        assert search(archive, "quagga") == ["new"]
+        assert search(archive, "okapi") == ["old"]
+        assert archive.check() == []
+
+
+def test_a_word_that_was_forgotten_and_said_again_is_found_though_misspelt(archive):
+    say(archive, "the quaggamire", session="old")
+    assert search(archive, "quagamire") == ["old"]
+    archive.delete([archive.session("old", Scope())])
+    say(archive, "the quaggamire", session="new")
+    assert search(archive, "quagamire") == ["new"]
+
+
+def test_a_repair_begins_when_the_quiet_work_has_stopped(archive):
+    say(archive, *["okapi"] * BATCH)
+    assert "hermes-quiet-work" in threads()
+    archive.repair()
+    assert "hermes-quiet-work" not in threads()
