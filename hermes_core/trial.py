@@ -27,7 +27,8 @@ _DOCTOR_SECONDS: Final = 120.0
 class Trial:
     """What came of it: ``problems`` is empty if everything works.
 
-    ``confirms`` says whether what the provider has taken has reached its backend;
+    ``confirms`` says whether what the provider has taken has reached its backend, ``probes``
+    whether it can ask its service (`ask_service`);
     ``own_name`` is what the provider calls itself, ``registers`` what its plugin registers
     besides; both are known as soon as it could be loaded.
     """
@@ -39,6 +40,7 @@ class Trial:
     settings: tuple[dict[str, Any], ...] = ()
     shown: dict[str, str] = dataclasses.field(default_factory=dict)
     confirms: bool = False
+    probes: bool = False
     own_name: str = ""
     registers: str = ""
 
@@ -123,6 +125,7 @@ def _as_an_agent(home: Path) -> dict[str, Any]:
         "settings": list(manager.setting_rows),
         "shown": shown,
         "confirms": getattr(provider, "confirms_delivery", False) is True,
+        "probes": callable(getattr(provider, "probe", None)),
     }
 
 

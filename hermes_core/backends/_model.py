@@ -41,7 +41,11 @@ class Turn(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A change of the built-in notes; ``old_text`` is what a replace or remove took away."""
+    """A change of the built-in notes; ``old_text`` is what a replace or remove took away.
+
+    A host without an outbox, such as hermes-agent, may tell a part of it: then ``old_is_whole``
+    is False, and the part is in one note only.
+    """
 
     id: str
     attempt: int
@@ -51,6 +55,7 @@ class Note(NamedTuple):
     content: str
     old_text: str
     metadata: Mapping[str, Any]
+    old_is_whole: bool = True
 
 
 class Delegation(NamedTuple):

@@ -243,7 +243,8 @@ class ServiceProvider(MemoryProvider):
             old = old or content
 
         def write(key: str, nth: int) -> None:
-            self.write_note(Note(key, nth, session, action, target, content, old, facts))
+            whole = bool(event_id)
+            self.write_note(Note(key, nth, session, action, target, content, old, facts, whole))
 
         self._write("a note", event_id, attempt, write)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from hermes_core.backends._failures import BackendError, Cause
 from hermes_core.errors import HermesError, describe
 
 logger = logging.getLogger(__name__)
@@ -16,7 +17,11 @@ logger = logging.getLogger(__name__)
 _WAITING: Final = 1_000
 _TRIES: Final = 6
 _FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+_HURRIED_PAUSE: Final = 0.2
 _FULL_SECONDS: Final = 30.0
+#: What holds for every write and passes, or is mended by a person: no fault of this one.
+_PASSING: Final = frozenset({Cause.AWAY, Cause.QUOTA, Cause.WRONG_KEY})
 
 
 class _Write(NamedTuple):
@@ -27,13 +32,13 @@ class _Write(NamedTuple):
 class WriteQueue:
     """Carries out writes in order, on one thread, and tries each several times.
 
-    hermes-agent keeps no outbox: what still waits here when its process ends is lost, and the
-    log says so.
+    While the service is away, writes wait. hermes-agent keeps no outbox: what still waits here
+    when its process ends is lost, and the log says so.
 
     Args:
         name: Whose writes, for the log and the thread.
         waiting: So many may wait; then `put` waits.
-        tries: So often a write is tried.
+        tries: So often a write is tried that fails by itself.
         pause: Seconds before the second try; each further pause is twice as long.
     """
 
@@ -50,6 +55,7 @@ class WriteQueue:
         self._pause = pause
         self._writes: queue.Queue[_Write | None] = queue.Queue(waiting)
         self._hurry = threading.Event()
+        self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def put(self, what: str, run: Callable[[int], None], *, seconds: float = _FULL_SECONDS) -> None:
@@ -72,25 +78,31 @@ class WriteQueue:
             ) from None
 
     def close(self, seconds: float) -> int:
-        """Let what waits be written, for so long; gives how many writes were left."""
+        """Let what waits be written, for so long; gives how many writes were left.
+
+        Those are not begun any more: whoever they were for may be gone, and somebody else there.
+        """
         thread, self._thread = self._thread, None
         if thread is None:
             return 0
         self._hurry.set()
         until = time.monotonic() + seconds
+        asked_to_end = 0
         try:
             self._writes.put(None, timeout=seconds)
         except queue.Full:
             pass
         else:
+            asked_to_end = 1
             thread.join(max(0.0, until - time.monotonic()))
-        left = self._writes.unfinished_tasks if thread.is_alive() else 0
-        if left:
+        self._is_over.set()
+        left = self._writes.unfinished_tasks - asked_to_end if thread.is_alive() else 0
+        if left > 0:
             logger.error("%s: %d writes were not delivered before the end", self._name, left)
-        return left
+        return max(0, left)
 
     def _work(self) -> None:
-        while True:
+        while not self._is_over.is_set():
             write = self._writes.get()
             try:
                 if write is None:
@@ -100,15 +112,30 @@ class WriteQueue:
                 self._writes.task_done()
 
     def _carry_out(self, write: _Write) -> None:
-        for attempt in range(1, self._tries + 1):
+        attempt = failed = 0
+        while not self._is_over.is_set():
+            attempt += 1
             try:
                 write.run(attempt)
             except Exception as error:  # noqa: BLE001 - the plugin's own code
                 last = describe(error)
                 logger.warning("%s: %s failed (try %d): %s", self._name, write.what, attempt, last)
+                failed += not _passes(error)
             else:
                 return
-            # At the end of the process there is no time for long pauses.
-            pause = self._pause * 2 ** (attempt - 1)
-            self._hurry.wait(pause) if not self._hurry.is_set() else time.sleep(min(pause, 0.2))
-        logger.error("%s: %s is lost: this host keeps no outbox", self._name, write.what)
+            if failed >= self._tries:
+                logger.error("%s: %s is lost: this host keeps no outbox", self._name, write.what)
+                return
+            self._rest(attempt)
+
+    def _rest(self, attempt: int) -> None:
+        """Pause after a try. At the end of the process there is no time for long ones."""
+        pause = min(self._pause * 2 ** min(attempt - 1, 10), _LONGEST_PAUSE)
+        if self._hurry.is_set():
+            self._is_over.wait(min(pause, _HURRIED_PAUSE))
+        else:
+            self._hurry.wait(pause)
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, BackendError) and error.cause in _PASSING

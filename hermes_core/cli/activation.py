@@ -187,13 +187,17 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
         trial = try_configured(config)
     active = active_provider(config)
     stands = standing(config, active)
-    problems = [*trial.problems, *stands.problems]
+    # What was written lately says nothing of a service that is away now.
+    refused = ask_service(config) if trial.provider_name and trial.probes else ""
+    problems = [*trial.problems, *stands.problems, *filter(None, [refused])]
     report = {
         "ok": not problems,
         "home": str(home),
         "config": str(config.path) if config.path.exists() else "",
         "builtin": as_json(find_provider(BUILTIN, scan(home, config.selection))),
-        "provider": _provider_report(config, trial, stands) if config.selection.name else None,
+        "provider": _provider_report(config, trial, stands, answers=not refused)
+        if config.selection.name
+        else None,
         "observers": list(config.observers),
         "redact": config.redacts,
         **standing_as_json(stands, active),
@@ -210,7 +214,9 @@ def _foreign_keys(config: Config) -> list[str]:
     return [f"config.yaml: not ours, left alone: {keys}"] if keys else []
 
 
-def _provider_report(config: Config, trial: Trial, stands: Standing) -> dict[str, Any]:
+def _provider_report(
+    config: Config, trial: Trial, stands: Standing, *, answers: bool
+) -> dict[str, Any]:
     selection = config.selection
     found = scan(config.home, selection, everything=True)
     same = [each for each in found if each.key == normalise(selection.name)]
@@ -222,7 +228,8 @@ def _provider_report(config: Config, trial: Trial, stands: Standing) -> dict[str
         **report,
         "commit": same[0].commit if same else "",
         "active": loads,
-        "works": loads and not stands.failing,
+        "works": loads and answers and not stands.failing,
+        "answers": answers,
         "takes_writes": not stands.failing,
         "pin": None if pin is None else pin._asdict(),
         "path": str(same[0].directory or "") if same else "",
@@ -251,7 +258,8 @@ def _works(provider: dict[str, Any]) -> str:
     if provider["works"]:
         return paint("works", "active")
     if provider["active"]:
-        return paint("loads, but TAKES NO WRITES", "broken")
+        lacks = "DOES NOT ANSWER" if not provider["answers"] else "TAKES NO WRITES"
+        return paint(f"loads, but {lacks}", "broken")
     return paint("does not work", "broken")
 
 

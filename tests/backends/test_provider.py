@@ -1,6 +1,7 @@
 """`ServiceProvider`, with a service that is a list."""
 
 import json
+import threading
 
 import pytest
 
@@ -216,3 +217,17 @@ def test_through_a_manager_nothing_is_lost_while_the_service_is_down(tmp_path):
 )  # fmt: skip
 def test_a_status_has_a_cause(status, cause):
     assert cause_of_status(status) is cause
+
+
+def test_what_the_last_user_left_in_the_queue_is_not_written_for_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr("hermes_core.backends._provider._DRAIN_SECONDS", 0.05)
+    acme = Acme()
+    acme.initialize("s1", hermes_home=str(tmp_path), user_id="alice")
+    acme.down = True
+    acme.sync_turn("my secret", "noted")
+    (worker,) = [each for each in threading.enumerate() if each.name == "acme-writes"]
+    acme.initialize("s2", hermes_home=str(tmp_path), user_id="bob")
+    acme.down = False
+    worker.join(5)
+    assert acme.kept == []
+    acme.shutdown()

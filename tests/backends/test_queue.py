@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from hermes_core import HermesError
-from hermes_core.backends import WriteQueue
+from hermes_core.backends import Cause, WriteQueue, failure
 
 
 def test_writes_are_carried_out_in_order():
@@ -68,6 +68,56 @@ def test_the_end_tells_how_many_writes_are_left(caplog):
     for _ in range(3):
         queue.put("a turn", lambda _: gate.wait(5))
     with caplog.at_level(logging.ERROR):
-        assert queue.close(0.05) >= 3
+        assert queue.close(0.05) == 3
     gate.set()
     assert "were not delivered" in caplog.text
+
+
+@pytest.mark.parametrize("cause", [Cause.AWAY, Cause.QUOTA, Cause.WRONG_KEY])
+def test_while_the_service_is_away_writes_wait_however_long(cause):
+    seen = []
+
+    def write(attempt):
+        seen.append(attempt)
+        if attempt < 20:
+            raise failure(cause, service="acme")
+
+    queue = WriteQueue("acme", tries=2, pause=0.0)
+    queue.put("a turn", write)
+    queue.put("a turn", lambda _: seen.append("next"))
+    assert queue.close(5) == 0
+    assert seen == [*range(1, 21), "next"]
+
+
+def test_a_write_that_fails_by_itself_does_not_hold_up_the_others_for_ever():
+    seen = []
+
+    def poisoned(attempt):
+        seen.append(attempt)
+        raise failure(Cause.BROKEN, service="acme")
+
+    queue = WriteQueue("acme", tries=2, pause=0.0)
+    queue.put("a turn", poisoned)
+    queue.put("a turn", lambda _: seen.append("next"))
+    assert queue.close(5) == 0
+    assert seen == [1, 2, "next"]
+
+
+def test_what_was_left_at_the_end_is_not_begun_any_more():
+    seen, gate, ended = [], threading.Event(), threading.Event()
+
+    def slow(attempt):
+        seen.append(attempt)
+        gate.wait(5)
+        ended.set()
+        raise failure(Cause.AWAY, service="acme")
+
+    queue = WriteQueue("acme", pause=0.0)
+    queue.put("a turn", slow)
+    queue.put("a turn", lambda _: seen.append("next"))
+    assert queue.close(0.05) == 2
+    worker = next(each for each in threading.enumerate() if each.name == "acme-writes")
+    gate.set()
+    worker.join(5)
+    assert ended.is_set()
+    assert seen == [1]

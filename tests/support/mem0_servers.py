@@ -42,6 +42,7 @@ class Asked(NamedTuple):
 
 
 Answer = tuple[int, Any]
+_PAGING = {"page": 1, "page_size": 100}
 NOT_FOUND: Answer = (404, {"error": "Memory not found!"})
 
 
@@ -220,7 +221,8 @@ class Mem0Platform(Mem0Server):
         who, metadata = _filters(asked.body["filters"])
         if not who:
             return 400, {"error": "no positively-scoped entity ID"}
-        return 200, _page([_shown(row) for row in self.store.of(who, metadata)])
+        page, size = (int(asked.query.get(key, usual)) for key, usual in _PAGING.items())
+        return 200, _page([_shown(row) for row in self.store.of(who, metadata)], page, size)
 
     def _forgotten(self, asked: Asked) -> Answer:
         self.store.remove([row["id"] for row in self.store.of(asked.query)])
@@ -246,8 +248,15 @@ def _shown(row: Row) -> Row:
     return {**_without(row, "hash", "run_id"), "session_id": row["run_id"]}
 
 
-def _page(rows: list[Row]) -> Row:
-    return {"count": len(rows), "next": None, "previous": None, "results": rows[:100]}
+def _page(rows: list[Row], page: int = 1, size: int = 100) -> Row:
+    """A page, with the addresses of its neighbours."""
+    end = page * size
+    return {
+        "count": len(rows),
+        "next": f"https://api.mem0.ai/v3/memories/?page={page + 1}" if end < len(rows) else None,
+        "previous": f"https://api.mem0.ai/v3/memories/?page={page - 1}" if page > 1 else None,
+        "results": rows[end - size : end],
+    }
 
 
 def _in_progress() -> Answer:

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from support.web_servers import NO_ROUTE, PAGE, Answer, answering
 
 from hermes_core import HermesError
 from hermes_core.backends import BackendError, Cause
@@ -65,6 +66,23 @@ def test_a_server_that_is_slow_is(server, agent):
 def test_something_else_at_the_address_is_no_honcho(server, agent, monkeypatch):
     monkeypatch.setenv("HONCHO_BASE_URL", f"{server.url}/blog")
     assert told(agent()).cause is Cause.TOO_OLD
+
+
+@pytest.mark.parametrize("answer", [Answer(200, PAGE), Answer(404, PAGE), Answer(404, NO_ROUTE)])
+def test_a_wrong_address_is_no_empty_memory(agent, monkeypatch, answer):
+    with answering(answer) as url:
+        monkeypatch.setenv("HONCHO_BASE_URL", url)
+        one = agent()
+        with pytest.raises(BackendError, match="check its address"):
+            one.recall("What is the dog called?")
+        assert "check its address" in str(told(one))
+
+
+def test_why_a_server_can_not_be_reached_is_said(agent, monkeypatch):
+    monkeypatch.setenv("HONCHO_BASE_URL", "ftp://127.0.0.1")
+    error = told(agent())
+    assert error.cause is Cause.AWAY
+    assert "unsupported protocol" in str(error)
 
 
 def test_what_the_server_says_of_a_refused_request_is_told_without_the_request(server, agent):

@@ -213,3 +213,8 @@ def test_questions_keep_their_beginning_and_their_end():
     assert shortened("x" * 5000 + " why?", 1000).endswith("why?")
     assert len(shortened("x" * 5000, 1000)) <= 1000
     assert clipped("one two three", 10) == "one two …"
+
+
+@pytest.mark.parametrize("text", ["/home/ann/app.py fails again: what was it?", "/etc/hosts\nwhy?"])
+def test_a_message_that_begins_with_a_path_is_no_command(text):
+    assert not is_trivial(text)

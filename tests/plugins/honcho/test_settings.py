@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hermes_core import ConfigError
-from hermes_memory_honcho.address import CLOUD
+from hermes_memory_honcho.address import CLOUD, LOCAL
 from hermes_memory_honcho.settings import config_file, read_settings
 
 
@@ -168,3 +168,9 @@ def test_who_has_set_honcho_up_in_a_block_keeps_the_one_way_picture(home: Path):
 def test_a_key_is_not_part_of_what_is_printed(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HONCHO_API_KEY", "s3cret")
     assert "s3cret" not in repr(read_settings(home))
+
+
+def test_the_default_of_a_host_does_not_count_more_than_a_block(home: Path):
+    write(home, hosts={"hermes": {"environment": "local"}})
+    assert read_settings(home, given={"environment": "production"}).address == LOCAL
+    assert read_settings(home, given={"environment": "production"}).missing == ""

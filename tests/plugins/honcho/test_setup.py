@@ -69,6 +69,17 @@ def test_a_hosts_block_that_has_a_setting_gets_it_too(home):
     assert kept["hosts"] == {"hermes": {"recallMode": "tools", "aiPeer": "a"}}
 
 
+def test_set_up_hides_nothing_of_the_settings_that_all_programs_share(home, tmp_path):
+    shared = tmp_path / "user" / ".honcho" / "config.json"
+    shared.parent.mkdir(parents=True)
+    said = {"workspace": "mine", "hosts": {"hermes": {"aiPeer": "al"}, "other": {"aiPeer": "x"}}}
+    shared.write_text(json.dumps(said), "utf-8")
+    HonchoProvider().save_config({"peerName": "ann"}, str(home))
+    settings = read_settings(home)
+    assert (settings.workspace, settings.ai_peer, settings.peer_name) == ("mine", "al", "ann")
+    assert json.loads(shared.read_text("utf-8")) == said
+
+
 def test_what_is_missing_is_said_and_what_is_wrong_too(home, monkeypatch):
     provider = HonchoProvider()
     assert not provider.is_available()
@@ -121,3 +132,15 @@ def test_doctor_writes_recalls_and_proves(machine, server):
     assert "written, found and removed" in done.out, done
     assert "a marker was written and recalled" in done.out
     assert any("test entry" in each for each in said(server, "hermes_hermes-doctor"))
+
+
+def test_status_says_that_the_server_is_away(machine, server):
+    given = ("--set", "environment=local", "--set", f"baseUrl={server.url}")
+    assert machine.run("setup", "honcho", "--no-input", *given).code == 0
+    assert machine.run("status").code == 0
+    server.stop()
+    done = machine.run("status")
+    assert done.code == 1
+    assert "loads, but DOES NOT ANSWER" in done.out
+    assert "can't be reached" in done.out + done.err
+    assert machine.json("status", code=1)["provider"]["works"] is False

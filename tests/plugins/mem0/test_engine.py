@@ -44,6 +44,14 @@ def test_several_providers_of_one_process_share_the_folder(oss):
     assert "Lisbon" in oss.provider("s3").prefetch("Which city have I moved to?")
 
 
+def test_a_late_write_does_not_open_the_folder_again(oss):
+    provider = oss.provider()
+    memories = provider._memories
+    provider.shutdown()
+    with pytest.raises(HermesError, match="the session is over"):
+        memories.open()
+
+
 def test_a_folder_that_is_open_with_other_settings_is_not_opened_again(oss):
     oss.provider().prefetch("Anything?")
     other = oss.provider(config={"llm_model": "another"})
@@ -75,6 +83,9 @@ def test_a_folder_that_another_process_has_is_a_clear_error_until_it_is_free(oss
         assert str(oss.home / "mem0" / "qdrant") in str(caught.value)
         with pytest.raises(BackendError):
             _say(provider, "My dog is called Rex.", turn="t2")
+        seen = provider.probe(write=False)
+        assert (seen.ok, "is open in another process" in seen.detail) == (True, True)
+        assert provider.probe(write=True).ok is False
         holder.stdin.close()
         assert holder.wait(20) == 0
     assert "Lisbon" in provider.prefetch("Which city have I moved to?")

@@ -1,12 +1,11 @@
 """What goes wrong is said in one line: what, where, what to do."""
 
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from support.mem0_places import Place
 from support.mem0_servers import Mem0Server
+from support.web_servers import NO_ROUTE, PAGE, Answer, answering
 
 from hermes_core import HermesError
 from hermes_core.backends import BackendError, Cause
@@ -17,6 +16,7 @@ WRONG = {
     "self-hosted": {"server_key": KEY},
     "oss": {"llm_key": KEY},
 }
+ADDRESS = {"platform": "platform_url", "self-hosted": "host", "oss": "llm_url"}
 
 
 def _error(provider, attempt=1):
@@ -44,7 +44,7 @@ def test_a_wrong_key_is_named_and_nothing_is_stored(place):
 
 
 def test_a_place_that_is_away_is_named_with_its_address(home, unused):
-    for mode, key in (("platform", "platform_url"), ("self-hosted", "host"), ("oss", "llm_url")):
+    for mode, key in ADDRESS.items():
         config = {"mode": mode, key: unused, "api_key": "k"}
         provider = Place(home, config, None).provider()
         error = _error(provider)
@@ -102,37 +102,56 @@ def test_a_slow_server_costs_a_write_no_more_than_its_time(place):
 
 
 @pytest.mark.parametrize("mode", ["platform", "self-hosted"])
-def test_an_address_at_which_something_else_is_is_told(mode, home, somebody_else):
-    key = "platform_url" if mode == "platform" else "host"
-    provider = Place(home, {"mode": mode, key: somebody_else, "api_key": "k"}, None).provider()
+def test_an_address_at_which_something_else_is_is_told(mode, home):
+    with answering(Answer(200, PAGE)) as url:
+        provider = Place(home, {"mode": mode, ADDRESS[mode]: url, "api_key": "k"}, None).provider()
+        error = _error(provider)
+        assert "not what a Mem0 server says" in str(error)
+        assert "check its address" in str(error)
+        provider.shutdown()
+
+
+@pytest.mark.parametrize("mode", ["platform", "self-hosted"])
+@pytest.mark.parametrize("body", [PAGE, NO_ROUTE])
+def test_a_server_without_mem0s_addresses_is_no_memory_that_is_missing(mode, home, body):
+    with answering(Answer(404, body)) as url:
+        provider = Place(home, {"mode": mode, ADDRESS[mode]: url, "api_key": "k"}, None).provider()
+        error = _error(provider)
+        assert error.cause is Cause.TOO_OLD
+        assert "check its address" in str(error)
+        provider.shutdown()
+
+
+@pytest.mark.parametrize("mode", [*WRONG])
+@pytest.mark.parametrize("body", ['{"x": 1}', "[1]", "null", ""])
+def test_an_answer_that_is_not_mem0s_is_no_stored_turn(mode, home, body):
+    with answering(Answer(200, body)) as url:
+        provider = Place(home, {"mode": mode, ADDRESS[mode]: url, "api_key": "k"}, None).provider()
+        _error(provider)
+        with pytest.raises(BackendError):
+            provider.prefetch("Where do I live?")
+        answer = provider.handle_tool_call("mem0_add", {"content": "I live in Lisbon."})
+        assert "error" in answer
+        provider.shutdown()
+
+
+def test_an_address_that_is_no_model_is_told_as_such(home):
+    with answering(Answer(200, PAGE)) as url:
+        provider = Place(home, {"mode": "oss", "llm_url": url}, None).provider()
+        error = _error(provider)
+        assert "an answer was not understood" in str(error)
+        assert "check its address" in str(error)
+        provider.shutdown()
+
+
+@pytest.mark.parametrize("mode", [*WRONG])
+def test_why_a_place_can_not_be_reached_is_said(mode, home):
+    config = {"mode": mode, ADDRESS[mode]: "ftp://127.0.0.1", "api_key": "k"}
+    provider = Place(home, config, None).provider()
     error = _error(provider)
-    assert "not what a Mem0 server says" in str(error)
-    assert "check its address" in str(error)
+    assert error.cause is Cause.AWAY
+    assert "unsupported protocol" in str(error)
     provider.shutdown()
-
-
-@pytest.fixture
-def somebody_else():
-    """A web server that shows folders."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _WebPage) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-class _WebPage(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<p>Welcome!</p>")
-
-    do_POST = do_GET  # noqa: N815 - http.server's names
-
-    def log_message(self, *_):
-        pass
 
 
 def test_a_platform_that_takes_a_turn_and_fails_with_it_at_once_has_not_taken_it(

@@ -154,6 +154,25 @@ def test_a_turn_that_the_platform_still_works_on_is_not_sent_again(platform):
     assert [event["payload"]["metadata"]["turn_id"] for event in events] == ["t1", "t2"]
 
 
+def test_a_turn_that_the_platform_finishes_while_it_is_asked_is_not_sent_again(
+    platform, monkeypatch
+):
+    platform.behind.lag = 60.0
+    provider = platform.provider()
+    _say(provider, LISBON)
+    answered = platform.behind._all
+
+    def answered_and_done(asked):
+        answer = answered(asked)
+        for event in platform.behind.store.events.values():
+            event["due"] = 0.0
+        return answer
+
+    monkeypatch.setattr(platform.behind, "_all", answered_and_done)
+    _say(provider, LISBON, attempt=2)
+    assert len(platform.behind.store.events) == 1
+
+
 def test_without_an_outbox_turns_wait_in_a_queue_that_the_end_of_the_session_empties(place):
     provider = place.provider()
     provider.sync_turn(LISBON, "All right.")

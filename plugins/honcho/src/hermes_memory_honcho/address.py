@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 CLOUD: Final = "https://api.honcho.dev"
+CLOUD_ENVIRONMENT: Final = "production"
 LOCAL: Final = "http://localhost:8000"
 _SHARED_SPACE: Final = ipaddress.ip_network("100.64.0.0/10")  # where VPNs such as Tailscale live
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from hermes_core.backends import BackendError, Cause, cause_of_status, failure
-
-#: What the server says where it has no such address at all, and not just no such thing there.
-_NO_ROUTE: Final = "Not Found"
 
 
 def explained(error: Exception, name: str, address: str) -> BackendError:
     """An error for a person. The SDK's are told by what they have, not by their class."""
+    if isinstance(error.__cause__, BackendError):  # ours, which the SDK has wrapped
+        return error.__cause__
     detail = str(error)
     if isinstance(error, ImportError):
         return failure(
@@ -23,6 +22,8 @@ def explained(error: Exception, name: str, address: str) -> BackendError:
     cause = _cause(error)
     if cause is Cause.REFUSED:
         detail = _told(getattr(error, "body", None)) or detail
+    elif cause is Cause.AWAY:
+        detail = str(error.__cause__ or "")
     elif cause is not Cause.BROKEN:
         detail = ""
     return failure(cause, service=name, where=address, detail=detail)
@@ -36,8 +37,6 @@ def _cause(error: Exception) -> Cause:
         return Cause.SLOW
     if code == "connection_error":
         return Cause.AWAY
-    if status == 404 and str(error) == _NO_ROUTE:  # noqa: PLR2004 - HTTP's number
-        return Cause.TOO_OLD
     return cause_of_status(status)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from hermes_memory_honcho.address import CLOUD_ENVIRONMENT
 from hermes_memory_honcho.settings import LEVELS, RECALL_MODES, STRATEGIES
 
 #: What is written to honcho.json under its own name. A secret never is.
@@ -15,8 +16,8 @@ FIELDS: Final[tuple[dict[str, Any], ...]] = (
     {
         "key": "environment",
         "description": "where Honcho runs: production is the cloud, local is a server of your own",
-        "choices": ["production", "local"],
-        "default": "production",
+        "choices": [CLOUD_ENVIRONMENT, "local"],
+        "default": CLOUD_ENVIRONMENT,
         "env_var": "HONCHO_ENVIRONMENT",
     },
     {
@@ -25,7 +26,7 @@ FIELDS: Final[tuple[dict[str, Any], ...]] = (
         "secret": True,
         "url": "https://app.honcho.dev",
         "env_var": "HONCHO_API_KEY",
-        "ask": {"environment": "production"},
+        "ask": {"environment": CLOUD_ENVIRONMENT},
     },
     {
         "key": "baseUrl",

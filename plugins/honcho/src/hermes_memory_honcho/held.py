@@ -7,15 +7,14 @@ it takes it first, so that two processes don't send it twice.
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
-from hermes_core import DatabaseError
+from hermes_memory_honcho.local import opened
 from hermes_memory_honcho.naming import Place, Said
 
 _TABLE: Final = """
@@ -24,7 +23,6 @@ CREATE TABLE IF NOT EXISTS held (
     content TEXT, since REAL, taken REAL NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0)
 """
 _SEND_SECONDS: Final = 300.0  # whoever took turns and has not sent them by then, has failed
-_BUSY_SECONDS: Final = 10.0
 
 
 class HeldTurn(NamedTuple):
@@ -96,20 +94,8 @@ class Held:
         with self._open() as db:
             db.executemany("UPDATE held SET taken = 0 WHERE key = ?", keys)
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as db, db:
-                db.execute(_TABLE)
-                yield db
-        except (OSError, sqlite3.Error) as error:
-            raise DatabaseError(
-                f"turns that wait to be sent can't be kept: {error}",
-                where=str(self._path),
-                hint="see that the disk has room; a damaged file can be moved away",
-            ) from error
+    def _open(self) -> AbstractContextManager[Connection]:
+        return opened(self._path, _TABLE)
 
 
 def _read(row: tuple[Any, ...]) -> HeldTurn:

@@ -6,15 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hermes_core import ConfigError
+from hermes_memory_honcho.address import CLOUD_ENVIRONMENT
 
 _OLD_NAMES: Final = {"auto": "hybrid", "shared": "unified", "separate": "directional",
                      "cross": "directional"}  # fmt: skip
+
+#: What a host tells where nobody has said anything.
+_DEFAULTS: Final = {"environment": CLOUD_ENVIRONMENT}
 
 
 class Layers:
     """One key, from the first place that has it.
 
-    What the host gives may be what it found in the file's root: then the block counts more.
+    What the host gives may be what it found in the file's root, or the default of a field: then
+    the block counts more.
     """
 
     def __init__(
@@ -29,7 +34,8 @@ class Layers:
         """What is said under the first of these names."""
         for key in keys:
             told, kept = self.given.get(key), self.root.get(key)
-            if told not in (None, "") and told != kept and str(told) != str(kept):
+            is_said = told not in (None, "", _DEFAULTS.get(key))
+            if is_said and told != kept and str(told) != str(kept):
                 return told
         for place in (self.block, self.root):
             for key in keys:

@@ -24,7 +24,7 @@ from hermes_core.backends import (
 )
 from hermes_memory_honcho.failures import explained
 from hermes_memory_honcho.fields import FIELDS
-from hermes_memory_honcho.settings import Settings, host_of, read_settings
+from hermes_memory_honcho.settings import Settings, config_file, host_of, read_settings
 from hermes_memory_honcho.tools import Tools
 
 if TYPE_CHECKING:  # they import the SDK
@@ -87,10 +87,11 @@ class HonchoProvider(ServiceProvider):
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
         """Keep settings in honcho.json; a host's block that has one of them gets it too.
 
-        Who goes from a server of their own to the cloud no longer has an address.
+        Who goes from a server of their own to the cloud no longer has an address. A home without
+        a file of its own begins with what counted so far, which this file hides from now on.
         """
         path = Path(hermes_home) / "honcho.json"
-        root = read_own_file(path)
+        root = read_own_file(config_file(Path(hermes_home)))
         secret = {each["key"] for each in FIELDS if each.get("secret")}
         kept = {key: value for key, value in values.items() if key not in secret}
         if (root.get("environment"), kept.get("environment")) == ("local", "production"):
@@ -99,7 +100,7 @@ class HonchoProvider(ServiceProvider):
         if host in hosts:
             block = {key: kept.get(key, value) for key, value in hosts[host].items()}
             kept["hosts"] = {**hosts, host: block}
-        save_own_file(path, kept)
+        save_own_file(path, {**root, **kept})
 
     def backup_paths(self) -> list[str]:
         """The settings that all programs with Honcho share, where there are any."""
@@ -137,8 +138,7 @@ class HonchoProvider(ServiceProvider):
         settings = self._note_delivery(read_settings(start.home, start.profile, start.config))
         if settings.missing:
             raise ProviderUnavailableError(settings.missing, where=self.name)
-        from hermes_memory_honcho.held import Held  # noqa: PLC0415 - with the SDK
-        from hermes_memory_honcho.naming import Names  # noqa: PLC0415
+        from hermes_memory_honcho.naming import Names  # noqa: PLC0415 - with the SDK
         from hermes_memory_honcho.recalling import Recaller  # noqa: PLC0415
         from hermes_memory_honcho.service import Service  # noqa: PLC0415
         from hermes_memory_honcho.writing import Writer  # noqa: PLC0415
@@ -147,7 +147,7 @@ class HonchoProvider(ServiceProvider):
         self._settings = settings
         self._service = Service(settings, names)
         self._recaller = Recaller(self._service, settings)
-        self._writer = Writer(self._service, settings, Held(start.home, names.workspace))
+        self._writer = Writer(self._service, settings, start.home)
 
     def disconnect(self) -> None:
         """Let go of the connections."""

@@ -6,7 +6,8 @@ import re
 from typing import Any, Final
 
 _TRIVIAL: Final = re.compile(
-    r"/.*|(y|n|k|yes|no|ok|okay|yep|yeah|nope|nah|sure|thanks?|thank you|go|go ahead|do it|done|"
+    r"/[\w:-]*(\s.*)?|"  # a command, and no path
+    r"(y|n|k|yes|no|ok|okay|yep|yeah|nope|nah|sure|thanks?|thank you|go|go ahead|do it|done|"
     r"continue|proceed|next|got it|great|cool|nice|lgtm)[.!]*",
     re.IGNORECASE | re.DOTALL,
 )

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import httpx
 from honcho import Honcho, Peer, Session  # type: ignore[import-untyped]
@@ -22,7 +22,12 @@ from honcho.http.exceptions import (  # type: ignore[import-untyped]
 )
 from honcho.session import SessionPeerConfig  # type: ignore[import-untyped]
 
+from hermes_core.backends import Cause, failure
 from hermes_memory_honcho.settings import Settings
+
+#: What a server says where it has no such address at all.
+_NO_ROUTE: Final = "Not Found"
+_OTHER_PLACE: Final = "check its address, or upgrade the server or the plugin"
 
 __all__ = [
     "BadRequestError",
@@ -80,4 +85,30 @@ class Wire(httpx.Client):
             if left <= 0:
                 raise httpx.ReadTimeout("no time is left")
             options["timeout"] = min(left, options.get("timeout") or left)
-        return super().request(method, url, **options)
+        return _checked(super().request(method, url, **options), str(self.base_url).rstrip("/"))
+
+
+def _checked(response: httpx.Response, address: str) -> httpx.Response:
+    """An answer that can be Honcho's. The SDK would take a wrong address for an empty memory.
+
+    Raises:
+        BackendError: It is somebody else's: a web page, or an address that there is not.
+    """
+    is_json = "json" in response.headers.get("Content-Type", "")
+    if response.status_code == httpx.codes.NOT_FOUND and not (is_json and _is_told(response)):
+        raise failure(Cause.TOO_OLD, service="honcho", where=address, hint=_OTHER_PLACE)
+    if response.content and not is_json and not response.is_error:
+        detail = f"{response.status_code}, and not what a Honcho server says"
+        raise failure(
+            Cause.REFUSED, service="honcho", where=address, detail=detail, hint=_OTHER_PLACE
+        )
+    return response
+
+
+def _is_told(response: httpx.Response) -> bool:
+    """Whether it says what is not there, and not only that there is no such address."""
+    try:
+        said = response.json()
+    except ValueError:
+        return False
+    return isinstance(said, dict) and said.get("detail") not in (None, _NO_ROUTE)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from hermes_core.backends import Delegation, Note, Turn
 from hermes_memory_honcho.held import Held, HeldTurn
+from hermes_memory_honcho.mirrored import Mirrored
 from hermes_memory_honcho.naming import Place, Said
 from hermes_memory_honcho.service import Entry, Service
 from hermes_memory_honcho.settings import Settings
+from hermes_memory_honcho.texts import storable
 
 _LEFT_SECONDS: Final = 3600.0  # who has not sent a turn after an hour will not any more
 
@@ -16,11 +19,12 @@ _LEFT_SECONDS: Final = 3600.0  # who has not sent a turn after an hour will not 
 class Writer:
     """What one agent tells Honcho."""
 
-    def __init__(self, service: Service, settings: Settings, held: Held) -> None:
+    def __init__(self, service: Service, settings: Settings, home: Path) -> None:
         self._service = service
         self._names = service.names
         self._settings = settings
-        self._held = held
+        self._held = Held(home, service.names.workspace)
+        self._mirrored = Mirrored(home, service.names.workspace)
         self._places: dict[Place, None] = {}  # in their order
         self._looked_for_left = False
 
@@ -40,15 +44,24 @@ class Writer:
     def note(self, note: Note) -> None:
         """A note of either notebook is something that the agent knows of the person."""
         place = self._names.place(note.session_id)
-        content, old = note.content.strip(), note.old_text.strip()
+        content, old = storable(note.content.strip()), storable(note.old_text.strip())
+        if old and not note.old_is_whole:
+            old = self._mirrored.meant(place.user, old, content)
         if note.action in ("add", "replace") and content:
-            known = note.attempt > 1 and self._service.find_conclusion(place.user, content)
-            if not known:
-                self._service.conclude(place.user, content, place)
+            self._keep(place, content, again=note.attempt > 1 or note.action == "replace")
         if old and (note.action == "remove" or (note.action == "replace" and old != content)):
-            number = self._service.find_conclusion(place.user, old)
-            if number:
-                self._service.delete_conclusion(place.user, number)
+            self._drop(place.user, old)
+
+    def _keep(self, place: Place, content: str, *, again: bool) -> None:
+        if not (again and self._service.find_conclusion(place.user, content)):
+            self._service.conclude(place.user, content, place)
+        self._mirrored.put(place.user, content)
+
+    def _drop(self, user: str, content: str) -> None:
+        number = self._service.find_conclusion(user, content)
+        if number:
+            self._service.delete_conclusion(user, number)
+        self._mirrored.remove(user, content)
 
     def end(self, session_id: str) -> None:
         """A session is over: send what waits of it, and of those that led to it."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from json import JSONDecodeError
 from time import monotonic
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from hermes_core.backends import BackendError, Cause, cause_of_status, failure
 SERVICE: Final = "mem0"
 _DEFAULT_SECONDS: Final = 30.0
 _LEAST_SECONDS: Final = 0.001
+_ADDRESSES: Final = (
+    "check its address, those of its model and embeddings, and that mem0ai is 2.2 or later"
+)
 
 
 class Call:
@@ -79,7 +83,12 @@ def explained(error: Exception, where: str) -> BackendError:
             return each
         cause = _cause(each)
         if cause is not None:
-            return failure(cause, service=SERVICE, where=_address(each) or where, detail=str(each))
+            has_answer = hasattr(each, "status_code")
+            detail = str(_first(error) if cause is Cause.AWAY and not has_answer else each)
+            return failure(cause, service=SERVICE, where=_address(each) or where, detail=detail)
+    if isinstance(error, AttributeError | KeyError | TypeError | JSONDecodeError):
+        detail = f"an answer was not understood: {_told(error)}"
+        return failure(Cause.REFUSED, service=SERVICE, where=where, detail=detail, hint=_ADDRESSES)
     return failure(Cause.REFUSED, service=SERVICE, where=where, detail=_told(error))
 
 
@@ -89,6 +98,12 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.append(error)
         error = error.__cause__ or error.__context__
     return iter(seen)
+
+
+def _first(error: BaseException) -> BaseException:
+    """What the whole chain began with: a name that is unknown, a certificate that is no good."""
+    said = [each for each in _chain(error) if str(each)]
+    return said[-1] if said else error
 
 
 def _cause(error: BaseException) -> Cause | None:

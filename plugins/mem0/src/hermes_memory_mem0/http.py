@@ -34,6 +34,8 @@ class Client(httpx.Client):
             raise self._failure(Cause.SLOW) from error
         except httpx.RequestError as error:
             raise self._failure(Cause.AWAY, str(error)) from error
+        if response.status_code == httpx.codes.NOT_FOUND and not _is_told(response):
+            raise self._failure(Cause.TOO_OLD, hint="check its address, or upgrade the server")
         if response.is_error:
             raise self._failure(cause_of_status(response.status_code), _said(response))
         if not _is_json(response):
@@ -50,6 +52,11 @@ def _is_json(response: httpx.Response) -> bool:
     """Whether it can be Mem0's: a web page or a redirection is somebody else's."""
     said = response.headers.get("Content-Type", "")
     return not response.content or "json" in said
+
+
+def _is_told(response: httpx.Response) -> bool:
+    """Whether it says what is not there, and not only that there is no such address."""
+    return _is_json(response) and not _said(response).endswith(("404 Not Found", "404 "))
 
 
 def _said(response: httpx.Response) -> str:

@@ -27,6 +27,10 @@ _CLIENT_CALLS: Final = (
 )
 
 
+class FolderHeldError(BackendError):
+    """Another process has the folder open."""
+
+
 def open_folder(path: Path) -> Any:
     """A client of the folder that several threads may use, and that removes no collection."""
     from qdrant_client import QdrantClient  # noqa: PLC0415 - slow, and part of the SDK
@@ -67,12 +71,11 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def _held(path: Path) -> BackendError:
-    return failure(
-        Cause.AWAY,
-        service=SERVICE,
-        where=str(path),
-        detail="another process has this folder open, and only one can",
+def _held(path: Path) -> FolderHeldError:
+    return FolderHeldError(
+        f"{Cause.AWAY}: another process has this folder open, and only one can",
+        cause=Cause.AWAY,
+        where=f"{SERVICE} at {path}",
         hint="end that process; to use it from several, run a Qdrant server",
     )
 

@@ -18,7 +18,8 @@ def mirror(memories: Memories, owner: Owner, note: Note, marks: Mapping[str, str
         if content and not known:
             _add(memories, owner, content, marks)
     elif note.action in ("replace", "remove") and old:
-        outdated = _meant(_notes(memories, owner, note.target, old), old)
+        found = _notes(memories, owner, note.target, old)
+        outdated = _same(found, old) or ([] if note.old_is_whole else _having(found, old))
         new = content if note.action == "replace" else ""
         _exchange(memories, owner, outdated, new, marks)
 
@@ -50,13 +51,14 @@ def _notes(memories: Memories, owner: Owner, target: str, text: str) -> list[Mem
 
 
 def _there(memories: Memories, owner: Owner, target: str, content: str) -> bool:
-    return any(each.text == content for each in _notes(memories, owner, target, content))
+    return bool(_same(_notes(memories, owner, target, content), content))
 
 
-def _meant(notes: list[Memory], old: str) -> list[Memory]:
-    """The notes with that text; hermes-agent tells a part of it, which one note must have."""
-    same = [each for each in notes if each.text == old]
-    if same:
-        return same
-    having = [each for each in notes if old in each.text]
+def _same(notes: list[Memory], text: str) -> list[Memory]:
+    return [each for each in notes if each.text == text]
+
+
+def _having(notes: list[Memory], part: str) -> list[Memory]:
+    """The note that has a part, if only one does."""
+    having = [each for each in notes if part in each.text]
     return having if len(having) == 1 else []

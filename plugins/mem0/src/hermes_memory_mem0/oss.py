@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from hermes_memory_mem0.calls import patiently, seconds_left, within
+from hermes_core import HermesError
+from hermes_memory_mem0.calls import SERVICE, patiently, seconds_left, within
 from hermes_memory_mem0.engine import close_engine, open_engine
 from hermes_memory_mem0.engine_config import Engine
 from hermes_memory_mem0.engines import Engines
@@ -17,7 +18,7 @@ from hermes_memory_mem0.sdk import Sdk
 
 #: A folder can be open once in a process, so this is the process's own.
 _ENGINES: Final = Engines[Any](close_engine)
-_MANY: Final = 100
+_ALL: Final = 100_000  # the engine wants a number; a turn has few memories, notebooks some more
 
 
 class Oss:
@@ -33,10 +34,13 @@ class Oss:
         self._place = str(engine.path.resolve()) if engine.path else json.dumps(engine.config)
         self._memory: Any = None
         self._opening = threading.Lock()
+        self._is_closed = False
 
     def open(self) -> None:
         """Open the store, or join those who have it open."""
         with patiently(self._opening, self.where):
+            if self._is_closed:  # a write that is late must not hold the folder for ever
+                raise HermesError("the session is over", where=SERVICE)
             if self._memory is None:
                 self._memory = _ENGINES.take(
                     self._place, self._engine.config, lambda: open_engine(self._sdk, self._engine)
@@ -81,7 +85,7 @@ class Oss:
     def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Memory]:  # noqa: ARG002
         """By metadata, exactly."""
         filters = {"user_id": owner.user, **marks}
-        return memories_in(self._opened.get_all(filters=filters, top_k=_MANY))
+        return memories_in(self._opened.get_all(filters=filters, top_k=_ALL))
 
     def is_underway(self, owner: Owner, marks: Mapping[str, str]) -> bool:  # noqa: ARG002
         """Never: nothing is queued."""
@@ -110,6 +114,7 @@ class Oss:
     def close(self) -> None:
         """Leave the store; the last one closes it."""
         with self._opening:
+            self._is_closed = True
             memory, self._memory = self._memory, None
             if memory is not None:
                 _ENGINES.release(self._place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, Final
 
 from hermes_core.backends import BackendError, Cause, failure
@@ -13,6 +14,7 @@ from hermes_memory_mem0.http import Client
 from hermes_memory_mem0.memories import Memory, Message, Owner, memories_in, memory_of
 from hermes_memory_mem0.sdk import Sdk
 
+_PAGE: Final = 200  # the platform gives no more at once
 _UNDERWAY: Final = ("PENDING", "RUNNING")
 
 
@@ -70,7 +72,13 @@ class Platform:
     def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Memory]:  # noqa: ARG002
         """By metadata, exactly."""
         filters = {"AND": [{"user_id": owner.user}, {"metadata": dict(marks)}]}
-        return memories_in(self._opened.get_all(filters=filters))
+        found: list[Memory] = []
+        for page in count(1):
+            answer = self._opened.get_all(filters=filters, page=page, page_size=_PAGE)
+            found += memories_in(answer)
+            if not answer.get("next"):
+                break
+        return found
 
     def is_underway(self, owner: Owner, marks: Mapping[str, str]) -> bool:  # noqa: ARG002
         """Whether a queued event has these marks in what it was given."""

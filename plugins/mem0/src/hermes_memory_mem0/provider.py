@@ -170,6 +170,7 @@ class Mem0Provider(ServiceProvider):
         gives nothing again, so it does no harm.
         """
         memories, settings = self._ready()
+        owner = self._owner
         messages = [
             *self._message("user", user, settings),
             *self._message("assistant", assistant, settings),
@@ -177,16 +178,17 @@ class Mem0Provider(ServiceProvider):
         if not messages:
             return
         with within(settings.timeout):
-            if attempt > 1 and self._is_known(memories, mark, messages):
+            if attempt > 1 and self._is_known(memories, owner, mark, messages):
                 return
-            memories.add(self._owner, messages, {**marks, **mark}, infer=True)
+            memories.add(owner, messages, {**marks, **mark}, infer=True)
 
+    @staticmethod
     def _is_known(
-        self, memories: Memories, mark: Mapping[str, str], messages: Sequence[Message]
+        memories: Memories, owner: Owner, mark: Mapping[str, str], messages: Sequence[Message]
     ) -> bool:
-        about = question(messages[0]["content"])
-        found = memories.marked(self._owner, mark, about)
-        return bool(found) or memories.is_underway(self._owner, mark)
+        if memories.is_underway(owner, mark):  # first: what was underway is there a moment later
+            return True
+        return bool(memories.marked(owner, mark, question(messages[0]["content"])))
 
     @staticmethod
     def _message(role: str, text: str, settings: Settings) -> list[Message]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from hermes_core.backends import BackendError, Cause
+from hermes_core.backends import BackendError, Cause, failure
+from hermes_memory_mem0.calls import SERVICE
 from hermes_memory_mem0.http import Client
 from hermes_memory_mem0.memories import Memory, Message, Owner, memories_in, memory_of
 
@@ -36,13 +37,13 @@ class Server:
             "metadata": dict(marks),
             "infer": infer,
         }
-        self._ask("POST", "/memories", body)
+        self._found("/memories", body)
         return ""
 
     def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:  # noqa: ARG002
         """What fits a question; the server has no reranker."""
         body = {"query": query, "filters": {"user_id": owner.user}, "top_k": limit}
-        return memories_in(self._ask("POST", "/search", body))
+        return memories_in(self._found("/search", body))
 
     def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Memory]:
         """By metadata, which only a search can ask for here: so with what it is about."""
@@ -52,7 +53,7 @@ class Server:
             "top_k": _MANY,
             "threshold": 0.0,
         }
-        return memories_in(self._ask("POST", "/search", body))
+        return memories_in(self._found("/search", body))
 
     def is_underway(self, owner: Owner, marks: Mapping[str, str]) -> bool:  # noqa: ARG002
         """Never: nothing is queued."""
@@ -86,6 +87,17 @@ class Server:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def _found(self, path: str, body: dict[str, Any]) -> Any:
+        """An answer with memories, however few. Without, nothing was stored or looked for."""
+        answer = self._ask("POST", path, body)
+        if not isinstance(answer, Mapping) or not isinstance(answer.get("results"), list):
+            detail = "it answers, and not as a Mem0 server does"
+            hint = "check its address, or upgrade the server"
+            raise failure(
+                Cause.TOO_OLD, service=SERVICE, where=self.where, detail=detail, hint=hint
+            )
+        return answer
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         response = self._http.request(method, path, json=body)

@@ -8,6 +8,7 @@ from typing import Final
 
 from hermes_core.backends import Cause, failure
 from hermes_memory_mem0.calls import SERVICE
+from hermes_memory_mem0.local_qdrant import FolderHeldError
 from hermes_memory_mem0.memories import Memories, Owner
 
 _WAIT: Final = 10.0
@@ -18,8 +19,7 @@ def try_out(memories: Memories, *, write: bool) -> str:
     """Ask; with ``write`` also store, recall and remove. Says what was seen."""
     owner = Owner(f"hermes-probe-{secrets.token_hex(4)}", "hermes-probe")
     if not write:
-        memories.search(owner, "Does it answer?", 1, rerank=False)
-        return f"{memories.where} answers"
+        return _asked(memories, owner)
     word = f"zq{secrets.token_hex(6)}"
     try:
         began = time.monotonic()
@@ -29,6 +29,15 @@ def try_out(memories: Memories, *, write: bool) -> str:
     finally:
         memories.forget(owner)
     return f"{memories.where}: wrote, recalled and removed a memory in {took:.1f} s"
+
+
+def _asked(memories: Memories, owner: Owner) -> str:
+    """That an agent has the store open at this moment is no fault of it."""
+    try:
+        memories.search(owner, "Does it answer?", 1, rerank=False)
+    except FolderHeldError:
+        return f"{memories.where} is open in another process"
+    return f"{memories.where} answers"
 
 
 def _store(memories: Memories, owner: Owner, word: str) -> None:
