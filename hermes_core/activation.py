@@ -23,6 +23,7 @@ from hermes_core.errors import (
 from hermes_core.loading import load, load_provider
 from hermes_core.masking import mask_error
 from hermes_core.names import BUILTIN, normalise
+from hermes_core.own_settings import own_settings_of
 from hermes_core.provider import MemoryProvider
 from hermes_core.schema import Field, SchemaError, Settings, read_fields
 from hermes_core.setting_up import done, is_to_be_told
@@ -114,6 +115,7 @@ def activate(config: Config, arguments: Mapping[str, Any] | None = None) -> Acti
             registered=loaded.registered,
             warnings=warnings,
         )
+        sources.told = own_settings_of(provider, info.name, config.home, deadlines.hook)
         result = _set_up(result, provider, sources, deadlines)
         if result.settings is not None and result.settings.problems:
             raise ProviderConfigError(info.name, result.settings.problems)
@@ -162,7 +164,7 @@ def _set_up(
     environment = sources.environment(fields)
     secrets = secrets_in(fields, settings, environment)
     result.lease.set(environment, f"plugin {name}")
-    clear = [f"plugin {name}: {key} is in clear in a file" for key in sources.exposed(fields)]
+    clear = [f"plugin {name}: {each}" for each in sources.exposed(fields)]
     warnings = (*result.warnings, *clear)
     return replace(result, fields=fields, settings=settings, warnings=warnings, secrets=secrets)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from hermes_core.activation import deadlines_of
 from hermes_core.apart import Apart, Tell, run_apart
+from hermes_core.backends import ServiceProvider
 from hermes_core.config import Config
 from hermes_core.errors import AnswerLate, describe
 from hermes_core.manager import MemoryManager
@@ -78,7 +79,8 @@ def _why_nothing(provider: MemoryProvider) -> str:
         return "its notes are in the system prompt; conversations are found by session_search"
     if not _does(provider, "prefetch"):
         return "it has no recall of its own, only tools or notes"
-    if _does(provider, "queue_prefetch"):
+    asks_at_once = isinstance(provider, ServiceProvider)
+    if _does(provider, "queue_prefetch") and not asks_at_once:
         return "it found nothing; it prepares recall after each turn, and here was none before"
     return "it found nothing"
 

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.config import Config
 from hermes_core.discovery import ProviderInfo, manifest_of
@@ -19,6 +19,9 @@ from hermes_core.errors import HermesError, SecretsError
 from hermes_core.names import normalise
 from hermes_core.schema import Field, Problem, Settings, Value, settle, variable_of
 from hermes_core.secrets import Secrets
+
+if TYPE_CHECKING:
+    from hermes_core.own_settings import OwnSettings
 
 _STORES: Final = {"dotenv": ".env", "keyring": "keyring"}
 _OWN_FILE_BYTES: Final = 1_000_000
@@ -51,6 +54,8 @@ class Sources:
         self._names = tuple(dict.fromkeys((info.name, info.learnt.provider or info.name)))
         self._section_key, self._section = section_of(config, *self._names)
         self._file, self._in_file = _own_file(config.home, *self._names)
+        #: What the provider itself finds in files; it is asked when it is loaded.
+        self.told: OwnSettings = ()
 
     @property
     def where(self) -> str:
@@ -100,7 +105,8 @@ class Sources:
             return Value(self._section[field.key], f"config.yaml ({self.where}.{field.key})")
         if self._in_file.get(field.key) not in (None, ""):
             return Value(self._in_file[field.key], str(self._file))
-        return None
+        told = (Value(each[field.key], path) for path, each in self.told if field.key in each)
+        return next((each for each in told if each.value not in (None, "")), None)
 
     def _variable(self, field: Field) -> Value | None:
         """The value of its variable, in the process or in a store."""
@@ -131,11 +137,16 @@ class Sources:
 
     def exposed(self, fields: Iterable[Field]) -> list[str]:
         """The secrets that stand in config.yaml or in a file of the provider's, in clear."""
-        return [
-            field.key
-            for field in fields
-            if field.secret and (self._section.get(field.key) or self._in_file.get(field.key))
-        ]
+        files = (("config.yaml", self._section), (str(self._file), self._in_file), *self.told)
+        found = []
+        for field in (each for each in fields if each.secret):
+            place = next((path for path, told in files if told.get(field.key)), "")
+            if place:
+                found.append(
+                    f"{field.key} is in clear in {place}; "
+                    f"run hermes-plugins secrets set {field.variable}, and take it out there"
+                )
+        return found
 
     def environment(self, fields: Sequence[Field] = ()) -> dict[str, str]:
         """What the provider finds in its environment, from ``.env`` and the keyring.

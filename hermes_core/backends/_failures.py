@@ -26,7 +26,7 @@ _HINTS: Final = {
     Cause.WRONG_KEY: "check the key: hermes-plugins setup {service}",
     Cause.FORBIDDEN: "use a key that has the right: hermes-plugins setup {service}",
     Cause.AWAY: "see that it runs and that its address is right; what was to be written waits",
-    Cause.SLOW: "try again, or raise its timeout: hermes-plugins setup {service}",
+    Cause.SLOW: "try again, or hermes-plugins config set memory.{service}.timeout SECONDS",
     Cause.QUOTA: "wait, or look at your plan; what was to be written waits",
     Cause.TOO_OLD: "upgrade the server, or the plugin: pip install -U hermes-memory-{service}",
     Cause.REFUSED: "see: hermes-plugins log",

@@ -139,9 +139,10 @@ class ServiceProvider(MemoryProvider):
             raise self._explained(error) from error
 
     def _explained(self, error: Exception) -> HermesError:
-        if type(error) is TimeoutError:
+        told = self.explain(error)
+        if type(error) is TimeoutError and told.cause is not Cause.SLOW:
             return failure(Cause.SLOW, service=self.name)
-        return self.explain(error)
+        return told
 
     # -- a session ----------------------------------------------------------------------------
 

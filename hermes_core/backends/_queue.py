@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
 import time
@@ -33,7 +34,8 @@ class WriteQueue:
     """Carries out writes in order, on one thread, and tries each several times.
 
     While the service is away, writes wait. hermes-agent keeps no outbox: what still waits here
-    when its process ends is lost, and the log says so.
+    when its process ends is lost, and the log says so. A forked child has a queue of its own;
+    what waited is its parent's.
 
     Args:
         name: Whose writes, for the log and the thread.
@@ -53,7 +55,12 @@ class WriteQueue:
         self._name = name
         self._tries = tries
         self._pause = pause
-        self._writes: queue.Queue[_Write | None] = queue.Queue(waiting)
+        self._waiting = waiting
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._writes: queue.Queue[_Write | None] = queue.Queue(self._waiting)
         self._hurry = threading.Event()
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -62,8 +69,12 @@ class WriteQueue:
         """Take a write; ``run`` is told which attempt it is.
 
         Raises:
-            HermesError: The queue is full, and stays so.
+            HermesError: The queue is full, and stays so; or it was closed.
         """
+        if self._pid != os.getpid():
+            self._reset()
+        if self._is_over.is_set():
+            raise HermesError(f"it is shut down; {what} was not taken", where=self._name)
         if self._thread is None:
             thread = threading.Thread(target=self._work, name=f"{self._name}-writes", daemon=True)
             self._thread = thread
@@ -83,7 +94,7 @@ class WriteQueue:
         Those are not begun any more: whoever they were for may be gone, and somebody else there.
         """
         thread, self._thread = self._thread, None
-        if thread is None:
+        if thread is None or self._pid != os.getpid():
             return 0
         self._hurry.set()
         until = time.monotonic() + seconds

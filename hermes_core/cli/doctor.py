@@ -24,7 +24,7 @@ _MARKS: Final = {
 
 
 @click.command("doctor")
-@click.option("--write", is_flag=True, help="Also write a marker to the provider, and recall it.")
+@click.option("--write", is_flag=True, help="Also write something to the provider, and recall it.")
 @click.option("--fix", is_flag=True, help="Mend what can be mended safely; installs nothing.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -35,8 +35,8 @@ def doctor_command(ctx: click.Context, write: bool, fix: bool, json_wanted: bool
     config = _config(home)
     if write and config.selection.name and not json_wanted:
         say(
-            f"A marker goes to {config.selection.name}, as user and session hermes-doctor. If it "
-            "can't delete what it stored, the marker stays there."
+            f"Something is written to {config.selection.name}. If it has no probe of its own, "
+            "which cleans up, that is a marker of user and session hermes-doctor, and stays there."
         )
     own = [
         *unfinished,

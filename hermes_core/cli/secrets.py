@@ -133,6 +133,8 @@ def hidden(text: str, variable: str) -> str:
             where=variable,
             hint=f"hermes-plugins secrets set {variable} < file",
         )
+    if any(char < " " for char in value):  # an arrow key, where nothing is shown
+        raise SecretsError("a key was pressed that is no character; type it again", where=variable)
     return value
 
 

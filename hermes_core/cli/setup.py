@@ -23,6 +23,7 @@ from hermes_core.home import resolve_home
 from hermes_core.loading import Loaded, counted, load
 from hermes_core.masking import mask_error, masked
 from hermes_core.names import BUILTIN, split_choice
+from hermes_core.own_settings import own_settings_of
 from hermes_core.provider import MemoryProvider
 from hermes_core.schema import Field, Problem, Settings, Value, allowed, in_order, settle
 from hermes_core.secrets._checks import check_value
@@ -172,6 +173,7 @@ def _loaded(
         lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
         loaded = load(info, config.home, deadline=deadlines.load)
+        sources.told = own_settings_of(loaded.provider, info.name, config.home, deadlines.hook)
         yield loaded, fields_of(loaded.provider, info.name, deadlines), sources
     except HermesError as error:
         mask_error(error, secrets_in((), None, environment))
@@ -238,7 +240,7 @@ def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Valu
 def _wrong(field: Field, answer: str) -> str:
     """What is wrong with an answer, if anything is."""
     alone = field._replace(when={})
-    problems = settle([alone], {field.key: Value(answer, "argument")}, "").problems
+    problems = settle([alone], {field.key: Value(answer, "")}, "").problems
     if problems:
         return problems[0].cause if field.secret else str(problems[0]).lstrip(".")
     return _not_storable(field, answer) if field.secret else ""

@@ -69,7 +69,7 @@ def examine_provider(config: Config, *, write: bool) -> Iterator[Finding]:
         return
     yield Finding(f"plugin {name}", OK, "loads, is set up and available")
     for warning in activation.warnings:
-        yield Finding(f"plugin {name}", WARNING, warning, "")
+        yield Finding(f"plugin {name}", WARNING, warning.removeprefix(f"plugin {name}: "), "")
     for finding in _started(config, name, activation, write=write):
         yield finding._replace(detail=masked(finding.detail, activation.secrets))
 
@@ -97,8 +97,10 @@ def _started(
             yield Finding("initialize", PROBLEM, describe(outcome.error), "see its documentation")
             return
         yield Finding("initialize", OK, f"{outcome.seconds:.2f} s")
-        yield from _probe(activation.provider, deadlines.tool, write=write)
-        if write:
+        if callable(getattr(activation.provider, "probe", None)):
+            # It writes where it can remove what it wrote; our marker might stay among memories.
+            yield from _probe(activation.provider, deadlines.tool, write=write)
+        elif write:
             yield from _write(adapter)
         adapter.shutdown()
     finally:
@@ -113,8 +115,6 @@ def _scratch(home: Path) -> dict[str, Any]:
 
 
 def _probe(provider: Any, deadline: float, *, write: bool) -> Iterator[Finding]:
-    if not callable(getattr(provider, "probe", None)):
-        return
     lane, loop = Lane("doctor-probe"), EventLoop("doctor-probe-loop")
 
     def ask() -> tuple[bool, str]:

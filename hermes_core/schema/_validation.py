@@ -166,11 +166,11 @@ def _problem(field: Field, where: str, cause: str, found: Value | None) -> Probl
     if found is not None and not field.secret:
         cause = f"{_shown(found.value)} {cause}"
     if found is None:
-        named = f"set {field.variable}" if field.secret else f"or set {field.variable}"
+        named = f"set {'' if field.secret else 'it or '}{field.variable}"
         hint = f"{named}; get one at {field.url}" if field.url else named
     else:
         hint = str(field.instead.get(found.value, "")) if isinstance(found.value, str) else ""
-    origin = "" if found is None else f"from {found.origin}"
+    origin = "" if found is None or not found.origin else f"from {found.origin}"
     return Problem(f"{where}.{field.key}", cause, allowed(field), origin, hint)
 
 

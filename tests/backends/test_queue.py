@@ -1,6 +1,7 @@
 """Writes that wait in the process, for a host without an outbox."""
 
 import logging
+import os
 import threading
 
 import pytest
@@ -70,7 +71,7 @@ def test_the_end_tells_how_many_writes_are_left(caplog):
     with caplog.at_level(logging.ERROR):
         assert queue.close(0.05) == 3
     gate.set()
-    assert "were not delivered" in caplog.text
+    assert "3 writes were not delivered" in caplog.text
 
 
 @pytest.mark.parametrize("cause", [Cause.AWAY, Cause.QUOTA, Cause.WRONG_KEY])
@@ -121,3 +122,62 @@ def test_what_was_left_at_the_end_is_not_begun_any_more():
     worker.join(5)
     assert ended.is_set()
     assert seen == [1]
+
+
+def test_what_is_left_at_the_end_is_not_tried_later_for_whoever_comes_next():
+    gate, tried = threading.Event(), []
+
+    def write(attempt):
+        tried.append(attempt)
+        gate.wait(5)
+        raise HermesError("away")
+
+    queue = WriteQueue("acme", pause=0.001)
+    for _ in range(3):
+        queue.put("a turn", write)
+    (thread,) = [each for each in threading.enumerate() if each.name == "acme-writes"]
+    queue.close(0.05)
+    gate.set()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert tried == [1]
+    with pytest.raises(HermesError, match="a turn was not taken"):
+        queue.put("a turn", write)
+
+
+def test_a_full_queue_ends_its_thread_too():
+    gate, running = threading.Event(), threading.Event()
+    queue = WriteQueue("acme", waiting=1)
+    queue.put("a turn", lambda _: running.set() or gate.wait(5))
+    running.wait(5)
+    queue.put("a turn", lambda _: None)
+    (thread,) = [each for each in threading.enumerate() if each.name == "acme-writes"]
+    assert queue.close(0.05) == 2
+    gate.set()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_writes_what_it_was_given_and_nothing_of_its_parents(tmp_path):
+    seen, held = tmp_path / "seen", threading.Event()
+
+    def write(text):
+        with seen.open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+
+    queue = WriteQueue("acme")
+    queue.put("a turn", lambda _: held.wait(5))
+    queue.put("a turn", lambda _: write("parent"))
+    child = os.fork()
+    if child == 0:
+        try:
+            queue.put("a turn", lambda _: write("child"))
+            queue.close(5)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert seen.read_text("utf-8") == "child\n"
+    held.set()
+    assert queue.close(5) == 0
+    assert seen.read_text("utf-8") == "child\nparent\n"

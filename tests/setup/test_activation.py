@@ -130,7 +130,8 @@ def test_a_secret_in_a_config_file_works_and_is_warned_of(home, configured):
     manager = configured()
     assert len(manager.providers) == 2
     (warning,) = manager.warnings
-    assert "api_key is in clear in a file" in warning
+    assert "api_key is in clear in config.yaml" in warning
+    assert "run hermes-plugins secrets set ACME_API_KEY" in warning
     assert "canary" not in warning
 
 

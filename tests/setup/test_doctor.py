@@ -144,11 +144,25 @@ def test_a_marker_is_written_and_recalled_in_a_scratch_session(acme):
     """
     add_plugin(acme.home, (), spy)
     result = acme.run("doctor", "--write").done()
-    assert result.lines[0].startswith("A marker goes to acme, as user and session hermes-doctor.")
-    assert "can't delete" in result.lines[0]
+    assert result.lines[0].startswith("Something is written to acme. If it has no probe of its own")
+    assert "a marker of user and session hermes-doctor, and stays there" in result.lines[0]
     assert "ok       write: a marker was written and recalled" in result.lines
     told = (acme.home / "told.json").read_text()
     assert told.startswith('["hermes-doctor", "hermes-doctor", ["This is a test entry')
+
+
+def test_a_probe_that_writes_and_cleans_up_is_written_to_by_nobody_else(machine):
+    spy = f"""
+    def probe(self, write):
+        {RESULT.format(True)}
+
+    def sync_turn(self, *args, **kwargs):
+        pathlib.Path(self.kwargs["hermes_home"], "marker").touch()
+    """
+    add_plugin(machine.home, (), spy)
+    machine.write_config(CHOSEN)
+    assert "write" not in rows_of(machine, "--write")
+    assert not (machine.home / "marker").exists()
 
 
 def test_a_write_that_fails_is_a_problem(acme):

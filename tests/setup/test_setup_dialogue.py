@@ -56,7 +56,8 @@ def test_every_question_comes_with_what_a_person_needs_to_answer_it(machine, dia
 def test_a_wrong_answer_is_asked_again_at_once(machine, dialogue):
     talk = dialogue("setup", "acme")
     talk.answer((VALUE, "moon"))
-    assert "one of cloud, local" in talk.wait_for(rf"(?s)moon.*{VALUE}")
+    shown = talk.wait_for(rf"(?s)moon.*{VALUE}")
+    assert "(one of cloud, local)" in shown  # and not that it came from an argument
     talk.type("cloud\n")
     for answer, said in (("ten", "is not a whole number"), ("0", "too small"), ("61", "too large")):
         talk.answer((VALUE, answer))
@@ -65,6 +66,15 @@ def test_a_wrong_answer_is_asked_again_at_once(machine, dialogue):
     talk.answer((rf"(?s)It is needed\..*{VALUE}", "k"), (WRITE, "y"))
     assert talk.end() == 0
     assert machine.memory["acme"]["timeout"] == 60
+
+
+def test_an_arrow_key_is_no_secret(machine, dialogue):
+    add_plugin(machine.home, (API_KEY | {"when": {}},))
+    talk = dialogue("setup", "acme")
+    talk.answer((VALUE, "\x1b[C"))
+    talk.answer((rf"(?s)that is no character.*{VALUE}", CANARY), (WRITE, "y"))
+    assert talk.end() == 0
+    assert env_of(machine) == f"ACME_API_KEY={CANARY}\n"
 
 
 def test_a_wrong_secret_is_asked_again_without_being_shown(machine, dialogue):

@@ -100,6 +100,17 @@ def test_what_the_provider_shows_of_itself_is_shown(machine):
     assert "\x1b" not in result.out
 
 
+def test_a_service_that_does_not_answer_is_not_said_to_work(machine):
+    add_plugin(machine.home, (), "def probe(self, write):\n    raise OSError('wrong key')\n")
+    machine.write_config(CHOSEN)
+    result = machine.run("status")
+    assert result.code == 1
+    assert result.lines[3] == "external:  acme, loads, but DOES NOT ANSWER"
+    assert "wrong key" in result.out + result.err
+    told = machine.json("status", code=1)["provider"]
+    assert (told["active"], told["answers"], told["works"]) == (True, False, False)
+
+
 @pytest.mark.parametrize(
     "body", ["raise RuntimeError('boom')", "return 3", "import os; os._exit(3)"]
 )

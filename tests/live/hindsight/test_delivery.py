@@ -92,6 +92,25 @@ def test_a_turn_that_is_written_again_replaces_itself(engine, home):
     assert units(engine, bank) == ["User: Tea is green.\nAssistant: Yes."]
 
 
+def test_a_turn_on_which_the_server_still_works_when_it_is_tried_again_is_there_once(
+    engine, model, home, monkeypatch
+):
+    bank, said = new_bank(), "User: Tea is green.\nAssistant: Yes."
+    with provider_on(home, engine.url, bank_id=bank, timeout=1) as provider:
+        monkeypatch.setattr(model, "delay", 3.0)
+        for attempt in (1, 2, 3):
+            with pytest.raises(HermesError, match="did not answer in time"):
+                provider.sync_turn("Tea is green.", "Yes.", turn_id="turn-7", attempt=attempt)
+        monkeypatch.setattr(model, "delay", 0.0)
+    with provider_on(home, engine.url, bank_id=bank) as provider:
+        provider.sync_turn("Tea is green.", "Yes.", turn_id="turn-7", attempt=4)
+    end = time.monotonic() + 6  # the others come to their end meanwhile
+    while time.monotonic() < end:
+        assert units(engine, bank) == [said]
+        time.sleep(0.2)
+    assert engine.documents(bank) == ["turn-7"]
+
+
 def test_a_long_turn_that_was_cut_off_is_whole_after_the_next_attempt(
     engine, model, home, monkeypatch
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 
@@ -64,7 +65,10 @@ def test_another_server_under_the_address_is_no_empty_bank(server, started):
 def test_a_server_that_takes_too_long(server, started):
     provider = started(timeout=1)
     server.delay = 3
-    assert refusal(provider).cause == Cause.SLOW
+    error = refusal(provider)
+    assert error.cause == Cause.SLOW
+    assert server.url in str(error)
+    assert "hermes-plugins config set memory.hindsight.timeout SECONDS" in str(error)
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", b'{"success": "perhaps"}'])
@@ -119,6 +123,22 @@ def test_shutdown_ends_the_loop_and_a_new_session_has_another(server, started, h
     config = {"mode": "local_external", "api_url": server.url, "bank_id": "b"}
     provider.initialize("s2", hermes_home=str(home), provider_config=config)
     assert "User: a" in provider.prefetch("a")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_goes_on_with_connections_of_its_own(server, started):
+    provider = started(bank_id="b")
+    provider.sync_turn("parent", "b", turn_id="t1", attempt=1)
+    child = os.fork()
+    if child == 0:
+        try:
+            provider.sync_turn("child", "b", turn_id="t2", attempt=1)
+            provider.shutdown()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    provider.sync_turn("parent", "b", turn_id="t3", attempt=1)
+    assert sorted(server.banks["b"]) == ["t1", "t2", "t3"]
 
 
 def test_a_session_that_asks_nothing_starts_no_thread(started):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 from support.commands import Machine
-from support.hindsight_agents import set_up
+from support.hindsight_agents import own_server, set_up
+from support.hindsight_server import Refusal
 from support.our_plugins import PLUGINS, install_plugin
 
 from hermes_core import MemoryManager
@@ -68,6 +70,15 @@ def test_set_up_checks_the_key(machine, server):
     assert status["works"] is True
 
 
+def test_doctor_proves_a_write_and_leaves_nothing_in_the_bank(machine, server):
+    memory = {"provider": "hindsight", "hindsight": own_server(server.url, bank_id="b")}
+    machine.write_config(json.dumps({"memory": memory}))
+    result = machine.run("doctor", "--write")
+    assert "bank b, stored and recalled" in result.done().out
+    assert server.asked("/memories")
+    assert server.banks == {}
+
+
 def test_the_cloud_needs_a_key(machine):
     result = machine.run("setup", "hindsight", "--no-input")
     assert "api_key" in result.failed()
@@ -117,6 +128,27 @@ def test_a_host_without_an_outbox_has_its_writes_queued_and_delivered(home, serv
     ]  # fmt: skip
 
 
+def test_a_part_of_an_old_note_is_looked_for_again_after_a_failure(home, server):
+    config = home / "hindsight" / "config.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps(own_server(server.url, bank_id="b")), "utf-8")
+    listed, failures = server._documents, iter([503])
+
+    def once_away(bank, query):
+        if status := next(failures, 0):
+            raise Refusal(status, "away")
+        return listed(bank, query)
+
+    server._documents = once_away
+    provider = HindsightProvider()
+    provider.initialize("s", hermes_home=str(home), platform="cli")
+    provider.on_memory_write("add", "user", "likes green tea")
+    provider.on_memory_write("replace", "user", "likes black tea", {"old_text": "green"})
+    provider.shutdown()
+    assert next(failures, None) is None
+    assert server.texts("b") == ["likes black tea"]
+
+
 def test_a_turn_costs_less_than_five_milliseconds_of_our_own(started):
     provider = started(bank_id="b")
 
@@ -132,7 +164,8 @@ def test_a_turn_costs_less_than_five_milliseconds_of_our_own(started):
         async def aclose(self) -> None:
             pass
 
-    real, provider._made.service._client = provider._made.service._client, AtOnce()
+    clients = provider._made.service._made
+    real, clients[os.getpid()] = clients[os.getpid()], AtOnce()
     seconds = []
     for number in range(50):
         begin = time.perf_counter()
@@ -140,5 +173,5 @@ def test_a_turn_costs_less_than_five_milliseconds_of_our_own(started):
         provider.sync_turn("a", "b", turn_id=f"t{number}", attempt=1)
         provider.queue_prefetch("colour?")
         seconds.append(time.perf_counter() - begin)
-    provider._made.service._client = real
+    clients[os.getpid()] = real
     assert statistics.median(seconds) < 0.005

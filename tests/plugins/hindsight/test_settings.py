@@ -82,16 +82,18 @@ def test_variables_count_less_than_the_file(home, monkeypatch):
     settings = read(home)
     assert (settings.api_key, settings.recall_budget) == ("from-env", "high")
     assert settings.retain_tags == ("x", "y")
+    write(home / "hindsight" / "config.json", mode="local_external", api_key="in-the-file")
+    assert read(home).api_key == "in-the-file"
 
 
 def test_a_host_that_reads_settings_is_believed(home, monkeypatch):
     monkeypatch.setenv("HINDSIGHT_BUDGET", "low")
     write(home / "hindsight" / "config.json", mode="cloud", api_key="in-the-file", bank_id="no")
-    settings = read(home, mode="local_external", recall_budget="high")
+    settings = read(home, mode="local_external", recall_budget="high", server_key="k")
     assert (settings.mode, settings.recall_budget, settings.bank_id) == (
         "local_external", "high", "",
     )  # fmt: skip
-    assert settings.api_key == "in-the-file"  # hermes-agent's key for a server of one's own
+    assert settings.api_key == "k"
 
 
 @pytest.mark.parametrize("mode", ["local_embedded", "local"])
@@ -116,7 +118,7 @@ def test_a_file_that_is_broken_is_not_taken_for_empty(home):
     "setting",
     [
         {"timeout": "soon"}, {"recall_tags": "[1"}, {"mode": "moon"}, {"retain_tags": 3},
-        {"api_url": "no address"}, {"api_url": "ftp://x"}, {"api_url": "http://"},
+        {"server_key": "a\nb"}, {"api_url": "no address"}, {"api_url": "ftp://x"}, {"api_url": "http://"},
     ],
 )  # fmt: skip
 def test_what_can_not_be_meant_is_one_line(home, setting):

@@ -153,4 +153,6 @@ def test_without_its_settings_it_says_what_is_missing(home, monkeypatch, variabl
 def test_status_shows_where_memories_really_go(home):
     (home / "mem0.json").write_text('{"host": "http://mem0.lan:8888"}')
     shown = Mem0Provider().get_status_config({"mode": "platform"})
-    assert shown == {"mode": "self-hosted", "memories are at": "http://mem0.lan:8888"}
+    assert shown == {"mode in use": "self-hosted", "memories are at": "http://mem0.lan:8888"}
+    again = Mem0Provider().get_status_config({"mode": "self-hosted"})
+    assert again == {"memories are at": "http://mem0.lan:8888"}

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hermes_memory_hindsight.settings import (
-    CLOUD,
-    EMBEDDED,
-    NOT_EMBEDDED,
-    OWN_SERVER,
-    RENAMED,
-    TYPES,
-    URLS,
-    VARIABLES,
-    Settings,
-)
+from hermes_memory_hindsight.files import CLOUD, OWN_SERVER, URLS
+from hermes_memory_hindsight.settings import EMBEDDED, NOT_EMBEDDED, TYPES, VARIABLES, Settings
 
 _DEFAULTS: Final = Settings()
 _KEY_PAGE: Final = "https://ui.hindsight.vectorize.io"
@@ -88,7 +79,7 @@ def _option(key: str, description: str, kind: str | list[str]) -> dict[str, Any]
     made: dict[str, Any] = {"key": key, "description": description, "ask": False}
     made |= {"choices": kind} if isinstance(kind, list) else {"type": kind}
     default = getattr(_DEFAULTS, key)
-    if key not in RENAMED and default not in ("", None, (), TYPES):
+    if default not in ("", None, (), TYPES):
         made["default"] = default
     if kind in ("integer", "number"):
         made["minimum"] = 1

@@ -26,8 +26,9 @@ from hermes_memory_hindsight.banks import bank_of
 from hermes_memory_hindsight.documents import Document, Scribe
 from hermes_memory_hindsight.failures import explained
 from hermes_memory_hindsight.fields import fields
+from hermes_memory_hindsight.files import CLOUD, in_files, own_file
 from hermes_memory_hindsight.service import Service
-from hermes_memory_hindsight.settings import CLOUD, Settings, own_file
+from hermes_memory_hindsight.settings import Settings
 from hermes_memory_hindsight.tool_schemas import RECALL, REFLECT, RETAIN
 
 _NOTHING: Final = "No relevant memories found."
@@ -90,17 +91,19 @@ class HindsightProvider(ServiceProvider):
         """Mode, address and key are asked, the rest can be set."""
         return fields()
 
+    def own_settings(self, hermes_home: str) -> list[tuple[str, dict[str, Any]]]:
+        """What hermes-agent's files say, for a host that reads settings."""
+        return in_files(Path(hermes_home))
+
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
         """Keep the settings where hermes-agent's plugin does."""
         save_own_file(own_file(Path(hermes_home)), values)
 
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, str]:
-        """What `status` shows."""
-        shown = {key: str(provider_config.get(key) or "") for key in ("mode", "api_url")}
-        held_back = provider_config.get("retain_every_n_turns") or 1
-        if int(held_back) > 1:
-            shown["retain_every_n_turns"] = f"1, not {held_back}: a turn is stored at once"
-        return shown
+        """What `status` shows besides the settings: one that is not followed."""
+        held_back = int(provider_config.get("retain_every_n_turns") or 1)
+        told = f"1, not {held_back}: a turn is stored at once"
+        return {"retain_every_n_turns": told} if held_back > 1 else {}
 
     # -- a session ----------------------------------------------------------------------------
 
@@ -166,49 +169,26 @@ class HindsightProvider(ServiceProvider):
 
     def write_turn(self, turn: Turn) -> None:
         """Store a turn. The same turn again replaces itself."""
-        self._keep(turn.session_id, self._session.scribe.turn(turn))
+        session = self._session
+        _keep(session, turn.session_id, session.scribe.turn(turn))
 
     def write_delegation(self, delegation: Delegation) -> None:
         """Store what a subagent found out."""
-        self._keep(delegation.session_id, self._session.scribe.delegation(delegation))
-
-    def _keep(self, session_id: str, document: Document) -> None:
-        settings = self._session.settings
-        if settings.auto_retain:
-            self._session.retain(session_id, document, queued=settings.retain_async)
+        session = self._session
+        _keep(session, delegation.session_id, session.scribe.delegation(delegation))
 
     def write_note(self, note: Note) -> None:
         """Follow a note: the new text first, so that there is never none."""
-        if not self._session.settings.auto_retain:
+        session = self._session  # once: a queued write may outlive it, and is for nobody else
+        if not session.settings.auto_retain:
             return
         kept = ""
         if note.action != "remove":
-            document = self._session.scribe.note(note)
+            document = session.scribe.note(note)
             kept = document.id
-            self._session.retain(note.session_id, document, queued=False)
+            session.retain(note.session_id, document, queued=False)
         if note.old_text:
-            self._forget_note(note, kept)
-
-    def _forget_note(self, note: Note, kept: str) -> None:
-        session = self._session
-        bank, gone = (
-            session.bank(note.session_id),
-            session.scribe.note_id(note.target, note.old_text),
-        )
-        if gone == kept or session.service.forget(bank, gone):
-            return
-        # hermes-agent tells a part of the old text; our hosts tell all of it, and give settings.
-        if not self.start.config and note.attempt == 1:
-            found = [each for each in self._notes_with(note, bank) if each != kept]
-            if len(found) == 1:
-                session.service.forget(bank, found[0])
-
-    def _notes_with(self, note: Note, bank: str) -> list[str]:
-        """This user's notes that have a text in them."""
-        session = self._session
-        ids = session.service.documents(bank, session.scribe.note_tag(note.target))
-        own = [each for each in ids if each.startswith(session.scribe.note_prefix)]
-        return [each for each in own if note.old_text in session.service.text(bank, each)]
+            _forget_note(session, note, kept)
 
     # -- tools --------------------------------------------------------------------------------
 
@@ -280,6 +260,30 @@ class HindsightProvider(ServiceProvider):
                 )
         finally:
             session.service.drop(bank)
+
+
+def _keep(session: _Session, session_id: str, document: Document) -> None:
+    if session.settings.auto_retain:
+        session.retain(session_id, document, queued=session.settings.retain_async)
+
+
+def _forget_note(session: _Session, note: Note, kept: str) -> None:
+    bank = session.bank(note.session_id)
+    gone = session.scribe.note_id(note.target, note.old_text)
+    if gone == kept or session.service.forget(bank, gone):
+        return
+    # hermes-agent tells a part of the old text; our hosts tell all of it, and give settings.
+    if not session.start.config:
+        found = [each for each in _notes_with(session, note, bank) if each != kept]
+        if len(found) == 1:
+            session.service.forget(bank, found[0])
+
+
+def _notes_with(session: _Session, note: Note, bank: str) -> list[str]:
+    """This user's notes that have a text in them."""
+    ids = session.service.documents(bank, session.scribe.note_tag(note.target))
+    own = [each for each in ids if each.startswith(session.scribe.note_prefix)]
+    return [each for each in own if note.old_text in session.service.text(bank, each)]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,18 +28,16 @@ class Service:
     """A Hindsight server. The SDK's exceptions come through as they are."""
 
     def __init__(self, settings: Settings) -> None:
-        from hindsight_client import Hindsight  # noqa: PLC0415 - a second, and for sessions only
-
         self._settings = settings
-        # One attempt: a turn can't wait for more, and writes are repeated by who keeps them.
-        self._client: Hindsight = Hindsight(
-            base_url=settings.api_url,
-            api_key=settings.api_key or None,
-            timeout=settings.timeout,
-            user_agent=_AGENT,
-            max_attempts=1,
-        )
+        self._made = {os.getpid(): _client(settings)}
         self._loop = EventLoop("hindsight-loop")
+
+    @property
+    def _client(self) -> Hindsight:
+        """This process's client: a forked child must not talk on its parent's connections."""
+        return self._made.get(os.getpid()) or self._made.setdefault(
+            os.getpid(), _client(self._settings)
+        )
 
     def _run(self, asked: Coroutine[Any, Any, _T]) -> _T:
         found: _T = self._loop.run(asked, self._settings.timeout * _PATIENCE)
@@ -151,6 +150,19 @@ class Service:
         with suppress(HermesError, OSError, RuntimeError):
             self._loop.run(self._client.aclose(), _CLOSE_SECONDS)  # type: ignore[no-untyped-call]
         self._loop.close()
+
+
+def _client(settings: Settings) -> Hindsight:
+    from hindsight_client import Hindsight  # noqa: PLC0415 - a second, and for sessions only
+
+    # One attempt: a turn can't wait for more, and writes are repeated by who keeps them.
+    return Hindsight(
+        base_url=settings.api_url,
+        api_key=settings.api_key or None,
+        timeout=settings.timeout,
+        user_agent=_AGENT,
+        max_attempts=1,
+    )
 
 
 def _has_words(query: str) -> bool:

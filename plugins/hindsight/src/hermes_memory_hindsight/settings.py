@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from hermes_core import ConfigError
-from hermes_core.backends import Start, read_own_file
+from hermes_core.backends import Start
+from hermes_memory_hindsight.files import CLOUD, OWN_SERVER, URLS, in_files
 
-#: Where older names may hold the value, a host must not fill in a default.
-RENAMED: Final = ("bank_id", "recall_budget", "recall_prefetch_method")
-CLOUD: Final = "cloud"
-OWN_SERVER: Final = "local_external"
 EMBEDDED: Final = ("local_embedded", "local")
 NOT_EMBEDDED: Final = (
     "pip install hindsight-api-slim, start hindsight-api yourself, and set mode to "
     "local_external and api_url to its address"
 )
-URLS: Final = {
-    CLOUD: "https://api.hindsight.vectorize.io",
-    OWN_SERVER: "http://localhost:8888",
-}
 #: Every kind of memory. Where an observation says what raw facts say, the server leaves those out.
 TYPES: Final = ("observation", "world", "experience")
 #: Hosts give a write 120 seconds, a tool 60. An error of ours is better than one of theirs.
@@ -83,7 +75,7 @@ class Settings(NamedTuple):
     @classmethod
     def _of(cls, given: Mapping[str, Any]) -> Self:
         mode = str(given.get("mode", CLOUD))
-        key = given.get("api_key") or given.get("server_key", "")
+        key = given.get("server_key") or given.get("api_key", "")
         known = {name: given[name] for name in cls._fields if name in given}
         raw = cls(**{"api_url": URLS.get(mode, ""), **known, "mode": mode, "api_key": key})
         raw._check()
@@ -114,6 +106,12 @@ class Settings(NamedTuple):
                 where="hindsight",
                 hint=f"it is one of {', '.join(URLS)}",
             )
+        if not str(self.api_key).isprintable():
+            raise ConfigError(
+                "the key has a line break or another character that no key has",
+                where="hindsight",
+                hint="set it anew: hermes-plugins secrets set HINDSIGHT_API_KEY",
+            )
         address = urlsplit(self.api_url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ConfigError(
@@ -123,30 +121,14 @@ class Settings(NamedTuple):
             )
 
 
-def own_file(home: Path) -> Path:
-    """Where hermes-agent's plugin keeps its settings, below a home."""
-    return home / "hindsight" / "config.json"
-
-
 def _given(start: Start) -> dict[str, Any]:
-    """What was set, by whoever. A host that reads settings has read file and variables."""
-    found = read_own_file(own_file(start.home))
+    """What was set, by whoever. A host that reads settings has read files and variables."""
     if start.config:
-        return {**_set(_old_names(found)), **_set(start.config)}
-    found = found or read_own_file(Path.home() / ".hindsight" / "config.json")
-    variables = {name: os.environ.get(variable) for name, variable in VARIABLES.items()}
-    return {**_set(variables), **_set(_old_names(found)), **_set(found)}
-
-
-def _old_names(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What hermes-agent's plugin still reads under the names that it once had."""
-    bank = (found.get("banks") or {}).get("hermes") or {}
-    return {
-        "server_key": found.get("api_key") or found.get("apiKey"),
-        "bank_id": bank.get("bankId"),
-        "recall_budget": found.get("budget") or bank.get("budget"),
-        "recall_prefetch_method": found.get("prefetch_method"),
-    }
+        return _set(start.config)
+    given = _set({name: os.environ.get(variable) for name, variable in VARIABLES.items()})
+    for _, told in reversed(in_files(start.home)):
+        given |= _set(told)
+    return given
 
 
 def _set(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,7 +114,7 @@ class HonchoProvider(ServiceProvider):
         sent = "each at once" if every == 1 else f"{every} together" if every else "at its end"
         return {
             "server": settings.address,
-            "workspace": settings.workspace,
+            "workspace in use": settings.workspace,
             "recall": settings.recall_mode,
             "turns": sent if settings.save_messages else "not sent",
         }

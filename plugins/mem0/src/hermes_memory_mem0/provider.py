@@ -88,7 +88,9 @@ class Mem0Provider(ServiceProvider):
         """Which mode it really is, and where memories go."""
         settings = read_settings(resolve_home(), provider_config)
         place = settings.engine.path if settings.mode == OSS else settings.address
-        return {"mode": settings.mode, "memories are at": str(place or "a store of your own")}
+        shown = {"memories are at": str(place or "a store of your own")}
+        is_said = provider_config.get("mode") == settings.mode
+        return shown if is_said else {"mode in use": settings.mode, **shown}
 
     def backup_paths(self) -> list[str]:
         """The folder of the local store, if it is not below the home."""
