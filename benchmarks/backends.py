@@ -17,6 +17,7 @@ from _report import Report
 from _venvs import FOLDER, ROOT, Venv, ours, peer
 
 ROUNDS = 5
+SEEN = 3
 WARM = 20
 TURNS = 200
 SDKS = ("honcho-ai==2.2.0", "mem0ai==2.0.10", "hindsight-client==0.6.1")
@@ -44,6 +45,7 @@ assert provider.is_available()
 provider.initialize("s1", hermes_home=str(home), platform="cli", agent_context="primary",
     agent_identity="default", agent_workspace="hermes", user_id="ann")
 QUESTION = "How do we deploy the billing service, and who has to approve it? " * 3
+SAID = "I deploy the billing service with make release, and two people have to approve it. " * 3
 ANSWER = "With make release, every second Monday; two people of the platform team approve. " * 3
 
 def settle():  # hermes-agent's plugins go on in threads of their own
@@ -63,10 +65,11 @@ def turn(number):
     settle()
     return found
 
-for number in range({warm}):
+for number in range({seen}):  # so few that both recall about as much
     found = turn(number)
 urllib.request.urlopen(urllib.request.Request(url + "/_freeze", b"", method="POST"))
-turn(0)
+for number in range({warm}):
+    turn(number)
 cpu, wall = time.process_time(), time.perf_counter()
 for number in range({turns}):
     turn(number)
@@ -85,15 +88,13 @@ context = Context()
 hermes_memory_{name}.register(context)
 provider = context.provider
 """
-OUR_SYNC = (
-    'provider.sync_turn(f"{number} {QUESTION}", ANSWER, session_id="s1", turn_id=f"t{number}")'
-)
+OUR_SYNC = 'provider.sync_turn(f"{SAID} {number}.", ANSWER, session_id="s1", turn_id=f"t{number}")'
 THEIRS = """
 sys.path.append({sdks!r})
 from plugins.memory import load_memory_provider
 provider = load_memory_provider({name!r})
 """
-THEIR_SYNC = 'provider.sync_turn(f"{number} {QUESTION}", ANSWER, session_id="s1")'
+THEIR_SYNC = 'provider.sync_turn(f"{SAID} {number}.", ANSWER, session_id="s1")'
 
 
 def their_sdks(venv: Venv) -> str:
@@ -122,7 +123,7 @@ def run(venv: Venv, name: str, load: str, sync: str) -> dict[str, float]:
     with served(name) as url:
         settings = SETTINGS[name]
         values = {"url": url, "settings": settings, "load": load, "sync": sync}
-        code = TURN.format(**values, warm=WARM, turns=TURNS)
+        code = TURN.format(**values, seen=SEEN, warm=WARM, turns=TURNS)
         return json.loads(venv.run("-c", code).splitlines()[-1])
 
 
