@@ -105,3 +105,13 @@ class Tool(NamedTuple):
     schema: dict[str, Any]
     run: Callable[[dict[str, Any]], dict[str, Any]]
     writes: bool = False
+
+    def problem(self, given: dict[str, Any]) -> str:
+        """What is wrong with arguments; "" if nothing is."""
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow, only where it is used
+
+        validator = Draft202012Validator(self.schema["parameters"])
+        return "; ".join(
+            f"{'.'.join(map(str, error.path))}: {error.message}" if error.path else error.message
+            for error in validator.iter_errors(given)
+        )

@@ -315,7 +315,7 @@ class ServiceProvider(MemoryProvider):
         if tool is None:
             return {"error": f"{self.name} has no tool {tool_name}"}
         given = {key: value for key, value in (args or {}).items() if value is not None}
-        problem = _problem(tool.schema, given)
+        problem = tool.problem(given)
         if problem:
             return {"error": problem}
         if tool.writes and not self.writes:
@@ -339,14 +339,3 @@ def _started(session_id: str, kwargs: dict[str, Any]) -> Start:
     told: dict[str, Any] = {name: str(value) for name, value in facts.items() if value}
     told |= {"session_id": session_id, "home": Path(kwargs["hermes_home"])}
     return Start(**{**told, "config": dict(kwargs.get("provider_config") or {})})
-
-
-def _problem(schema: dict[str, Any], given: dict[str, Any]) -> str:
-    """What is wrong with a tool's arguments; "" if nothing is."""
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow, only where tools are used
-
-    validator = Draft202012Validator(schema["parameters"])
-    return "; ".join(
-        f"{'.'.join(map(str, error.path))}: {error.message}" if error.path else error.message
-        for error in validator.iter_errors(given)
-    )
