@@ -35,12 +35,13 @@ test-live: $(VENV)/.installed-dev
 
 # The oldest pluggy that we allow differs from the newest in what it passes to a hook.
 pluggy-oldest: $(VENV)/.pluggy-oldest
-	PYTHONPATH=$(VENV)/pluggy-oldest $(BIN)/python -P -m pytest -q -n auto tests/test_hookspecs.py tests/dispatch tests/test_manager.py
+	PYTHONPATH=$(VENV)/pluggy-oldest $(BIN)/python -P -m pytest -q -n auto tests/test_hookspecs.py tests/test_manager.py \
+		tests/dispatch/test_observers.py
 
 STRESSED = $(addprefix tests/builtin/test_, faults.py concurrency.py state_machine.py \
 	sessions_faults.py sessions_damage.py sessions_concurrency.py) tests/secrets/test_kills.py \
 	$(addprefix tests/outbox/test_, processes.py forks.py exits.py broken_files.py state_machine.py) \
-	tests/dispatch/test_bounded_recall.py tests/manager/test_lives.py
+	tests/dispatch/test_bounded_recall.py tests/manager/test_lives.py tests/conformance/test_mutants.py
 
 # The fault and load tests that `make test` runs small, at full size.
 stress: $(VENV)/.installed-dev
