@@ -25,10 +25,8 @@ types: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 
-# The plugins in processes of their own: they must not see what tests of loading leave imported.
 pytest: $(VENV)/.installed-dev
-	$(BIN)/python -P -m pytest -n auto --ignore tests/live --ignore tests/plugins
-	$(BIN)/python -P -m pytest -q -n auto tests/plugins
+	$(BIN)/python -P -m pytest -n auto --ignore tests/live
 
 # The plugins against the engines that they are for. Hindsight's server is installed to .engines/
 # once (1.4 GB). Two processes at most: every one that uses the server starts one.

@@ -20,7 +20,9 @@ def _sources(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.syspath_prepend(str(PROJECT / "src"))
     yield
-    for name in [each for each in sys.modules if each.startswith(("mutants", "hermes_memory_"))]:
+    for name in [
+        each for each in sys.modules if each.startswith(("mutants", "hermes_memory_acme"))
+    ]:
         del sys.modules[name]
 
 
