@@ -8,12 +8,14 @@ BIN    := $(VENV)/bin
 endif
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types docs pytest pluggy-oldest test-live stress compat compat-light peer bench clean
+.PHONY: demo test lint types docs pytest pluggy-oldest test-fast test-live stress compat compat-light peer bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/hermes-plugins demo
 
-test: lint types docs pytest pluggy-oldest
+# Two at a time: what checks the texts runs beside the tests.
+test: $(VENV)/.installed-dev $(VENV)/.pluggy-oldest
+	$(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint pytest types docs pluggy-oldest
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -26,7 +28,15 @@ docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 
 pytest: $(VENV)/.installed-dev
-	$(BIN)/python -P -m pytest -n auto --ignore tests/live
+	$(BIN)/python -P -m pytest -q -n auto --dist loadgroup --ignore tests/live
+
+# The part of the suite that starts few processes, for another Python:
+# make test-fast PYTHON=python3.13 VENV=.venv-3.13
+FAST = $(addprefix tests/, config discovery dispatch fence manager privacy service storage test_architecture.py \
+	test_errors.py test_hookspecs.py test_provider.py test_testing.py)
+
+test-fast: $(VENV)/.installed-dev
+	$(BIN)/python -P -m pytest -q -n auto $(FAST)
 
 # The plugins against the engines that they are for. Hindsight's server is installed to .engines/
 # once (1.4 GB). Two processes at most: every one that uses the server starts one.
@@ -35,17 +45,12 @@ test-live: $(VENV)/.installed-dev
 
 # The oldest pluggy that we allow differs from the newest in what it passes to a hook.
 pluggy-oldest: $(VENV)/.pluggy-oldest
-	PYTHONPATH=$(VENV)/pluggy-oldest $(BIN)/python -P -m pytest -q -n auto tests/test_hookspecs.py tests/test_manager.py \
+	PYTHONPATH=$(VENV)/pluggy-oldest $(BIN)/python -P -m pytest -q -n auto tests/test_hookspecs.py tests/manager/test_manager.py \
 		tests/dispatch/test_observers.py
 
-STRESSED = $(addprefix tests/builtin/test_, faults.py concurrency.py state_machine.py \
-	sessions_faults.py sessions_damage.py sessions_concurrency.py) tests/secrets/test_kills.py \
-	$(addprefix tests/outbox/test_, processes.py forks.py exits.py broken_files.py state_machine.py) \
-	tests/dispatch/test_bounded_recall.py tests/manager/test_lives.py tests/conformance/test_mutants.py
-
-# The fault and load tests that `make test` runs small, at full size.
+# The fault and load tests that `make test` leaves out or runs small.
 stress: $(VENV)/.installed-dev
-	HERMES_STRESS=1 $(BIN)/python -P -m pytest -q -n auto $(STRESSED)
+	HERMES_STRESS=1 $(BIN)/python -P -m pytest -q -n auto --dist loadgroup -m "stress or scaled" --ignore tests/live
 
 # Every public plugin for hermes-agent that we know, in a venv of its own beside our wheel, without
 # a network; docs/compatibility.md is made from what they do. The light ones take few minutes.
@@ -55,9 +60,9 @@ compat: $(VENV)/.installed-dev
 compat-light: $(VENV)/.installed-dev
 	$(BIN)/python tests/compat/public/run.py --light
 
-# hermes-agent in a venv of its own, for the tests that run beside it.
+# Each release of hermes-agent in its own venv, for the tests that run beside it.
 peer: $(VENV)/.installed-dev
-	cd benchmarks && $(abspath $(BIN))/python -c "import _venvs; _venvs.peer()"
+	cd benchmarks && $(abspath $(BIN))/python -c "import _venvs; _venvs.peers()"
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py

@@ -74,7 +74,7 @@ def queries(texts: Texts, messages: int) -> dict[str, list[dict[str, object]]]:
 class Ours:
     def __init__(self, home: Path) -> None:
         from hermes_builtin.sessions import Conversations, SessionSearch
-        from hermes_builtin.sessions._model import NewMessage, SessionFacts
+        from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 
         self._message, self._facts = NewMessage, SessionFacts
         self.conversations = Conversations(home, "now", {})

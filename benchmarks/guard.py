@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from _report import Report
 
-from hermes_builtin.notes._guard import scan
+from hermes_builtin.notes.guard import scan
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 FOUND, FOUND_OF_A_KIND, FALSE_ALARMS = 97, 90, 1
@@ -23,7 +23,7 @@ STARTS = 7
 #: Run in a new process: the rules are read by the first scan.
 FIRST_SCAN = """
 import time
-from hermes_builtin.notes._guard import scan
+from hermes_builtin.notes.guard import scan
 begin = time.perf_counter()
 scan("likes tea")
 print(time.perf_counter() - begin)

@@ -92,7 +92,7 @@ def fill(kind: str, home: Path, conversation: dict[str, Any]) -> Any:
     os.environ["HERMES_HOME"] = str(home)
     if kind == "ours":
         from hermes_builtin.sessions import Conversations, SessionSearch
-        from hermes_builtin.sessions._model import NewMessage, SessionFacts
+        from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 
         conversations = Conversations(home, "now", {})
         for name, role, text, at in turns(conversation):

@@ -7,7 +7,7 @@ from time import process_time
 
 from _report import Report
 
-from hermes_core.redaction import Redactor
+from hermes_core.privacy import Redactor
 
 ROUNDS = 25
 PROSE = (
@@ -26,12 +26,12 @@ def of_size(text: str, size: int) -> str:
 
 
 def cost(redactor: Redactor, value: object, times: int) -> list[float]:
-    redactor.hand_off(value)
+    redactor.redact(value)
     seconds = []
     for _ in range(ROUNDS):
         begin = process_time()
         for _ in range(times):
-            redactor.hand_off(value)
+            redactor.redact(value)
         seconds.append((process_time() - begin) / times)
     return seconds
 

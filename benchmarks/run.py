@@ -8,6 +8,7 @@ from pathlib import Path
 
 BENCHMARKS = (
     "backends.py",
+    "faults.py",
     "start.py",
     "manager.py",
     "conformance.py",

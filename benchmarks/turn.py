@@ -66,7 +66,6 @@ NO_OP = """def on_turn_start(self, turn_number, message, **kwargs): pass
     def prefetch(self, query, *, session_id=""): return ""
     def queue_prefetch(self, query, *, session_id=""): pass
     def sync_turn(self, user_content, assistant_content, *, session_id="", messages=None): pass"""
-# No method is a mere stub: nothing can be left out because it would do nothing.
 COUNTING = """seen = 0
     def count(self): self.seen += 1
     def on_turn_start(self, turn_number, message, **kwargs): self.count()
@@ -129,10 +128,10 @@ def main() -> None:
             report.samples(rows)
         middle = {name: median(each["wall"] for each in r) for name, r in results.items()}
         ratio = middle["ours"] / middle["hermes-agent"]
-        if methods is NO_OP:
-            report.at_most(f"ours / hermes-agent, {kind}, wall", ratio, 1)
-        else:  # in a loop without a model the next turn meets what goes on beside this one
-            print(f"  ours / hermes-agent, {kind}, wall: {ratio:.2f}")
+        # In a loop without a model, the next turn waits for the delivery of this one.
+        print(f"  ours / hermes-agent, {kind}, wall: {ratio:.2f}")
+        if methods is COUNTING:
+            report.at_most(f"ms of a turn, {kind}", middle["ours"] * 1000, 0.96)
     backlog = []
     for _ in range(ROUNDS):
         code = BACKLOG.format(imports=OUR_NAMES, manager=ALONE, methods=FAILING, down=DOWN)

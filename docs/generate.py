@@ -1,23 +1,21 @@
-"""Pages that are made of the code: a page for each family of checks, and the reference.
+"""Generates pages from the code: one page per family of checks, and the reference.
 
-`python docs/generate.py` writes the pages of the checks, which are in the repository since the
-kit's output names them. mkdocs runs this file as a hook, and gets the reference from it.
+`python docs/generate.py` writes the pages of the checks. They are in the repository because the
+kit's output links to them. mkdocs runs this file as a hook, which adds the reference.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 import hermes_core
-from hermes_core import backends, conformance
-from hermes_core.cli._commands import cli
+from hermes_core import conformance, service
+from hermes_core.cli.app import cli
 from hermes_core.conformance.checks import FAMILIES
 
 if TYPE_CHECKING:
@@ -29,13 +27,13 @@ PLUGINS = ("honcho", "mem0", "hindsight")
 
 _INDEX = """# Checks
 
-What `hermes-plugins check` looks at. *must* is what hosts rely on; *should* is what their users
-notice.
+`hermes-plugins check` runs these checks. Hosts rely on every *must*. Users notice a missing
+*should*.
 """
 
 
 def check_pages() -> dict[str, str]:
-    """A page for each family, and one that lists them all; by path."""
+    """Return one page per family and an index, by path."""
     rows = ["| check | level | |", "|---|---|---|"]
     pages = {}
     for family in FAMILIES:
@@ -49,7 +47,7 @@ def check_pages() -> dict[str, str]:
                 f"## {each.id}: {each.title} {{#{each.id.lower()}}}",
                 f"Level: **{each.level}**.",
                 " ".join(each.why.split()),
-                f"**How to fix it.** {each.fix}",
+                f"**Fix.** {each.fix}",
             ]
         pages[f"checks/{family}.md"] = "\n\n".join(parts) + "\n"
     pages["checks/index.md"] = "\n".join([_INDEX, *rows, ""])
@@ -57,7 +55,7 @@ def check_pages() -> dict[str, str]:
 
 
 def reference_pages() -> dict[str, str]:
-    """The public names, and the commands; by path."""
+    """Return the pages of the Python names and of the commands, by path."""
     return {
         "reference/python.md": "\n\n".join(_python()) + "\n",
         "reference/commands.md": "\n\n".join(_commands()) + "\n",
@@ -65,67 +63,19 @@ def reference_pages() -> dict[str, str]:
 
 
 def plugin_pages() -> dict[str, str]:
-    """What our plugins say of themselves; by path."""
+    """Return the READMEs of our plugins, by path."""
     readmes = {name: FOLDER.parent / "plugins" / name / "README.md" for name in PLUGINS}
     return {f"plugins/{name}.md": path.read_text("utf-8") for name, path in readmes.items()}
 
 
 def _python() -> Iterator[str]:
+    """Yield directives for mkdocstrings, which reads signatures and docstrings."""
     yield "# Python"
-    for module in (hermes_core, backends, conformance):
+    for module in (hermes_core, service, conformance):
         yield f"## {module.__name__}"
         for name in module.__all__:
             if not name.startswith("_"):
-                yield from _object(name, getattr(module, name))
-
-
-def _object(name: str, value: Any) -> Iterator[str]:
-    yield f"### {name}"
-    if not callable(value):
-        yield f"`{value!r}`"
-        return
-    if not inspect.isclass(value) or is_dataclass(value) or hasattr(value, "_fields"):
-        yield f"```python\n{name}{_signature(value)}\n```"
-    yield _text(value)
-    if inspect.isclass(value):
-        for key, member in vars(value).items():
-            inner = getattr(member, "fget", None) or getattr(member, "__func__", member)
-            if not key.startswith("_") and inspect.isfunction(inner):
-                yield f"```python\n{key}{_signature(inner)}\n```"
-                yield _text(inner)
-
-
-class _Bare(str):
-    """An annotation, which is a text already, without quotes around it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _signature(value: Any) -> str:
-    known = inspect.signature(value)
-    parameters = [
-        each.replace(annotation=_bare(each.annotation)) for each in known.parameters.values()
-    ]
-    bare = known.replace(parameters=parameters, return_annotation=_bare(known.return_annotation))
-    return str(bare)
-
-
-def _bare(annotation: Any) -> Any:
-    annotation = getattr(annotation, "__forward_arg__", annotation)  # as NamedTuples have them
-    return _Bare(annotation) if isinstance(annotation, str) else annotation
-
-
-def _text(value: Any) -> str:
-    """A docstring; what is indented in it is shown as it stands."""
-    text = inspect.getdoc(value) or ""
-    parts = text.split("\n\n")
-    return "\n\n".join(
-        f"```text\n{part}\n```" if "\n  " in part or part.startswith(" ") else part
-        for part in parts
-    )
+                yield f"::: {module.__name__}.{name}"
 
 
 def _commands() -> Iterator[str]:
@@ -149,7 +99,7 @@ def _first_line(text: str | None) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Called by mkdocs when it has found the pages that are there."""
+    """Add the generated pages; mkdocs calls this after it found the others."""
     from mkdocs.structure.files import File  # noqa: PLC0415 - only mkdocs calls this
 
     for path, text in {**reference_pages(), **plugin_pages()}.items():

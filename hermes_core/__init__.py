@@ -1,7 +1,10 @@
 """hermes-plugins: the memory layer of a Hermes-style AI agent.
 
-The names below are the public API. They are imported when first used, so that importing
-one of them costs no more than it must.
+The names below are the public API: everything that the documentation teaches, and every type in a
+public signature. Three packages have public names of their own: `hermes_core.service` (for a plugin
+whose memories are in a service), `hermes_core.testing` and `hermes_core.conformance`.
+
+A name is imported when it is first used, so that importing one costs no more than it must.
 """
 
 from __future__ import annotations
@@ -10,90 +13,208 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from hermes_core.asynchronous import AsyncMemoryManager
-    from hermes_core.context import StreamScrubber
+    from hermes_core.call_log import HookReport, LoggedCall, hook_health, read_calls
+    from hermes_core.config import Config, Pin, PluginFacts, Selection, load_config
     from hermes_core.discovery import ProviderInfo, discover
     from hermes_core.dispatch import Deadlines, HookHealth, Outcome
     from hermes_core.errors import (
+        AgentEnded,
+        AnswerLate,
         CheckpointError,
         ConfigError,
         DatabaseError,
+        DeadlineExceeded,
         ForeignDatabase,
         HermesError,
         HomeError,
+        ProviderCallError,
         ProviderConflictError,
         ProviderLoadError,
+        ProviderPaused,
         ProviderUnavailableError,
         SecretsError,
         UnknownProviderError,
+        WriteRefused,
+        WrongReturnType,
     )
-    from hermes_core.hookspecs import hookimpl
+    from hermes_core.fence import (
+        Block,
+        RecalledText,
+        StreamScrubber,
+        defused,
+        fenced,
+        without_fences,
+    )
+    from hermes_core.hookspecs import Messages, hookimpl
     from hermes_core.loading import load_provider
-    from hermes_core.manager import MemoryManager
-    from hermes_core.provider import MemoryProvider
-    from hermes_core.recall import RecallStatus
+    from hermes_core.loading.compat import offer_hermes_agent_modules
+    from hermes_core.manager import MemoryManager, Recollection
+    from hermes_core.manager.asynchronous import AsyncMemoryManager
+    from hermes_core.manager.from_config import redactor_for
+    from hermes_core.manager.prompts import TRIVIAL_PROMPT_RE, is_trivial_prompt
+    from hermes_core.privacy import Redacted, Redactor
+    from hermes_core.provider import (
+        MemoryProvider,
+        ProbeResult,
+        RecallStatus,
+        SupportsOwnSettings,
+        SupportsPostSetup,
+        SupportsProbe,
+        SupportsStatusConfig,
+        hand_over,
+    )
+    from hermes_core.service import ServiceProvider
+    from hermes_core.session import SessionContext
+    from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file
+    from hermes_core.storage.home import resolve_home
+    from hermes_core.testing import FakeProvider
 
 __all__ = [
+    "TRIVIAL_PROMPT_RE",
+    "AgentEnded",
+    "AnswerLate",
     "AsyncMemoryManager",
+    "Block",
     "CheckpointError",
+    "Config",
     "ConfigError",
     "DatabaseError",
+    "DeadlineExceeded",
     "Deadlines",
+    "FakeProvider",
     "ForeignDatabase",
     "HermesError",
     "HomeError",
     "HookHealth",
+    "HookReport",
+    "LockTimeoutError",
+    "LoggedCall",
     "MemoryManager",
     "MemoryProvider",
+    "Messages",
     "Outcome",
+    "Pin",
+    "PluginFacts",
+    "ProbeResult",
+    "ProviderCallError",
     "ProviderConflictError",
     "ProviderInfo",
     "ProviderLoadError",
+    "ProviderPaused",
     "ProviderUnavailableError",
     "RecallStatus",
+    "RecalledText",
+    "Recollection",
+    "Redacted",
+    "Redactor",
     "SecretsError",
+    "Selection",
+    "ServiceProvider",
+    "SessionContext",
     "StreamScrubber",
+    "SupportsOwnSettings",
+    "SupportsPostSetup",
+    "SupportsProbe",
+    "SupportsStatusConfig",
     "UnknownProviderError",
+    "WriteRefused",
+    "WrongReturnType",
     "__version__",
+    "defused",
     "discover",
+    "fenced",
+    "file_lock",
+    "hand_over",
+    "hook_health",
     "hookimpl",
+    "is_trivial_prompt",
+    "load_config",
     "load_provider",
+    "offer_hermes_agent_modules",
+    "read_calls",
+    "redactor_for",
+    "replace_file",
+    "resolve_home",
+    "without_fences",
 ]
 
 __version__ = "0.1.0"
 
-_HOMES: Final = {
-    "AsyncMemoryManager": "asynchronous",
+#: Where each name is defined.
+_MODULES: Final = {
+    "HookReport": "call_log",
+    "LoggedCall": "call_log",
+    "hook_health": "call_log",
+    "read_calls": "call_log",
+    "Config": "config",
+    "PluginFacts": "config",
+    "Pin": "config",
+    "Selection": "config",
+    "load_config": "config",
+    "ProviderInfo": "discovery",
+    "discover": "discovery",
+    "Deadlines": "dispatch",
+    "HookHealth": "dispatch",
+    "Outcome": "dispatch",
+    "AgentEnded": "errors",
+    "AnswerLate": "errors",
     "CheckpointError": "errors",
     "ConfigError": "errors",
     "DatabaseError": "errors",
-    "Deadlines": "dispatch",
+    "DeadlineExceeded": "errors",
     "ForeignDatabase": "errors",
     "HermesError": "errors",
     "HomeError": "errors",
-    "HookHealth": "dispatch",
-    "MemoryManager": "manager",
-    "MemoryProvider": "provider",
-    "Outcome": "dispatch",
+    "ProviderCallError": "errors",
     "ProviderConflictError": "errors",
-    "ProviderInfo": "discovery",
     "ProviderLoadError": "errors",
+    "ProviderPaused": "errors",
     "ProviderUnavailableError": "errors",
-    "RecallStatus": "recall",
     "SecretsError": "errors",
-    "StreamScrubber": "context",
     "UnknownProviderError": "errors",
-    "discover": "discovery",
+    "WriteRefused": "errors",
+    "WrongReturnType": "errors",
+    "Block": "fence",
+    "RecalledText": "fence",
+    "StreamScrubber": "fence",
+    "defused": "fence",
+    "fenced": "fence",
+    "without_fences": "fence",
+    "Messages": "hookspecs",
     "hookimpl": "hookspecs",
     "load_provider": "loading",
+    "offer_hermes_agent_modules": "loading.compat",
+    "MemoryManager": "manager",
+    "Recollection": "manager",
+    "AsyncMemoryManager": "manager.asynchronous",
+    "redactor_for": "manager.from_config",
+    "TRIVIAL_PROMPT_RE": "manager.prompts",
+    "is_trivial_prompt": "manager.prompts",
+    "Redacted": "privacy",
+    "Redactor": "privacy",
+    "MemoryProvider": "provider",
+    "ProbeResult": "provider",
+    "RecallStatus": "provider",
+    "SupportsOwnSettings": "provider",
+    "SupportsPostSetup": "provider",
+    "SupportsProbe": "provider",
+    "SupportsStatusConfig": "provider",
+    "hand_over": "provider",
+    "ServiceProvider": "service",
+    "SessionContext": "session",
+    "LockTimeoutError": "storage.files",
+    "file_lock": "storage.files",
+    "replace_file": "storage.files",
+    "resolve_home": "storage.home",
+    "FakeProvider": "testing",
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 

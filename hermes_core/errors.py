@@ -1,24 +1,28 @@
-"""The errors this package raises, each with what happened, where, and what to do.
+"""The exceptions of this package. Each says what happened, where, and what to do about it.
+
+The tree::
 
     HermesError
-     ├ HomeError              HERMES_HOME can't be used as it is
-     ├ ConfigError            config.yaml can't be read, is invalid, or can't be changed safely
-     ├ SecretsError           a secret can't be stored, read or removed; never with its value
-     ├ UnknownProviderError   no installed provider has that name
-     ├ ProviderConflictError  two owners claim one name, or a pin names another owner
-     ├ ProviderLoadError      a plugin could not be turned into a provider
-     ├ ProviderUnavailableError  a plugin loads, but says that it can't work
-     ├ DatabaseError          a database can't be opened, read or written
-     │  └ ForeignDatabase     it belongs to another program, or to a newer version
-     ├ CheckpointError        a required pre-compression checkpoint failed
-     └ ProviderCallError      a provider's method failed
-        ├ DeadlineExceeded    it did not return in time
-        │  └ AnswerLate       recall did not; what it finds may serve the next turn
-        ├ ProviderPaused      it was not called: it has failed too often, or is stuck
-        └ WrongReturnType     it returned what the contract does not allow
+      x HomeError                 HERMES_HOME can't be used as it is
+      x ConfigError               config.yaml can't be read, is invalid, or can't be changed safely
+      x SecretsError              a secret can't be stored, read or removed
+      x UnknownProviderError      no installed provider has that name
+      x ProviderConflictError     two owners claim one name, or a pin names another owner
+      x ProviderLoadError         a plugin could not be turned into a provider
+      x ProviderUnavailableError  a plugin loads, but reports that it can't work
+      + DatabaseError             a database can't be opened, read or written
+        x ForeignDatabase         the file belongs to another program, or to a newer version
+      x CheckpointError           a required checkpoint before a compression failed
+      x WriteRefused              the backend refuses the content of a write, permanently
+      + ProviderCallError         a provider's method failed
+        + DeadlineExceeded        it did not return in time
+          x AnswerLate            recall did not return in time; its answer may serve the next turn
+          x AgentEnded            the agent ended, and closed the provider, while the call ran
+        x ProviderPaused          it was not called: it failed too often, or an earlier call hangs
+        x WrongReturnType         it returned a type that the contract does not allow
 
-``str(error)`` is one line for a person. The traceback of what caused it, where there is
-one, is in ``__cause__``.
+``str(error)`` is one line for a person. The exception that caused it, if there is one, is
+``__cause__``. Packages add subclasses for their own subjects, such as `LockTimeoutError`.
 """
 
 from __future__ import annotations
@@ -27,7 +31,13 @@ from typing import Any
 
 
 class HermesError(Exception):
-    """Base of all our errors: ``what`` happened, ``where``, and a ``hint`` what to do."""
+    """Base of all our errors.
+
+    Args:
+        what: What happened, in one line.
+        where: The file, setting, plugin or provider that it happened to.
+        hint: What a person can do about it. The command line prints it on a line of its own.
+    """
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
         super().__init__(what)
@@ -36,7 +46,7 @@ class HermesError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to another process, whatever arguments a child class wants."""
+        """Pickle without calling ``__init__``: subclasses have other arguments."""
         return _rebuilt, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
@@ -58,7 +68,7 @@ class HomeError(HermesError):
 class ConfigError(HermesError):
     """config.yaml can't be read, is invalid, or can't be changed safely.
 
-    ``problems`` has one line for each thing that is wrong; ``what`` joins them.
+    ``problems`` has one line for each mistake; ``what`` joins them.
     """
 
     def __init__(
@@ -83,7 +93,7 @@ class ProviderConflictError(HermesError):
 class ProviderLoadError(HermesError):
     """A plugin could not be turned into a provider.
 
-    ``step`` says how far it came: find, import, register, construct or check.
+    ``step`` is the step that failed: find, import, register, construct or check.
     """
 
     def __init__(
@@ -97,7 +107,7 @@ class ProviderLoadError(HermesError):
 
 
 class ProviderUnavailableError(HermesError):
-    """The provider loads, but says that it can't work as it is configured."""
+    """The provider loads, but reports that it can't work as it is configured."""
 
 
 class DatabaseError(HermesError):
@@ -108,8 +118,19 @@ class ForeignDatabase(DatabaseError):  # noqa: N818 - reads as what was found
     """The file belongs to another program, or to a newer version of this one."""
 
 
-class CheckpointError(HermesError):
-    """A provider that promises durable checkpoints could not make one."""
+class CheckpointError(HermesError, RuntimeError):
+    """A provider that promises durable checkpoints could not make one.
+
+    A RuntimeError too, which is what hosts written for hermes-agent expect.
+    """
+
+
+class WriteRefused(HermesError):  # noqa: N818 - reads as what happened
+    """The backend refuses the content of this write, so sending it again unchanged can't work.
+
+    Raise it in ``sync_turn``, ``on_memory_write``, ``on_delegation`` or ``on_session_end``. The
+    write is stored as failed permanently until a person retries it; later writes are delivered.
+    """
 
 
 class ProviderCallError(HermesError):
@@ -121,23 +142,33 @@ class DeadlineExceeded(ProviderCallError):  # noqa: N818 - reads as what happene
 
 
 class AnswerLate(DeadlineExceeded):
-    """Recall did not return in time, and goes on; its answer may serve the next turn."""
+    """Recall did not return in time but continues; its answer may serve the next turn."""
+
+
+class AgentEnded(DeadlineExceeded):
+    """The agent ended, and closed the provider, while the call ran.
+
+    Whatever the call raised then is a consequence of that, and not the reason for the delay.
+    """
+
+    TEXT = "no answer before the agent ended"
 
 
 class ProviderPaused(ProviderCallError):  # noqa: N818 - reads as what happened
-    """A provider was not called: it has failed too often, or an earlier call is stuck."""
+    """A provider was not called: it failed too often, or an earlier call hangs."""
 
 
 class WrongReturnType(ProviderCallError):  # noqa: N818 - reads as what happened
-    """A provider's method returned what the contract does not allow."""
+    """A provider's method returned a type that the contract does not allow."""
 
 
 def describe(error: BaseException) -> str:
-    """Any exception as one line: its type, unless it is ours, and its text."""
+    """Return any exception as one line: its type, unless it is ours, and its text."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a plugin's exception; its type has to do
+    except Exception:  # noqa: BLE001 - a plugin's exception; its type must do
         text = ""
+    text = text.encode("utf-8", "replace").decode()  # it may quote a lone surrogate
     if isinstance(error, HermesError):
         return text
     text = " ".join(text.split())
@@ -145,7 +176,7 @@ def describe(error: BaseException) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text with blanks for its line breaks and control characters."""
+    """Return text with blanks in place of line breaks and control characters."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else " " for char in text)
     return text.strip()

@@ -1,10 +1,11 @@
-"""The contract as pluggy hookspecs: one for each method of `MemoryProvider`, same names.
+"""The contract as pluggy hookspecs, and the rule table (policy, lane, deadline, types).
 
-pluggy passes neither keyword-only arguments nor ``**kwargs``, so a spec has positional
+There is one spec for each method of `MemoryProvider` and of the optional capabilities, with the
+same name. pluggy passes neither keyword-only arguments nor ``**kwargs``, so a spec has positional
 parameters only, and ``**kwargs`` is one mapping ``extra``. Providers don't implement these
-themselves (`hermes_core.dispatch` adapts them); observers do, with `hookimpl`. What a
-provider gives is an `Outcome`, never None; a hook call gives a list of them, the built-in's first,
-and `handle_tool_call` the one of the tool's owner.
+themselves (`hermes_core.dispatch` adapts them); observers do, with `hookimpl`. A provider's
+result is an `Outcome`, never None; a hook call returns a list of them, the built-in's first, and
+`handle_tool_call` the one of the tool's owner.
 """
 
 from __future__ import annotations
@@ -27,20 +28,31 @@ Messages: TypeAlias = list[dict[str, Any]]
 
 
 class Policy(Enum):
-    """Whom a hook reaches and what becomes of the answers."""
+    """Which providers a hook reaches, and what happens to their results."""
 
-    COLLECT = "collect"  # every provider, built-in first; the non-empty answers are joined
-    NOTIFY = "notify"  # every provider; there is no answer
+    COLLECT = "collect"  # every provider, built-in first; the non-empty results are joined
+    NOTIFY = "notify"  # every provider; there is no result
     TARGETED = "targeted"  # one provider
     REVERSE = "reverse"  # every provider, the external one first
 
 
-#: Arguments that name things: they must arrive as they are, whatever looks like a secret in them.
-IDENTITIES: Final = ("session_id", "child_session_id", "parent_session_id")
+#: Arguments that identify something: never redacted, even if they look like a secret.
+IDENTITIES: Final = (
+    *("session_id", "child_session_id", "parent_session_id"),
+    *("author_id", "turn_author"),
+)
+
+#: Arguments that earlier versions did not store with a write, and their values then.
+ADDED: Final[Mapping[str, Mapping[str, Any]]] = {"sync_turn": {"turn_author": None}}
 
 
 class Lane(StrEnum):
-    """On which thread of its own an external provider is called."""
+    """The thread on which an external provider is called.
+
+    As in hermes-agent: everything that may share a resource with ``initialize`` (a database
+    connection that belongs to its thread) runs on MAIN. Turns and the recall for the next one
+    are background work, on WRITE; recall that a turn waits for is on RECALL.
+    """
 
     MAIN = "main"
     RECALL = "recall"
@@ -51,9 +63,11 @@ class HookRule(NamedTuple):
     """How the host treats one hook.
 
     ``deadline`` names a field of `Deadlines`; ``returns`` are the types that the contract
-    allows, and ``neutral`` stands in for the answer of a provider that failed. ``masks`` says
-    which secrets are taken out of what an external provider gets: "all", those that are
-    "known" to the store (in what the model addressed to it), or none.
+    allows, and ``neutral`` is the value if the provider failed. ``masks`` says which secrets are
+    removed from an external provider's arguments: "all", only those "known" to the secret store
+    (in what the model addressed to the provider), or "" for none. A hook of an ``optional``
+    capability has no default in `MemoryProvider`. An ``interactive`` one asks a person: it runs
+    on the caller's thread, without a deadline.
     """
 
     policy: Policy
@@ -62,6 +76,8 @@ class HookRule(NamedTuple):
     returns: tuple[type, ...] = ()
     neutral: Any = None
     masks: str = ""
+    optional: bool = False
+    interactive: bool = False
 
 
 HOOKS: Final[Mapping[str, HookRule]] = {
@@ -75,7 +91,7 @@ HOOKS: Final[Mapping[str, HookRule]] = {
     "prefetch": HookRule(
         Policy.COLLECT, Lane.RECALL, "prefetch", returns=(str,), neutral="", masks="all"
     ),
-    "queue_prefetch": HookRule(Policy.NOTIFY, Lane.RECALL, masks="all"),
+    "queue_prefetch": HookRule(Policy.NOTIFY, Lane.WRITE, "write", masks="all"),
     "recall_status": HookRule(Policy.COLLECT, Lane.RECALL),
     "sync_turn": HookRule(Policy.NOTIFY, Lane.WRITE, "write", masks="all"),
     "get_tool_schemas": HookRule(Policy.COLLECT, returns=(list, tuple), neutral=()),
@@ -84,19 +100,23 @@ HOOKS: Final[Mapping[str, HookRule]] = {
     ),
     "shutdown": HookRule(Policy.REVERSE, deadline="shutdown"),
     "on_turn_start": HookRule(Policy.NOTIFY, masks="all"),
-    "on_session_end": HookRule(Policy.NOTIFY, Lane.WRITE, "write", masks="all"),
-    "on_session_switch": HookRule(Policy.NOTIFY, Lane.WRITE, "write"),
+    "on_session_end": HookRule(Policy.NOTIFY, deadline="write", masks="all"),
+    "on_session_switch": HookRule(Policy.NOTIFY, deadline="write"),
     "on_pre_compress": HookRule(Policy.COLLECT, returns=(str,), neutral="", masks="all"),
-    "on_delegation": HookRule(Policy.NOTIFY, Lane.WRITE, "write", masks="all"),
-    "on_memory_write": HookRule(Policy.NOTIFY, Lane.WRITE, "write", masks="all"),
+    "on_delegation": HookRule(Policy.NOTIFY, deadline="write", masks="all"),
+    "on_memory_write": HookRule(Policy.NOTIFY, deadline="write", masks="all"),
     "get_config_schema": HookRule(Policy.TARGETED, returns=(list, tuple), neutral=()),
     "save_config": HookRule(Policy.TARGETED),
     "backup_paths": HookRule(Policy.COLLECT, returns=(list, tuple), neutral=()),
+    "probe": HookRule(Policy.TARGETED, deadline="tool", optional=True),
+    "own_settings": HookRule(Policy.TARGETED, returns=(list, tuple), neutral=(), optional=True),
+    "get_status_config": HookRule(Policy.TARGETED, returns=(dict,), optional=True),
+    "post_setup": HookRule(Policy.TARGETED, optional=True, interactive=True),
 }
 
 
 class MemoryHooks:
-    """The hookspecs. `MemoryProvider` documents what each method is for."""
+    """The hookspecs. `MemoryProvider` and `provider.CAPABILITIES` document each method."""
 
     @hookspec
     def is_available(self) -> Outcome | None:
@@ -114,7 +134,7 @@ class MemoryHooks:
     def initialize_for_inspection(
         self, session_id: str, extra: Mapping[str, Any]
     ) -> Outcome | None:
-        """A session starts, for a look only."""
+        """A session starts, for inspection only."""
 
     @hookspec
     def system_prompt_block(self) -> Outcome | None:
@@ -130,7 +150,7 @@ class MemoryHooks:
 
     @hookspec
     def recall_status(self) -> Outcome | None:
-        """What the last prefetch injected."""
+        """What the last prefetch added."""
 
     @hookspec
     def sync_turn(
@@ -139,6 +159,7 @@ class MemoryHooks:
         assistant_content: str,
         session_id: str,
         messages: Messages | None,
+        turn_author: dict[str, Any] | None,
     ) -> Outcome | None:
         """Persist a completed turn."""
 
@@ -204,3 +225,19 @@ class MemoryHooks:
     @hookspec
     def backup_paths(self) -> Outcome | None:
         """State outside hermes_home."""
+
+    @hookspec
+    def probe(self, write: bool) -> Outcome | None:
+        """Test the backend."""
+
+    @hookspec
+    def own_settings(self, hermes_home: str) -> Outcome | None:
+        """Settings from files that the host does not know."""
+
+    @hookspec
+    def get_status_config(self, provider_config: dict[str, Any]) -> Outcome | None:
+        """Lines for ``status``."""
+
+    @hookspec
+    def post_setup(self, hermes_home: str, config: dict[str, Any]) -> Outcome | None:
+        """Set-up steps beyond the schema."""

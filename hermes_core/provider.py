@@ -9,34 +9,96 @@ this order::
 
 Every call is isolated and has a deadline: a method that raises or hangs costs the agent
 that one answer, never the turn. ``initialize``, tool calls, hooks and ``shutdown`` always
-run on one and the same thread, recall and writes on one other each.
+run on the same thread; recall and writes have another thread each.
+
+Optional capabilities (`SupportsProbe` and the other protocols at the end) add what not every
+backend has.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from hermes_core.recall import RecallStatus
+#: The name of the built-in provider. No other provider may have it.
+BUILTIN: Final = "builtin"
 
-#: Counts up when a host may ask more of a provider; conformance reports name it.
+#: Increases when a host may require more of a provider; conformance reports show it.
 CONTRACT_VERSION: Final = "1.0"
+
+#: The version of checkpoints before a compression that a host may require.
+PRE_COMPRESS_CHECKPOINT_API_VERSION: Final = 2
+
+#: The start of a status line, unless the provider sets another mark.
+INDICATOR_GLYPH: Final = "\N{BRAIN}"
+
+#: The parts of the recall that runs in this context; None outside of one.
+PARTS: Final[ContextVar[list[str] | None]] = ContextVar("recall_parts", default=None)
+
+
+def hand_over(text: str) -> None:
+    """Inside `MemoryProvider.prefetch`: return a part of the answer early.
+
+    If the rest does not arrive within the recall budget, or fails, the turn uses the parts that
+    were handed over, joined by blank lines. If ``prefetch`` returns in time, only its return value
+    counts, so return the whole answer, including these parts. Outside of a recall this does
+    nothing.
+    """
+    parts = PARTS.get()
+    if parts is not None and text.strip():
+        parts.append(text)
+
+
+class RecallStatus(NamedTuple):
+    """What the last `MemoryProvider.prefetch` added to the prompt, for a status line.
+
+    ``count`` is the number of memories; 0 if there is text that can't be counted.
+    """
+
+    # Not a dataclass: `list` imports this module, and dataclasses would cost it 10 ms.
+    provider_label: str
+    count: int  # type: ignore[assignment]  # hides the method of tuple, which nobody needs
+    glyph: str = INDICATOR_GLYPH
+
+
+class ProbeResult(NamedTuple):
+    """What `SupportsProbe.probe` returns: whether the backend works, and one line of detail."""
+
+    ok: bool
+    detail: str
+
+
+def described(statuses: Iterable[Any]) -> str:
+    """Return one line for a person about what was recalled; "" if nothing was."""
+    return "  ".join(_line(each) for each in statuses if hasattr(each, "provider_label"))
+
+
+def _line(status: Any) -> str:
+    count = getattr(status, "count", 0)
+    if not isinstance(count, int) or count <= 0:
+        detail = "recalled relevant memory"
+    else:
+        detail = f"recalled {count} {'memory' if count == 1 else 'memories'}"
+    return f"{getattr(status, 'glyph', INDICATOR_GLYPH)} {status.provider_label} — {detail}"
 
 
 class MemoryProvider(ABC):
-    """One memory backend. Subclass it and offer it through an entry point.
+    """One memory backend. Subclass it and declare an entry point for it.
 
     Accept unknown keywords (``**kwargs``) where a signature shows them: hosts pass more
     over time. Keep all files below ``hermes_home``.
     """
 
     #: Set to 2 to promise that text returned by `on_pre_compress` is durable, and that it
-    #: raises when called with ``require_checkpoint=True`` and the checkpoint failed.
+    #: raises when called with ``require_checkpoint=True`` and the checkpoint failed. It is
+    #: called with the text of what the user and the assistant said, without tools' messages.
     pre_compress_checkpoint_api_version: int = 1
 
     #: Set to True to promise that a write which returned has reached the backend, and that
-    #: it raises otherwise. Without it "returned" is all that the host can count as delivered.
+    #: it raises otherwise. Without it the host counts a write as delivered when it returned.
     confirms_delivery: bool = False
 
     @property
@@ -46,13 +108,13 @@ class MemoryProvider(ABC):
 
     @abstractmethod
     def is_available(self) -> bool:
-        """Whether it is configured, installed and has its credentials.
+        """Return whether it is configured, installed and has its credentials.
 
-        Asked before activation. No network, no writes.
+        Called before activation. Must not use the network or write.
         """
 
     def unavailable_reason(self) -> str:
-        """One line that a person can act on, when `is_available` is False."""
+        """Return what to do about it, in one line, when `is_available` is False."""
         return ""
 
     @abstractmethod
@@ -70,22 +132,22 @@ class MemoryProvider(ABC):
         """
 
     def initialize_for_inspection(self, session_id: str, **kwargs: Any) -> None:
-        """Like `initialize`, for a look only: no network, no workers."""
+        """Like `initialize`, for inspection only: no network, no workers."""
         self.initialize(session_id, **kwargs)
 
     def system_prompt_block(self) -> str:
-        """Static text for the system prompt: the same bytes for the whole session."""
+        """Return static text for the system prompt: the same bytes for the whole session."""
         return ""
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """Recall what helps with ``query``, within the turn's budget; "" if nothing."""
+        """Return what helps with ``query``, within the turn's budget; "" if nothing does."""
         return ""
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
         """After a turn: start the recall for the next one."""
 
     def recall_status(self) -> RecallStatus | None:
-        """What the last `prefetch` injected."""
+        """Return what the last `prefetch` added to the prompt."""
         return None
 
     def sync_turn(
@@ -96,28 +158,37 @@ class MemoryProvider(ABC):
         session_id: str = "",
         messages: list[dict[str, Any]] | None = None,
     ) -> None:
-        """Persist a completed turn. Delivered at least once.
+        """Store a completed turn. Delivered at least once.
 
-        Name ``turn_id: str`` (stable over retries) or ``attempt: int`` (from 1) as
-        parameters to receive them too.
+        Name ``turn_id: str`` (stable over retries), ``attempt: int`` (from 1) or
+        ``said_at: float`` (Unix seconds: when the turn was said, stable over retries) as
+        parameters to receive them too. Accept ``turn_author: dict | None = None`` to learn who
+        wrote ``user_content``, where the host knows: ``{"id", "name", "is_bot"}``.
+
+        Raise `WriteRefused` if the backend rejects the content permanently. After any other
+        exception the host retries.
         """
 
     @abstractmethod
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        """The tools it offers to the model, as OpenAI function schemas; [] for none."""
+        """Return the tools for the model, as OpenAI function schemas; [] for none."""
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Run one of its own tools. A JSON string, for good and for bad arguments."""
+        """Run one of its tools. Return a JSON string, also for invalid arguments."""
         return '{"error": "this provider has no tools"}'
 
     def shutdown(self) -> None:
         """Flush and close. May be called twice, and without `initialize`."""
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
-        """A turn begins. Keywords may be remaining_tokens, model, platform, tool_count."""
+        """Called when a turn begins.
+
+        Keywords may be remaining_tokens, model, platform, tool_count, and who wrote the
+        message: author_id, author_name, author_is_bot.
+        """
 
     def on_session_end(self, messages: list[dict[str, Any]]) -> None:
-        """The session really ends; ``messages`` is the whole conversation."""
+        """Called when the session ends; ``messages`` is the whole conversation."""
 
     def on_session_switch(
         self,
@@ -128,29 +199,161 @@ class MemoryProvider(ABC):
         rewound: bool = False,
         **kwargs: Any,
     ) -> None:
-        """The session id changes in a running process (/new, /resume, /branch, ...)."""
+        """Called when the session id changes in a running process (/new, /resume, ...)."""
 
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
-        """Old messages are about to be discarded; text for the summary, or ""."""
+        """Called before old messages are discarded. Return text for the summary, or ""."""
         return ""
 
     def on_delegation(
         self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any
     ) -> None:
-        """On the parent: a subagent has completed its task."""
+        """Called on the parent when a subagent has completed its task."""
 
     def on_memory_write(
         self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
     ) -> None:
-        """The built-in notes changed: action add, replace or remove; target memory or user."""
+        """Called after the built-in notes changed.
+
+        ``action`` is add, replace or remove; ``target`` is memory or user.
+
+        ``metadata`` is a mapping, empty if nothing is known. It may have write_origin,
+        execution_context, session_id, parent_session_id, platform, tool_name, task_id and
+        tool_call_id; for replace and remove old_text (what the model searched for) and
+        previous_content (the whole entry as it was).
+        """
 
     def get_config_schema(self) -> list[dict[str, Any]]:
-        """The fields of its set-up: key, description, secret, required, default, ..."""
+        """Return the fields of its set-up: key, description, secret, required, default, ..."""
         return []
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        """Write the non-secret values to the provider's own place; atomic, mode 0600."""
+        """Write the non-secret values to the provider's own file; atomic, mode 0600."""
 
     def backup_paths(self) -> list[str]:
-        """State that it keeps outside ``hermes_home``; callable without `initialize`."""
+        """Return paths of its state outside ``hermes_home``, for backups.
+
+        ``doctor`` lists them. Called without `initialize`.
+        """
         return []
+
+
+#: What an object needs to be used as a provider, in the order in which messages name it.
+REQUIRED_MEMBERS: Final = tuple(
+    each for each in vars(MemoryProvider) if each in MemoryProvider.__abstractmethods__
+)
+
+
+# -- optional capabilities --------------------------------------------------------------------
+#
+# These are protocols, not methods of MemoryProvider: hermes-agent asks `hasattr(provider,
+# "post_setup")` and skips its own set-up if that is true, and shows what `get_status_config`
+# returns instead of the settings. A neutral default in the base class would change both. To
+# implement a capability, write the method; there is nothing to inherit. The host calls it
+# through `hermes_core.dispatch`, like every other method, and rows in `hookspecs.HOOKS` say how.
+
+
+class SupportsProbe(Protocol):
+    """A provider that can test its backend."""
+
+    def probe(self, write: bool) -> ProbeResult:
+        """Test the backend with real requests, after `MemoryProvider.initialize`.
+
+        ``status`` calls it with ``write=False``, ``doctor --write`` with ``write=True``.
+
+        Args:
+            write: Whether to store something, too. Remove it again. If False, only read.
+
+        Returns:
+            Anything with the attributes ``ok`` and ``detail``, for example a `ProbeResult`.
+        """
+
+
+class SupportsOwnSettings(Protocol):
+    """A provider that reads settings from files that the host does not know.
+
+    The host has to know them before it applies defaults and validates. It can't guess the path:
+    ``~/.mem0/config.json``, for example, has a telemetry id under the name of a setting.
+    """
+
+    def own_settings(self, hermes_home: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return settings of older versions, or from outside the home, by their current names.
+
+        Called before the settings are validated, without `MemoryProvider.initialize`. Every
+        other source (config.yaml, the environment) takes precedence.
+
+        Returns:
+            Pairs of a file's path and the values in it. If two files set the same field, the
+            first one wins.
+        """
+
+
+class SupportsStatusConfig(Protocol):
+    """A provider that adds lines to ``status``."""
+
+    def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, str]:
+        """Return what ``status`` shows: a label and a text for each line.
+
+        Called without `MemoryProvider.initialize`.
+
+        Args:
+            provider_config: The provider's settings, without secrets.
+        """
+
+
+class SupportsPostSetup(Protocol):
+    """A provider with set-up steps that go beyond the fields of its schema."""
+
+    def post_setup(self, hermes_home: str, config: dict[str, Any]) -> None:
+        """Ask what only a dialogue can ask, for example to log in with a browser.
+
+        Called by ``setup`` on a terminal, on the main thread and without a deadline, after
+        the settings have been written. It may read standard input.
+
+        Args:
+            hermes_home: The home's path.
+            config: A copy of all of config.yaml.
+        """
+
+
+@runtime_checkable
+class BuiltinMethods(Protocol):
+    """What the host uses of its own built-in provider beyond the contract.
+
+    These are not hooks: no other provider is asked for them, and observers don't see them.
+    """
+
+    def mirror_to(self, mirror: Callable[[str, str, str, dict[str, Any]], None], /) -> None:
+        """Call ``mirror`` with action, target, content and metadata after each change of notes."""
+
+    def prepare_archive(self, home: Path, /) -> None:
+        """Open the archive of conversations, before the first turn needs it."""
+
+    def objections(self, text: str, /) -> list[str]:
+        """Return what the guard for recalled text finds in ``text``."""
+
+    def pending_nudge(self) -> str:
+        """Return the reminder to save memories if one is due, else ""."""
+
+    def review_prompt(self, messages: list[dict[str, Any]], /) -> str:
+        """Return the prompt with which a model reviews a conversation for memories."""
+
+    def diagnose(self, home: Path, /, *, fix: bool) -> Iterator[tuple[str, str, str, str]]:
+        """Yield ``doctor``'s findings: subject, state, detail, what to do."""
+
+    def archived_turns(
+        self, home: Path, session_id: str, facts: Mapping[str, Any], /
+    ) -> list[dict[str, Any]]:
+        """Return the turns of one archived session, for ``outbox backfill``."""
+
+    def sessions_since(self, home: Path, since: float, /) -> Iterator[dict[str, Any]]:
+        """Yield the sessions in which a person spoke since then, each with its turns."""
+
+
+#: The protocols whose methods are hooks, too.
+CAPABILITIES: Final = (
+    SupportsProbe,
+    SupportsOwnSettings,
+    SupportsStatusConfig,
+    SupportsPostSetup,
+)

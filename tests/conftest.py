@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from support.sites import Site
 
-from hermes_core.dispatch._observers import Observer
+from hermes_core.dispatch import caller
+from hermes_core.dispatch.observers import Observer
 
 # In the background of a shell Ctrl-C is ignored, and so it is by all that we start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# By default an example that takes 200 ms fails, and so does a test whose examples take long to
+# make. On a busy machine any of them may.
+settings.register_profile(
+    "patient",
+    deadline=None,
+    max_examples=100 if os.environ.get("HERMES_STRESS") else 25,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("patient")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow by nature, unless `make stress` asks for it."""
+    if os.environ.get("HERMES_STRESS"):
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker("scaled")
+        return
+    slow = [item for item in items if item.get_closest_marker("stress")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if not item.get_closest_marker("stress")]
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +50,12 @@ def _no_real_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _no_other_homes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manager that another test left open does not count."""
+    monkeypatch.setattr(caller, "_HOMES", caller._Homes())
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty HERMES_HOME."""
@@ -32,6 +63,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("HERMES_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def _packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is installed here, importable as ever, with the metadata of our own packages alone."""
+    folder = tmp_path_factory.mktemp("packages")
+    for each in Path(pytest.__file__).parents[1].iterdir():
+        if each.suffix != ".dist-info" or each.name.startswith("hermes"):
+            (folder / each.name).symlink_to(each)
+    return folder
+
+
+@pytest.fixture
+def few_distributions(_packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but our own packages is installed: a scan of all others takes most of a test."""
+    monkeypatch.syspath_prepend(str(_packages))  # which also restores the path at the end
+    installed = str(Path(pytest.__file__).parents[1])
+    sys.path[:] = [each for each in sys.path[1:] if each != installed] + [str(_packages)]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import hermes_core
-from hermes_core import conformance
+from hermes_core import conformance, service
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -32,14 +32,10 @@ def test_the_pages_of_the_checks_are_those_of_the_checks(generate):
 
 def test_the_reference_has_every_public_name_and_command(generate):
     pages = generate.reference_pages()
-    for name in [*hermes_core.__all__, *conformance.__all__]:
-        assert name.startswith("_") or f"### {name}\n" in pages["reference/python.md"]
-    assert (
-        "on_memory_write(self, action: str, target: str, content: str, metadata: dict[str, "
-        in (pages["reference/python.md"])
-    )
-    assert "unavailable_reason(self) -> str" in pages["reference/python.md"]
-    assert "session_id: str = ''" in pages["reference/python.md"]
+    for module in (hermes_core, service, conformance):
+        for name in module.__all__:
+            directive = f"::: {module.__name__}.{name}\n"
+            assert name.startswith("_") or directive in pages["reference/python.md"]
     for command in ("check", "new", "memory undo", "sessions search"):
         assert f"## hermes-plugins {command}\n" in pages["reference/commands.md"]
 

@@ -12,10 +12,11 @@ import pytest
 from hermes_core import Deadlines, MemoryProvider, hookimpl
 from hermes_core.dispatch import ProviderAdapter
 from hermes_core.hookspecs import HOOKS, PROJECT, HookRule, Lane, MemoryHooks, Policy
+from hermes_core.provider import CAPABILITIES
 
-#: Version 2 of one method has a keyword that the class's own signature does not show:
-#: ``on_pre_compress(messages, *, require_checkpoint=False)``.
-EXTENDED = {"on_pre_compress"}
+#: What newer versions of a method may have, which the class's own signature does not show:
+#: ``on_pre_compress(messages, *, require_checkpoint=False)``, and who wrote a turn.
+EXTENDED = {"on_pre_compress": ["extra"], "sync_turn": ["turn_author"]}
 
 POLICIES = {
     Policy.COLLECT: {
@@ -43,6 +44,10 @@ POLICIES = {
         "unavailable_reason",
         "get_config_schema",
         "save_config",
+        "probe",
+        "own_settings",
+        "get_status_config",
+        "post_setup",
     },
     Policy.REVERSE: {"shutdown"},
 }
@@ -68,13 +73,19 @@ def _mirrored(name: str, method: Any) -> list[str]:
         for each in inspect.signature(method).parameters.values()
         if each.kind is not each.VAR_KEYWORD
     ]
-    has_extra = inspect.Parameter.VAR_KEYWORD in kinds or name in EXTENDED
-    return [*plain, "extra"] if has_extra else plain
+    extra = ["extra"] if inspect.Parameter.VAR_KEYWORD in kinds else EXTENDED.get(name, [])
+    return [*plain, *extra]
+
+
+def _contract(kind: type) -> dict[str, Any]:
+    """The methods of the base class, and those of the optional capabilities."""
+    methods = [_public_functions(each) for each in (kind, *CAPABILITIES)]
+    return {name: function for each in methods for name, function in each.items()}
 
 
 def drift(contract: type, specs: type, rules: Mapping[str, HookRule], adapter: type) -> list[str]:
     """What differs between the four places in which the contract is written down."""
-    methods = _public_functions(contract)
+    methods = _contract(contract)
     hooks = _public_functions(specs)
     found = []
     for place, names in (("specs", set(hooks)), ("policies", set(rules))):
@@ -94,6 +105,13 @@ def drift(contract: type, specs: type, rules: Mapping[str, HookRule], adapter: t
 
 def test_class_specs_policies_and_adapter_say_the_same() -> None:
     assert drift(MemoryProvider, MemoryHooks, HOOKS, ProviderAdapter) == []
+
+
+def test_optional_hooks_are_the_capabilities_and_no_base_class_has_them() -> None:
+    names = {name for each in CAPABILITIES for name in _public_functions(each)}
+    assert {hook for hook, rule in HOOKS.items() if rule.optional} == names
+    # hermes-agent asks `hasattr(provider, "post_setup")`: a default would change its set-up.
+    assert not names & set(dir(MemoryProvider))
 
 
 def test_a_method_added_to_the_class_alone_is_noticed() -> None:
@@ -177,9 +195,8 @@ def test_each_deadline_is_one_that_can_be_configured(hook: str) -> None:
 def test_recall_and_writes_have_lanes_of_their_own() -> None:
     recall = {hook for hook, rule in HOOKS.items() if rule.lane is Lane.RECALL}
     write = {hook for hook, rule in HOOKS.items() if rule.lane is Lane.WRITE}
-    assert recall == {"prefetch", "queue_prefetch", "recall_status"}
-    assert {"sync_turn", "on_session_end", "on_delegation", "on_memory_write"} <= write
-    assert not write & {"initialize", "shutdown", "handle_tool_call", "system_prompt_block"}
+    assert recall == {"prefetch", "recall_status"}
+    assert write == {"sync_turn", "queue_prefetch"}
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -193,7 +210,7 @@ def test_the_neutral_value_is_empty_and_what_the_contract_allows(hook: str) -> N
 def test_the_return_types_follow_the_contract() -> None:
     expected = {"bool": bool, "str": str, "list[dict[str, Any]]": list, "list[str]": list}
     for hook, rule in HOOKS.items():
-        annotation = str(inspect.signature(getattr(MemoryProvider, hook)).return_annotation)
+        annotation = str(inspect.signature(_contract(MemoryProvider)[hook]).return_annotation)
         if annotation in expected:
             assert expected[annotation] in rule.returns, hook
 

@@ -1,6 +1,8 @@
-"""From the sources to a wheel to a venv in which it works; slow once, then shared.
+"""From the sources to a wheel to a venv in which it works.
 
-All workers share one build and one fresh venv. A test that uses the venv has it for itself.
+`make test` builds one wheel and installs it, without its dependencies, into one venv that finds
+them in ours. `make stress` builds the sdist and both wheels, and installs everything from the
+index into a fresh venv. All workers share the builds; a test that uses a venv has it for itself.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -25,9 +28,11 @@ from support.sites import MEMORY, provider_source
 
 from hermes_core import __version__
 from hermes_core.conformance import all_checks
-from hermes_core.locking import file_lock
+from hermes_core.storage.files import file_lock
 
 ROOT = Path(__file__).parents[1]
+BIN = "Scripts" if os.name == "nt" else "bin"
+IGNORED = shutil.ignore_patterns(".git", ".venv", ".bench", ".*_cache", "__pycache__")
 PROJECTS = {"pip", "setuptools"}  # a venv's own
 
 
@@ -54,14 +59,54 @@ def must(*command: object, **options: object) -> str:
 
 
 @pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the sources."""
+    return _quick(tmp_path_factory)[0]
+
+
+@pytest.fixture
+def quick(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[Machine]:
+    """The command of a venv into which the wheel was installed, for one test at a time."""
+    _, python, lock = _quick(tmp_path_factory)
+    with file_lock(lock, 300):
+        yield Machine(tmp_path / "machine", python)
+
+
+def _quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    folder = root / "packaging-quick"
+    python = folder / "venv" / BIN / f"python{'.exe' if os.name == 'nt' else ''}"
+    with file_lock(root / "packaging-quick.lock", 300):
+        if not folder.exists():
+            sources = folder / "sources"
+            shutil.copytree(ROOT, sources, ignore=IGNORED)
+            pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+            options = ("--no-deps", "--wheel-dir", folder / "dist")
+            made = call(*pip, "wheel", *options, sources)
+            if made.returncode != 0 and "No matching distribution" in made.stderr:
+                pytest.skip("no package index within reach")
+            assert made.returncode == 0, made.stderr
+            must(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
+            (wheel,) = (folder / "dist").glob("*.whl")
+            must(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel)
+            where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+            site = Path(must(python, "-c", where).strip())
+            # Its dependencies are those of the venv that runs the tests.
+            (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel, python, root / "packaging-quick-use.lock"
+
+
+@pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The sdist, the wheels and the venv, made by the first worker that asks."""
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent
     folder = root / "packaging"
-    bin_folder = "Scripts" if os.name == "nt" else "bin"
-    python = folder / "venv" / bin_folder / f"python{'.exe' if os.name == 'nt' else ''}"
+    python = folder / "venv" / BIN / f"python{'.exe' if os.name == 'nt' else ''}"
     with file_lock(root / "packaging-build.lock", 300):
         if not (folder / "done").exists():
             _build(folder, python)
@@ -84,7 +129,7 @@ def _build(folder: Path, python: Path) -> None:
         (folder / "done").write_text(f"no package index within reach: {reason}")
         return
     sources = folder / "sources"  # a checkout in which nobody works meanwhile
-    shutil.copytree(ROOT, sources, ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache"))
+    shutil.copytree(ROOT, sources, ignore=IGNORED)
     build = (sys.executable, "-P", "-m", "build", "--outdir")
     must(*build, folder / "dist", sources)  # the wheel of the sdist
     must(*build, folder / "direct", "--wheel", sources)
@@ -111,8 +156,8 @@ def distributions(python: Path) -> set[str]:
     return {each["name"] for each in listed} - PROJECTS
 
 
-def test_the_wheel_has_the_two_packages_and_nothing_else(built):
-    files = read_wheel(built.wheel)
+def test_the_wheel_has_the_two_packages_and_nothing_else(wheel):
+    files = read_wheel(wheel)
     tops = {name.partition("/")[0] for name in files}
     assert tops == {
         "hermes_core",
@@ -122,16 +167,18 @@ def test_the_wheel_has_the_two_packages_and_nothing_else(built):
     assert "hermes_core/py.typed" in files
     assert "hermes_builtin/py.typed" in files
     assert "hermes_core/cli/sample/plugin.yaml" in files
-    assert "hermes_core/scaffold/project/dot-github/workflows/test.yml" in files
+    assert "hermes_core/conformance/scaffold/project/dot-github/workflows/test.yml" in files
     assert not [name for name in files if name.endswith((".pyc", ".orig", "~"))]
 
 
+@pytest.mark.stress
 def test_the_wheel_of_the_sdist_is_that_of_the_sources(built):
     direct, through_sdist = read_wheel(built.direct), read_wheel(built.wheel)
     assert direct.keys() == through_sdist.keys()
     assert direct == through_sdist
 
 
+@pytest.mark.stress
 def test_the_sdist_has_tests_and_licence_and_no_rubbish(built):
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -140,8 +187,8 @@ def test_the_sdist_has_tests_and_licence_and_no_rubbish(built):
     assert not [name for name in names if any(part in name for part in rubbish)]
 
 
-def test_the_metadata_says_what_it_is(built):
-    files = read_wheel(built.wheel)
+def test_the_metadata_says_what_it_is(wheel):
+    files = read_wheel(wheel)
     info = f"hermes_plugins-{__version__}.dist-info"
     metadata = Parser().parsestr(files[f"{info}/METADATA"].decode())
     assert (metadata["Name"], metadata["Version"]) == ("hermes-plugins", __version__)
@@ -156,17 +203,20 @@ def test_the_metadata_says_what_it_is(built):
     assert "[console_scripts]\nhermes-plugins = " in entry_points
 
 
-def test_no_path_of_this_machine_is_in_the_wheel(built):
+def test_no_path_of_this_machine_is_in_the_wheel(wheel):
     # A root as short as /app may be in there by chance.
     roots = [each for each in (ROOT, Path(sys.prefix)) if len(each.parts) > 2]
-    paths = [str(each).encode() for each in (*roots, built.wheel.parents[1])]
-    for name, content in read_wheel(built.wheel).items():
+    paths = [str(each).encode() for each in (*roots, wheel.parents[1])]
+    for name, content in read_wheel(wheel).items():
         for path in paths:
             assert path not in content, name
 
 
-def test_a_fresh_venv_has_at_most_25_distributions_and_40_megabytes(installed, built):
-    assert len(distributions(built.python)) <= 25
+@pytest.mark.stress
+def test_a_fresh_venv_has_at_most_31_distributions_and_50_megabytes(installed, built):
+    # Ours, 10 that it asks for and 20 that these bring on Linux and Python 3.11 (keyring alone 11).
+    # PyStemmer and python-dotenv bring none; rich brings markdown-it-py, mdurl and Pygments.
+    assert len(distributions(built.python)) <= 31
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = Path(must(built.python, "-c", where).strip())
     own = {*PROJECTS, "pkg_resources", "_distutils_hack", "distutils-precedence.pth"}
@@ -175,9 +225,19 @@ def test_a_fresh_venv_has_at_most_25_distributions_and_40_megabytes(installed, b
         for path in site.rglob("*")
         if path.is_file() and path.relative_to(site).parts[0].partition("-")[0] not in own
     )
-    assert 1_000_000 < total <= 40_000_000
+    assert 1_000_000 < total <= 50_000_000
 
 
+def test_the_wheel_works_in_a_venv(quick):
+    assert quick.run("--version").done().out.endswith(f"{__version__}\n")
+    assert quick.providers().keys() == {"builtin"}
+    quick.run("status").done()
+    code = "import hermes_core; print(hermes_core.__file__)"
+    origin = must(quick.script.with_name("python"), "-P", "-c", code).strip()
+    assert str(quick.script.parents[1]) in origin
+
+
+@pytest.mark.stress
 def test_in_a_fresh_venv_the_commands_work(installed):
     installed.run("--version").done()
     assert installed.providers("--all").keys() == {"builtin"}  # the demo's sample is no plugin
@@ -185,6 +245,7 @@ def test_in_a_fresh_venv_the_commands_work(installed):
     installed.run("demo").done()
 
 
+@pytest.mark.stress
 def test_in_a_fresh_venv_only_our_packages_can_be_imported(installed, built, tmp_path):
     code = """
         import hermes_core, hermes_builtin
@@ -214,6 +275,7 @@ def make_plugin_wheel(folder: Path) -> Path:
     return wheel
 
 
+@pytest.mark.stress
 def test_a_third_partys_plugin_comes_and_goes_with_pip(installed, built, tmp_path):
     pip = (built.python, "-m", "pip", "--disable-pip-version-check")
     wheel = make_plugin_wheel(tmp_path)
@@ -222,7 +284,7 @@ def test_a_third_partys_plugin_comes_and_goes_with_pip(installed, built, tmp_pat
         assert installed.providers()["alpha"]["distribution"] == "memory-alpha"
         installed.run("enable", "alpha").done()
         assert installed.json("status")["provider"]["works"] is True
-        assert installed.memory["pins"]["alpha"]["owner"] == "memory-alpha"
+        assert installed.pins["alpha"]["owner"] == "memory-alpha"
     finally:
         must(*pip, "uninstall", "--yes", "memory-alpha")
     with installed.unchanged():
@@ -235,6 +297,7 @@ def test_a_third_partys_plugin_comes_and_goes_with_pip(installed, built, tmp_pat
     installed.run("status").done()
 
 
+@pytest.mark.stress
 def test_users_of_the_package_are_type_checked(installed, built, tmp_path):
     (tmp_path / "right.py").write_text(
         dedent("""
@@ -319,6 +382,7 @@ def guided(built: Built, folder: Path) -> dict[str, str]:
 
 
 @posix_only
+@pytest.mark.stress
 def test_every_step_of_the_guide_does_what_it_says(built, tmp_path):
     environment, place, said, change = guided(built, tmp_path), tmp_path, {}, ""
     for kind, step in steps(GUIDE.read_text("utf-8")):
@@ -341,7 +405,7 @@ def test_every_step_of_the_guide_does_what_it_says(built, tmp_path):
     assert f"{checks + 2} passed" in said["pytest -q"]
     assert "FAILED  HP602" in said["hermes-plugins check parrot -k HP602"]
     assert "parrot" in said["hermes-plugins status"]
-    assert (place / "badge.svg").exists()
+    assert (place / "report.md").exists()
 
 
 def test_in_an_editable_install_the_plugins_folder_is_no_package(tmp_path):

@@ -9,11 +9,12 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from support.providers import DRIVE, QUICK, SLACK, TOOL, running, spec_parameters
+from support.providers import DRIVE, QUICK, TOOL, running, spec_parameters
 from support.scripts import run_script
 
 from hermes_core import MemoryManager, MemoryProvider
 from hermes_core.hookspecs import HOOKS
+from hermes_core.provider import CAPABILITIES
 from hermes_core.testing import FakeProvider
 
 
@@ -24,9 +25,11 @@ def _home(home: Path) -> None:
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_method_of_the_contract_is_there_and_has_its_parameters(hook: str) -> None:
-    assert getattr(FakeProvider, hook) is not getattr(MemoryProvider, hook)
+    kinds = (MemoryProvider, *CAPABILITIES)
+    declared = next(getattr(each, hook) for each in kinds if hasattr(each, hook))
+    assert getattr(FakeProvider, hook) is not declared
     found = inspect.signature(getattr(FakeProvider, hook)).parameters
-    expected = [*inspect.signature(getattr(MemoryProvider, hook)).parameters]
+    expected = [*inspect.signature(declared).parameters]
     assert [name for name in found if name in expected] == expected
 
 
@@ -72,7 +75,7 @@ def test_answers_are_values_or_functions_of_the_arguments() -> None:
 def test_a_hook_that_is_misspelt_is_refused(tell: str) -> None:
     provider = FakeProvider()
     more = {"answer": ("x",), "slow": (1,)}.get(tell, ())
-    with pytest.raises(ValueError, match="'prefetsch' is no method of a provider"):
+    with pytest.raises(ValueError, match="'prefetsch' is not a method of a provider"):
         getattr(provider, tell)("prefetsch", *more)
     with pytest.raises(ValueError, match="'prefetsch'"):
         FakeProvider(prefetsch="x")
@@ -92,8 +95,8 @@ def test_it_raises_as_often_as_told() -> None:
 
 def test_it_is_slow_for_as_long_as_told() -> None:
     provider = FakeProvider(prefetch="- tea")
-    with running(provider, external_prefetch_timeout=0.1) as manager:
-        provider.slow("prefetch", 0.15)
+    with running(provider, external_prefetch_timeout=0.05) as manager:
+        provider.slow("prefetch", 1.0)
         assert manager.prefetch_all("q") == ""
         provider.slow("prefetch", 0)
     with running(provider) as manager:
@@ -104,9 +107,7 @@ def test_it_hangs_until_it_is_released() -> None:
     provider = FakeProvider(prefetch="- tea")
     provider.hang("prefetch")
     with running(provider, deadlines=QUICK) as manager:
-        begin = monotonic()
-        assert manager.prefetch_all("q") == ""
-        assert monotonic() - begin < QUICK.prefetch + SLACK
+        assert manager.prefetch_all("q") == ""  # before it is released
         provider.release()
         assert provider.prefetch("q") == "- tea"
 
@@ -192,9 +193,7 @@ def test_waiting_for_a_call_ends_when_it_comes_or_the_time_is_over() -> None:
     assert not provider.wait_for("prefetch", timeout=0)
     timer = threading.Timer(0.05, provider.prefetch, args=("q",))
     timer.start()
-    begin = monotonic()
     assert provider.wait_for("prefetch", timeout=60)
-    assert monotonic() - begin < SLACK
     assert not provider.wait_for("prefetch", count=2, timeout=0)
     timer.join()
 

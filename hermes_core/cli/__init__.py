@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-from hermes_core.errors import HermesError, one_line
-
 
 def main() -> None:
     """Entry point of the console script: run a command, tell failures in one line."""
@@ -23,7 +21,8 @@ def main() -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        code = _tell(error)
+        _print_error(error)
+        code = 1
     _leave(code)
 
 
@@ -38,25 +37,21 @@ def _prepare_streams() -> None:
             reconfigure(errors="backslashreplace")
 
 
+def _print_error(error: Exception) -> None:
+    from hermes_core.cli.output import print_error  # noqa: PLC0415 - see _run
+
+    print_error(error)
+
+
 def _flushed(code: object) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         return 1
     except OSError as error:
-        return _tell(error)
+        _print_error(error)
+        return 1
     return code if isinstance(code, int) else int(code is not None)
-
-
-def _tell(error: Exception) -> int:
-    if isinstance(error, HermesError):
-        text = str(error)
-    elif isinstance(error, OSError):
-        text = error.strerror or str(error)
-    else:
-        text = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
-    sys.stderr.write(f"hermes-plugins: {one_line(text)}\n")
-    return 1
 
 
 def _leave(code: int) -> None:
@@ -70,14 +65,14 @@ def _leave(code: int) -> None:
 
 def _run(arguments: list[str]) -> int:
     # `list` is run by prompts and scripts, and importing click takes longer than all it does.
-    from hermes_core.cli._list import parse_list, run_list  # noqa: PLC0415
+    from hermes_core.cli.provider_list import parse_list, run_list  # noqa: PLC0415
 
     request = parse_list(arguments)
     if request is not None:
         return run_list(request)
     import signal  # noqa: PLC0415
 
-    from hermes_core.cli._commands import cli  # noqa: PLC0415
+    from hermes_core.cli.app import cli  # noqa: PLC0415
 
     # So that what a command has started is ended with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

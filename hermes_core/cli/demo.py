@@ -1,4 +1,4 @@
-"""`demo`: the life of a memory plugin, in a home that is thrown away afterwards."""
+"""`demo`: the life of a memory plugin, in a temporary home."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
-from hermes_core.cli._output import bold, paint, plain, say
-from hermes_core.cli.activation import disable_command, enable_command, status_command
-from hermes_core.cli.listing import list_command
+from hermes_core.cli.checkup import status_command
+from hermes_core.cli.output import bold, paint, plain, say
+from hermes_core.cli.providers import disable_command, enable_command, list_command
 from hermes_core.manager import MemoryManager
 from hermes_core.outbox import open_outbox
 
@@ -36,45 +36,48 @@ _MONDAY: Final = (
 _SATURDAY: Final = (
     ("The staging server is called stage-1.", "Noted: stage-1."),
     ("It moves tonight, to stage-2.", "Then I use stage-2 from tomorrow on."),
-    ("And who is told when staging breaks?", "The platform team, in their channel."),
+    ("And who gets the alert when staging breaks?", "The platform team, in their channel."),
 )
 
 
 @click.command("demo")
 @click.pass_context
 def demo_command(ctx: click.Context) -> None:
-    """Show what this does, in a temporary home; nothing of yours is touched."""
+    """Show what memory does, in a temporary home.
+
+    Reads and changes nothing of yours.
+    """
     with tempfile.TemporaryDirectory(prefix="hermes-demo-") as folder:
         ctx.obj = folder
-        _step("A home with a plugin in it.", f"It is {folder}, and goes when the demo ends.")
+        _step("A home with a plugin in it.", f"{folder} is deleted when the demo ends.")
         shutil.copytree(
             _SAMPLE,
             Path(folder) / "plugins" / "sample",
             ignore=shutil.ignore_patterns("__pycache__"),
         )
-        _step("What is installed. Nothing was imported for that.", "$ hermes-plugins list")
+        _step("What is installed. `list` imports no plugin.", "$ hermes-plugins list")
         ctx.invoke(list_command)
         _step(
-            "One external provider, tried in a process first.",
+            "Enable it. It is tested in a separate process first.",
             "$ hermes-plugins enable sample",
         )
         ctx.invoke(enable_command, name="sample@directory")
-        _step("A first session.", "What is said goes to the provider when the turn is over.")
+        _step("A first session.", "After each turn, the provider gets what was said.")
         _first_session(folder)
-        _step("A second session, later.", "The agent asks its memory before it asks the model.")
+        _step("A second session, later.", "The agent recalls before it calls the model.")
         _second_session(folder)
         _step(
-            "The backend dies in the middle of a session.",
-            "Its folder is taken away; a server may be out of reach.",
+            "The backend fails during a session.",
+            "Its folder is gone, as a server may be unreachable.",
         )
         _outage(folder)
-        _step("The agent is started again. The backend is back.", "The same conversation goes on.")
+        _step("The backend is back, and the agent restarts.", "The conversation continues.")
         _recovery(folder)
-        _step("Does it work? This loads it again, as an agent would.", "$ hermes-plugins status")
+        _step("Does it work? `status` loads it as an agent would.", "$ hermes-plugins status")
         ctx.invoke(status_command)
-        _step("Off again. The built-in stays.", "$ hermes-plugins disable")
+        _step("Disable it. The built-in memory stays.", "$ hermes-plugins disable")
         ctx.invoke(disable_command)
-        say("\nThat was it. Next: README.md, or hermes-plugins --help")
+        say("\nDone. Next: hermes-plugins --help")
 
 
 def _step(title: str, detail: str) -> None:
@@ -99,7 +102,7 @@ def _first_session(home: str) -> None:
     manager.shutdown_all()
     say(f"  ... and {len(_MONDAY) - 1} more turns")
     say(f"  saved to USER.md:  {note['content']}")
-    say(f"  this session's system prompt stays as it was:  {'yes' if frozen else 'no'}")
+    say(f"  this session's system prompt is unchanged:  {'yes' if frozen else 'no'}")
 
 
 def _second_session(home: str) -> None:
@@ -114,7 +117,7 @@ def _second_session(home: str) -> None:
     manager.shutdown_all()
     say(f"  user:      {question}")
     say(f"  recalled:  {recalled or 'nothing'}")
-    say(f"  the note is in the system prompt now:  {'yes' if noted else 'no'}")
+    say(f"  the note is in the system prompt:  {'yes' if noted else 'no'}")
     say(f"  tool sample_count:  {count}")
     for result in found["results"]:
         say(f"  tool session_search:  {result['session_id']}: {result['snippet']}")
@@ -134,8 +137,9 @@ def _outage(home: str) -> None:
         say(f"  agent:  {answer}")
         if number == 1:
             manager.flush_pending()
+            # Breaks the folder, not the plugin: a switch in the plugin would only test the switch.
             _backend(home).rename(_backend(home, "away"))
-            say(paint("  ... and now it is gone; nobody waits for it", "broken"))
+            say(paint("  ... the backend fails now; the agent does not wait for it", "broken"))
     manager.shutdown_all()
     say(f"  sync_turn failed:  {plain(manager.health()['sample']['sync_turn'].last_error)}")
     say("  waiting in outbox.db:  " + paint(f"{_waiting(home)} turns", "changed"))
@@ -158,14 +162,14 @@ def _recovery(home: str) -> None:
 
 
 def _backend(home: str, suffix: str = "") -> Path:
-    """The folder in which the sample keeps its turns."""
+    """Return the folder in which the sample stores its turns."""
     return Path(home, "sample").with_suffix(f".{suffix}" if suffix else "")
 
 
 def _waiting(home: str) -> int:
-    """How many writes wait in the outbox."""
+    """Return how many writes are in the outbox."""
     outbox = open_outbox(Path(home))
     try:
-        return sum(stream.writes for stream in outbox.store.waiting())
+        return sum(stream.writes for stream in outbox.store.waiting_streams())
     finally:
-        outbox.unuse()
+        outbox.release()

@@ -1,30 +1,36 @@
-"""`install`: shows what a package brings, asks, and installs it."""
+"""`install`, `uninstall` and `bridge`."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from hermes_core.cli._list import as_json
-from hermes_core.cli._output import plain, print_json, say
-from hermes_core.config import Selection
+from hermes_core.cli.output import plain, print_json, progress, say, warn
+from hermes_core.cli.provider_list import as_json
+from hermes_core.cli.providers import complete_name, disable, recovered_config
+from hermes_core.config import Config, Selection
+from hermes_core.config.names import nearest, normalise, split_choice
 from hermes_core.discovery import (
     ProviderInfo,
     content_hash,
     describe_directory,
+    find_distribution,
+    find_provider,
     manifest_of,
     providers_in,
     read_record,
     scan,
 )
-from hermes_core.home import resolve_home
-from hermes_core.installing import (
+from hermes_core.errors import HermesError
+from hermes_core.install import (
+    OURSELVES,
     Change,
     Folder,
     Installer,
@@ -34,17 +40,22 @@ from hermes_core.installing import (
     Plan,
     Repository,
     Staged,
+    build_bridge,
     installer,
     plugins_folder,
     put,
     read_source,
+    remove_bridge,
+    remove_folder,
     stage,
 )
-from hermes_core.names import normalise
+from hermes_core.outbox import DEFAULT_MAX_MB, OutboxStore
+from hermes_core.provider import BUILTIN
+from hermes_core.storage.home import resolve_home
 
 
 class Manner(NamedTuple):
-    """How a person wants it done."""
+    """The options of `install`."""
 
     home: Path
     yes: bool
@@ -55,20 +66,26 @@ class Manner(NamedTuple):
 
     @property
     def asking(self) -> bool:
-        """Whether there is somebody to ask."""
+        """Return whether there is a person to ask."""
         return not self.yes and not self.json and sys.stdin.isatty()
 
     def say(self, text: str = "") -> None:
-        """A line for a person; a machine gets one object at the end."""
+        """Print a line, except with --json, which prints one object at the end."""
         if not self.json:
             say(text)
 
     def tell(self, step: str) -> None:
-        """A step of pip's that takes time."""
+        """Print a step of pip that takes time."""
         self.say(f"  {plain(step)}")
 
+    @contextmanager
+    def working(self, text: str) -> Iterator[Callable[[str], None]]:
+        """Show what pip does: as progress on a terminal, else as lines."""
+        with progress(text) as step:
+            yield step.show if sys.stderr.isatty() else self.tell
+
     def agree(self, question: str, otherwise: str) -> None:
-        """Go on only if a person says so."""
+        """Ask; raise unless the person agrees."""
         if self.asking:
             if not click.confirm(question, default=True, err=True):
                 raise click.Abort
@@ -78,20 +95,19 @@ class Manner(NamedTuple):
 
 @click.command("install")
 @click.argument("spec")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask whether to install it.")
-@click.option(
-    "--build", is_flag=True, help="Allow packages that come as source to run their build."
-)
-@click.option("--replace", is_flag=True, help="Replace a directory plugin of the same name.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be installed.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--build", is_flag=True, help="Allow source packages to run their build.")
+@click.option("--replace", is_flag=True, help="Replace a directory plugin of that name.")
+@click.option("--dry-run", is_flag=True, help="Show what would be installed, and stop.")
 @click.option("--json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def install_command(ctx: click.Context, /, spec: str, **options: bool) -> None:
-    """Install a memory plugin, after showing what it brings.
+    """Install a memory plugin.
 
-    SPEC is a package as pip takes it (name, name==1.2, a wheel), a folder with a
-    plugin.yaml, or a git URL: https://host/repository, git+URL@REVISION#subdirectory=FOLDER.
-    No code of the plugin is run, and nothing is enabled.
+    SPEC is a package as for pip (name, name==1.2, a wheel), a folder with a plugin.yaml,
+    or a git URL: https://host/repository, git+URL@REVISION#subdirectory=FOLDER.
+    Shows what will be installed and asks first. Runs no code of the plugin and enables
+    nothing.
     """
     manner = Manner(resolve_home(ctx.obj), **options)
     source = read_source(spec)
@@ -108,35 +124,36 @@ def _install_package(package: Package, manner: Manner) -> None:
     program = installer("install", package.spec)
     if package.builds:
         _agree_to_build(NeedsBuild(package.spec), manner)
-    manner.say(f"Looking for {package.spec} …")
     plan = _planned(program, package, manner)
     if not plan.changes:
         _already_there(package, manner)
         return
     with tempfile.TemporaryDirectory(prefix="hermes-install-") as name:
         folder = Path(name)
-        site = program.fetch(plan, folder, manner.tell)
+        with manner.working(f"Downloading {package.spec}") as tell:
+            site = program.fetch(plan, folder, tell)
         brought = [each for each in providers_in(site) if each.distribution]
         _show_plan(plan, brought, manner)
         _refuse_useless(plan, brought)
         if manner.dry_run:
             _tell_json(manner, plan.changes, brought, changed=False)
             return
-        manner.agree("Install this?", "--yes installs it without asking")
-        manner.say("Installing …")
-        program.install(plan, folder)
-    troubles = program.troubles() if any(each.replaces for each in plan.changes) else []
-    for line in troubles:
-        click.echo(f"now there is a conflict: {plain(line)}", err=True)
+        manner.agree("Install this?", "use --yes to install without a question")
+        with progress(f"Installing {package.spec}"):
+            program.install(plan, folder)
+    conflicts = program.conflicts() if any(each.replaces for each in plan.changes) else []
+    for line in conflicts:
+        warn(f"dependency conflict: {line}")
     _finish(brought, plan, manner)
 
 
 def _planned(program: Installer, package: Package, manner: Manner) -> Plan:
-    """What would be installed; asks about each project that would have to be built."""
+    """Return what would be installed; ask about each project that has to be built."""
     built: list[str] = []
     while True:
         try:
-            return program.plan(package, built, manner.tell)
+            with manner.working(f"Resolving {package.spec}") as tell:
+                return program.plan(package, built, tell)
         except NeedsBuild as need:
             _agree_to_build(need, manner)
             built.append(need.project)
@@ -155,7 +172,7 @@ def _agree_to_build(need: NeedsBuild, manner: Manner) -> None:
 def _show_plan(plan: Plan, brought: list[ProviderInfo], manner: Manner) -> None:
     manner.say("\nTo be installed:")
     for each in plan.changes:
-        instead = f"(instead of {each.replaces})" if each.replaces else ""
+        instead = f"(replaces {each.replaces})" if each.replaces else ""
         manner.say(f"  {each.name} {each.version}  {instead}".rstrip())
     _show_brought(brought, manner)
 
@@ -165,12 +182,12 @@ def _show_brought(brought: Iterable[ProviderInfo], manner: Manner) -> None:
     if not brought:
         return
     rivals = scan(manner.home, Selection())
-    manner.say("\nMemory providers in it, as its files say:")
+    manner.say("\nMemory providers in it:")
     for each in brought:
         manner.say(f"  {plain(each.name)}  {plain(each.problem or each.description)}")
         for other in rivals:
             if other.key == each.key and not each.owned_by(other.owner) and not other.bridge:
-                manner.say(f"    that name is {other.label}'s already: choose one later with "
+                manner.say(f"    {other.label} has a provider of that name too: enable this one as "
                            f"{each.name}@{each.owner}")  # fmt: skip
     manner.say()
 
@@ -180,10 +197,9 @@ def _refuse_useless(plan: Plan, brought: list[ProviderInfo]) -> None:
         return
     reasons = "; ".join(f"{each.name}: {each.problem}" for each in brought)
     raise InstallError(
-        f"it brings no memory provider{reasons and f' ({reasons})'}",
+        f"contains no memory provider{reasons and f' ({reasons})'}",
         where=plan.package.spec,
-        hint=f"nothing was installed; if you want it all the same: {sys.executable} -m pip "
-        f"install {plan.package.spec}",
+        hint=f"nothing was installed; to install it anyway: pip install {plan.package.spec}",
     )
 
 
@@ -193,7 +209,7 @@ def _already_there(package: Package, manner: Manner) -> None:
         for each in scan(manner.home, Selection(), everything=True)
         if each.distribution and normalise(each.distribution) == normalise(package.project)
     ]
-    manner.say(f"{package.spec} is installed already; nothing was changed.")
+    manner.say(f"{package.spec} is already installed. Nothing was changed.")
     _tell_json(manner, (), mine, changed=False)
     if mine and not manner.json:
         say(f"Next: hermes-plugins setup {mine[0].name}")
@@ -211,7 +227,7 @@ def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner) -> None:
         raise InstallError(
             f"installed, but {', '.join(sorted(missing))} can't be found here",
             where=plan.package.spec,
-            hint="hermes-plugins list --all shows what there is",
+            hint="run `hermes-plugins list --all` to see what is installed",
         )
     versions = ", ".join(f"{each.name} {each.version}".strip() for each in plan.changes)
     manner.say(f"Installed: {versions}")
@@ -224,9 +240,9 @@ def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner) -> None:
 
 def _install_folder(source: Folder | Repository, manner: Manner) -> None:
     where = source.shown if isinstance(source, Repository) else source.path
-    manner.say(f"Looking at {where} …")
     with plugins_folder(manner.home) as plugins:
-        staged = stage(source, plugins)
+        with progress(f"Fetching {where}"):
+            staged = stage(source, plugins)
         target = plugins / staged.name
         _show_staged(staged, target, manner)
         if not staged.info.loadable or staged.info.state == "no-provider":
@@ -237,7 +253,7 @@ def _install_folder(source: Folder | Repository, manner: Manner) -> None:
             _tell_json(manner, (), [staged.info], changed=False)
             return
         _agree_to_replace(target, manner)
-        manner.agree("Install this?", "--yes installs it without asking")
+        manner.agree("Install this?", "use --yes to install without a question")
         put(staged.folder, target, staged.record)
     info = staged.info._replace(directory=target)
     manner.say(f"Installed: {info.name} in {target}")
@@ -246,13 +262,13 @@ def _install_folder(source: Folder | Repository, manner: Manner) -> None:
 
 
 def _show_staged(staged: Staged, target: Path, manner: Manner) -> None:
-    manner.say(f"\nTo be put into {target}:")
+    manner.say(f"\nTo be installed in {target}:")
     commit = f", commit {staged.record.commit}" if staged.record.commit else ""
     manner.say(f"  {plain(f'{staged.name} {staged.info.version}')}{commit}")
     _show_brought([staged.info], manner)
     needed = manifest_of(staged.info).get("pip_dependencies")
     if isinstance(needed, list) and needed:
-        manner.say(f"It says that it needs: {plain(', '.join(map(str, needed)))}\n")
+        manner.say(f"It requires: {plain(', '.join(map(str, needed)))}\n")
 
 
 def _agree_to_replace(target: Path, manner: Manner) -> None:
@@ -266,10 +282,10 @@ def _agree_to_replace(target: Path, manner: Manner) -> None:
     elif content_hash(describe_directory(target)) != record.hash:
         state = "has been edited since it was installed"
     else:
-        state = f"is there already{record.commit and f', at commit {record.commit}'}"
+        state = f"is already installed{record.commit and f', at commit {record.commit}'}"
     if not manner.asking:
         raise InstallError(
-            state, where=str(target), hint="nothing was changed; --replace replaces it"
+            state, where=str(target), hint="nothing was changed; use --replace to replace it"
         )
     manner.say(f"{target} {state}.")
     if not click.confirm("Replace it?", default=False, err=True):
@@ -293,15 +309,206 @@ def _tell_json(
 
 
 def _offer_setup(providers: list[ProviderInfo], manner: Manner) -> None:
-    """Nothing is enabled unless a person goes on with it."""
+    """Offer to set up what was installed; enable nothing otherwise."""
     usable = [each for each in providers if each.loadable and each.state != "no-provider"]
     for each in usable:
         manner.say(f"Next: hermes-plugins setup {plain(each.name)}")
     if len(usable) != 1 or not manner.asking:
         return
     if click.confirm(f"Set {usable[0].name} up now?", default=True, err=True):
-        # A process of its own: this one may have older versions of what was just replaced.
+        # In a new process: this one may have imported what was just replaced.
         home = ["--home", str(manner.home)]
         command = [sys.executable, "-m", "hermes_core", *home, "setup", usable[0].name]
         sys.stdout.flush()
         sys.exit(subprocess.run(command, check=False).returncode)  # noqa: S603
+
+
+# -- uninstall ---------------------------------------------------------------------------------
+
+
+@click.command("uninstall")
+@click.argument("name", shell_complete=complete_name)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.pass_context
+def uninstall_command(ctx: click.Context, name: str, yes: bool) -> None:
+    """Disable and uninstall a memory plugin.
+
+    NAME is a provider or its package. Keeps settings, secrets and stored data.
+    """
+    config = recovered_config(ctx)
+    found = _meant(name, scan(config.home, Selection(), everything=True))
+    first = found[0]
+    if first.directory is not None and not first.distribution:
+        _remove_directory(config, first, yes)
+        return
+    _refuse_ours(first.distribution)
+    program = installer("uninstall", first.distribution)
+    others = [each.name for each in found if normalise(each.name) != normalise(name)]
+    brings = f", which brings {', '.join(map(plain, others))}" if others else ""
+    _agree(f"Uninstall the package {first.distribution} {first.version}{brings}?", yes)
+    _disable_first(config, found)
+    for each in found:
+        _drop_bridge(config, each)
+    with progress(f"Uninstalling {first.distribution}"):
+        program.remove(first.distribution)
+    if find_distribution(first.distribution) is not None:
+        raise InstallError(
+            "is still installed: it belongs to another environment",
+            where=first.distribution,
+            hint=f"this environment is {sys.prefix}",
+        )
+    say(f"Uninstalled: {first.distribution} {first.version}. Its dependencies stay installed.")
+    _tell_what_stays(found)
+
+
+def _meant(name: str, listed: list[ProviderInfo]) -> list[ProviderInfo]:
+    """Return all providers of the named package, or the named directory plugin."""
+    wanted, owner = split_choice(name)
+    key = normalise(wanted)
+    if key in (BUILTIN, OURSELVES):
+        _refuse_ours(OURSELVES)
+    same = [each for each in listed if each.key == key and (not owner or each.owned_by(owner))]
+    owners = {(normalise(each.distribution), each.directory) for each in same}
+    distributions = {normalise(each.distribution) for each in same if each.distribution}
+    if len(owners) > 1 and len(distributions) != 1:
+        choices = " or ".join(f"{wanted}@{each.owner}" for each in same)
+        raise InstallError(f"{name} is the name of two plugins", hint=f"choose one: {choices}")
+    project = next(iter(distributions), key)
+    brought = [each for each in listed if normalise(each.distribution) == project]
+    found = brought or same
+    if not found:
+        known = [each.name for each in listed if each.source != BUILTIN]
+        close = nearest(wanted, [*known, *(each.distribution for each in listed)])
+        raise InstallError(
+            f"no memory plugin {name!r} is installed",
+            hint=f"did you mean {' or '.join(close)}?"
+            if close
+            else "run `hermes-plugins list --all` to see what is installed",
+        )
+    return found
+
+
+def _refuse_ours(distribution: str) -> None:
+    if normalise(distribution) == OURSELVES:
+        raise InstallError(
+            "that is hermes-plugins itself",
+            hint=f"nothing was changed; to remove it: pip uninstall {OURSELVES}",
+        )
+
+
+def _agree(question: str, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InstallError("nothing was changed", hint="use --yes to uninstall without a question")
+    if not click.confirm(question, default=True, err=True):
+        raise click.Abort
+
+
+def _remove_directory(config: Config, info: ProviderInfo, yes: bool) -> None:
+    folder = info.directory
+    assert folder is not None  # noqa: S101 - by whom we are called
+    record = read_record(folder)
+    if record is None:
+        raise InstallError(
+            "was not installed by hermes-plugins",
+            where=str(folder),
+            hint=f"run `hermes-plugins disable {info.name}`, then delete the folder",
+        )
+    if content_hash(describe_directory(folder)) != record.hash:
+        raise InstallError(
+            "has changed since it was installed",
+            where=str(folder),
+            hint="it may contain your edits or stored data; delete the folder yourself",
+        )
+    _agree(f"Delete {folder}?", yes)
+    _disable_first(config, [info])
+    with plugins_folder(config.home):
+        remove_folder(folder)
+    say(f"Uninstalled: {info.name}, which was in {folder}")
+    _tell_what_stays([info])
+
+
+def _disable_first(config: Config, found: Iterable[ProviderInfo]) -> None:
+    """Disable first, so that no agent starts with a half-removed provider."""
+    active = normalise(config.selection.name)
+    for each in found:
+        if active and each.key == active:
+            disable(config)
+            waiting = _waiting(config, active)
+            writes = "1 write stays" if waiting == 1 else f"{waiting} writes stay"
+            say(f"{each.name} is disabled." + (
+                f" {writes} in the outbox until it is enabled again." if waiting else ""
+            ))  # fmt: skip
+
+
+def _waiting(config: Config, key: str) -> int:
+    store = OutboxStore(config.home / "outbox.db", max_bytes=DEFAULT_MAX_MB * 1_000_000)
+    try:
+        return sum(
+            each.writes for each in store.waiting_streams() if normalise(each.key.provider) == key
+        )
+    except HermesError as error:
+        warn(f"the outbox can't be read: {error}")
+        return 0
+    finally:
+        store.close()
+
+
+def _drop_bridge(config: Config, info: ProviderInfo) -> None:
+    """Remove its bridge: a dead one would block the next plugin of that name."""
+    record = read_record(config.home / "plugins" / info.name)
+    if record is None or normalise(record.bridge) != normalise(info.distribution):
+        return
+    try:
+        folder = remove_bridge(config.home, info.name)
+    except HermesError as error:
+        warn(f"its bridge to hermes-agent was not removed: {error}")
+    else:
+        say(f"Removed its bridge to hermes-agent: {folder}")
+
+
+def _tell_what_stays(found: Iterable[ProviderInfo]) -> None:
+    names = ", ".join(f"memory.{each.name}" for each in found)
+    say(f"Kept: its settings ({names} in config.yaml), secrets and stored data.")
+
+
+# -- bridge ------------------------------------------------------------------------------------
+
+
+@click.command("bridge")
+@click.argument("name", shell_complete=complete_name)
+@click.option("--as", "alias", metavar="OTHER", default="", help="Use this name in hermes-agent.")
+@click.option("--remove", is_flag=True, help="Remove the bridge.")
+@click.pass_context
+def bridge_command(ctx: click.Context, name: str, alias: str, remove: bool) -> None:
+    """Let hermes-agent find a plugin that is a package.
+
+    hermes-agent 0.19 searches for memory plugins in folders only. This command writes a
+    small folder plugins/NAME to the Hermes home, which imports the package. If
+    hermes-agent has a plugin of that name, choose another one with --as.
+    """
+    home = resolve_home(ctx.obj)
+    if remove:
+        folder = remove_bridge(home, alias or name)
+        if folder is None:
+            raise InstallError(
+                f"there is no bridge named {alias or name!r}", hint="nothing was changed"
+            )
+        say(f"Removed the bridge: {folder}")
+        return
+    info = find_provider(name, scan(home, Selection(), everything=True))
+    bridge = build_bridge(home, info, alias)
+    called = bridge.folder.name
+    say(f"hermes-agent finds {called} through {plain(str(bridge.folder))}")
+    if bridge.agent:
+        say(f"hermes-agent {bridge.agent} is installed here. Next: hermes memory setup {called}")
+    else:
+        say(_elsewhere(info))
+
+
+def _elsewhere(info: ProviderInfo) -> str:
+    return (
+        "hermes-agent is not installed here. In its environment, run: "
+        f"pip install {info.distribution}=={info.version}"
+    )

@@ -1,4 +1,4 @@
-"""`log`: which provider was called, how it went, and how long it took."""
+"""`log`: which provider was called, with which outcome, and how long it took."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from hermes_core.call_log import Call, lost_calls, path_of, read_calls
-from hermes_core.cli._figures import day_and_time, duration, moment, size
-from hermes_core.cli._output import Table, on_terminal, print_json, print_json_line, say
-from hermes_core.cli.listing import complete_name
-from hermes_core.home import resolve_home
+from hermes_core.call_log import LoggedCall, lost_calls, path_of, read_calls
+from hermes_core.cli.output import (
+    Table,
+    day_and_time,
+    duration,
+    moment,
+    on_terminal,
+    print_json,
+    print_json_line,
+    say,
+    size,
+)
+from hermes_core.cli.providers import complete_name
+from hermes_core.storage.home import resolve_home
 
 _HEADER: Final = ("TIME", "PROVIDER", "HOOK", "OUTCOME", "TOOK", "BYTES", "ERROR")
 _STATES: Final = {"error": "broken", "late": "changed", "paused": "no-provider"}
@@ -23,11 +32,11 @@ _POLL_SECONDS: Final = 0.25
 _PAGE: Final = 1000
 _INTERRUPTED: Final = 130
 
-Rows = Sequence[tuple[int, Call]]
+Rows = Sequence[tuple[int, LoggedCall]]
 
 
 class Wanted(NamedTuple):
-    """Which calls to show."""
+    """The calls to show."""
 
     home: Path
     provider: str
@@ -35,11 +44,11 @@ class Wanted(NamedTuple):
     failed: bool
 
     def newest(self, lines: int) -> Rows:
-        """The last ones."""
+        """Return the newest calls."""
         return self.after(0, lines)
 
     def after(self, number: int, limit: int = _PAGE) -> Rows:
-        """The first ones after a number."""
+        """Return the first calls after a number."""
         return read_calls(
             self.home,
             after=number,
@@ -51,21 +60,29 @@ class Wanted(NamedTuple):
 
 
 @click.command("log")
-@click.option("--follow", "-f", is_flag=True, help="Go on with each new call, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Print new calls as they happen, until Ctrl-C.")
 @click.option(
     "--lines",
     "-n",
     type=click.IntRange(min=0),
     default=50,
     show_default=True,
-    help="How many of the last calls.",
+    help="Show at most this many calls.",
 )
 @click.option(
-    "--provider", metavar="NAME", default="", shell_complete=complete_name, help="Its calls alone."
+    "--provider",
+    metavar="NAME",
+    default="",
+    shell_complete=complete_name,
+    help="Show only calls to this provider.",
 )
-@click.option("--hook", metavar="HOOK", default="", help="These calls alone, such as prefetch.")
-@click.option("--failed", is_flag=True, help="Only what went wrong: errors, late or paused calls.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON; with --follow, a line each.")
+@click.option(
+    "--hook", metavar="HOOK", default="", help="Show only calls to this hook, such as prefetch."
+)
+@click.option("--failed", is_flag=True, help="Show only failed, late or skipped calls.")
+@click.option(
+    "--json", "json_wanted", is_flag=True, help="Print JSON; with --follow, one line per call."
+)
 @click.pass_context
 def log_command(
     ctx: click.Context,
@@ -77,7 +94,10 @@ def log_command(
     failed: bool,
     json_wanted: bool,
 ) -> None:
-    """Show the calls to memory providers, without their content."""
+    """Show the calls to memory providers.
+
+    The log has no content of conversations.
+    """
     wanted = Wanted(resolve_home(ctx.obj), provider, hook, failed)
     if follow:
         try:
@@ -95,8 +115,8 @@ def log_command(
         say(_nothing(wanted))
     if lost.calls:
         click.echo(
-            f"{lost.calls:,} calls are missing, the last at {day_and_time(lost.at)}: more came "
-            "than could be written.",
+            f"{lost.calls:,} calls are missing, the last at {day_and_time(lost.at)}: the log could "
+            "not keep up.",
             err=True,
         )
 
@@ -106,7 +126,7 @@ def _follow(wanted: Wanted, lines: int, json_wanted: bool) -> None:
     seen = _newest_number(wanted.home)
     rows = wanted.newest(lines)
     if not json_wanted and not rows and lines:
-        say(f"{_nothing(wanted)} Waiting for some; Ctrl-C ends.")
+        say(f"{_nothing(wanted)} Waiting for calls; press Ctrl-C to stop.")
     while True:
         if json_wanted:
             for row in rows:
@@ -117,7 +137,7 @@ def _follow(wanted: Wanted, lines: int, json_wanted: bool) -> None:
         seen = max([seen, *(number for number, _ in rows)])
         if len(rows) < _PAGE:
             _pause(_POLL_SECONDS)
-        # What has been looked through need not be again, be it shown or not.
+        # Calls that were read need not be read again, whether they were shown or not.
         newest = _newest_number(wanted.home)
         rows = wanted.after(seen) if newest > seen else []
         if len(rows) < _PAGE:
@@ -125,26 +145,26 @@ def _follow(wanted: Wanted, lines: int, json_wanted: bool) -> None:
 
 
 def _newest_number(home: Path) -> int:
-    """The number of the newest call; -1, which is before all, if there is none."""
+    """Return the number of the newest call; -1 if there is none."""
     return max((number for number, _ in read_calls(home, limit=1)), default=-1)
 
 
 def _pause(seconds: float) -> None:
-    """Wait, unless whoever reads our output leaves."""
+    """Wait; raise BrokenPipeError if the reader of our output has gone."""
     if not hasattr(select, "poll"):
         time.sleep(seconds)
         return
     poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)  # an error or a hang-up is always told
+    poll.register(sys.stdout.fileno(), 0)  # poll always reports an error or a hang-up
     if poll.poll(seconds * 1000):
         raise BrokenPipeError
 
 
 def _nothing(wanted: Wanted) -> str:
     if not path_of(wanted.home).exists():
-        return "There is no log yet: no memory provider has been called in this home."
+        return "No memory provider has been called in this home yet."
     if wanted.provider or wanted.hook or wanted.failed:
-        return "No such call is in the log."
+        return "The log has no such call."
     return "The log has no calls."
 
 
@@ -167,12 +187,12 @@ def _print(table: Table, rows: Rows) -> None:
     )
 
 
-def _as_json(number: int, call: Call) -> dict[str, Any]:
+def _as_json(number: int, call: LoggedCall) -> dict[str, Any]:
     return {"id": number, **call._asdict(), "at": moment(call.at)}
 
 
 def _clock(at: float) -> str:
-    """Without the date on a terminal if it is today's: an error needs the room."""
-    told = day_and_time(at)
+    """Return a time; on a terminal without today's date, to leave room for the error."""
+    text = day_and_time(at)
     today = day_and_time(time.time())[:11]
-    return told.removeprefix(today) if on_terminal() else told
+    return text.removeprefix(today) if on_terminal() else text

@@ -1,4 +1,4 @@
-"""`outbox`: what waits for the external provider, and what a person can do about it."""
+"""`outbox`: the pending writes for the external provider, and what you can do about them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,47 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
 import click
 
-from hermes_core.cli._figures import day_and_time, moment, size, span
-from hermes_core.cli._output import on_terminal, paint, plain, print_json, print_table, say
+from hermes_core.checkup.deliveries import (
+    ActiveProvider,
+    active_provider,
+    outbox_report,
+    outbox_warnings,
+    writes,
+)
+from hermes_core.checkup.redelivery import StreamDelivery, fill_gaps, process_name, retry
+from hermes_core.cli.output import (
+    day_and_time,
+    moment,
+    on_terminal,
+    paint,
+    plain,
+    print_json,
+    print_table,
+    progress,
+    say,
+    say_field,
+    size,
+    span,
+)
 from hermes_core.config import Config, load_config
 from hermes_core.errors import HermesError
-from hermes_core.home import resolve_home
-from hermes_core.outbox import OutboxStore, care
-from hermes_core.outbox.care import Backlog, Entry, OutboxReport
-from hermes_core.redelivery import Whose, active_provider, fill_gaps, process_name, retry
-from hermes_core.standing import outbox_report, outbox_warnings, writes
+from hermes_core.outbox import OutboxStore, WriteState, admin
+from hermes_core.outbox.admin import BackfillResult, Backlog, Entry, OutboxReport
+from hermes_core.storage.home import resolve_home
 
 _HEADER: Final = ("ID", "AGE", "PROVIDER", "SESSION", "HOOK", "STATE", "TRIES", "SIZE", "ERROR")
-_COLOURS: Final = {"dead": "broken", "missed": "changed"}
+_COLOURS: Final = {
+    WriteState.SKIPPED: "changed",
+    WriteState.FAILED: "broken",
+    WriteState.MISSED: "changed",
+}
+_STATES: Final = tuple(each.name.lower() for each in WriteState)
 _AGE: Final = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SHOWN: Final = 2000
@@ -36,13 +60,13 @@ _number = click.argument("number", metavar="ID", type=_ID)
 
 @click.group("outbox")
 def outbox_command() -> None:
-    """See and deliver what waits for the external provider."""
+    """Show and deliver pending writes."""
 
 
 @contextmanager
 def _looking(ctx: click.Context) -> Iterator[tuple[OutboxStore, Config]]:
     config = load_config(resolve_home(ctx.obj))
-    store = care.open_store(config, mends=False)
+    store = admin.open_store(config, set_aside=False)
     try:
         yield store, config
     finally:
@@ -56,7 +80,10 @@ def _looking(ctx: click.Context) -> Iterator[tuple[OutboxStore, Config]]:
 @_json_option
 @click.pass_context
 def status_command(ctx: click.Context, json_wanted: bool) -> None:
-    """Say what waits, since when and why; exit code 1 if something is dead or missed."""
+    """Show what is pending, since when and why.
+
+    Exit code 1 if a write was skipped, failed permanently or was missed.
+    """
     config = load_config(resolve_home(ctx.obj))
     report = outbox_report(config)
     active = active_provider(config)
@@ -64,12 +91,12 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
         print_json(path=str(config.home / "outbox.db"), **report_as_json(report, active))
     else:
         _print_status(report, active)
-    if any(each.dead or each.missed for each in report.backlogs):
+    if any(each.skipped or each.failed or each.missed for each in report.backlogs):
         ctx.exit(1)
 
 
-def report_as_json(report: OutboxReport, active: Whose) -> dict[str, Any]:
-    """How the outbox stands, for JSON."""
+def report_as_json(report: OutboxReport, active: ActiveProvider) -> dict[str, Any]:
+    """Return the state of the outbox, for JSON."""
     return {
         "bytes": report.bytes,
         "max_bytes": report.max_bytes,
@@ -83,71 +110,78 @@ def report_as_json(report: OutboxReport, active: Whose) -> dict[str, Any]:
             }
             for each in report.backlogs
         ],
-        "set_aside": list(report.set_aside),
+        "damaged_files": list(report.damaged),
     }
 
 
-def _print_status(report: OutboxReport, active: Whose) -> None:
-    say(f"outbox:    {size(report.bytes)} of {size(report.max_bytes)}")
+def _print_status(report: OutboxReport, active: ActiveProvider) -> None:
+    used = size(report.bytes) if report.bytes else "nothing"
+    say_field("outbox", f"{used} of {size(report.max_bytes)}")
     if not report.backlogs:
-        say("waiting:   nothing")
+        say_field("waiting", "nothing")
     for each in report.backlogs:
-        say(f"provider:  {backlog_name(each, active)}")
+        say_field("provider", backlog_name(each, active))
         if each.waiting:
-            say(f"  waiting: {_waiting(each)}")
-            say(f"  next:    {_next(each, active)}")
+            say_field("  waiting", _waiting(each))
+            say_field("  next", _next(each, active))
         if each.error:
-            say(f"  error:   {plain(each.error)}")
-        if each.dead:
-            say(f"  dead:    {paint(f'{each.dead:,}', 'broken')}, given up unless you say so")
+            say_field("  error", plain(each.error))
+        if each.skipped:
+            count = paint(f"{each.skipped:,}", "changed")
+            say(f"  skipped: {count} (failed while others succeeded; retried automatically)")
+        if each.failed:
+            count = paint(f"{each.failed:,}", "broken")
+            say(f"  failed permanently: {count} (retry with `hermes-plugins outbox retry`)")
         if each.missed:
-            say(f"  missed:  {paint(f'{each.missed:,}', 'broken')}, there was no room for them")
+            count = paint(f"{each.missed:,}", "broken")
+            say(f"  missed: {count} (the outbox was full; restore with `hermes-plugins outbox "
+                "backfill`)")  # fmt: skip
     for line in outbox_warnings(report):
-        say(f"warning:   {plain(line)}")
+        say_field("warning", plain(line))
 
 
-def backlog_name(backlog: Backlog, active: Whose) -> str:
-    """Whose writes they are, and whether it is active."""
+def backlog_name(backlog: Backlog, active: ActiveProvider) -> str:
+    """Return the provider of some writes, and whether it is active."""
     state = "active" if active.owns(backlog) else "not active"
     return f"{plain(backlog.provider)} ({', '.join(filter(None, (plain(backlog.owner), state)))})"
 
 
 def _waiting(backlog: Backlog) -> str:
     now = time.time()
-    told = f"{writes(backlog.waiting)}, the oldest for {span(now - (backlog.oldest or now))}"
+    text = f"{writes(backlog.waiting)}, the oldest for {span(now - (backlog.oldest or now))}"
     if backlog.failing_since is not None:
-        told += f"; deliveries fail since {day_and_time(backlog.failing_since)}"
-    return told
+        text += f"; failing since {day_and_time(backlog.failing_since)}"
+    return text
 
 
-def _next(backlog: Backlog, active: Whose) -> str:
+def _next(backlog: Backlog, active: ActiveProvider) -> str:
     if backlog.deliverers:
-        return f"delivered now, by {', '.join(map(process_name, backlog.deliverers))}"
+        return f"being delivered by {', '.join(map(process_name, backlog.deliverers))}"
     if not active.owns(backlog):
-        return f"when it is active again (run: hermes-plugins enable {plain(backlog.provider)})"
+        return f"after you run `hermes-plugins enable {plain(backlog.provider)}`"
     wait = backlog.due - time.time()
     due = f"due in {span(wait)}" if wait > 0 else "due now"
-    return f"{due}, by an agent that runs; nobody delivers right now"
+    return f"{due}, when an agent runs"
 
 
 # -- list, show ------------------------------------------------------------------------------
 
 
 @outbox_command.command("list")
-@click.option("--state", type=click.Choice(care.STATES), help="Only these.")
+@click.option("--state", type=click.Choice(_STATES), help="Show only writes in this state.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000_000),
     default=100,
     show_default=True,
-    help="How many, the oldest first.",
+    help="Show at most this many, oldest first.",
 )
 @_json_option
 @click.pass_context
 def list_command(ctx: click.Context, state: str | None, limit: int, json_wanted: bool) -> None:
-    """List the writes, without their content."""
+    """List pending writes, without their content."""
     with _looking(ctx) as (store, _):
-        found = care.entries(store, state or "", limit + 1)
+        found = admin.entries(store, WriteState[state.upper()] if state else None, limit + 1)
     more, found = len(found) > limit, found[:limit]
     if json_wanted:
         print_json(writes=[_as_json(each) for each in found], more=more)
@@ -157,14 +191,14 @@ def list_command(ctx: click.Context, state: str | None, limit: int, json_wanted:
     else:
         say(f"Nothing is {state}." if state else "The outbox is empty.")
     if more:
-        click.echo(f"There are more than {limit:,}; --limit shows them.", err=True)
+        click.echo(f"There are more than {limit:,}; use --limit to see them.", err=True)
 
 
 def _row(each: Entry) -> tuple[str, ...]:
     age = span(time.time() - each.created)
-    origin = each.origin
+    origin = each.key
     return (
-        str(each.id), age, origin.provider, origin.session, each.hook, each.state,
+        str(each.id), age, origin.provider, origin.session, each.hook, each.state.name.lower(),
         str(each.attempts), size(each.bytes), each.error,
     )  # fmt: skip
 
@@ -175,10 +209,11 @@ def _colour(each: Entry) -> str:
 
 def _as_json(each: Entry) -> dict[str, Any]:
     rest = each._asdict()
-    origin = rest.pop("origin")
+    origin = rest.pop("key")
     del rest["stream"]
     return {
         **rest,
+        "state": each.state.name.lower(),
         "created": moment(each.created),
         "failing_since": moment(each.failing_since),
         **dict(zip(("provider", "owner", "session"), origin, strict=False)),
@@ -190,11 +225,14 @@ def _as_json(each: Entry) -> dict[str, Any]:
 @_json_option
 @click.pass_context
 def show_command(ctx: click.Context, number: int, json_wanted: bool) -> None:
-    """Show all of one write. Secrets were masked before it was stored."""
+    """Show one write, with its content.
+
+    Secrets were masked before the write was stored.
+    """
     with _looking(ctx) as (store, _):
-        each = care.entry(store, number)
-        content = care.content(store, number)
-    keywords = json.loads(each.origin.keywords)
+        each = admin.entry(store, number)
+        content = admin.content(store, number)
+    keywords = json.loads(each.key.keywords)
     if json_wanted:
         print_json(write={**_as_json(each), "keywords": keywords, "content": content})
         return
@@ -202,30 +240,30 @@ def show_command(ctx: click.Context, number: int, json_wanted: bool) -> None:
         "id": str(each.id),
         "event": each.event_id,
         "written": f"{day_and_time(each.created)}, {span(time.time() - each.created)} ago",
-        "provider": " of ".join(filter(None, each.origin[:2])),
-        "session": each.origin.session,
-        "begun with": ", ".join(f"{key}={value}" for key, value in keywords.items()),
+        "provider": " of ".join(filter(None, each.key[:2])),
+        "session": each.key.session,
+        "started with": ", ".join(f"{key}={value}" for key, value in keywords.items()),
         "hook": each.hook,
-        "state": paint(each.state, _colour(each)) if _colour(each) else each.state,
+        "state": paint(each.state.label, _colour(each)) if _colour(each) else each.state.label,
         "tries": str(each.attempts),
         "error": each.error,
     }
     for label, value in facts.items():
         if value:
-            say(f"{label + ':':11} {value if label == 'state' else plain(value)}")
+            say_field(label, value if label == "state" else plain(value), 11)
     _print_content(content)
 
 
 def _print_content(content: dict[str, Any]) -> None:
     if not content:
-        say("There was no room for its content.")
+        say("Its content is gone: the outbox was full.")
         return
     text = json.dumps(content, indent=2, ensure_ascii=False)
     if on_terminal() and len(text) > _SHOWN:
         left = len(text) - _SHOWN
-        text = f"{text[:_SHOWN]}\n... and {left:,} characters more; --json, or a pipe, has all"
+        text = f"{text[:_SHOWN]}\n... and {left:,} more characters; use --json to see all"
     say()
-    for line in text.splitlines():  # str.splitlines: no character that steers a terminal stays
+    for line in text.splitlines():  # no control character reaches the terminal
         say("".join(char if char.isprintable() else " " for char in line))
 
 
@@ -237,62 +275,69 @@ def _print_content(content: dict[str, Any]) -> None:
 @_json_option
 @click.pass_context
 def retry_command(ctx: click.Context, number: int | None, json_wanted: bool) -> None:
-    """Deliver now: the session of one write, or all. What is dead is tried again.
+    """Deliver pending writes now.
 
-    Exit code 1 if something still waits.
+    With ID, delivers the session of that write only. Also retries writes that failed
+    permanently or were skipped. Exit code 1 if a write is still pending.
     """
     config = load_config(resolve_home(ctx.obj))
-    done = retry(config, number or 0)
-    rows = done.rows
+    with progress("Delivering pending writes"):
+        done = retry(config, number or 0)
+    rows = done.results
     if json_wanted:
-        print_json(streams=rows, problem=done.problem)
+        print_json(streams=[asdict(each) for each in rows], problem=done.problem)
     elif not rows and not done.problem:
-        say("Nothing waits.")
+        say("Nothing is pending.")
     for row in () if json_wanted else rows:
         _print_stream(row)
     if done.problem and not json_wanted:
-        raise HermesError(done.problem, hint="what was not delivered waits")
-    if done.problem or any(row["waiting"] or row["dead"] for row in rows):
+        raise HermesError(done.problem, hint="the writes stay in the outbox")
+    if done.problem or any(row.waiting or row.skipped or row.failed for row in rows):
         ctx.exit(1)
 
 
-def _print_stream(row: dict[str, Any]) -> None:
-    session = f"{plain(row['provider'])}, session {plain(row['session'])}"
-    say(f"{session}: {writes(row['delivered'])} delivered" + _still(row))
-    if row["reason"]:
-        say(f"  {plain(row['reason'])}")
+def _print_stream(row: StreamDelivery) -> None:
+    session = f"{plain(row.provider)}, session {plain(row.session)}"
+    say(f"{session}: {writes(row.delivered)} delivered" + _still(row))
+    if row.reason:
+        say(f"  {plain(row.reason)}")
 
 
-def _still(row: dict[str, Any]) -> str:
-    counts = {"still waiting": (row["waiting"], "changed"), "dead": (row["dead"], "broken")}
-    told = (f", {paint(f'{n:,} {what}', colour)}" for what, (n, colour) in counts.items() if n)
-    return "".join(told)
+def _still(row: StreamDelivery) -> str:
+    counts = {
+        "still waiting": (row.waiting, "changed"),
+        "skipped": (row.skipped, "changed"),
+        "failed permanently": (row.failed, "broken"),
+    }
+    return "".join(
+        f", {paint(f'{n:,} {what}', colour)}" for what, (n, colour) in counts.items() if n
+    )
 
 
 @outbox_command.command("drop")
 @_number
-@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @_json_option
 @click.pass_context
 def drop_command(ctx: click.Context, number: int, yes: bool, json_wanted: bool) -> None:
-    """Remove one write for good: it will not be delivered."""
+    """Remove one write; it will not be delivered."""
     with _looking(ctx) as (store, _):
-        each = care.entry(store, number)
+        each = admin.entry(store, number)
         question = (
-            f"Remove the {each.hook} of session {plain(each.origin.session)} for "
-            f"{plain(each.origin.provider)} for good?"
+            f"Remove the {each.hook} of session {plain(each.key.session)} for "
+            f"{plain(each.key.provider)}? It can't be restored."
         )
         if not yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
-            raise HermesError("nothing was removed", hint="say --yes to go on without a question")
-        care.drop(store, number)
+            raise HermesError("nothing was removed", hint="use --yes to remove it")
+        admin.drop(store, number)
     if json_wanted:
         print_json(dropped=_as_json(each))
     else:
-        say(f"Write {number} is removed.")
+        say(f"Removed write {number}.")
 
 
 def _when(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    """An age such as 2d, or a date, with or without a time."""
+    """Parse an age such as 2d, or a date with or without a time."""
     if value is None:
         return None
     if match := _AGE.fullmatch(value.strip().lower()):
@@ -302,7 +347,7 @@ def _when(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
     except (ValueError, OverflowError, OSError):
         at = -1.0
     if not 0 <= at <= time.time():
-        raise click.BadParameter(f"{value!r} is no time past: say 2d, 12h or 2026-03-31T12:00")
+        raise click.BadParameter(f"{value!r} is not a past time such as 2d, 12h or 2026-03-31")
     return at
 
 
@@ -311,20 +356,23 @@ def _when(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
     "--since",
     metavar="WHEN",
     callback=_when,
-    help="Also every archived turn since then, such as 2d, 12h or 2026-03-31.",
+    help="Also queue archived turns since, for example, 2d.",
 )
 @_json_option
 @click.pass_context
 def backfill_command(ctx: click.Context, since: float | None, json_wanted: bool) -> None:
-    """Put what was missed back from the archive of conversations, to be delivered.
+    """Queue missed writes again, from the archive.
 
-    Exit code 1 if something could not be put back.
+    WHEN is an age such as 2d or 12h, or a date such as 2026-03-31.
+    Exit code 1 if a write could not be restored.
     """
     config = load_config(resolve_home(ctx.obj))
-    done = fill_gaps(config, since)
+    with progress("Restoring writes from the archive"):
+        done = fill_gaps(config, since)
     if done.problem:
         raise HermesError(done.problem)
-    (row,) = done.rows
+    (result,) = done.results
+    row = _backfill_as_json(result)
     if json_wanted:
         print_json(**row)
     else:
@@ -333,21 +381,27 @@ def backfill_command(ctx: click.Context, since: float | None, json_wanted: bool)
         ctx.exit(1)
 
 
+def _backfill_as_json(done: BackfillResult) -> dict[str, Any]:
+    missing = [
+        {"id": each.id, "hook": each.hook, "session": each.key.session} for each in done.not_found
+    ]
+    return {**done._asdict(), "not_found": missing}
+
+
 def _print_backfill(row: dict[str, Any], since: float | None) -> None:
-    say(f"{writes(row['refilled'])} that had no room {_verb(row['refilled'])} again.")
+    say(f"{writes(row['refilled'])} restored from the archive.")
     if since is not None:
         say(
-            f"{row['added']:,} archived turns since {day_and_time(since)} wait, too; "
-            f"{row['known']:,} did already. The provider may get some of them twice."
+            f"{row['added']:,} archived turns since {day_and_time(since)} queued; {row['known']:,} "
+            "were queued before. The provider may get some of them twice."
         )
     for each in row["not_found"]:
-        say(f"missing:   {each['id']}, {each['hook']} of session {plain(each['session'])}: "
-            "not in the archive, it stays missed")  # fmt: skip
+        text = (
+            f"{each['id']}, {each['hook']} of session {plain(each['session'])}: not in the archive"
+        )
+        say_field("missing", text)
     if row["no_room"]:
-        say("problem:   the outbox is full again (run: hermes-plugins outbox retry, then this)")
+        say_field("problem", "the outbox is full again")
+        say("hint: run `hermes-plugins outbox retry`, then this command again")
     elif row["refilled"] or row["added"]:
-        say("To deliver them now, run: hermes-plugins outbox retry")
-
-
-def _verb(count: int) -> str:
-    return "waits" if count == 1 else "wait"
+        say("Next: hermes-plugins outbox retry")

@@ -7,37 +7,42 @@ from typing import Any, Final
 
 import click
 
-from hermes_core.cli._output import plain, print_json, print_table, say
+from hermes_core.cli.output import plain, print_json, print_table, say, warn
 from hermes_core.config import load_config
+from hermes_core.config.names import name_problem
 from hermes_core.errors import SecretsError
-from hermes_core.home import resolve_home
-from hermes_core.names import name_problem
-from hermes_core.secrets import Secrets
-from hermes_core.secrets._checks import MOST_BYTES, check_name
+from hermes_core.secrets import MAX_VALUE_BYTES, Secrets, check_name
+from hermes_core.storage.home import resolve_home
 
 _PLACES: Final = {"keyring": "the OS keyring", "dotenv": ".env"}
-#: A terminal cuts a longer line off, and says nothing.
+#: A terminal silently cuts longer lines off.
 _TERMINAL_BYTES: Final = 1023 if sys.platform == "darwin" else 4095
 
 
 @click.group("secrets")
 def secrets_command() -> None:
-    """Keep the keys of providers: in the OS keyring where there is one, else in .env."""
+    """Store the API keys of providers.
+
+    Uses the OS keyring if there is one, else the file .env in the home.
+    """
 
 
 @secrets_command.command(
     "set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )
 @click.argument("variable")
-@click.option("--provider", metavar="NAME", default="", help="Whose secret it is.")
+@click.option("--provider", metavar="NAME", default="", help="Name the provider that needs it.")
 @click.pass_context
 def set_command(ctx: click.Context, variable: str, provider: str) -> None:
-    """Store the secret VARIABLE. Its value is asked for, or read from stdin."""
+    """Store the secret VARIABLE.
+
+    Asks for its value, or reads it from standard input.
+    """
     if ctx.args:  # not shown: it may be the value
         raise click.UsageError(
-            "Only VARIABLE and --provider NAME can be given. The value is asked for, or read "
-            "from stdin: on the command line others see it, and the shell keeps it in its "
-            "history. If it was there now, replace it at its source."
+            "Give only VARIABLE and --provider NAME. Type the value when asked, or pipe it in: "
+            "other users can see a command line, and the shell keeps it in its history. If the "
+            "value was on this command line, replace it at its source."
         )
     check_name(variable)
     if provider and (problem := name_problem(provider)):
@@ -45,21 +50,21 @@ def set_command(ctx: click.Context, variable: str, provider: str) -> None:
     secrets = _secrets(ctx)
     exposed = secrets.env_file.exposed()
     stored = secrets.set(variable, _value(variable), provider)
-    say(f"{variable} is stored in {_PLACES[stored.store]}: {plain(stored.reason)}.")
+    say(f"Stored {variable} in {_PLACES[stored.store]}: {plain(stored.reason)}.")
     if stored.store == "keyring":
-        say("hermes-agent itself, and services without your session, can't read it there.")
+        say("hermes-agent, and services that run outside your session, can't read it there.")
     if stored.shadowed:
-        _warn(f"this shell's environment has another value of {variable}, which goes first")
+        warn(f"overridden by environment variable {variable}")
     if exposed:
         now = secrets.env_file.exposed()
-        _warn(now or f"{secrets.env_file.path} could be read by others until now; it is 0600 now")
+        warn(now or f"other users could read {secrets.env_file.path} until now; it is private now")
 
 
 @secrets_command.command("list")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_command(ctx: click.Context, json_wanted: bool) -> None:
-    """List what is set and where, without values."""
+    """List secrets and where each is stored, without values."""
     secrets = _secrets(ctx)
     names = secrets.names()
     exposed = secrets.env_file.exposed()
@@ -72,32 +77,37 @@ def list_command(ctx: click.Context, json_wanted: bool) -> None:
         cells = [(each.variable, each.provider or "-", each.state) for each in names]
         print_table(header, cells, [""] * len(cells))
     elif sys.stdout.isatty():
-        say("no secrets are set.")
+        say("No secrets are stored.")
     if exposed:
-        _warn(exposed)
+        warn(exposed)
 
 
 @secrets_command.command("delete")
 @click.argument("variable")
 @click.pass_context
 def delete_command(ctx: click.Context, variable: str) -> None:
-    """Remove the secret VARIABLE from wherever it is kept."""
+    """Delete the secret VARIABLE everywhere."""
     if _secrets(ctx).delete(variable):
-        say(f"{variable} is deleted.")
+        say(f"Deleted {variable}.")
     else:
-        say(f"{variable} is not set; nothing was changed.")
+        say(f"{variable} is not set. Nothing was changed.")
 
 
 @secrets_command.command("move")
-@click.option("--to", type=click.Choice(["keyring", "dotenv"]), required=True)
+@click.option(
+    "--to",
+    type=click.Choice(["keyring", "dotenv"]),
+    required=True,
+    help="Move them to the OS keyring, or to .env.",
+)
 @click.pass_context
 def move_command(ctx: click.Context, to: str) -> None:
-    """Move all secrets that were set here to the OS keyring, or to .env."""
+    """Move all stored secrets to the OS keyring or to .env."""
     moved = _secrets(ctx).move(to)
     if moved:
-        say(f"moved to {_PLACES[to]}: {', '.join(moved)}.")
+        say(f"Moved to {_PLACES[to]}: {', '.join(moved)}.")
     else:
-        say("there is nothing to move.")
+        say("There is nothing to move.")
 
 
 def _secrets(ctx: click.Context) -> Secrets:
@@ -105,44 +115,39 @@ def _secrets(ctx: click.Context) -> Secrets:
     return Secrets(config.home, config.secrets_backend)
 
 
-def _warn(text: str) -> None:
-    click.echo(f"warning: {text}", err=True)
-
-
 def _value(variable: str) -> str:
-    """The value, from whoever sits at the terminal, or else from stdin."""
+    """Read the value from the terminal, or else from standard input."""
     if sys.stdin is None:
-        raise SecretsError("no value was given", where=variable)
+        raise SecretsError("the value is empty", where=variable)
     return _prompted(variable) if sys.stdin.isatty() else _piped(variable)
 
 
 def _prompted(variable: str) -> str:
     value = hidden(f"Value of {variable} (hidden)", variable)
     if not value:
-        raise SecretsError("no value was given; nothing was stored", where=variable)
+        raise SecretsError("the value is empty; nothing was stored", where=variable)
     return value
 
 
 def hidden(text: str, variable: str) -> str:
-    """Ask for a secret, which is not shown; "" if nothing was typed."""
+    """Ask for a secret without showing it; return "" if nothing was typed."""
     value: str = click.prompt(text, hide_input=True, default="", show_default=False, err=True)
     if len(value.encode("utf-8", "surrogatepass")) >= _TERMINAL_BYTES:
         raise SecretsError(
-            f"a terminal cuts off what is longer than {_TERMINAL_BYTES:,} bytes, so nothing was "
-            "stored",
+            f"a terminal cuts lines off after {_TERMINAL_BYTES:,} bytes; nothing was stored",
             where=variable,
-            hint=f"hermes-plugins secrets set {variable} < file",
+            hint=f"run `hermes-plugins secrets set {variable} < FILE`",
         )
     if any(char < " " for char in value):  # an arrow key, where nothing is shown
-        raise SecretsError("a key was pressed that is no character; type it again", where=variable)
+        raise SecretsError("the value has a control character; type it again", where=variable)
     return value
 
 
 def _piped(variable: str) -> str:
-    content = sys.stdin.buffer.read(MOST_BYTES + 3)  # a longer one is refused, not cut
+    content = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)  # a longer one is refused, not cut
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not content:
-        raise SecretsError("no value was given; nothing was stored", where=variable)
+        raise SecretsError("the value is empty; nothing was stored", where=variable)
     problem = None
     try:
         return content.decode()

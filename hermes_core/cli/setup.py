@@ -1,63 +1,94 @@
-"""`setup`: from an installed plugin to one that works, by answering its questions."""
+"""`setup` and `config`: a plugin's questions, and every setting."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, Final
 
 import click
 
-from hermes_core.activation import deadlines_of, fields_of, plain_values, save_config
-from hermes_core.cli._output import bold, plain, say
-from hermes_core.cli.activation import choice_changes, choice_of, prove
-from hermes_core.cli.listing import complete_name
+from hermes_core.checkup.status import (
+    ProviderCheck,
+    check_configured,
+    check_provider,
+    check_setting,
+)
+from hermes_core.cli.checkup import setting_text
+from hermes_core.cli.output import bold, plain, print_json, progress, say, warn
+from hermes_core.cli.providers import choice_of, complete_name, lock_entry, recovered_config
 from hermes_core.cli.secrets import hidden
-from hermes_core.config import Config, Learnt, Selection, load_config
-from hermes_core.discovery import ProviderInfo, find_provider, scan
-from hermes_core.dispatch._lane import contained
-from hermes_core.environment import Lease
+from hermes_core.config import Config, PluginFacts, Selection, load_config
+from hermes_core.config.document import read_document
+from hermes_core.config.editor import DELETE, change_config
+from hermes_core.config.environment import Lease
+from hermes_core.config.fields import (
+    Field,
+    Problem,
+    Settings,
+    Value,
+    active_fields,
+    allowed,
+    in_order,
+    repeated_keys,
+    validate_values,
+    when,
+)
+from hermes_core.config.names import MEMORY_KEYS, normalise, split_choice
+from hermes_core.config.settings import (
+    ProviderConfigError,
+    Sources,
+    own_settings_of,
+    secrets_in,
+    section_of,
+)
+from hermes_core.config.setup_journal import Journal, commit, recover, remove_journal
+from hermes_core.discovery import ProviderInfo, find_provider, manifest_of, scan
+from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
-from hermes_core.home import resolve_home
 from hermes_core.loading import Loaded, counted, load
-from hermes_core.masking import mask_error, masked
-from hermes_core.names import BUILTIN, split_choice
-from hermes_core.own_settings import own_settings_of
-from hermes_core.provider import MemoryProvider
-from hermes_core.schema import Field, Problem, Settings, Value, allowed, in_order, settle
-from hermes_core.secrets._checks import check_value
-from hermes_core.setting_up import Journal, commit, done, recover
-from hermes_core.settings import ProviderConfigError, Sources, secrets_in, section_of
+from hermes_core.loading.activation import deadlines_of, fields_of, plain_values, save_config
+from hermes_core.privacy import mask_error, masked
+from hermes_core.provider import BUILTIN, MemoryProvider
+from hermes_core.secrets import Secrets, check_value
+from hermes_core.storage.home import resolve_home
 
 _KNOWN: Final = (
     ("honcho", "hermes-memory-honcho"),
     ("mem0", "hermes-memory-mem0"),
     ("hindsight", "hermes-memory-hindsight"),
 )
+_HIDDEN = ("pins", "provider")
 
 
 @click.command("setup")
 @click.argument("name", required=False, shell_complete=complete_name)
-@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="Answer a question.")
+@click.option(
+    "--set", "given", multiple=True, metavar="KEY=VALUE", help="Set a field of the plugin."
+)
 @click.option("--secret-stdin", "from_stdin", multiple=True, metavar="KEY",
-              help="Read this secret from a line of standard input.")  # fmt: skip
-@click.option("--no-input", is_flag=True, help="Ask nothing; what is missing is an error.")
+              help="Read this secret from standard input.")  # fmt: skip
+@click.option("--no-input", is_flag=True, help="Ask nothing; fail if a value is missing.")
 @click.pass_context
 def setup_command(
     ctx: click.Context, name: str | None, given: tuple[str, ...], from_stdin: tuple[str, ...],
     no_input: bool,
 ) -> None:  # fmt: skip
-    """Set a memory plugin up: ask, check, write, enable, prove."""
+    """Configure and enable a memory plugin.
+
+    Asks for its settings, validates and stores them, enables the plugin and tests it.
+    """
     home = resolve_home(ctx.obj)
     recover(home)
     config = load_config(home)
     asking = not no_input and not from_stdin and sys.stdin.isatty()
     wanted = name or _chosen(config, asking)
-    selection = Selection(*split_choice(wanted), learnt=config.selection.learnt)
+    selection = Selection(*split_choice(wanted), facts=config.selection.facts)
     info = find_provider(wanted, scan(config.home, selection, everything=True))
     if info.source == BUILTIN:
-        say("The built-in needs no set-up.")
+        say("The built-in memory needs no setup.")
         return
     arguments = {**_arguments(given), **_from_stdin(from_stdin)}
     with _loaded(config, info) as (loaded, fields, sources):
@@ -66,17 +97,11 @@ def setup_command(
         settings = _answers(sources, fields, arguments, asking)
         _none_is_dropped(fields, arguments, settings)
         new = _validated(info, fields, settings)
-        changes = [
-            *_changes(config, info, fields, settings),
-            *choice_changes(
-                config,
-                choice_of(wanted, info),
-                info,
-                [field.variable for field in fields],
-                Learnt(loaded.name, counted(loaded.registered)),
-            ).items(),
-        ]
-        journal = Journal(info.name, changes, list(new))
+        choice = (("memory", "provider"), choice_of(wanted, info))
+        changes = [*_changes(config, info, fields, settings), choice]
+        facts = PluginFacts(loaded.name, counted(loaded.registered))
+        entry = lock_entry(info, facts, [field.variable for field in fields])
+        journal = Journal(info.name, changes, list(new), entry)
         _show(config, sources, journal)
         _show_stronger(sources, fields, settings)
         if asking and not click.confirm("Write this?", default=True, err=True):
@@ -84,8 +109,8 @@ def setup_command(
         commit(config.home, sources.secrets, journal, new)
         secret = secrets_in(fields, settings, sources.environment(fields))
         if problem := save_config(provider, info, config, plain_values(fields, settings)):
-            say(f"  {info.name} could not keep its settings itself: {masked(problem, secret)}")
-        done(config.home)
+            say(f"  {info.name} could not save its settings: {masked(problem, secret)}")
+        remove_journal(config.home)
         if note := _after(provider, info, config, asking):
             say(f"  {masked(note, secret)}")
     if not prove(load_config(config.home), info):
@@ -96,7 +121,7 @@ def setup_command(
 
 
 def _chosen(config: Config, asking: bool) -> str:
-    """The plugin to set up, chosen from what is installed."""
+    """Ask which of the installed plugins to set up."""
     found = [
         each
         for each in scan(config.home, config.selection, everything=True)
@@ -112,10 +137,11 @@ def _chosen(config: Config, asking: bool) -> str:
         say(f"   {provider}  not installed: pip install {distribution}")
     if not found:
         raise HermesError(
-            "no memory plugin is installed", hint="install one with pip, and try again"
+            "no memory plugin is installed",
+            hint="install one, for example: hermes-plugins install hermes-memory-mem0",
         )
     if not asking:
-        raise click.UsageError("Say which: hermes-plugins setup NAME")
+        raise click.UsageError("Give the name of the plugin: hermes-plugins setup NAME")
     number = click.prompt("Which one", type=click.IntRange(1, len(found)), err=True)
     chosen: ProviderInfo = found[number - 1]
     alone = [each.key for each in found].count(chosen.key) == 1
@@ -151,14 +177,15 @@ def _known_keys(
     info: ProviderInfo,
     from_stdin: tuple[str, ...],
 ) -> None:
-    known = {field.key: field for field in fields}
+    known = list(dict.fromkeys(field.key for field in fields))
+    secret = {field.key for field in fields if field.secret}
     for key in arguments:
         if key not in known:
             names = ", ".join(known) or "none"
             raise click.UsageError(f"{info.name} has no field {key!r}; its fields are: {names}.")
-        if known[key].secret and key not in from_stdin:
+        if key in secret and key not in from_stdin:
             raise click.UsageError(
-                f"{key} is a secret, and arguments can be seen by others: use --secret-stdin {key}."
+                f"{key} is a secret, and other users can see arguments: use --secret-stdin {key}."
             )
 
 
@@ -166,14 +193,14 @@ def _known_keys(
 def _loaded(
     config: Config, info: ProviderInfo
 ) -> Iterator[tuple[Loaded, tuple[Field, ...], Sources]]:
-    sources = Sources(config, info)
+    sources = Sources(config, info, manifest_of(info))
     lease = Lease()
     environment = sources.environment()
     try:
         lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
         loaded = load(info, config.home, deadline=deadlines.load)
-        sources.told = own_settings_of(loaded.provider, info.name, config.home, deadlines.hook)
+        sources.reported = own_settings_of(loaded.provider, info.name, config.home, deadlines)
         yield loaded, fields_of(loaded.provider, info.name, deadlines), sources
     except HermesError as error:
         mask_error(error, secrets_in((), None, environment))
@@ -188,29 +215,60 @@ def _loaded(
 def _answers(
     sources: Sources, fields: tuple[Field, ...], arguments: Mapping[str, str], asking: bool
 ) -> Settings:
-    given, unread = sources.found(fields)
-    given |= {key: Value(value, "argument") for key, value in arguments.items()}
+    answers = {key: Value(value, "argument") for key, value in arguments.items()}
+    stored = sources.settings(fields).values if repeated_keys(fields) else {}
+    given, unread = _known(sources, fields, answers, stored)
     for field in in_order(fields) if asking else ():
-        values = settle(fields, given, "").values
-        if field.key in arguments or not field.is_asked(values):
+        values = validate_values(fields, given, "").values
+        current = field in active_fields(fields, values)
+        if field.key in answers or not current or not field.is_asked(values):
             continue
         answer = _ask(field, given.get(field.key), values)
         if answer is not None:
-            given[field.key] = answer
+            answers[field.key] = given[field.key] = answer
+            if repeated_keys(fields):  # it may have decided which field of a key is in force
+                given, unread = _known(sources, fields, answers, stored)
     return sources.settled(fields, given, unread)
+
+
+def _known(
+    sources: Sources,
+    fields: tuple[Field, ...],
+    answers: Mapping[str, Value],
+    stored: Mapping[str, Any],
+) -> tuple[dict[str, Value], dict[str, Problem]]:
+    """Return the answers, and the values that are known from elsewhere.
+
+    A value that was stored for another field of the same key is not used for this one: the URL
+    of the cloud is not the local server's. The default takes its place, and is written.
+    """
+    given, unread = sources.found(fields, answers)
+    values = validate_values(fields, given, "").values
+    before = {field.key: field for field in active_fields(fields, stored)}
+    several = repeated_keys(fields)
+    for field in (each for each in active_fields(fields, values) if each.key in several):
+        known = given.get(field.key)
+        if field == before[field.key] or known is None or not sources.is_in_file(field, known):
+            continue
+        default = field.default_for(values)
+        if default is None:
+            del given[field.key]
+        else:
+            given[field.key] = Value(default, "argument")
+    return given, unread
 
 
 def _none_is_dropped(
     fields: tuple[Field, ...], arguments: Mapping[str, str], settings: Settings
 ) -> None:
-    """An answer to a question that is not asked is a mistake."""
-    for field in fields:
+    """Raise if a value was given for a field that does not apply."""
+    for field in active_fields(fields, settings.values):
         if field.key in arguments and not field.applies(settings.values):
-            raise click.UsageError(f"{field.key} is asked only if {field.condition}.")
+            raise click.UsageError(f"{field.key} applies only if {when(fields, field.key)}.")
 
 
 def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Value | None:
-    """Ask until the answer is valid; None keeps what there is."""
+    """Ask until the answer is valid; return None to keep the current value."""
     say(
         f"\n{bold(field.key)}{'' if field.required else '  (optional)'}  {plain(field.description)}"
     )
@@ -228,7 +286,7 @@ def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Valu
         if answer == "" and (field.secret or default is None):
             if current is not None or not field.required:
                 return None
-            say("  It is needed.")
+            say("  A value is required.")
             continue
         problem = _wrong(field, answer)
         if not problem:
@@ -238,9 +296,9 @@ def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Valu
 
 
 def _wrong(field: Field, answer: str) -> str:
-    """What is wrong with an answer, if anything is."""
+    """Return what is wrong with an answer, or ""."""
     alone = field._replace(when={})
-    problems = settle([alone], {field.key: Value(answer, "")}, "").problems
+    problems = validate_values([alone], {field.key: Value(answer, "")}, "").problems
     if problems:
         return problems[0].cause if field.secret else str(problems[0]).lstrip(".")
     return _not_storable(field, answer) if field.secret else ""
@@ -264,8 +322,9 @@ def _prompt(field: Field, current: Value | None, default: Any) -> str:
 
 
 def _validated(info: ProviderInfo, fields: tuple[Field, ...], settings: Settings) -> dict[str, str]:
-    """The secrets that were given now, by variable; all problems at once."""
-    given = [each for each in fields if each.secret and _is_given(each, settings)]
+    """Return the new secrets by variable; raise with all problems at once."""
+    current = active_fields(fields, settings.values)
+    given = [each for each in current if each.secret and _is_given(each, settings)]
     new = {field.variable: str(settings.values[field.key]) for field in given}
     problems = [
         Problem(field.key, problem, origin="from argument")
@@ -287,49 +346,193 @@ def _is_given(field: Field, settings: Settings) -> bool:
 def _changes(
     config: Config, info: ProviderInfo, fields: tuple[Field, ...], settings: Settings
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """What was answered, for config.yaml."""
-    section, _ = section_of(config, info.name)
+    """Yield the changes of config.yaml: answers, and values of fields that no longer apply."""
+    section, stored = section_of(config, info.name)
     for key, value in plain_values(fields, settings).items():
         if settings.origins[key] == "argument":
             yield ("memory", section, key), value
+    several = repeated_keys(fields)
+    for field in active_fields(fields, settings.values):
+        unused = field.key in several and field.key not in settings.values
+        if unused and field.applies(settings.values) and stored.get(field.key) not in (None, ""):
+            yield ("memory", section, field.key), DELETE
 
 
 def _show(config: Config, sources: Sources, journal: Journal) -> None:
-    """What will be written, and where."""
+    """Print what will be written, and where."""
     say("")
     for keys, value in journal.changes:
-        if keys[:2] != ("memory", "pins"):
-            say(f"  {config.path.name}:  {'.'.join(keys)} = {plain(str(value))}")
+        shown = "removed" if value is DELETE else f"= {plain(str(value))}"
+        say(f"  {config.path.name}:  {'.'.join(keys)} {shown}")
     if journal.secrets:
         where = sources.secrets.where()
         for name in journal.secrets:
             say(f"  {'the keyring' if where.store == 'keyring' else '.env'}:  {name}")
         say(f"  {where.reason}")
         if where.store == "keyring":
-            say("  hermes-agent itself, cron jobs and services can't read the keyring: for them, "
-                "hermes-plugins secrets move --to dotenv")  # fmt: skip
+            say("  hermes-agent, cron jobs and services can't read the keyring.")
+            say("  If they have to, run `hermes-plugins secrets move --to dotenv`.")
 
 
 def _show_stronger(sources: Sources, fields: tuple[Field, ...], settings: Settings) -> None:
-    """Answers that are written and not used, since another source counts more."""
-    for field in fields:
+    """Print which answers are overridden by another source."""
+    for field in active_fields(fields, settings.values):
         if _is_given(field, settings):
             stronger = sources.stronger(field, settings.values[field.key])
             if stronger:
-                say(f"  {field.key}: not used while there is another value in: {stronger}")
+                say(f"  {field.key}: overridden by {stronger}")
 
 
 def _after(provider: MemoryProvider, info: ProviderInfo, config: Config, asking: bool) -> str:
-    """A plugin's own set-up, after the common one; gives what a person should know of it."""
-    own = getattr(provider, "post_setup", None)
-    if not callable(own):
+    """Run the plugin's post_setup, and return what the person should know about it."""
+    with SingleProvider(provider, info.name, home=config.home) as single:
+        if not single.overrides("post_setup"):
+            return ""
+        if not asking:
+            return (
+                f"{info.name} has more questions: run `hermes-plugins setup {info.name}` in a "
+                "terminal."
+            )
+        # As hermes-agent calls it: with all of config.yaml, which it may change and save.
+        whole = deepcopy(dict(read_document(config.home).data))
+        if not isinstance(whole.get("memory"), dict):
+            whole["memory"] = {}
+        outcome = single.call("post_setup", hermes_home=str(config.home), config=whole)
+    if outcome.error is None:
         return ""
-    if not asking:
-        return (
-            f"{info.name} has a set-up of its own, which asks questions: run setup on a terminal."
+    return f"post_setup of {info.name} failed: {describe(outcome.error)}"
+
+
+def prove(config: Config, info: ProviderInfo) -> bool:
+    """Load the provider as an agent would, probe its service, and print the result."""
+    with progress(f"Testing {info.name}"):
+        check = check_configured(config, probe=True, seconds=0)
+    works = bool(check.provider_name) and not check.refused
+    if works:
+        say(f"{info.name} is enabled and works.")
+    about = "problem" if works else f"{info.name} is enabled, but does not work yet"
+    for problem in (*check.problems, *filter(None, [check.refused])):
+        click.echo(f"{about}: {problem}", err=True)
+    return works
+
+
+# -- config ------------------------------------------------------------------------------------
+
+
+@click.group("config")
+def config_command() -> None:
+    """Show and change settings."""
+
+
+@config_command.command("show")
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(ctx: click.Context, origin: bool, json_wanted: bool) -> None:
+    """Show every setting, but no secret."""
+    config = recovered_config(ctx)
+    check = check_configured(config) if config.selection.name else ProviderCheck()
+    rows = [*_own(config), *_of_provider(config, check)]
+    unknown = check.problems if not check.provider_name and not check.settings else ()
+    if json_wanted:
+        print_json(settings=rows, problems=list(unknown))
+    else:
+        _print_rows(rows, origin=origin)
+    for problem in unknown:
+        warn(f"the provider's settings are unknown: {problem}")
+    if unknown:
+        ctx.exit(1)
+
+
+def _print_rows(rows: list[dict[str, Any]], *, origin: bool) -> None:
+    for row in rows:
+        text = setting_text(row)
+        value, _, where = text.partition("  (")
+        shown = f"{value}  ({where}" if origin and where else value
+        say(f"{row['name']}: {shown}")
+
+
+def _own(config: Config) -> list[dict[str, Any]]:
+    rows = [_row("memory.provider", config.selection.choice or "", "config.yaml")]
+    rows += [
+        _row(f"memory.{key}", config.memory[key], "config.yaml")
+        for key in MEMORY_KEYS
+        if key not in _HIDDEN and config.memory.get(key) is not None
+    ]
+    rows.append(_row("secrets.backend", config.secrets_backend, "config.yaml"))
+    if config.secrets_backend == "auto":
+        rows[-1]["origin"] = "default"
+    if not config.selection.choice:
+        rows[0]["origin"] = "default"
+    return rows
+
+
+def _row(name: str, value: Any, origin: str) -> dict[str, Any]:
+    return {
+        "name": name, "key": name.rpartition(".")[2], "value": value, "origin": origin,
+        "secret": False, "set": True, "problem": "", "url": "",
+    }  # fmt: skip
+
+
+def _of_provider(config: Config, check: ProviderCheck) -> list[dict[str, Any]]:
+    section, _ = section_of(config, config.selection.name)
+    return [{"name": f"memory.{section}.{row['key']}", **row} for row in check.settings]
+
+
+@config_command.command("set")
+@click.argument("key")
+@click.argument("value")
+@click.pass_context
+def set_value(ctx: click.Context, key: str, value: str) -> None:
+    """Set KEY to VALUE, for example memory.nudge_interval 5."""
+    config = recovered_config(ctx)
+    path = tuple(key.split("."))
+    if path[0] == "secrets" and path[1:] == ("backend",):
+        _change(config, path, value)
+    elif path[0] == "memory" and len(path) == 2:  # noqa: PLR2004
+        _set_own(config, path, value)
+    elif path[0] == "memory" and len(path) == 3:  # noqa: PLR2004
+        _set_of_provider(config, path[1], path[2], value)
+    else:
+        raise click.UsageError(
+            f"{plain(key)} is not a setting: use memory.KEY or memory.PROVIDER.KEY."
         )
-    try:
-        own(str(config.home), dict(load_config(config.home).memory))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the plugin's own code
-        return f"{info.name}'s own set-up failed: {describe(contained(error))}"
-    return ""
+
+
+def _set_own(config: Config, path: tuple[str, ...], value: str) -> None:
+    if path[1] not in MEMORY_KEYS or path[1] == "pins":
+        raise click.UsageError(f"{'.'.join(path)} is not a setting; see docs/configuration.md.")
+    if path[1] == "provider":
+        raise click.UsageError("Use hermes-plugins enable, which tests the provider first.")
+    _change(config, path, _scalar(value))
+
+
+def _change(config: Config, path: tuple[str, ...], value: Any) -> None:
+    """Change one value, unless it would make the file invalid."""
+    change_config(config.home, {path: value}, valid=True)
+    say(f"Set {'.'.join(path)} to {plain(str(value))}.")
+
+
+def _scalar(text: str) -> Any:
+    from hermes_core.config.document import parse  # noqa: PLC0415
+
+    value = parse(text)[1]
+    return value if isinstance(value, str | int | float | bool | list) else text
+
+
+def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
+    choice = (
+        config.selection.choice if normalise(name) == normalise(config.selection.name) else name
+    )
+    answer = check_setting(config, choice, key, value)
+    if answer.problems:
+        raise HermesError(answer.problems[0], hint="nothing was changed")
+    (row,) = answer.settings
+    section, _ = section_of(config, name)
+    changes = [(("memory", section, key), row["value"])]
+    secrets = Secrets(config.home, config.secrets_backend)
+    commit(config.home, secrets, Journal(name, changes, []), {})
+    check_provider(load_config(config.home), choice)  # which lets the plugin save the value
+    say(f"Set memory.{section}.{key} to {plain(str(row['value']))}.")
+    for stronger in answer.warnings:
+        warn(f"overridden by {stronger}")

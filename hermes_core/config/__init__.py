@@ -1,10 +1,19 @@
 """config.yaml: read, validate, and write back with everything else in it kept.
 
-Writing is in `hermes_core.config.writing`, which listing has no need of.
+Import `hermes_core.config.editor` to change it: listing does not need that module.
 """
 
 from __future__ import annotations
 
-from hermes_core.config._reading import Config, Learnt, Pin, Selection, load_config, read_selection
+from hermes_core.config.config_file import Config, Selection, load_config, read_selection
+from hermes_core.config.lock_file import LockEntry, Pin, PluginFacts
 
-__all__ = ["Config", "Learnt", "Pin", "Selection", "load_config", "read_selection"]
+__all__ = [
+    "Config",
+    "LockEntry",
+    "Pin",
+    "PluginFacts",
+    "Selection",
+    "load_config",
+    "read_selection",
+]

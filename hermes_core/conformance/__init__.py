@@ -10,12 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from hermes_core.conformance._model import Limits, Options, Report, Result
     from hermes_core.conformance._runner import check_plugin
     from hermes_core.conformance._suite import conformance_suite
     from hermes_core.conformance.checks import all_checks
+    from hermes_core.conformance.model import (
+        MUST,
+        SHOULD,
+        Check,
+        Failed,
+        Limits,
+        Options,
+        Report,
+        Result,
+        markdown,
+        plain,
+    )
 
 __all__ = [
+    "MUST",
+    "SHOULD",
+    "Check",
+    "Failed",
     "Limits",
     "Options",
     "Report",
@@ -23,13 +38,11 @@ __all__ = [
     "all_checks",
     "check_plugin",
     "conformance_suite",
+    "markdown",
+    "plain",
 ]
 
-_HOMES: Final = {
-    "Limits": "_model",
-    "Options": "_model",
-    "Report": "_model",
-    "Result": "_model",
+_MODULES: Final = {
     "all_checks": "checks",
     "check_plugin": "_runner",
     "conformance_suite": "_suite",
@@ -37,10 +50,9 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'model')}"), name)
 
 
 def __dir__() -> list[str]:

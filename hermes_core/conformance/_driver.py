@@ -9,28 +9,28 @@ from collections.abc import Callable
 from functools import partial
 from inspect import iscoroutine
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any, Final, NamedTuple
 
-from hermes_core.conformance._model import NEEDS_NETWORK, Failed, Limits, Skipped
-from hermes_core.dispatch._lane import Lane
-from hermes_core.dispatch._loop import EventLoop
-from hermes_core.dispatch._signature import Invocation
+from hermes_core.conformance.model import NEEDS_NETWORK, Failed, Limits, Skipped
+from hermes_core.dispatch import Invocation, method_of, overrides
+from hermes_core.dispatch.worker import EventLoop, Worker
 from hermes_core.errors import DeadlineExceeded, ProviderPaused, describe
 from hermes_core.hookspecs import HOOKS
 from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.provider import MemoryProvider
 
-#: What has to raise if it could not be stored: without its network a plugin can't but do so.
+#: Calls that must raise if they could not store something. The kit cut the network off, so an
+#: error here is what the contract requires, and the check is skipped instead of failed.
 _WRITES: Final = frozenset({"sync_turn", "on_memory_write", "on_delegation", "on_session_end"})
-#: What may raise then: a host notes it, goes on without, and `status` tells.
+#: Calls that may raise without a network: a host logs it and continues, and `status` shows it.
 _CUT_OFF: Final = _WRITES | {"prefetch", "queue_prefetch"}
-#: What no network is to blame for.
+#: Errors that are bugs with or without a network.
 _BUGS: Final = (TypeError, AttributeError, NameError, LookupError)
 
 
 class Answer(NamedTuple):
-    """What a call gave, or what it raised; and how long it took."""
+    """What a call returned or raised, and how long it took."""
 
     value: Any
     error: Exception | None
@@ -38,13 +38,13 @@ class Answer(NamedTuple):
 
 
 class Places:
-    """Says where in the plugin something is."""
+    """Finds places in the plugin's source."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def of(self, value: Any) -> str:
-        """Where a function or class is defined, if that is in the plugin."""
+        """Return where a function or class is defined, if that is in the plugin."""
         value = inspect.unwrap(getattr(value, "__func__", value))
         code = getattr(value, "__code__", None)
         try:
@@ -57,7 +57,7 @@ class Places:
         return self._shown(file, line, getattr(value, "__name__", ""))
 
     def of_error(self, error: BaseException | None) -> str:
-        """Where the plugin was when an exception was raised."""
+        """Return the line of the plugin that raised an exception."""
         while error is not None:
             for frame in reversed(traceback.extract_tb(error.__traceback__)):
                 file = Path(frame.filename).resolve()
@@ -88,20 +88,19 @@ class Driver:
         self.started = False
         self._limits = limits
         self._cut_off = cut_off
-        self._lanes = {lane: Lane(f"kit-{lane.value}") for lane in LaneName}
+        self._lanes = {lane: Worker(f"kit-{lane.value}") for lane in LaneName}
         self._loop = EventLoop("kit-loop")
 
     def has(self, hook: str) -> bool:
-        """Whether the plugin has the method from itself."""
-        method = getattr(type(self.provider), hook, None) or getattr(self.provider, hook, None)
-        return method is not None and method is not getattr(MemoryProvider, hook, None)
+        """Return whether the plugin overrides the method."""
+        return overrides(self.provider, hook)
 
     def where(self, hook: str) -> str:
-        """Where the plugin defines a method."""
-        return self.places.of(getattr(type(self.provider), hook, None))
+        """Return where the plugin defines a method."""
+        return self.places.of(method_of(type(self.provider), hook))
 
     def ask(self, hook: str, *args: Any, **keywords: Any) -> Answer:
-        """Call a method with what its signature accepts. Nothing is raised."""
+        """Call a method with what its signature accepts. Never raises."""
         return self.ask_within(self._limits.call, hook, *args, **keywords)
 
     def ask_within(self, seconds: float, hook: str, *args: Any, **keywords: Any) -> Answer:
@@ -109,27 +108,27 @@ class Driver:
         begin = perf_counter()
         rule = HOOKS[hook]
         try:
-            method = getattr(self.provider, hook, None)
+            method = method_of(self.provider, hook)
             if method is None:  # a duck type
                 return Answer(rule.neutral, None, 0.0)
             call = self._prepared(hook, method, args, keywords)
             value = self._lanes[rule.lane].call(partial(self._complete, call, seconds), seconds)
-        except Exception as error:  # noqa: BLE001 - the provider boundary: told to the caller
+        except Exception as error:  # noqa: BLE001 - the provider boundary: returned to the caller
             return Answer(None, error, perf_counter() - begin)
         return Answer(value, None, perf_counter() - begin)
 
     def call(self, hook: str, *args: Any, **keywords: Any) -> Any:
-        """Like `ask`; an exception of the plugin's is a fault."""
+        """Like `ask`, but an exception fails the check."""
         return self.sound(hook, self.ask(hook, *args, **keywords)).value
 
     def sound(self, hook: str, answer: Answer, doing: str = "") -> Answer:
-        """The answer, if there is one; else `Failed`. `Skipped` for what is cut off."""
+        """Return the answer; raise `Failed` for an error, or `Skipped` if it needs the network."""
         if answer.error is None:
             return answer
         if hook in _CUT_OFF and self._cut_off() and not isinstance(answer.error, _BUGS):
             raise Skipped(f"its {hook} {NEEDS_NETWORK}")
         raise Failed(
-            f"{hook}{doing} {told(answer.error)}",
+            f"{hook}{doing} {failure_text(answer.error)}",
             expected=f"{hook}{doing} returns",
             where=self.places.of_error(answer.error) or self.where(hook),
         )
@@ -140,7 +139,7 @@ class Driver:
         return self.ask("shutdown")
 
     def close(self) -> None:
-        """Let go of the threads; a provider that runs is shut down first."""
+        """Shut the provider down if it runs, and release the threads."""
         if self.started:
             self.shut()
         for lane in self._lanes.values():
@@ -161,13 +160,13 @@ class Driver:
 
 
 def _identity(hook: str) -> dict[str, Any]:
-    """What a host with an outbox tells of a write, to whom asks for it."""
-    name = "turn_id" if hook == "sync_turn" else "event_id"
-    return {name: uuid.uuid4().hex, "attempt": 1}
+    """Return the identity of a write, as a host with an outbox passes it."""
+    key = "turn_id" if hook == "sync_turn" else "event_id"
+    return {key: uuid.uuid4().hex, "attempt": 1, "said_at": time()}
 
 
-def told(error: Exception) -> str:
-    """What became of a call that did not return, in words."""
+def failure_text(error: Exception) -> str:
+    """Describe why a call did not return."""
     if isinstance(error, DeadlineExceeded | ProviderPaused):
         return f"did not return: {error}"
     return f"raised {describe(error)}"

@@ -1,24 +1,44 @@
-"""Runs the kit on one plugin, in child processes that may hang or crash as they like."""
+"""Runs the kit on one plugin, in child processes that may hang or crash."""
 
 from __future__ import annotations
 
-import json
+import faulthandler
+import logging
 import os
+import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hermes_core import __version__
-from hermes_core.children import run_child
-from hermes_core.conformance._child import ANSWER, STUCK, info_as_json
-from hermes_core.conformance._model import (
+from hermes_core.checkup.child_process import LineWriter, read_lines, run_child
+from hermes_core.conformance._context import (
+    OUTPUT,
+    CheckContext,
+    LoadedPlugin,
+    Loading,
+    fields_of,
+    root_of,
+)
+from hermes_core.conformance._driver import Driver, Places
+from hermes_core.conformance._watch import (
+    ProcessState,
+    ThreadsAndProcesses,
+    Watch,
+    leave_network,
+    printed_since,
+)
+from hermes_core.conformance.checks import all_checks
+from hermes_core.conformance.model import (
     PASSED,
     SKIPPED,
     Check,
@@ -26,17 +46,16 @@ from hermes_core.conformance._model import (
     Options,
     Report,
     Result,
+    Skipped,
 )
-from hermes_core.conformance._stage import OUTPUT
-from hermes_core.conformance.checks import all_checks
 from hermes_core.discovery import ProviderInfo
-from hermes_core.errors import HermesError, ProviderLoadError
+from hermes_core.errors import HermesError, ProviderLoadError, describe
+from hermes_core.loading import load_provider
 from hermes_core.provider import CONTRACT_VERSION
 
 _LOOK_SECONDS: Final = 0.3
 _PATIENCE: Final = 0.5
-_CHILD: Final = "hermes_core.conformance._child"
-#: What a program needs to run at all; everything else of our environment stays ours.
+#: The variables that a program needs to run. The child gets no others of our environment.
 _KEPT: Final = (
     "PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC",
     "PATHEXT", "WINDIR", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
@@ -77,7 +96,7 @@ def check_plugin(
     with ThreadPoolExecutor(max(len(batches), 1)) as pool:
         try:
             done = list(chain.from_iterable(pool.map(run.batch, batches)))
-        except BaseException:  # it can't be loaded, or somebody has no more patience
+        except BaseException:  # it can't be loaded, or the user interrupted
             run.stop()
             raise
     return Report(
@@ -98,8 +117,8 @@ def _wanted(options: Options) -> list[Check]:
     unknown = {*options.only, *options.skip} - {each.id for each in checks}
     if unknown:
         raise HermesError(
-            f"there is no check {', '.join(sorted(unknown))}",
-            hint="hermes-plugins check --list shows them",
+            f"unknown check {', '.join(sorted(unknown))}",
+            hint="run: hermes-plugins check --list",
         )
     for name, reason in options.skip.items():
         if not reason.strip():
@@ -108,7 +127,7 @@ def _wanted(options: Options) -> list[Check]:
 
 
 def _batches(checks: Sequence[Check]) -> list[list[Check]]:
-    """What runs side by side: each of these in a process of its own."""
+    """Return groups of checks; each group runs in a separate process."""
     together = [each for each in checks if not each.alone]
     alone = [[each] for each in checks if each.alone]
     return [batch for batch in (together, *alone) if batch]
@@ -126,14 +145,14 @@ class _Run:
         self._end = time.monotonic() + options.deadline
 
     def stop(self) -> None:
-        """End what is under way."""
+        """Stop the running processes."""
         self._end = 0.0
 
     def _is_over(self) -> bool:
         return time.monotonic() >= self._end
 
     def batch(self, checks: list[Check]) -> list[Result]:
-        """Run checks in one process, and in another what a crash has left undone."""
+        """Run checks in one process; after a crash, run the rest in another one."""
         done: list[Result] = []
         left = list(checks)
         while left:
@@ -141,7 +160,7 @@ class _Run:
                 done += map(self._late, left)
                 break
             new = list(self._process(left))
-            if not new:  # it ended between two checks: the next one has to answer for it
+            if not new:  # it ended between two checks: counts as a failure of the next one
                 new = [Result.failure(left[0], Failed("its process ended before this check"))]
             done += new
             ids = {each.id for each in new}
@@ -153,52 +172,40 @@ class _Run:
         return Result.of(check, SKIPPED, reason=reason, unfinished=True)
 
     def _process(self, checks: list[Check]) -> Iterator[Result]:
-        """The results of one process."""
+        """Return the results of one process."""
         with tempfile.TemporaryDirectory(prefix="hermes-kit-", ignore_cleanup_errors=True) as name:
             scratch = Path(name).resolve()
             code = self._asked(checks, scratch)
-            lines, stuck = _lines(scratch / ANSWER), _is_stuck(scratch / STUCK)
-        by_id = {each.id: each for each in checks}
-        begun: Check | None = None
-        loaded = False
+            lines, stuck = list(read_lines(scratch / ANSWER)), _is_stuck(scratch / STUCK)
         for line in lines:
-            if "unloadable" in line:
-                raise self._unloadable(**line["unloadable"])
-            loaded |= "loaded" in line
-            if "begun" in line:
-                begun = by_id[line["begun"]]
-            if "result" in line:
-                begun = None
-                yield Result(**line["result"])
-        how = f"it ended its process (exit code {code})"
-        if stuck or code is None:
-            how = "it did not end"
-        if not loaded:
+            if isinstance(line, Unloadable):
+                raise self._unloadable(line.what, line.step, line.hint)
+        how = (
+            "it did not end"
+            if stuck or code is None
+            else f"it ended its process (exit code {code})"
+        )
+        if Loaded() not in lines:
             raise self._unloadable(how, "load")
-        if begun is not None and begun.alone and stuck:
-            how = f"{self._options.limits.settle:g} s after shutdown its process had not ended"
-        if begun is not None and code is None:  # ours, not the check's
-            yield self._late(begun)
-        elif begun is not None:
-            yield _ended(begun, code, how)
+        yield from (line for line in lines if isinstance(line, Result))
+        # What ended the process is the result of the check that was running.
+        if isinstance(lines[-1], Begun):
+            begun = next(each for each in checks if each.id == lines[-1].check)
+            if begun.alone and stuck:
+                how = f"{self._options.limits.settle:g} s after shutdown its process had not ended"
+            yield self._late(begun) if code is None else _ended(begun, code, how)
 
     def _unloadable(self, what: str, step: str, hint: str = "") -> ProviderLoadError:
         name, owner = self._info.name, self._info.distribution
         return ProviderLoadError(what, plugin=name, distribution=owner, step=step, hint=hint)
 
     def _asked(self, checks: list[Check], scratch: Path) -> int | None:
-        """Run the child; gives its exit code."""
+        """Run the child and return its exit code."""
         options = self._options
-        request = {
-            "info": info_as_json(self._info),
-            "options": {**asdict(options), "limits": options.limits._asdict()},
-            "checks": [each.id for each in checks],
-            "scratch": str(scratch),
-        }
+        call = partial(run_checks, self._info, options, tuple(each.id for each in checks), scratch)
         with (scratch / OUTPUT).open("wb") as output, _followed(scratch / ANSWER, self._begun):
             return run_child(
-                _CHILD,
-                request,
+                call,
                 _environment(scratch, options),
                 _PATIENCE,
                 output=output,
@@ -209,16 +216,16 @@ class _Run:
 
 @contextmanager
 def _followed(answer: Path, begun: Callable[[str], None] | None) -> Iterator[None]:
-    """Tell what the child is at, while it is at it."""
+    """Report the check that the child is running."""
     done = threading.Event()
 
     def follow() -> None:
         seen = 0
         while begun is not None and not done.wait(_LOOK_SECONDS):
-            lines = _lines(answer)
+            lines = list(read_lines(answer))
             for line in lines[seen:]:
-                if "begun" in line:
-                    begun(line["begun"])
+                if isinstance(line, Begun):
+                    begun(line.check)
             seen = len(lines)
 
     thread = threading.Thread(target=follow, daemon=True)
@@ -228,21 +235,6 @@ def _followed(answer: Path, begun: Callable[[str], None] | None) -> Iterator[Non
     finally:
         done.set()
         thread.join()
-
-
-def _lines(answer: Path) -> list[dict[str, Any]]:
-    """What the child told; its last line may be cut off."""
-    lines = []
-    try:
-        text = answer.read_text("utf-8")
-    except OSError:
-        return []
-    for line in text.splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            break
-    return lines
 
 
 def _environment(scratch: Path, options: Options) -> dict[str, str]:
@@ -265,12 +257,129 @@ def _folder(scratch: Path, name: str) -> Path:
 
 
 def _is_stuck(file: Path) -> bool:
-    """Whether the child was ended because it did not come to an end."""
+    """Return whether the child was killed because it did not finish."""
     return file.exists() and file.stat().st_size > 0
 
 
 def _ended(check: Check, code: int | None, how: str) -> Result:
-    """What it means that the process ended in the middle of a check."""
+    """Return the failure for a process that ended during a check."""
     if check.alone and code == 0:
         return Result.of(check, PASSED)
     return Result.failure(check, Failed(how))
+
+
+#: Files in the scratch folder: the results, and the stacks of a process that was killed.
+ANSWER: Final = "answer"
+STUCK: Final = "stuck"
+
+_UMASK: Final = 0o022  # the usual one: modes must not depend on it
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The plugin was loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unloadable:
+    """The plugin could not be loaded."""
+
+    what: str
+    step: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A check begins: if the process ends now, that is its result."""
+
+    check: str
+
+
+def run_checks(
+    info: ProviderInfo, options: Options, checks: tuple[str, ...], scratch: Path
+) -> None:
+    """Load the plugin, run the checks, and write each result as soon as it is known.
+
+    Returns only where the end of the process is what is checked.
+    """
+    os.umask(_UMASK)
+    sys.dont_write_bytecode = True  # leave the plugin's folder unchanged
+    warnings.simplefilter("ignore")
+    logging.getLogger().addHandler(logging.NullHandler())
+    stuck = os.open(scratch / STUCK, os.O_CREAT | os.O_WRONLY, 0o600)  # stays open until the end
+
+    def end_after(seconds: float) -> None:
+        """End the process after this time, even if the plugin blocks the interpreter."""
+        faulthandler.dump_traceback_later(seconds, exit=True, file=stuck)
+
+    with (scratch / ANSWER).open("a", encoding="utf-8") as answer:
+        writer = LineWriter(answer)
+        walled = not options.live and leave_network()
+        watch = Watch(live=options.live, walled=walled)
+        watch.install()
+        end_after(options.limits.check)
+        try:
+            plugin = _loaded(info, options, scratch, watch)
+        except HermesError as error:
+            writer.write(_cause(error))
+            os._exit(0)
+        writer.write(Loaded())
+        for each in (each for each in all_checks() if each.id in checks):
+            writer.write(Begun(each.id))
+            end_after(options.limits.check)
+            result = run(each, plugin)
+            if each.alone and result.state == PASSED:
+                end_after(options.limits.settle)  # the check is about the exit
+                return
+            writer.write(result)
+    os._exit(0)  # don't wait for the plugin's threads
+
+
+def _cause(error: HermesError) -> Unloadable:
+    step = getattr(error, "step", "find")
+    return Unloadable(error.what.removeprefix(f"{step} failed: "), step, error.hint)
+
+
+def run(check: Check, plugin: LoadedPlugin) -> Result:
+    """Run one check and return its result; an error in it is a failure."""
+    begin = time.perf_counter()
+    before = ProcessState()
+    context = CheckContext(plugin)
+    os.environ["HERMES_HOME"] = str(context.home)
+    try:
+        check.run(context)
+        result = Result.of(check, PASSED)
+    except Skipped as reason:
+        result = Result.of(check, SKIPPED, reason=str(reason))
+    except Failed as failed:
+        result = Result.failure(check, failed)
+    except Exception as error:  # noqa: BLE001 - the plugin's objects may do anything
+        where = plugin.places.of_error(error)
+        result = Result.failure(check, Failed(describe(error), where=where))
+    finally:
+        context.close()
+        before.restore()
+    return replace(result, seconds=round(time.perf_counter() - begin, 4))
+
+
+def _loaded(info: ProviderInfo, options: Options, scratch: Path, watch: Watch) -> LoadedPlugin:
+    """Load the plugin for the first time, and record its side effects."""
+    running, state, output = ThreadsAndProcesses.now(), ProcessState(), scratch / OUTPUT
+    already = output.stat().st_size
+    cpu = time.process_time()
+    with watch.during() as events:
+        provider = load_provider(info, deadline=options.limits.load)
+    loading = Loading(
+        time.process_time() - cpu,
+        tuple(events),
+        tuple(running.new_threads()),
+        printed_since(output, already),
+        tuple(state.changes()),
+    )
+    places = Places(root_of(info, provider))
+    plugin = LoadedPlugin(info, options, scratch, watch, loading, provider, places)
+    driver = Driver(provider, places, options.limits)
+    plugin.fields = fields_of(info, driver)
+    driver.close()
+    return plugin

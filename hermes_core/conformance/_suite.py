@@ -1,4 +1,9 @@
-"""The kit as a class of tests: one line in an author's repository."""
+"""The kit as a class of tests: one line in an author's repository.
+
+The plugin never runs in pytest's process, which has captured streams, the author's environment
+and other plugins. The tests only report what a child process found, so `check` and pytest always
+agree. The price: a debugger does not stop in the plugin.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,22 @@ from typing import Any
 import pytest
 
 from hermes_core.config import Selection
-from hermes_core.conformance._model import FAILED, MUST, SHOULD, SKIPPED, Check, Options, Report
-from hermes_core.conformance._reports import details, summary
 from hermes_core.conformance._runner import check_plugin
 from hermes_core.conformance.checks import all_checks
+from hermes_core.conformance.model import (
+    FAILED,
+    MUST,
+    SHOULD,
+    SKIPPED,
+    Check,
+    Options,
+    Report,
+    details,
+    summary,
+)
 from hermes_core.discovery import ProviderInfo, find_provider, scan
 from hermes_core.errors import HermesError
-from hermes_core.home import resolve_home
+from hermes_core.storage.home import resolve_home
 
 
 def conformance_suite(
@@ -27,7 +41,7 @@ def conformance_suite(
     level: str = SHOULD,
     skip: Mapping[str, str] | None = None,
 ) -> type:
-    """A class for pytest with a test for each check.
+    """Return a class for pytest with one test per check.
 
     Assign it to a name that begins with ``Test``. The checks that pytest selects run in
     child processes, with nothing of your environment.
@@ -43,7 +57,7 @@ def conformance_suite(
         skip: Checks that don't apply, each with its reason, which the report shows.
     """
     if level not in (MUST, SHOULD):
-        raise HermesError(f"{level!r} is no level", hint="must or should")
+        raise HermesError(f"unknown level {level!r}", hint="use must or should")
     options = Options(config or {}, env or {}, bool(live), dict(skip or {}))
     suite = _Suite(plugin, options, level, follow=live is None)
     tests = {_name(each): _test(each, suite) for each in all_checks()}
@@ -52,12 +66,12 @@ def conformance_suite(
 
 
 def _name(check: Check) -> str:
-    """A check's id, and what its function is called: pytest's -k finds it by both."""
+    """Return the name of a test: the check's id and function, so that -k finds both."""
     return f"test_{check.id}_{check.run.__name__}"
 
 
 class _Suite:
-    """One plugin's checks: run once, when the first test asks."""
+    """The checks of one plugin, run once for the first test."""
 
     def __init__(
         self, plugin: str | ProviderInfo, options: Options, level: str, *, follow: bool
@@ -70,8 +84,8 @@ class _Suite:
         self.level = level
 
     def report(self, request: pytest.FixtureRequest) -> Report:
-        """What came of the checks that pytest has selected."""
-        if self._error is not None:  # loading is not tried 70 times
+        """Return the results of the checks that pytest selected."""
+        if self._error is not None:  # don't load the plugin again for every test
             raise self._error
         if self._report is None:
             try:

@@ -1,13 +1,17 @@
-"""Sees what a plugin reaches for, and keeps it from the network. For a child process only.
+"""What a plugin does to its process, the disk and the network. For a child process only.
 
-Python tells an audit hook of every connection, process and file that its own library opens.
+Python reports every connection, process and file that its own library opens to an audit hook.
 Libraries in C escape that; on Linux a network namespace without a way out stops them.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import signal
+import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +20,8 @@ from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from hermes_core.checkup.child_process import TOKEN, processes_with
 
 NETWORK: Final = "network"
 PROCESS: Final = "process"
@@ -27,14 +33,14 @@ _PROCESSES: Final = {
 }  # fmt: skip
 _ADDRESSED: Final = {"socket.connect": 1, "socket.sendto": 1, "socket.sendmsg": 1}
 _NAMED: Final = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"}
-#: Which argument of an event is the file that changes.
+#: The argument of an event that is the changed file.
 _WRITES: Final = {
     "os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.rename": 1, "os.link": 1,
     "os.symlink": 1, "os.truncate": 0, "os.chmod": 0, "sqlite3.connect": 0,
 }  # fmt: skip
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _DEVICES: Final = ("/dev/", "/proc/", os.devnull)
-#: Where Linux counts, for this network alone, what it had no route for.
+#: Where Linux counts packets without a route, in this network namespace.
 _COUNTERS: Final = (
     ("/proc/self/net/snmp", "OutNoRoutes"),
     ("/proc/self/net/snmp6", "Ip6OutNoRoutes"),
@@ -44,14 +50,14 @@ _NEW_NETWORK: Final = 0x40000000
 
 
 class Event(NamedTuple):
-    """One thing that was done: network, process or write; and what of it."""
+    """One event: its kind (network, process or write) and its target."""
 
     kind: str
     what: str
 
 
 class Watch:
-    """Records events while somebody wants them.
+    """Records events on request.
 
     Args:
         live: Let connections to this machine pass.
@@ -67,16 +73,16 @@ class Watch:
 
     @property
     def network_was_tried(self) -> bool:
-        """Whether anything has tried the network, by Python or behind its back."""
+        """Return whether anything used the network, through Python or native code."""
         return self._reached_out or self._unrouted() > 0
 
     def install(self) -> None:
-        """Begin. There is no way to end it but to end the process."""
+        """Start recording. An audit hook can't be removed: it ends with the process."""
         sys.addaudithook(self._heard)
 
     @contextmanager
     def during(self) -> Iterator[list[Event]]:
-        """What happens in the block, on any thread."""
+        """Collect the events of the block, on any thread."""
         events: list[Event] = []
         before = self._unrouted()
         with self._lock:
@@ -115,7 +121,7 @@ class Watch:
             raise ConnectionRefusedError(f"the conformance kit allows no network: {event.what}")
 
     def _unrouted(self) -> int:
-        """What the system could send nowhere, since we live behind a wall."""
+        """Return the count of packets that had no route in the closed network."""
         return sum(map(_counted, _COUNTERS)) if self._walled else 0
 
     def _wrote(self, path: Any) -> None:
@@ -133,7 +139,7 @@ class Watch:
 
 
 def is_loopback(host: object) -> bool:
-    """Whether a host is this machine."""
+    """Return whether a host is this machine."""
     if host in (None, "", "localhost"):
         return True
     try:
@@ -143,10 +149,10 @@ def is_loopback(host: object) -> bool:
 
 
 def _own_pair() -> bool:
-    """Whether Python connects two sockets of its own, as event loops need on Windows."""
+    """Return whether Python connects its internal socket pair, as event loops do on Windows."""
     if os.name != "nt":
         return False
-    frame = sys._getframe(3)  # noqa: SLF001 - who asked is seen nowhere else
+    frame = sys._getframe(3)  # noqa: SLF001 - the only way to see the caller
     return frame.f_code.co_name.endswith("socketpair")
 
 
@@ -169,7 +175,7 @@ def _counted(counter: tuple[str, str]) -> int:
 
 
 def leave_network() -> bool:
-    """Move this process to a network of its own that leads nowhere; Linux only.
+    """Move this process to a separate network without routes; Linux only.
 
     Whether it worked. Where it does not, the audit hook has to do.
     """
@@ -180,10 +186,124 @@ def leave_network() -> bool:
     try:
         if ctypes.CDLL(None, use_errno=True).unshare(flags) != 0:
             return False
-        if user != 0:  # we are still who we were
+        if user != 0:  # the user is still the same
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
             Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
     except (OSError, AttributeError):
         return False
     return True
+
+
+class ProcessState:
+    """Saves and restores the working directory, variables, signal handlers and streams."""
+
+    def __init__(self) -> None:
+        self._folder = Path.cwd()
+        self._variables = dict(os.environ)
+        self._signals = {each: signal.getsignal(each) for each in signal.valid_signals()}
+        self._streams = (sys.stdin, sys.stdout, sys.stderr, sys.excepthook)
+
+    def changes(self) -> list[str]:
+        """Return what has changed."""
+        found = []
+        if Path.cwd() != self._folder:
+            found.append(f"the working folder is {Path.cwd()}")
+        names = {name for name, _ in os.environ.items() ^ self._variables.items()}
+        found += [f"the variable {name} was changed" for name in sorted(names)]
+        found += [
+            f"the handler of {signal.Signals(each).name} was replaced"
+            for each, handler in self._signals.items()
+            if signal.getsignal(each) is not handler
+        ]
+        names_now = zip(("stdin", "stdout", "stderr", "excepthook"), self._streams, strict=True)
+        found += [
+            f"sys.{name} was replaced" for name, old in names_now if getattr(sys, name) is not old
+        ]
+        return found
+
+    def restore(self) -> None:
+        """Restore everything."""
+        os.chdir(self._folder)
+        for name in set(os.environ) - set(self._variables):
+            del os.environ[name]
+        os.environ.update(self._variables)
+        for each, handler in self._signals.items():
+            if signal.getsignal(each) is not handler:
+                with suppress(OSError, ValueError, TypeError):
+                    signal.signal(each, handler)
+        sys.stdin, sys.stdout, sys.stderr, sys.excepthook = self._streams
+
+
+#: Names of the kit's threads: those that call, and those that load.
+_OURS: Final = ("kit-", "load-")
+
+
+class ThreadsAndProcesses(NamedTuple):
+    """The threads and processes at one moment."""
+
+    threads: frozenset[threading.Thread]
+    processes: frozenset[int]
+
+    @classmethod
+    def now(cls) -> ThreadsAndProcesses:
+        """Return the current threads and processes."""
+        return cls(frozenset(threading.enumerate()), frozenset(_processes()))
+
+    def new_threads(self) -> list[str]:
+        """Return the names of threads that were started since and still run."""
+        new = [each.name for each in threading.enumerate() if each not in self.threads]
+        return [name for name in new if not name.startswith(_OURS)]
+
+    def new_processes(self) -> list[int]:
+        """Return the processes that were started since and still run."""
+        return sorted(set(_processes()) - self.processes)
+
+
+def _processes() -> list[int]:
+    """Return the child processes, as the system (Linux) or Python knows them."""
+    token = os.environ.get(TOKEN, "")
+    seen = [each for each in processes_with(token) if each != os.getpid()] if token else []
+    known = [each for each in gc.get_objects() if isinstance(each, subprocess.Popen)]
+    return [*seen, *(each.pid for each in known if each.poll() is None)]
+
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def files(folder: Path) -> Iterator[Path]:
+    """Return every file below a folder."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            yield Path(parent, name)
+
+
+def shared_with_others(folder: Path) -> list[str]:
+    """Return files that others may read or write, with modes; [] where modes mean nothing."""
+    if os.name != "posix":
+        return []
+    found = []
+    for path in files(folder):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        if mode & _OTHERS and not path.is_symlink():
+            found.append(f"{path.relative_to(folder)} is {mode:04o}")
+    return sorted(found)
+
+
+def holding(folder: Path, text: str) -> list[Path]:
+    """Return the files that contain a text."""
+    needle = text.encode()
+    return [path for path in files(folder) if needle in _bytes(path)]
+
+
+def printed_since(output: Path, size: int) -> str:
+    """Return what was written to a file after an offset."""
+    sys.stdout.flush()
+    return output.read_bytes()[size:].decode("utf-8", "replace").strip()
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

@@ -1,4 +1,4 @@
-"""What pytest loads in everybody's test runs: an option and a few lines at the end.
+"""Loaded by pytest in every test run: an option, and a few lines at the end.
 
 Imports pytest and the standard library only; the kit itself is imported by those who use it.
 """
@@ -9,34 +9,34 @@ from typing import Any, Final
 
 import pytest
 
-#: Under which pytest-xdist brings the lines of a worker to the process that prints.
+#: The key under which pytest-xdist passes a worker's lines to the process that prints.
 _KEY: Final = "hermes_conformance"
 
 
 class Reports:
-    """What the suites of a run have to say, for the summary."""
+    """The lines of all suites of a run, for the summary."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
     def add(self, lines: list[str]) -> None:
-        """Keep a suite's lines until the end."""
+        """Store a suite's lines until the end."""
         self._lines += lines
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Hand them over, in a worker of pytest-xdist."""
+        """Pass the lines on, in a worker of pytest-xdist."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_KEY] = self._lines
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take them over: each worker has run the kit for itself."""
+        """Collect the lines of a worker: each worker runs the kit separately."""
         lines = getattr(node, "workeroutput", {}).get(_KEY, ())
         self._lines += [f"{node.gateway.id}: {line}" for line in lines]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was checked, in which version."""
+        """Print what was checked, and the versions."""
         if not self._lines:
             return
         terminalreporter.section("hermes conformance")
@@ -54,5 +54,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make room for the reports."""
+    """Register the collector of reports."""
     config.pluginmanager.register(Reports(), "hermes_reports")

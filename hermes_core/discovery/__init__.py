@@ -3,32 +3,58 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from hermes_core.config import Selection, read_selection
-from hermes_core.discovery._conflicts import settle
-from hermes_core.discovery._directories import describe_directory, home_directories, manifest_of
-from hermes_core.discovery._entry_points import (
+from hermes_core.config.names import normalise
+from hermes_core.discovery.installed import (
     carried_directories,
+    companions_of,
     declared_providers,
+    describe_directory,
     find_distribution,
     find_observer,
+    home_directories,
     installed_versions,
+    manifest_of,
     own_commands,
+    project_directories,
+    read_manifest,
 )
-from hermes_core.discovery._info import ProviderInfo
-from hermes_core.discovery._pins import content_hash, pin_of, pin_problem, same_owner
-from hermes_core.discovery._records import RECORD, Record, read_record, write_record
-from hermes_core.discovery._select import find_provider
-from hermes_core.discovery._sources import registering_module, source_files
-from hermes_core.home import resolve_home
-from hermes_core.names import normalise
+from hermes_core.discovery.metadata import distributions
+from hermes_core.discovery.ownership import (
+    assign_owners,
+    content_hash,
+    find_provider,
+    pin_of,
+    pin_problem,
+    same_owner,
+)
+from hermes_core.discovery.provider_info import (
+    MEMORY_GROUP,
+    RECORD,
+    ProviderInfo,
+    Record,
+    read_record,
+    write_record,
+)
+from hermes_core.discovery.source_text import (
+    content_of,
+    python_files,
+    registering_module,
+    source_files,
+)
+from hermes_core.storage.home import resolve_home
 
 __all__ = [
+    "MEMORY_GROUP",
     "RECORD",
     "ProviderInfo",
     "Record",
+    "companions_of",
     "content_hash",
+    "content_of",
     "describe_directory",
     "discover",
     "find_distribution",
@@ -36,11 +62,15 @@ __all__ = [
     "find_provider",
     "installed_versions",
     "manifest_of",
+    "may_have_provider",
     "own_commands",
     "pin_of",
     "pin_problem",
     "providers_in",
+    "python_files",
+    "read_manifest",
     "read_record",
+    "reference_in",
     "registering_module",
     "same_owner",
     "scan",
@@ -56,8 +86,9 @@ def discover(
 
     Args:
         home: HERMES_HOME; by default the environment's.
-        everything: Also look for distributions that carry a directory plugin without
-            declaring it. That reads the file list of every distribution.
+        everything: Also look for distributions that have a directory plugin, or a provider in
+            a plain module, without declaring it. That reads the file list of every
+            distribution, and the modules of those that may be one.
 
     Raises:
         ConfigError: config.yaml, which says what is active, can't be understood. `scan`
@@ -69,20 +100,43 @@ def discover(
 
 def scan(home: Path, selection: Selection, *, everything: bool = False) -> list[ProviderInfo]:
     """Like `discover`, for a selection that is known already."""
-    found = [*declared_providers(), *home_directories(home)]
+    found = [*declared_providers(), *home_directories(home), *project_directories(home)]
     # What a bridge leads to has to be found, else it would be listed as something else.
     bridged = {normalise(each.bridge) for each in found if each.bridge}
     if everything or bridged - {normalise(each.distribution) for each in found}:
         found += [
             each
-            for each in carried_directories(found)
+            for each in _undeclared(found)
             if everything or normalise(each.distribution) in bridged
         ]
-    return settle(found, selection)
+    return assign_owners(found, selection)
+
+
+def _undeclared(found: list[ProviderInfo], site: Iterable[str] | None = None) -> list[ProviderInfo]:
+    """What distributions have without declaring it: directory plugins, else plain modules."""
+    from hermes_core.discovery.plain_modules import plain_modules  # noqa: PLC0415 - needs ast
+
+    installed = list(distributions(path=site))
+    carried = list(carried_directories(found, installed))
+    return [*carried, *plain_modules([*found, *carried], installed)]
+
+
+def reference_in(folder: Path) -> str:
+    """The module of a directory plugin that has its provider: ``module:attribute``, or ""."""
+    from hermes_core.discovery import plain_modules  # noqa: PLC0415 - needs ast
+
+    return plain_modules.reference_in(folder)
+
+
+def may_have_provider(modules: Sequence[str], metadata: Callable[[], bytes]) -> bool:
+    """Whether it is worth reading the modules of a package that declares nothing."""
+    from hermes_core.discovery import plain_modules  # noqa: PLC0415 - needs ast
+
+    return plain_modules.may_have_provider(modules, metadata)
 
 
 def providers_in(folder: Path) -> list[ProviderInfo]:
     """What the distributions in a folder bring, which need not be on the import path."""
     path = [str(folder)]
     found = list(declared_providers(path))
-    return settle([*found, *carried_directories(found, path)], Selection())
+    return assign_owners([*found, *_undeclared(found, path)], Selection())

@@ -1,28 +1,36 @@
-"""The outbox: writes for the external provider, kept until it has taken them."""
+"""The outbox: stores writes for the external provider until it has accepted them.
+
+`writer` puts the writes of a manager into the file, `store` is the file, `delivery` delivers one
+stream, `failures` decides whether to retry, `worker` starts deliveries when they are due, `admin`
+is what a person can do: list, retry, drop, backfill.
+"""
 
 from __future__ import annotations
 
-from hermes_core.outbox._layout import DEAD, MISSED, WAITING, Origin, Stream, Write
-from hermes_core.outbox._leftovers import Revive, Revived, deliver_left
-from hermes_core.outbox._outbox import DEFAULT_MAX_MB, Outbox, open_outbox
-from hermes_core.outbox._route import Mailbox, Route
-from hermes_core.outbox._store import OutboxFull, OutboxStore
+from hermes_core.outbox.delivery import SessionStream, StreamDelivery
+from hermes_core.outbox.store import OutboxFull, OutboxStore, Stream, StreamKey, Write, WriteState
+from hermes_core.outbox.worker import (
+    DEFAULT_MAX_MB,
+    FreshProvider,
+    Outbox,
+    ProviderFactory,
+    deliver_inherited,
+    open_outbox,
+)
 
 __all__ = [
-    "DEAD",
     "DEFAULT_MAX_MB",
-    "MISSED",
-    "WAITING",
-    "Mailbox",
-    "Origin",
+    "FreshProvider",
     "Outbox",
     "OutboxFull",
     "OutboxStore",
-    "Revive",
-    "Revived",
-    "Route",
+    "ProviderFactory",
+    "SessionStream",
     "Stream",
+    "StreamDelivery",
+    "StreamKey",
     "Write",
-    "deliver_left",
+    "WriteState",
+    "deliver_inherited",
     "open_outbox",
 ]

@@ -1,16 +1,22 @@
-"""How the files of secrets are read, locked and written: regular files, for their owner."""
+"""The files of secrets: how they are read, locked and written, and the index of names.
+
+``$HERMES_HOME/secrets.json`` says which secrets there are and in which store; it holds names,
+never values. A keyring can't list its entries, and a keyring that does not answer must not
+look like a secret that was never set.
+"""
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from hermes_core.errors import HermesError, SecretsError
-from hermes_core.home import ensure_folder, replace_file
-from hermes_core.locking import LockTimeoutError, file_lock
+from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file
+from hermes_core.storage.home import ensure_folder
 
 #: Longer than one change takes where the keyring lets every call wait.
 LOCK_SECONDS: Final = 30
@@ -18,9 +24,9 @@ _MODE: Final = 0o600
 
 
 def read_text(path: Path, hint: str = "") -> str | None:
-    """The text of a regular file; None if there is none. Line ends stay as they are."""
+    """Return the text of a regular file, its line ends as they are; None if it is missing."""
     try:
-        _check_kind(path, path.stat().st_mode)  # before it is opened: a FIFO would wait
+        _check_kind(path, path.stat().st_mode)  # before it is opened: a FIFO would block
         content = path.read_bytes()
     except FileNotFoundError:
         return None
@@ -43,7 +49,7 @@ def read_text(path: Path, hint: str = "") -> str | None:
 def _check_kind(path: Path, mode: int) -> None:
     if stat.S_ISREG(mode):
         return
-    kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+    kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
     raise SecretsError(f"is {kind}", where=str(path), hint="move it away")
 
 
@@ -81,3 +87,72 @@ def locked(path: Path) -> Iterator[None]:
         raise SecretsError(
             f"can't be locked: {error.strerror or error}; nothing was changed", where=str(lock)
         ) from None
+
+
+Store = Literal["keyring", "dotenv"]
+STORES: Final = ("keyring", "dotenv")
+SCHEMA: Final = 1
+
+_HINT: Final = (
+    "move it away and set the secrets that are in the keyring again; those in .env are not touched"
+)
+
+
+class Entry(NamedTuple):
+    """Where a secret is, and whose it is."""
+
+    store: Store
+    provider: str = ""
+
+
+class Index:
+    """The file. Whoever changes it holds its lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> dict[str, Entry]:
+        """All entries by variable; none if there is no file. A broken file is an error."""
+        return {
+            variable: Entry(entry["store"], entry.get("provider", ""))
+            for variable, entry in self._data()["secrets"].items()
+        }
+
+    def change(self, variable: str, entry: Entry | None) -> None:
+        """Set the entry of a variable, or remove it."""
+        data = self._data()
+        known = data["secrets"]
+        if entry is None:
+            known.pop(variable, None)
+        else:
+            known[variable] = {**known.get(variable, {}), **entry._asdict()}
+        write_text(self.path, json.dumps(data, indent=2) + "\n")
+
+    def _data(self) -> dict[str, Any]:
+        text = read_text(self.path, hint=_HINT)
+        if text is None:
+            return {"schema": SCHEMA, "secrets": {}}
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            data = None
+        if problem := _problem(data):
+            raise SecretsError(problem, where=str(self.path), hint=_HINT)
+        return cast("dict[str, Any]", data)
+
+
+def _problem(data: object) -> str:
+    if not isinstance(data, dict):
+        return "is not a JSON object"
+    schema = data.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
+        return f"was written by a newer version (schema {schema})"
+    secrets = data.get("secrets")
+    if schema != SCHEMA or not isinstance(secrets, dict):
+        return "is not an index of secrets"
+    for variable, entry in secrets.items():
+        if not isinstance(entry, dict) or entry.get("store") not in STORES:
+            return f"has no store for {variable}"
+        if not isinstance(entry.get("provider", ""), str):
+            return f"has no name of a provider for {variable}"
+    return ""

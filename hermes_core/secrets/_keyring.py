@@ -8,13 +8,13 @@ given a value, since it may repeat it.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hermes_core.errors import SecretsError, describe, one_line
+from hermes_core.dispatch.worker import Worker
+from hermes_core.errors import DeadlineExceeded, ProviderPaused, SecretsError, describe, one_line
 
 SECONDS: Final = 3.0
 #: What a Windows credential can hold, with room to spare: 2,560 bytes of UTF-16.
@@ -38,6 +38,8 @@ class Keyring:
         self._home = sha256(os.fsencode(resolved)).hexdigest()[:12]
         self._seconds = seconds
         self._stuck = ""
+        # Its thread ends soon after the last call; a status command makes several in a row.
+        self._worker = Worker("hermes-keyring", linger=1.0)
         self._backends: list[Any] | None = None
         self._proof: str | None = None
 
@@ -100,27 +102,28 @@ class Keyring:
         if self._stuck:
             raise SecretsError(self._stuck, hint=_HINT)
         results: list[_Result] = []
-        problems: list[str] = []
+        problem = ""
 
+        # The error itself stays on the worker: its text or its context may have the value.
         def run() -> None:
+            nonlocal problem
             try:
                 if self._backends is None:
                     self._backends = _usable_backends()
                 results.append(task(self._backends))
             except SecretsError as error:
-                problems.append(error.what)
+                problem = error.what
             except Exception as error:  # noqa: BLE001 - a backend's; D-Bus and Windows leak theirs
-                problems.append(_cause(error, tell=tell))
+                problem = _cause(error, tell=tell)
 
         _import_keyring()
-        thread = threading.Thread(target=run, name="hermes-keyring", daemon=True)
-        thread.start()
-        thread.join(self._seconds)
-        if results:
-            return results[0]
-        if not problems:
-            self._stuck = f"the keyring does not answer within {self._seconds:g} s"
-        raise SecretsError(problems[0] if problems else self._stuck, hint=_HINT)
+        try:
+            self._worker.call(run, self._seconds)
+        except (DeadlineExceeded, ProviderPaused):
+            problem = self._stuck = f"the keyring does not answer within {self._seconds:g} s"
+        if problem:
+            raise SecretsError(problem, hint=_HINT)
+        return results[0]
 
 
 def _too_long(value: str) -> bool:

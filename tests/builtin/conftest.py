@@ -30,4 +30,4 @@ def agent(home: Path) -> Iterator[StartAgent]:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """The installed command on a home of its own."""
-    return Machine(tmp_path / "machine")
+    return Machine(tmp_path / "machine", in_process=True)

@@ -58,7 +58,7 @@ def test_what_was_allowed_stays_so_in_other_sessions(agent) -> None:
 def test_an_id_of_nothing_is_a_clear_error(name: str, agent) -> None:
     session = agent()
     refused(session.add(POISON))
-    with pytest.raises(NotesError, match="objected to nothing"):
+    with pytest.raises(NotesError, match="rejected nothing"):
         session.notes.allow(name)
     refused(session.add(POISON))
 

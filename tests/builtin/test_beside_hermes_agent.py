@@ -1,7 +1,4 @@
-"""One home for both: hermes-agent's own MemoryStore and ours, one after the other and at once.
-
-Needs hermes-agent 0.19.0 in an environment of its own: HERMES_PEER_PYTHON names its Python.
-"""
+"""One home for both: hermes-agent's own MemoryStore and ours, one after the other and at once."""
 
 from __future__ import annotations
 
@@ -12,20 +9,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
+from support.hermes_agent import PEER, needs_hermes_agent
 from support.notes import Agent, notes_file, output_of, recorded, saved, start_python, stored
 
 from hermes_builtin.notes import Origin
 
-ROOT = Path(__file__).parents[2]
-PEER = Path(os.environ.get("HERMES_PEER_PYTHON") or ROOT / ".bench" / "peer" / "bin" / "python")
 COUNT = 100 if os.environ.get("HERMES_STRESS") else 15
 LIMIT = 10**7
 
-pytestmark = pytest.mark.skipif(
-    not os.access(PEER, os.X_OK),
-    reason=f"no hermes-agent: {PEER} can't be run (HERMES_PEER_PYTHON names another)",
-)
+pytestmark = needs_hermes_agent
 
 THEIR_STORE = f"""
 import json, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.notes import notes_file, refused, saved, stored
+from support.notes import notes_file, refused, saved, stored, write_notes
 
 from hermes_core import MemoryManager
 
@@ -91,3 +91,16 @@ def test_the_caps_come_from_the_configuration(home: Path) -> None:
             assert f"100% — {limit}/{limit} chars" in answer
     finally:
         manager.shutdown_all()
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_an_entry_that_is_too_large_alone_gets_what_is_there_like_any_overflow(
+    home: Path, agent, batch: bool
+) -> None:
+    write_notes(home, "likes tea")
+    session = agent(memory_char_limit=100)
+    large = {"action": "add", "content": "x" * 101}
+    answer = session.batch(large) if batch else session.memory(**large)
+    assert "101" in refused(answer)
+    assert answer["current_entries"] == ["likes tea"]
+    assert answer["usage"] == "9% — 9/100 chars"

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,10 +15,12 @@ from support.notes import Agent, output_of, recorded, refused, saved, start_pyth
 from support.scripts import run_script
 
 from hermes_builtin.notes import Notes, Origin, Settings
-from hermes_builtin.notes._file import NotesFile
+from hermes_builtin.notes.notebook import NotesFile
+
+pytestmark = pytest.mark.scaled
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
-PROCESSES, ADDS = (16, 200) if STRESS else (4, 12)
+PROCESSES, ADDS = (16, 200) if STRESS else (3, 8)
 
 # Waits for a line, so that all begin at once; prints what it was told.
 WORKER = """
@@ -189,9 +190,7 @@ def test_a_holder_that_is_killed_does_not_stop_the_next_one(home: Path, agent) -
     process = start_python(HOLDER, home)
     assert process.stdout.readline() == "held\n"
     threading.Timer(0.3, process.kill).start()
-    start = time.monotonic()
-    saved(agent().add("one"))
-    assert time.monotonic() - start < 9
+    saved(agent().add("one"))  # else an error that names the holder
     process.communicate()
 
 

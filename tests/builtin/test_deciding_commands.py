@@ -106,11 +106,11 @@ def test_what_can_not_be_carried_out_any_more_is_shown_as_such(machine: Machine)
     write_notes(machine.home, "likes green tea")
     out = machine.run("memory", "pending").done().out
     assert "likes coffee" in out
-    assert "can't be carried out" in out
+    assert "can't be applied" in out
     assert "likes green tea" not in out
     (change,) = machine.json("memory", "pending")["pending"][0]["changes"]
     assert change["removed"] == ""
-    assert "meant" in change["problem"]
+    assert "not the one you selected" in change["problem"]
 
 
 def test_waiting_writes_are_shown_when_the_notebook_is_unreadable(machine: Machine) -> None:

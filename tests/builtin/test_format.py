@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.notes import notes_file, saved, stored, write_notes
 
-from hermes_builtin.notes._format import parse, render
+from hermes_builtin.notes.entries import parse, render
 
 calm = settings(deadline=None, database=None, derandomize=True)
+MANY = 1000 if os.environ.get("HERMES_STRESS") else 100
 
 LEGACY = "# My notes\n\n## Environment\nLinux, zsh\n\n### Shell\nbash too\n\n## Style\nshort"
 LEGACY_ENTRIES = [
@@ -153,13 +155,15 @@ def is_plain(entries: list[str]) -> bool:
     return "\ufeff" not in "".join(entries) and (len(entries) != 1 or "## " not in entries[0])
 
 
-@settings(calm, max_examples=300)
+@pytest.mark.scaled
+@settings(calm, max_examples=MANY)
 @given(ENTRIES.filter(is_plain))
 def test_what_is_rendered_parses_to_the_same_entries(entries: list[str]) -> None:
     assert parse(render(entries)) == entries
 
 
-@settings(calm, max_examples=300)
+@pytest.mark.scaled
+@settings(calm, max_examples=MANY)
 @given(TEXTS)
 def test_any_text_parses_to_entries_that_are_stable(text: str) -> None:
     entries = parse(text)

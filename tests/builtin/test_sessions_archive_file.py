@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,13 @@ from support.archives import (
 )
 from support.scripts import run_script
 
-from hermes_builtin.sessions._model import NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions.archive import NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
-from hermes_builtin.sessions.sqlite._indexing import BATCH
-from hermes_builtin.sessions.sqlite._schema import ARCHIVE
-from hermes_builtin.sessions.sqlite._writing import insert
-from hermes_core.database import open_database
+from hermes_builtin.sessions.sqlite.database import ARCHIVE
+from hermes_builtin.sessions.sqlite.index import BATCH
+from hermes_builtin.sessions.sqlite.tables import insert
 from hermes_core.errors import DatabaseError, ForeignDatabase
+from hermes_core.storage.sqlite import open_database
 
 StartTalk = Callable[..., Talk]
 
@@ -71,7 +72,8 @@ def test_the_file_says_whose_it_is(home: Path, talk: StartTalk) -> None:
         assert database.execute("PRAGMA user_version").fetchone()[0] == ARCHIVE.version
         assert database.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
         names = database.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite%'")
-        assert all(name.startswith("archive_") for (name,) in names)
+        others = {name for (name,) in names if not name.startswith("archive_")}
+        assert others == {"sessions", "messages"}
 
 
 @pytest.mark.parametrize(
@@ -105,8 +107,9 @@ def test_an_archive_of_an_older_version_is_brought_forward_with_all_that_it_has(
     path = home / "state.db"
     fill(path, 3)
     before = stored(path)
-    newer = ARCHIVE._replace(
-        migrations=(*ARCHIVE.migrations, "ALTER TABLE archive_sessions ADD COLUMN mood TEXT;\n")
+    newer = replace(
+        ARCHIVE,
+        migrations=(*ARCHIVE.migrations, "ALTER TABLE archive_sessions ADD COLUMN mood TEXT;\n"),
     )
     with closing(open_database(path, newer)) as database:
         assert database.execute("PRAGMA user_version").fetchone()[0] == newer.version
@@ -116,7 +119,7 @@ def test_an_archive_of_an_older_version_is_brought_forward_with_all_that_it_has(
 
 def test_what_the_first_version_had_not_indexed_yet_is_found_after_the_step_forward(home) -> None:
     path = home / "state.db"
-    first = ARCHIVE._replace(migrations=ARCHIVE.migrations[:1])
+    first = replace(ARCHIVE, migrations=ARCHIVE.migrations[:1])
     words = [rare_word(session, turn) for session in (1, 2) for turn in range(3)]
     with closing(open_database(path, first)) as database:
         for session in (1, 2):
@@ -151,7 +154,7 @@ def test_a_step_forward_that_fails_changes_nothing(home: Path) -> None:
     before = stored(path)
     broken = ("DROP TABLE archive_messages;\n", "ALTER TABLE nothing ADD COLUMN x;\n")
     with pytest.raises(DatabaseError):
-        open_database(path, ARCHIVE._replace(migrations=(*ARCHIVE.migrations, *broken)))
+        open_database(path, replace(ARCHIVE, migrations=(*ARCHIVE.migrations, *broken)))
     assert stored(path) == before
     assert_sound(path)
 
@@ -255,7 +258,7 @@ def test_not_even_its_words_are_left_in_the_file(command, machine) -> None:
 
 FORK = """
 from pathlib import Path
-from hermes_builtin.sessions._model import NewMessage, SessionFacts
+from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
 archive = SqliteArchive(Path({path!r}))
 def add(name, *numbers):
@@ -307,6 +310,6 @@ def test_durability_decides_whether_a_turn_is_synced_to_the_disk(home, durabilit
     talk = Talk(home)
     talk.say("hello")
     archive = talk.manager.get_provider("builtin")._conversations.archive
-    with archive._connections.plain() as database:
+    with archive._file.writing() as database:
         assert database.execute("PRAGMA synchronous").fetchone() == (level,)
     talk.manager.shutdown_all()

@@ -2,17 +2,14 @@
 
 import sqlite3
 import threading
-import time
 from contextlib import closing, contextmanager
 
 import pytest
 from support.archives import Talk, search
 
-from hermes_builtin.sessions._model import NewMessage, Scope, SessionFacts
-from hermes_builtin.sessions.sqlite import SqliteArchive
-from hermes_builtin.sessions.sqlite import _backlog as backlogs
-from hermes_builtin.sessions.sqlite._indexing import BATCH
-from hermes_builtin.sessions.sqlite._quiet import QuietWork
+from hermes_builtin.sessions.archive import NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions.sqlite import SqliteArchive, maintenance
+from hermes_builtin.sessions.sqlite.index import BATCH
 
 
 @pytest.fixture
@@ -21,10 +18,9 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def archive(path):
+def archive(path, monkeypatch):
+    monkeypatch.setattr(maintenance, "_QUIET_SECONDS", 3600)
     with closing(SqliteArchive(path)) as archive:
-        backlog = archive._backlog
-        backlog._quiet = QuietWork(backlog._tidy_up, seconds=3600)
         yield archive
 
 
@@ -45,28 +41,38 @@ def threads():
     return [each.name for each in threading.enumerate()]
 
 
-def test_the_end_is_not_held_up_by_another_process_that_writes(archive, path):
+@pytest.fixture
+def waits(archive, monkeypatch):
+    """How long each attempt to index may wait for another process."""
+    waits = []
+    hurried = archive._file.hurried
+    monkeypatch.setattr(archive._file, "hurried", lambda each: waits.append(each) or hurried(each))
+    return waits
+
+
+def test_the_end_is_not_held_up_by_another_process_that_writes(archive, path, waits):
     say(archive, *["okapi"] * (BATCH + 1))
     with written_by_another(path):
-        begin = time.monotonic()
         archive.close()
-        assert time.monotonic() - begin < 5
+    assert waits == [maintenance._BRIEFLY]
     assert search(archive, "okapi")
 
 
-def test_a_turn_behind_the_quiet_work_does_not_wait_for_another_process_twice(archive, path):
+def test_a_turn_behind_the_quiet_work_does_not_wait_for_another_process_twice(
+    archive, path, waits, monkeypatch
+):
     say(archive, *["okapi"] * BATCH)
+    monkeypatch.setattr(maintenance, "_QUIET_SECONDS", 0)
     with written_by_another(path):
-        begin = time.monotonic()
-        assert not archive._backlog._tidy_up()
-        assert time.monotonic() - begin < 5
+        assert archive._backlog._work_if_quiet() is None
+    assert waits == [maintenance._BRIEFLY]
     assert search(archive, "okapi")
 
 
 def test_the_end_is_not_held_up_by_a_long_backlog_and_the_rest_is_found_later(
     archive, path, monkeypatch
 ):
-    monkeypatch.setattr(backlogs, "_CLOSING_SECONDS", 0)
+    monkeypatch.setattr(maintenance, "_CLOSING_SECONDS", 0)
     say(archive, *["okapi " * 1000] * 600, "quagga")
     archive.close()
     with closing(sqlite3.connect(path)) as database:
@@ -77,45 +83,32 @@ def test_the_end_is_not_held_up_by_a_long_backlog_and_the_rest_is_found_later(
 
 def test_long_messages_are_indexed_fewer_at_a_time(archive):
     numbers = say(archive, *[f"{'okapi ' * 10_000} rare{at}" for at in range(6)])
-    assert archive._backlog._in_passing()
-    with archive._connections.reading() as database:
+    assert archive._backlog._index_briefly()
+    with archive._file.reading() as database:
         (first,) = database.execute("SELECT first FROM archive_unindexed").fetchone()
     assert numbers[0] < first <= numbers[3]
     assert [at for at in range(6) if not search(archive, f"rare{at}")] == []
     assert archive.check() == []
 
 
-def test_who_is_about_to_write_waits_for_one_step_at_most(archive):
-    steps = []
-
-    def step():
-        steps.append(1)
-        time.sleep(0.02)
-        return True
-
-    archive._backlog._quiet = QuietWork(step, seconds=0.5)
-    say(archive, *["okapi"] * BATCH)
-    archive._backlog._quiet._stirred = 0.0
-    while not steps:
-        time.sleep(0.001)
-    with archive._connections.plain():
-        turn = threading.Thread(target=say, args=(archive, "quagga"))
-        turn.start()
-        time.sleep(0.1)
-        before = len(steps)
-        time.sleep(0.1)
-        assert len(steps) == before
-    turn.join()
+def test_who_is_about_to_write_holds_up_the_work_before_waiting_for_the_file(archive, monkeypatch):
+    order = []
+    transaction = archive._file.transaction
+    monkeypatch.setattr(archive._backlog, "before_write", lambda: order.append("announced"))
+    monkeypatch.setattr(archive._file, "transaction", lambda: order.append("file") or transaction())
+    say(archive, "quagga")
+    assert order[:2] == ["announced", "file"]
 
 
 def test_a_damaged_message_does_not_end_the_quiet_work(archive, monkeypatch):
     uncaught = []
     monkeypatch.setattr(threading, "excepthook", uncaught.append)
     numbers = say(archive, "okapi", "quagga", "gnu")
-    with archive._connections.writing() as database:
+    with archive._file.transaction() as database:
         database.execute("UPDATE archive_messages SET content = x'ff' WHERE id = ?", (numbers[0],))
         database.execute("UPDATE archive_messages SET checksum = 'odd' WHERE id = ?", (numbers[1],))
-    assert not archive._backlog._tidy_up()
+    monkeypatch.setattr(maintenance, "_QUIET_SECONDS", 0)
+    assert archive._backlog._work_if_quiet() is None
     assert search(archive, "gnu")
     assert not uncaught
 
@@ -145,8 +138,8 @@ def _varint(number):
 
 
 def test_while_the_index_can_not_be_written_nothing_found_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(backlogs, "WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(backlogs, "_BRIEFLY", 0.05)
+    monkeypatch.setattr(maintenance, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "_BRIEFLY", 0.05)
     talk = Talk(tmp_path, "s1")
     talk.say("The okapi sleeps.")
     talk.close()
@@ -189,6 +182,6 @@ def test_a_word_that_was_forgotten_and_said_again_is_found_though_misspelt(archi
 
 def test_a_repair_begins_when_the_quiet_work_has_stopped(archive):
     say(archive, *["okapi"] * BATCH)
-    assert "hermes-quiet-work" in threads()
+    assert "hermes-index" in threads()
     archive.repair()
-    assert "hermes-quiet-work" not in threads()
+    assert "hermes-index" not in threads()

@@ -1,6 +1,6 @@
 """One home for both: hermes-agent's archive and ours, whoever comes first.
 
-Needs hermes-agent 0.19.0 in an environment of its own: HERMES_PEER_PYTHON names its Python.
+Each release of hermes-agent is in its own environment; see `support.hermes_agent`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,19 @@ from typing import Any
 
 import pytest
 from support.commands import Machine
-from support.hermes_agent import at_their_archive, needs_hermes_agent
+from support.hermes_agent import (
+    PEERS,
+    at_their_archive,
+    missing,
+    needs_hermes_agent,
+    run_at_their_archive,
+)
 from support.talks import StartTalk, Talk, past, talks
 
+from hermes_builtin.sessions.sqlite import SqliteArchive
+
 pytestmark = needs_hermes_agent
+beside_each_release = pytest.mark.parametrize("release", PEERS, indirect=True)
 
 THEIRS = """
 call = [{"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{}"}}]
@@ -39,9 +48,18 @@ def talk(home: Path) -> Iterator[StartTalk]:
 
 
 @pytest.fixture
-def theirs(home: Path) -> Path:
+def release(request: pytest.FixtureRequest) -> str:
+    """A release of hermes-agent that can be run."""
+    found: str = getattr(request, "param", "0.19")
+    if why := missing(found):
+        pytest.skip(why)
+    return found
+
+
+@pytest.fixture
+def theirs(home: Path, release: str) -> Path:
     """A home where hermes-agent was first; its database."""
-    at_their_archive(home, THEIRS)
+    at_their_archive(home, THEIRS, release)
     return home / "state.db"
 
 
@@ -61,7 +79,7 @@ def dump(path: Path) -> list[str]:
 
 def command(home: Path, tmp_path: Path) -> Machine:
     """The command on a home."""
-    machine = Machine(tmp_path / "commands")
+    machine = Machine(tmp_path / "commands", in_process=True)
     machine.environment["HERMES_HOME"] = str(home)
     return machine
 
@@ -149,6 +167,7 @@ def test_an_empty_search_says_that_conversations_are_not_imported(
     assert str(theirs)
 
 
+@beside_each_release
 def test_its_conversations_are_taken_over_whole(
     theirs: Path, home: Path, tmp_path: Path, talk: StartTalk
 ) -> None:
@@ -189,8 +208,9 @@ def test_what_it_says_after_the_import_comes_with_the_next_and_once(
     assert talk().found("ocelot") == ["t2"]
 
 
+@beside_each_release
 def test_what_was_undone_there_is_not_taken_over_and_what_was_summed_up_is(
-    home: Path, tmp_path: Path, talk: StartTalk
+    home: Path, tmp_path: Path, talk: StartTalk, release: str
 ) -> None:
     at_their_archive(
         home,
@@ -198,6 +218,7 @@ def test_what_was_undone_there_is_not_taken_over_and_what_was_summed_up_is(
         "db.rewind_to_message('u', ids[2])\n"
         "talk('c', ('an old pelican', 'ok'))\n"
         "db.archive_and_compact('c', [{'role': 'user', 'content': 'in short: a bird'}])",
+        release,
     )
     command(home, tmp_path).run("sessions", "import").done()
     session = talk()
@@ -205,6 +226,23 @@ def test_what_was_undone_there_is_not_taken_over_and_what_was_summed_up_is(
     assert session.found("ocelot") == []
     assert session.found("pelican") == ["c"]
     assert session.found("short bird") == ["c"]
+
+
+@pytest.mark.parametrize("release", ["0.20"], indirect=True)
+def test_what_is_hidden_there_is_taken_over_only_on_request(
+    home: Path, tmp_path: Path, talk: StartTalk, release: str
+) -> None:
+    source = "talk('open', ('a walrus', 'ok'))\ntalk('shut', ('an ocelot', 'ok'))\n"
+    at_their_archive(home, f"{source}db.set_session_hidden('shut', True)", release)
+    with closing(sqlite3.connect(home / "state.db")) as database:
+        assert database.execute("SELECT version FROM schema_version").fetchone()[0] == 26
+    machine = command(home, tmp_path)
+    assert machine.json("sessions", "import")["sessions"] == 1
+    session = talk()
+    assert (session.found("walrus"), session.found("ocelot")) == (["open"], [])
+    assert machine.json("sessions", "stats")["not_imported"] == 0
+    assert machine.json("sessions", "import", "--hidden")["sessions"] == 1
+    assert session.found("ocelot") == ["shut"]
 
 
 def test_what_was_undone_there_is_not_missed(home: Path, tmp_path: Path, talk: StartTalk) -> None:
@@ -256,6 +294,54 @@ def test_both_write_at_the_same_time_and_neither_waits_for_the_other_in_vain(
     assert (home / "sessions.db").exists()
 
 
+ASKED = """
+turns = [(f"question{at} on topic{at}", f"answer{at} to that") for at in range(20)]
+ids = talk("long", *turns)
+db.set_session_title("long", "Quarterly llamas")
+ask = lambda **given: json.loads(session_search(db=db, **given))
+result = {
+    "hit": ask(query="topic10"),
+    "edge": ask(query="topic1"),
+    "title": ask(query="Quarterly llamas"),
+    "odd": ask(query="topic10", sort="Relevance", limit="many", role_filter=["user"]),
+    "scroll": ask(session_id="long", around_message_id=ids[2], window="wide"),
+    "read": ask(session_id="long"),
+    "browse": ask(),
+}
+"""
+
+
+@beside_each_release
+def test_its_tool_and_ours_answer_alike(
+    home: Path, tmp_path: Path, talk: StartTalk, release: str
+) -> None:
+    theirs = at_their_archive(home, ASKED, release)
+    command(home, tmp_path).run("sessions", "import").done()
+    session = talk()
+    third = session.call(session_id="long")["messages"][2]["id"]
+    ours = {
+        "hit": session.search("topic10"),
+        "edge": session.search("topic1"),
+        "title": session.search("Quarterly llamas"),
+        "odd": session.search("topic10", sort="Relevance", limit="many", role_filter=["user"]),
+        "scroll": session.call(session_id="long", around_message_id=third, window="wide"),
+        "read": session.call(session_id="long"),
+        "browse": session.call(),
+    }
+    for name, answer in theirs.items():
+        assert (name, sorted(set(answer) - set(ours[name]) - {"message"})) == (name, [])
+        assert (name, ours[name].get("count")) == (name, answer.get("count", ours[name]["count"]))
+        for mine, its in zip(ours[name].get("results", ()), answer.get("results", ()), strict=True):
+            assert (name, sorted(set(its) - set(mine))) == (name, [])
+            same = ("session_id", "matched_role", "messages_before", "messages_after", "title")
+            assert [(key, mine.get(key)) for key in same] == [(key, its.get(key)) for key in same]
+            said = [each["content"] for each in its.get("messages", ())]
+            assert [each["content"] for each in mine.get("messages", ())] == said
+    for key in ("messages_before", "messages_after", "window"):
+        assert ours["scroll"][key] == theirs["scroll"][key]
+    assert ours["read"]["truncated"] is theirs["read"]["truncated"] is True
+
+
 # -- we were first ---------------------------------------------------------------------------------
 
 
@@ -268,12 +354,26 @@ def ours_only(home: Path) -> dict[str, Any]:
         }
 
 
+def comes(home: Path, release: str) -> None:
+    """Hermes-agent starts in a home of ours.
+
+    Our views have the names of its tables, so it can't use the file the first time. They make
+    room as soon as we open the file again.
+    """
+    first = run_at_their_archive(home, release=release)
+    assert "views may not be indexed" in first.stderr
+    with closing(SqliteArchive(home / "state.db")) as archive:
+        archive.stats()
+
+
+@beside_each_release
 def test_hermes_agent_comes_to_a_home_of_ours_and_both_work(
-    home: Path, tmp_path: Path, talk: StartTalk
+    home: Path, tmp_path: Path, talk: StartTalk, release: str
 ) -> None:
     past(home, "ours", [("our own kumquat", "Noted.")])
     before = ours_only(home)
-    found = at_their_archive(home, f"{THEIRS}\nresult = search('walrus')['count']")
+    comes(home, release)
+    found = at_their_archive(home, f"{THEIRS}\nresult = search('walrus')['count']", release)
     assert found == 1
     assert ours_only(home) == before
     session = talk()
@@ -291,6 +391,7 @@ def test_hermes_agent_comes_to_a_home_of_ours_and_both_work(
         home,
         "talk('t3', ('an ocelot', 'Where?'))\n"
         "result = [search(word)['count'] for word in ('walrus', 'ocelot', 'quince')]",
+        release,
     )
     assert result == [1, 1, 0]
     assert later.found("kumquat") == ["ours"]
@@ -302,6 +403,7 @@ def test_what_we_forget_leaves_hermes_agents_conversations_in_a_home_of_ours(
     home: Path, tmp_path: Path
 ) -> None:
     past(home, "ours", [("our own kumquat", "Noted.")], user_id="ada")
+    comes(home, "0.19")
     at_their_archive(home, THEIRS)
     machine = command(home, tmp_path)
     machine.run("sessions", "forget", "--user", "ada", "--yes").done()
@@ -316,6 +418,7 @@ def test_a_running_session_of_ours_goes_on_while_hermes_agent_comes(
 ) -> None:
     session = talk("ours")
     session.say("before the walrus")
+    comes(home, "0.19")
     at_their_archive(home, THEIRS)
     session.say("after the kumquat")
     later = talk("later")

@@ -10,7 +10,7 @@ import pytest
 from support.commands import Machine
 from support.talks import numbered, past
 
-from hermes_builtin.sessions._model import NewMessage, SessionFacts
+from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
 
 DAY = 86_400.0
@@ -71,6 +71,17 @@ def test_search_prints_what_matched_and_where(filled: Machine) -> None:
     assert filled.json("sessions", "search", "Here", "--role", "user")["results"] == []
 
 
+def test_search_finds_a_title_with_some_of_the_words_if_nothing_else(filled: Machine) -> None:
+    (found,) = filled.json("sessions", "search", "seven", "seas")["results"]
+    assert (found["id"], found["role"]) == ("adas", "session_title")
+
+
+def test_search_finds_a_conversation_by_its_title(filled: Machine) -> None:
+    (found,) = filled.json("sessions", "search", "seas")["results"]
+    assert (found["id"], found["role"]) == ("adas", "session_title")
+    assert found["snippet"] == ">>>Seas<<<"
+
+
 def test_search_that_finds_nothing_says_so_and_is_no_failure(filled: Machine) -> None:
     result = filled.run("sessions", "search", "zorkmid")
     assert (result.code, result.out) == (0, "")
@@ -110,6 +121,12 @@ def test_show_prints_a_conversation(filled: Machine) -> None:
     assert "no such conversation" in filled.run("sessions", "show", "nobody").failed()
 
 
+def test_a_conversation_is_named_by_the_link_that_an_agent_gives(filled: Machine) -> None:
+    assert filled.json("sessions", "show", "@session:default/adas")["session"]["id"] == "adas"
+    other = filled.run("sessions", "show", "@session:work/adas").failed()
+    assert "no such conversation" in other
+
+
 def test_what_a_conversation_holds_does_not_command_the_terminal(machine: Machine) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31m walrus\r\b"
     past(machine.home, f"id{evil}", [(evil, evil)], session_title=evil, platform=evil)
@@ -131,9 +148,9 @@ def test_stats_count_what_is_there(filled: Machine) -> None:
 
 
 def test_check_and_repair_of_a_whole_archive_do_nothing(filled: Machine) -> None:
-    assert "whole" in filled.run("sessions", "check").done().out
+    assert "no damage" in filled.run("sessions", "check").done().out
     assert filled.json("sessions", "check")["problems"] == []
-    assert "nothing was done" in filled.run("sessions", "repair").done().out
+    assert "nothing was changed" in filled.run("sessions", "repair").done().out
     assert not filled.json("sessions", "repair")["problems"]
     assert [each.name for each in filled.home.glob("state.db.*")] == []
 

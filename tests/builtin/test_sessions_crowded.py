@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.talks import StartTalk, talks
 
-from hermes_builtin.sessions._model import NewMessage, SessionFacts
+from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
 
 MANY = 6000  # more than a search looks at one by one

@@ -246,7 +246,7 @@ def test_what_was_exported_can_be_imported_elsewhere(machine: Machine, tmp_path:
     file = tmp_path / "all.jsonl"
     machine.run("sessions", "export", str(file)).done()
     assert file.stat().st_mode & 0o777 == 0o600
-    other = Machine(tmp_path / "other")
+    other = Machine(tmp_path / "other", in_process=True)
     assert taken(other, file)["sessions"] == 2
     assert contents(other) == contents(machine)
 

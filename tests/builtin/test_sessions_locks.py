@@ -18,9 +18,9 @@ from support.archives import SUFFIXES, Talk, fill, rare_word, search
 from support.commands import Machine
 from support.scripts import run_script
 
-from hermes_builtin.sessions._model import EVERYBODY, NewMessage, Scope, SessionFacts
-from hermes_builtin.sessions._place import place
-from hermes_builtin.sessions.importing import import_file
+from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions.hermes_agent import place
+from hermes_builtin.sessions.importers import import_file
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core.errors import HermesError
 
@@ -110,6 +110,9 @@ def test_an_import_leaves_the_locks_on_its_source_alone(home: Path, tmp_path: Pa
     source = tmp_path / "state.db"
     fill(source, 3)
     with closing(sqlite3.connect(source)) as database:  # so that it is taken for hermes-agent's
+        database.execute("DROP VIEW sessions")
+        database.execute("DROP VIEW messages")
+        database.execute("CREATE TABLE schema_version (version)")
         database.execute("CREATE TABLE sessions (id, started_at)")
         database.execute("CREATE TABLE messages (session_id)")
     with closing(SqliteArchive(home / "state.db")) as archive, held(source) as before:
@@ -237,7 +240,7 @@ def test_an_import_of_a_damaged_database_does_not_open_it(tmp_path: Path) -> Non
         f"""
 from pathlib import Path
 from hermes_core.errors import HermesError
-from hermes_builtin.sessions.importing import import_file
+from hermes_builtin.sessions.importers import import_file
 from hermes_builtin.sessions.sqlite import SqliteArchive
 archive = SqliteArchive(Path({str(tmp_path / "ours.db")!r}))
 try:

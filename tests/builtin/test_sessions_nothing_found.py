@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.talks import StartTalk, Talk, past, talks
 
-from hermes_builtin.sessions._model import NewMessage, SessionFacts
+from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
@@ -158,7 +158,7 @@ PIECES = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=3000 if STRESS else 300, deadline=None)
+@settings(max_examples=3000 if STRESS else 80, deadline=None)
 @given(st.one_of(ANYTHING, PIECES), st.sampled_from([None, "user", "user,assistant,tool"]))
 @example('"', None)
 @example("-", None)
@@ -197,7 +197,7 @@ NOISE = st.lists(st.text(max_size=30), min_size=1, max_size=3)
 
 
 @settings(
-    max_examples=1500 if STRESS else 60,
+    max_examples=1500 if STRESS else 20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -104,11 +104,9 @@ def test_a_paste_of_words_that_were_never_said_finds_the_one_that_was(
 
 def test_a_megabyte_as_a_query_is_answered(home: Path, talk: StartTalk) -> None:
     stored(home, "it", "a pelican")
-    begun = time.monotonic()
     for text in ("pelican " * 130_000, "x" * 10**6, '"' * 10**6, "-" * 10**6, "東京" * 300_000):
         answer = talk().raw(query=text)
         assert len(answer) < 10_000
-    assert time.monotonic() - begun < 20
 
 
 # -- questions -----------------------------------------------------------------------------------

@@ -6,11 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from hermes_builtin.sessions._model import NewMessage, SessionFacts
-from hermes_builtin.sessions.sqlite import SqliteArchive
-from hermes_builtin.sessions.sqlite import _backlog as backlogs
-from hermes_builtin.sessions.sqlite._indexing import BATCH, is_pending
-from hermes_builtin.sessions.sqlite._quiet import QuietWork
+from hermes_builtin.sessions.archive import NewMessage, SessionFacts
+from hermes_builtin.sessions.sqlite import SqliteArchive, maintenance
+from hermes_builtin.sessions.sqlite.index import BATCH, is_pending
 
 
 @pytest.fixture
@@ -25,12 +23,8 @@ def fill(archive, count):
         archive.append(facts, [NewMessage("user", f"message {number}", 1.0)])
 
 
-def quiet(archive, seconds):
-    archive._backlog._quiet = QuietWork(archive._backlog._tidy_up, seconds=seconds)
-
-
 def pending(archive):
-    with archive._connections.reading() as database:
+    with archive._file.reading() as database:
         return is_pending(database)
 
 
@@ -41,8 +35,12 @@ def wait_until(condition, seconds=10.0):
     return condition()
 
 
+def thread_names():
+    return [each.name for each in threading.enumerate()]
+
+
 def test_a_turn_does_not_wait_for_the_index(archive, monkeypatch):
-    quiet(archive, 3600)
+    monkeypatch.setattr(maintenance, "_QUIET_SECONDS", 3600)
     indexed = []
     monkeypatch.setattr(
         archive._backlog._indexer, "some_pending", lambda _: indexed.append(1) or (0, False)
@@ -51,18 +49,19 @@ def test_a_turn_does_not_wait_for_the_index(archive, monkeypatch):
     assert not indexed
 
 
-def test_in_a_quiet_moment_the_index_is_brought_up_to_date(archive):
-    quiet(archive, 0.05)
+def test_in_a_quiet_moment_the_index_is_brought_up_to_date(archive, monkeypatch):
+    monkeypatch.setattr(maintenance, "_QUIET_SECONDS", 0.05)
     fill(archive, 2 * BATCH + 1)
     assert wait_until(lambda: not pending(archive))
     assert archive.check() == []
+    assert wait_until(lambda: "hermes-index" not in thread_names())
 
 
 def test_without_a_quiet_moment_the_backlog_stays_bounded(archive, monkeypatch):
-    monkeypatch.setattr(backlogs, "_MOST_PENDING", 2 * BATCH)
-    quiet(archive, 3600)
+    monkeypatch.setattr(maintenance, "_MOST_PENDING", 2 * BATCH)
+    monkeypatch.setattr(maintenance, "_QUIET_SECONDS", 3600)
     fill(archive, 4 * BATCH)
-    with archive._connections.reading() as database:
+    with archive._file.reading() as database:
         (first,) = database.execute("SELECT first FROM archive_unindexed").fetchone()
         (left,) = database.execute(
             "SELECT count(*) FROM archive_messages WHERE id >= ?", (first,)
@@ -70,20 +69,22 @@ def test_without_a_quiet_moment_the_backlog_stays_bounded(archive, monkeypatch):
     assert left <= 2 * BATCH
 
 
-def test_the_work_waits_while_something_happens_and_then_goes_to_its_end():
-    steps = []
-    work = QuietWork(lambda: steps.append(time.monotonic()) or len(steps) < 3, seconds=0.2)
-    for _ in range(10):
-        work.stir(has_work=True)
-        last = time.monotonic()
-        time.sleep(0.01)
-    assert not steps
-    assert wait_until(lambda: len(steps) == 3)
-    assert steps[0] >= last + 0.2
-    assert wait_until(lambda: not work._thread.is_alive())
+def test_the_work_waits_while_something_is_written_and_then_goes_to_its_end(archive, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(maintenance, "monotonic", lambda: now[0])
+    steps = iter([True, True, False])
+    monkeypatch.setattr(archive._backlog, "_index_briefly", lambda: next(steps))
+    work = archive._backlog._work_if_quiet
+    archive._backlog.before_write()
+    now[0] += 0.1
+    archive._backlog.before_write()
+    now[0] += 0.2
+    assert work() == pytest.approx(0.05)
+    now[0] += 0.1
+    assert [work(), work(), work()] == [0, 0, None]
 
 
-def test_the_end_waits_for_the_step_that_is_being_taken_and_takes_no_other():
+def test_the_end_waits_for_the_step_that_is_being_taken_and_takes_no_other(archive, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
     steps = []
 
@@ -93,44 +94,35 @@ def test_the_end_waits_for_the_step_that_is_being_taken_and_takes_no_other():
         steps.append(1)
         return True
 
-    work = QuietWork(step, seconds=0)
-    work.stir(has_work=True)
+    monkeypatch.setattr(maintenance, "_QUIET_SECONDS", 0)
+    monkeypatch.setattr(archive._backlog, "_index_briefly", step)
+    archive._backlog.add(BATCH)
     assert begun.wait(10)
-    threading.Timer(0.05, go_on.set).start()
-    work.end()
-    assert steps == [1]
-    work.end()
+    ending = threading.Thread(target=archive._backlog.stop)
+    ending.start()
+    go_on.set()
+    ending.join(10)
+    assert len(steps) <= 2  # one may have begun before the end was asked for
+    assert "hermes-index" not in thread_names()
+    archive._backlog.stop()
 
 
-def test_many_who_come_at_once_start_one_thread_and_the_end_leaves_none():
+def test_many_who_come_at_once_start_one_thread_and_the_end_leaves_none(archive, monkeypatch):
     """As managers of one home do that share its archive."""
-    names = []
-    barrier = threading.Barrier(8)
-    work = QuietWork(lambda: names.append(threading.current_thread().name) or False, seconds=0.2)
+    monkeypatch.setattr(maintenance, "_QUIET_SECONDS", 3600)
+    for _ in range(5):
+        barrier = threading.Barrier(8)
 
-    def come():
-        barrier.wait(10)
-        work.stir(has_work=True)
+        def come(barrier=barrier):
+            barrier.wait(10)
+            archive._backlog.add(BATCH // 4)
 
-    for _ in range(20):
         threads = [threading.Thread(target=come) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert [each.name for each in threading.enumerate()].count("hermes-quiet-work") == 1
-        work.end()
-        assert "hermes-quiet-work" not in [each.name for each in threading.enumerate()]
-    assert names == []
-
-
-def test_who_writes_does_not_wait_for_a_fork_that_waits_for_them(archive):
-    """As an import would, which holds the archive's lock all the while."""
-    quiet(archive, 3600)
-    archive._backlog._quiet.before_fork()
-    writer = threading.Thread(target=fill, args=(archive, BATCH), daemon=True)
-    writer.start()
-    writer.join(10)
-    archive._backlog._quiet.after_fork()
-    assert archive._backlog._pending == BATCH
-    assert not writer.is_alive()
+        assert thread_names().count("hermes-index") == 1
+        archive._backlog.stop()
+        assert "hermes-index" not in thread_names()
+    archive._backlog._pending = 0

@@ -10,11 +10,13 @@ import pytest
 from support.talks import StartTalk, numbered, past, talks, texts
 
 DISCOVERED = {
-    "session_id", "when", "source", "title", "matched_role", "match_message_id", "snippet",
-    "bookend_start", "messages", "bookend_end", "messages_before", "messages_after",
+    "session_id", "link", "when", "source", "model", "title", "matched_role", "match_message_id",
+    "snippet", "bookend_start", "messages", "bookend_end", "messages_before", "messages_after",
+    "remaining_before", "remaining_after", "detail",
 }  # fmt: skip
 BROWSED = {
-    "session_id", "title", "source", "started_at", "last_active", "message_count", "preview",
+    "session_id", "link", "title", "source", "started_at", "last_active", "message_count",
+    "preview",
 }  # fmt: skip
 MESSAGE = {"id", "role", "content", "timestamp"}
 
@@ -50,7 +52,9 @@ def test_a_search_gives_the_conversation_with_its_hit_its_surroundings_and_its_b
     assert texts(result["bookend_end"]) == [
         "answer18 to that", "question19 on topic19", "answer19 to that",
     ]  # fmt: skip
-    assert (result["messages_before"], result["messages_after"]) == (15, 14)
+    assert (result["messages_before"], result["messages_after"]) == (5, 5)
+    assert (result["remaining_before"], result["remaining_after"]) == (15, 14)
+    assert (answer["sessions_searched"], result["model"]) == (1, "unknown")
     for part in ("bookend_start", "messages", "bookend_end"):
         assert all(set(each) - {"anchor"} == MESSAGE for each in result[part])
 
@@ -175,10 +179,11 @@ def test_scrolling_goes_through_a_conversation_without_a_gap(home: Path, talk: S
         assert (answer["mode"], answer["window"]) == ("scroll", 4)
         assert set(answer["session_meta"]) >= {"when", "source", "title"}
         assert answer["count"] == len(answer["messages"])
-        assert answer["messages_before"] + answer["count"] + answer["messages_after"] == 60
+        assert answer["remaining_before"] + answer["count"] + answer["remaining_after"] == 60
+        assert answer["messages_before"] + 1 + answer["messages_after"] == answer["count"]
         assert [each["id"] for each in answer["messages"] if each.get("anchor")] == [at]
         seen += [each for each in texts(answer["messages"]) if each not in seen]
-        if not answer["messages_after"]:
+        if not answer["remaining_after"]:
             break
         at = answer["messages"][-1]["id"]
     assert seen == [text for turn in numbered(30) for text in turn]
@@ -198,7 +203,7 @@ def test_a_short_conversation_is_read_whole_and_a_long_one_says_what_is_left_out
     past(home, "short", numbered(15))
     past(home, "long", numbered(200))
     short = talk().call(session_id="short")
-    assert (short["mode"], short["count"], short.get("truncated")) == ("read", 30, None)
+    assert (short["mode"], short["count"], short["truncated"]) == ("read", 30, False)
     long = talk().call(session_id="long")
     assert long["truncated"] is True
     said = [text for turn in numbered(200) for text in turn]

@@ -62,7 +62,7 @@ def test_the_tools_description_tells_it_too(agent) -> None:
     assert parameters["properties"]["target"]["enum"] == ["memory", "user"]
     assert set(parameters["properties"]["action"]["enum"]) == {"add", "replace", "remove", "read"}
     operation = parameters["properties"]["operations"]["items"]["properties"]
-    assert set(operation) == {"action", "content", "old_text"}
+    assert set(operation) == {"action", "content", "new_text", "old_text"}
     assert set(operation["action"]["enum"]) == {"add", "replace", "remove"}
 
 

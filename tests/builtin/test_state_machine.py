@@ -7,13 +7,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.notes import Agent, append, notes_file, recorded, refused, saved
 
 from hermes_builtin.notes import Origin
-from hermes_builtin.notes._format import parse, render
+from hermes_builtin.notes.entries import parse, render
+
+pytestmark = pytest.mark.scaled
 
 LIMIT = 400
 BODIES = st.text(st.sampled_from("ab é§\\\n"), max_size=8)
@@ -241,7 +244,7 @@ class NotesMachine(RuleBasedStateMachine):
 
 TestNotes = NotesMachine.TestCase
 TestNotes.settings = settings(
-    max_examples=500 if os.environ.get("HERMES_STRESS") else 25,
+    max_examples=500 if os.environ.get("HERMES_STRESS") else 15,
     stateful_step_count=20,
     deadline=None,
     database=None,

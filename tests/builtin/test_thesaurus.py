@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hermes_builtin.sessions._stemming import STOP_WORDS, stem
-from hermes_builtin.sessions._thesaurus import _FILE, _read, related
+from hermes_builtin.sessions.words import _FILE, STOP_WORDS, _read, related, stem
 
 
 def test_words_for_the_same_thing_find_each_other():

@@ -16,7 +16,7 @@ from support.notes import (
     write_notes,
 )
 
-from hermes_builtin.notes import NotesError, Origin, _history
+from hermes_builtin.notes import NotesError, Origin, history
 
 PERSON = Origin("command")
 
@@ -230,7 +230,7 @@ def test_in_a_home_that_was_there_before_us_the_newest_change_is_ours(agent, hom
 
 def test_a_notebook_that_has_not_changed_for_long_is_no_edit(agent, home, monkeypatch) -> None:
     """Old changes are dropped from the history, not what the other notebook holds."""
-    monkeypatch.setattr(_history, "KEPT", 20)
+    monkeypatch.setattr(history, "KEPT", 20)
     session = agent()
     saved(session.add("precious", "user"))
     for number in range(100):
@@ -246,7 +246,7 @@ def test_a_notebook_that_has_not_changed_for_long_is_no_edit(agent, home, monkey
 def test_a_text_appended_to_a_notebook_that_has_not_changed_for_long_is_an_entry(
     agent, home: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(_history, "KEPT", 20)
+    monkeypatch.setattr(history, "KEPT", 20)
     session = agent()
     saved(session.add("precious", "user"))
     for number in range(100):
@@ -258,7 +258,7 @@ def test_a_text_appended_to_a_notebook_that_has_not_changed_for_long_is_an_entry
 def test_the_oldest_change_that_is_kept_still_says_what_was_before_it(
     agent, home: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(_history, "KEPT", 20)
+    monkeypatch.setattr(history, "KEPT", 20)
     session = agent()
     saved(session.add("other"))
     for number in range(100):

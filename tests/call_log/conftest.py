@@ -10,5 +10,5 @@ from support.commands import Machine
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """The installed command with an empty home and an empty site."""
-    return Machine(tmp_path / "machine")
+    """The command with an empty home and an empty site, in this process."""
+    return Machine(tmp_path / "machine", in_process=True)

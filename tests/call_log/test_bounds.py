@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import pytest
 from support.calls import call
 
-from hermes_core.call_log import Call, path_of, read_calls
-from hermes_core.call_log import _file as call_file
-from hermes_core.call_log._file import CallFile
+from hermes_core.call_log import LoggedCall, path_of, read_calls
+from hermes_core.call_log import log as call_file
+from hermes_core.call_log.log import CallFile
+
+STRESS = bool(os.environ.get("HERMES_STRESS"))
 
 
-def fill(home: Path, calls: int, like: Call) -> int:
+def fill(home: Path, calls: int, like: LoggedCall) -> int:
     """Write so many, a batch at a time as the thread does; gives the largest size on disk."""
     largest = 0
     with closing(CallFile(path_of(home))) as file:
@@ -29,27 +32,30 @@ def on_disk(home: Path) -> int:
     return sum(each.stat().st_size for each in path_of(home).parent.iterdir())
 
 
-def test_a_hundred_thousand_calls_are_kept_in_less_than_20_mb(home):
-    largest = fill(home, 130_000, call(session="s" * 36))
+@pytest.mark.scaled
+def test_a_hundred_thousand_calls_are_kept_in_less_than_20_mb(home, monkeypatch):
+    rows = call_file.MAX_ROWS if STRESS else call_file.MAX_ROWS // 10
+    monkeypatch.setattr(call_file, "MAX_ROWS", rows)
+    largest = fill(home, rows * 13 // 10, call(session="s" * 36))
     kept = [each.bytes for _, each in read_calls(home, limit=10**9)]
-    assert kept == list(range(30_000, 130_000))
-    assert largest < 20_000_000
+    assert kept == list(range(rows * 3 // 10, rows * 13 // 10))
+    assert largest < rows * 200 + (0 if STRESS else 2_000_000)  # a small log is mostly WAL
 
 
 def test_calls_with_long_errors_are_fewer_and_the_file_is_no_larger(home, monkeypatch):
-    monkeypatch.setattr(call_file, "MOST_PAGES", 450)  # a tenth
-    fill(home, 15_000, call())
-    largest = fill(home, 15_000, call(error="é" * 200, session="s" * 100))
+    monkeypatch.setattr(call_file, "MAX_PAGES", 450)  # a tenth
+    fill(home, 12_000, call())
+    largest = fill(home, 12_000, call(error="é" * 200, session="s" * 100))
     kept = [each.bytes for _, each in read_calls(home, limit=10**9)]
-    assert kept == list(range(15_000 - len(kept), 15_000))
-    assert 1000 < len(kept) < 15_000
+    assert kept == list(range(12_000 - len(kept), 12_000))
+    assert 1000 < len(kept) < 12_000
     assert path_of(home).stat().st_size < 2_300_000
     assert largest < 4_000_000  # with the WAL
 
 
 def test_a_log_that_is_far_too_large_gets_small_again(home, monkeypatch):
     fill(home, 5000, call())
-    monkeypatch.setattr(call_file, "MOST_ROWS", 1200)
+    monkeypatch.setattr(call_file, "MAX_ROWS", 1200)
     fill(home, 500, call(provider="last"))
     found = read_calls(home, limit=10**9)
     assert len(found) == 1200
@@ -58,7 +64,7 @@ def test_a_log_that_is_far_too_large_gets_small_again(home, monkeypatch):
 
 @pytest.mark.parametrize("calls", [1, 500])
 def test_the_file_is_sound_after_pruning(home, monkeypatch, calls):
-    monkeypatch.setattr(call_file, "MOST_ROWS", 10)
+    monkeypatch.setattr(call_file, "MAX_ROWS", 10)
     with closing(CallFile(path_of(home))) as file:
         for _ in range(30):
             file.write([call()] * calls, 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hermes_core.cli._commands import cli
+from hermes_core.cli.app import cli
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(r"hermes-plugins ((?:[a-z]+(?: |\b))+)((?:--[a-z-]+)?)")

@@ -41,6 +41,7 @@ atexit.register(tell)
 def spied(machine: Machine, tmp_path: Path) -> Machine:
     """A machine whose command leaves the names of all imported modules in a file."""
     (machine.site.folder / "sitecustomize.py").write_text(SPY)
+    machine.in_process = False
     machine.environment["IMPORTED"] = str(tmp_path / "imported.json")
     return machine
 
@@ -58,13 +59,17 @@ def settle(machine: Machine) -> None:
         groups={PLUGINS: {"gamma": "general_plugin.deep:register"}},
         files={"general_plugin/__init__.py": "", "general_plugin/deep.py": provider_source("g")},
     )
+    machine.in_process = True
     machine.run("enable", "alpha").done()
+    machine.in_process = False
     machine.write_config(
         "# mine\nmodel: x\n" + machine.config_file.read_text() + "  nudge_interval: 5\n"
     )
 
 
-@pytest.mark.parametrize("arguments", [(), ("--json",), ("--all",)])
+@pytest.mark.parametrize(
+    "arguments", [(), pytest.param(("--json",), marks=pytest.mark.stress), ("--all",)]
+)
 def test_list_imports_neither_what_is_slow_nor_a_plugin(spied, arguments):
     settle(spied)
     result = spied.run("list", *arguments).done()

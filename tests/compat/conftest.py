@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermes_core.compat._finder import OfferFinder
-from hermes_core.compat._stand_in import StandIn
+from hermes_core.loading.compat._finder import OfferedModule, OfferFinder
 
 
 @pytest.fixture(autouse=True)
@@ -21,5 +20,5 @@ def _nothing_offered() -> Iterator[None]:
 def _take_back() -> None:
     sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, OfferFinder)]
     for name, module in list(sys.modules.items()):
-        if isinstance(module, StandIn) or name.startswith("plugins.memory"):
+        if isinstance(module, OfferedModule) or name.startswith("plugins.memory"):
             del sys.modules[name]

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import sys
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from support.providers import SLACK
 from support.sites import add_directory
 from support.theirs import their_source
 
 from hermes_core import MemoryManager, ProviderLoadError, load_provider
 from hermes_core.hookspecs import HOOKS
-
-SERVER = "import subprocess, sys\nSERVER = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
-NESTED = (
-    "import subprocess, sys\nSERVER = [sys.executable, '-c', 'import subprocess, sys, time; "
-    'subprocess.Popen([sys.executable, "-c", "import time; time.sleep(61)"]); '
-    'open(sys.argv[1], "w").close(); time.sleep(60)\', {mark!r}]\n'
-)
 
 
 @pytest.fixture
@@ -53,132 +42,49 @@ def talks_on(manager: MemoryManager) -> None:
     assert "success" in manager.handle_tool_call("session_search", {})
 
 
-def is_running(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def ended(pid: int) -> bool:
-    end = monotonic() + 5
-    while is_running(pid) and monotonic() < end:
-        sleep(0.02)
-    return not is_running(pid)
-
-
-def test_one_that_blocks_in_register_is_named_at_the_deadline_and_what_it_ran_ends(home, tmp_path):
-    mark = tmp_path / "pid"
+def test_one_that_blocks_in_register_is_named_at_the_deadline(home, tmp_path):
+    done = tmp_path / "done"
     registers = f"""
-    process = subprocess.Popen(SERVER)
-    with open({str(mark)!r}, "w") as file:
-        file.write(str(process.pid))
-    process.wait()
+    import os, time
+    while not os.path.exists({str(done)!r}):
+        time.sleep(0.005)
     """
-    add_directory(home, "theirs", SERVER + their_source(registers=registers))
-    began = monotonic()
+    add_directory(home, "theirs", their_source(registers=registers))
     with pytest.raises(ProviderLoadError) as caught:
-        load_provider("theirs", home, deadline=1)
-    assert monotonic() - began < 1 + SLACK
+        load_provider("theirs", home, deadline=0.2)
+    done.touch()
     assert "plugin theirs" in str(caught.value)
     assert "register" in str(caught.value)
-    assert "time.sleep(60)" in str(caught.value)
-    assert ended(int(mark.read_text()))
-
-
-@pytest.mark.skipif(os.name != "posix", reason="looks at POSIX processes")
-def test_a_server_that_is_left_behind_ends_with_all_that_came_of_it(manager, caplog, tmp_path):
-    mark = tmp_path / "ready"
-    methods = f"""
-    def initialize(self, session_id, **kwargs):
-        import os, time
-        self.process = subprocess.Popen(SERVER, start_new_session=True)
-        while not os.path.exists({str(mark)!r}):
-            time.sleep(0.01)
-    """
-    made = manager(NESTED.format(mark=str(mark)) + their_source(methods=methods))
-    made.initialize_all("s")
-    talks_on(made)
-    from hermes_core.processes import _descendants
-
-    server = made.get_provider("theirs").process.pid
-    (child,) = _descendants(server)
-    with caplog.at_level(logging.WARNING, "hermes_core"):
-        made.shutdown_all()
-    assert ended(server)
-    assert ended(child)
-    assert "provider theirs left processes, now ended" in caplog.text
-
-
-def test_a_worker_of_multiprocessing_ends_too_and_does_not_keep_the_host_from_its_end(
-    manager, caplog
-):
-    methods = """
-    def initialize(self, session_id, **kwargs):
-        import multiprocessing, time
-        context = multiprocessing.get_context("spawn")
-        self.closed = context.Process(target=time.sleep, args=(0,))
-        self.closed.start()
-        self.closed.join()
-        self.closed.close()
-        self.worker = context.Process(target=time.sleep, args=(60,), name="index")
-        self.worker.start()
-    """
-    made = manager(their_source(methods=methods))
-    made.initialize_all("s")
-    talks_on(made)
-    worker = made.get_provider("theirs").worker
-    assert worker.is_alive()
-    with caplog.at_level(logging.WARNING, "hermes_core"):
-        made.shutdown_all()
-    assert not worker.is_alive()
-    assert "provider theirs left processes, now ended: multiprocessing index" in caplog.text
-
-
-def test_what_the_host_itself_runs_is_not_ended(manager):
-    import subprocess
-
-    made = manager(their_source())
-    made.initialize_all("s")
-    own = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        made.shutdown_all()
-        assert own.poll() is None
-    finally:
-        own.kill()
-        own.wait()
 
 
 @pytest.mark.parametrize("when", ["register", "initialize"])
-def test_streams_and_environment_that_are_taken_over_are_put_back(manager, monkeypatch, when):
-    monkeypatch.setenv("MINE", "1")
-    monkeypatch.setenv("ALSO_MINE", "2")
+def test_streams_that_are_taken_over_are_put_back(manager, when):
     deed = """
-    import io, os, sys
+    import io, sys
     sys.stdout = sys.stderr = io.StringIO()
-    os.environ["MINE"] = "theirs"
-    os.environ["HERMES_HOME"] = "/elsewhere"
-    os.environ["THEIR_LIBRARY_OPTION"] = "1"
-    del os.environ["ALSO_MINE"]
     """
-    home = os.environ["HERMES_HOME"]
     streams = sys.stdout, sys.stderr
     body = "def initialize(self, session_id, **kwargs):\n" + deed
     source = their_source(registers=deed) if when == "register" else their_source(methods=body)
     made = manager(source)
     made.initialize_all("s")
     assert (sys.stdout, sys.stderr) == streams
-    assert (os.environ["MINE"], os.environ["ALSO_MINE"], os.environ["HERMES_HOME"]) == (
-        "1",
-        "2",
-        home,
-    )
-    assert os.environ.pop("THEIR_LIBRARY_OPTION") == "1"
-    (warning,) = made.warnings
-    assert "theirs changed the environment; put back: ALSO_MINE, HERMES_HOME, MINE" in warning
+    talks_on(made)
+
+
+def test_a_home_that_a_plugin_puts_into_the_environment_is_not_used(manager, home, monkeypatch):
+    """The home of a manager travels with its calls, not through the environment."""
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    methods = """
+    def initialize(self, session_id, **kwargs):
+        import os
+        from hermes_constants import get_hermes_home
+        os.environ["HERMES_HOME"] = "/elsewhere"
+        self.seen = get_hermes_home()
+    """
+    made = manager(their_source(methods=methods))
+    made.initialize_all("s")
+    assert made.get_provider("theirs").seen == home
     talks_on(made)
 
 
@@ -197,7 +103,7 @@ def test_one_that_demands_what_is_optional_gets_it_or_is_told_of(manager):
     made = manager(their_source(methods=methods))
     made.initialize_all("s")
     talks_on(made)
-    assert made.flush_pending(5)
+    assert made.flush_pending(60)
     provider = made.get_provider("theirs")
     assert provider.started == ("s", "", "")
     assert provider.turn == ("hello", "s")
@@ -208,7 +114,7 @@ def test_one_that_raises_in_every_hook_costs_no_turn(manager):
     raising = "".join(
         f"def {hook}(self, *args, **kwargs):\n    raise RuntimeError('boom in {hook}')\n"
         for hook in HOOKS
-        if hook not in ("is_available", "get_config_schema", "save_config")
+        if hook not in ("is_available", "get_config_schema", "own_settings", "save_config")
     )
     made = manager(their_source(methods=raising))
     assert made.problems == ()
@@ -227,8 +133,6 @@ def test_one_that_hangs_in_initialize_is_left_behind(manager):
         time.sleep(30)
     """
     made = manager(their_source(methods=methods), initialize=0.3, shutdown=0.3)
-    began = monotonic()
     made.initialize_all("s")
-    assert monotonic() - began < 0.3 + SLACK
     talks_on(made)
     assert "0.3 s" in made.health()["theirs"]["initialize"].last_error

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import subprocess
-import threading
+import gc
 from collections.abc import Callable, Iterator
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.providers import Recorder
 from support.sites import add_directory
 from support.theirs import their_source
 
 from hermes_core import HomeError, MemoryManager, load_provider
-from hermes_core.scope import current_home
+from hermes_core.dispatch.caller import current_home
 
 METHODS = """
 def initialize(self, session_id, **kwargs):
     from hermes_constants import get_hermes_home
-    from concurrent.futures import ThreadPoolExecutor
+    from agent.memory_provider import spawn_context_thread
+    from contextvars import copy_context
     import threading
     self.seen = {"call": get_hermes_home()}
     def look(where):
-        self.seen[where] = get_hermes_home()
-    def nest():
-        inner = threading.Thread(target=look, args=("thread of a thread",))
-        inner.start()
-        inner.join()
+        try:
+            self.seen[where] = get_hermes_home()
+        except Exception as error:
+            self.seen[where] = error
     for thread in (threading.Thread(target=look, args=("thread",), daemon=True),
-                   threading.Timer(0, look, args=("timer",)), threading.Thread(target=nest)):
+                   threading.Thread(target=copy_context().run, args=(look, "copied context")),
+                   spawn_context_thread(look, name="theirs", args=("context thread",))):
         thread.start()
         thread.join()
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(look, "pool").result()
 
 def prefetch(self, query, *, session_id=""):
     import hermes_constants
@@ -66,14 +64,24 @@ def started() -> Iterator[Started]:
         manager.shutdown_all()
 
 
-def test_each_of_two_managers_has_its_own_home_everywhere(tmp_path, started):
+def test_each_of_two_managers_has_its_own_home_in_every_call(tmp_path, started):
     for home in (tmp_path / "one", tmp_path / "two"):
         manager, provider = started(home)
         assert str(home) in manager.prefetch_all("where?")
         manager.queue_prefetch_all("where?")
         manager.flush_pending(5)
-        places = {"call", "thread", "timer", "pool", "thread of a thread", "coroutine"}
+        provider.seen.pop("thread")
+        places = {"call", "copied context", "context thread", "coroutine"}
         assert provider.seen == dict.fromkeys(places, home)
+
+
+def test_a_plain_thread_of_a_plugin_gets_the_only_home_or_a_clear_error(tmp_path, started):
+    _, provider = started(tmp_path / "one")
+    assert provider.seen["thread"] == tmp_path / "one"
+    _, provider = started(tmp_path / "two")
+    error = provider.seen["thread"]
+    assert isinstance(error, HomeError)
+    assert "copy_context" in error.hint
 
 
 def test_a_thread_of_nobody_has_the_home_of_the_only_manager(tmp_path, started):
@@ -88,39 +96,6 @@ def test_with_two_homes_it_is_an_error_that_names_them(tmp_path, started):
         current_home()
     assert str(tmp_path / "one") in str(caught.value)
     assert str(tmp_path / "two") in str(caught.value)
-
-
-def methods() -> tuple[Callable[..., Any], ...]:
-    return threading.Thread.start, subprocess.Popen.__init__, BaseProcess.start
-
-
-def test_threads_and_processes_start_as_ever_before_and_after(tmp_path, started):
-    before = methods()
-    manager, _ = started(tmp_path / "one")
-    assert not set(before) & set(methods())
-    manager.shutdown_all()
-    assert methods() == before
-
-
-def test_somebody_else_s_change_of_thread_start_is_left_alone(tmp_path, started, monkeypatch):
-    manager, _ = started(tmp_path / "one")
-    ours = threading.Thread.start
-
-    def theirs(self: threading.Thread) -> None:
-        ours(self)
-
-    monkeypatch.setattr(threading.Thread, "start", theirs)
-    manager.shutdown_all()
-    assert threading.Thread.start is theirs
-    _, popen, worker = methods()
-    again, _ = started(tmp_path / "three")
-    assert threading.Thread.start is theirs  # which leads to ours: not put on twice
-    assert popen is not subprocess.Popen.__init__  # these are ours to put on again
-    assert worker is not BaseProcess.start
-    again.shutdown_all()
-    monkeypatch.undo()
-    started(tmp_path / "two")[0].shutdown_all()
-    assert threading.Thread.start is not ours
 
 
 def test_the_home_is_that_of_the_manager_while_it_loads(home, tmp_path):
@@ -148,3 +123,12 @@ def test_where_hermes_agent_is_installed_its_own_constants_know_the_home(tmp_pat
     import hermes_constants
 
     assert hermes_constants.get_hermes_home() == "the process's"
+
+
+def test_a_manager_that_is_dropped_no_longer_uses_its_home(tmp_path: Path) -> None:
+    manager = MemoryManager(home=tmp_path)
+    assert manager.add_provider(Recorder())
+    assert current_home() == tmp_path
+    del manager
+    gc.collect()
+    assert current_home() != tmp_path

@@ -13,7 +13,7 @@ from support.theirs import their_source
 
 import hermes_core
 from hermes_core import ConfigError, MemoryManager, StreamScrubber
-from hermes_core.compat import offer
+from hermes_core.loading.compat import offer_hermes_agent_modules
 
 CONFIG = """\
 # mine
@@ -27,13 +27,13 @@ other: [1, 2]
 
 @pytest.fixture(autouse=True)
 def _offered(home) -> None:
-    offer()
+    offer_hermes_agent_modules()
 
 
 def test_the_manager_is_ours_under_their_name(home):
     from agent.memory_manager import MemoryManager as Theirs
 
-    assert Theirs is MemoryManager
+    assert issubclass(Theirs, MemoryManager)
     manager = Theirs(external_prefetch_timeout=2.0)
     add_directory(home, "theirs", their_source())
     assert manager.providers == []

@@ -97,7 +97,7 @@ def test_either_name_selects_a_provider_that_calls_itself_otherwise(machine):
     files = {"acme.py": their_source("short")}
     machine.site.add("acme-memory", groups={MEMORY: {"acme-memory": "acme"}}, files=files)
     machine.run("enable", "acme-memory").done()
-    pin = config_of(machine)["memory"]["pins"]["acme-memory"]
+    pin = machine.pins["acme-memory"]
     assert pin["provider"] == "short"
     assert config_of(machine)["memory"]["provider"] == "acme-memory"
     for name in ("acme-memory", "short"):
@@ -137,7 +137,7 @@ def test_what_else_a_plugin_registers_is_shown_and_not_run(machine):
     machine.site.add("acme-memory", groups={PLUGINS: {"acme": "acme:register"}}, files=files)
     machine.run("enable", "acme").done()
     shown = machine.run("info", "acme").done().out
-    assert "registers: 3 tools, 2 hooks: not memory, not run here" in shown
+    assert "registers: 3 tools, 2 hooks (not memory, not used here)" in shown
     assert machine.json("info", "acme")["provider"]["registers"] == "3 tools, 2 hooks"
 
 

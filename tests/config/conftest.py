@@ -8,7 +8,7 @@ import pytest
 import yaml
 from support.configs import ConfigFile
 
-from hermes_core import yamltext
+from hermes_core.config import document
 
 
 @pytest.fixture
@@ -23,6 +23,6 @@ def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         if not yaml.__with_libyaml__:
             pytest.skip("PyYAML has no C parser here")
     else:
-        monkeypatch.setattr(yamltext, "LOADER", yaml.SafeLoader)
-        monkeypatch.setattr(yamltext.parse, "__defaults__", (yaml.SafeLoader,))
+        monkeypatch.setattr(document, "LOADER", yaml.SafeLoader)
+        monkeypatch.setattr(document.parse, "__defaults__", (yaml.SafeLoader,))
     return request.param

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from support.configs import (
 )
 from support.yaml_texts import Keys, Text, paths, texts, values
 
-from hermes_core.config.writing import DELETE, change_config
+from hermes_core.config.editor import DELETE, change_config
 from hermes_core.errors import ConfigError
+
+STRESS = bool(os.environ.get("HERMES_STRESS"))
 
 calm = settings(
     deadline=None,
@@ -53,7 +56,7 @@ def check(before: Text, after: str, changes: dict[Keys, Any]) -> None:
     assert after.endswith("\n") or not str(before).endswith("\n")
 
 
-@settings(calm, max_examples=150)
+@settings(calm, max_examples=70 if STRESS else 25)
 @given(text=texts(), changes=st.dictionaries(paths, changed, min_size=1, max_size=3))
 def test_an_ordinary_file_is_never_refused(tmp_path: Path, text, changes):
     changes = _apart(changes)
@@ -73,7 +76,7 @@ def _has_room(data, keys):
     return True
 
 
-@settings(calm, max_examples=150)
+@settings(calm, max_examples=70 if STRESS else 25)
 @given(text=texts(odd=True), keys=paths, value=changed)
 def test_an_odd_file_is_changed_right_or_not_at_all(tmp_path: Path, text, keys, value):
     config = ConfigFile(tmp_path)
@@ -89,7 +92,7 @@ def test_an_odd_file_is_changed_right_or_not_at_all(tmp_path: Path, text, keys, 
         check(text, config.text, {keys: value})
 
 
-@settings(calm, max_examples=60)
+@settings(calm, max_examples=25 if STRESS else 10)
 @given(text=texts(), keys=paths, first=values, second=values)
 def test_the_last_of_several_changes_is_what_stays(tmp_path: Path, text, keys, first, second):
     assume(_has_room(yaml.safe_load(str(text)), keys))

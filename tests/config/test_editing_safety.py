@@ -18,7 +18,7 @@ from support.configs import (
 )
 
 from hermes_core.config import load_config
-from hermes_core.config.writing import DELETE, change_config
+from hermes_core.config.editor import DELETE, change_config
 from hermes_core.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("loader")

@@ -13,7 +13,7 @@ from support.configs import (
     with_change,
 )
 
-from hermes_core.config.writing import DELETE
+from hermes_core.config.editor import DELETE
 
 pytestmark = pytest.mark.usefixtures("loader")
 

@@ -13,9 +13,10 @@ from textwrap import dedent
 import pytest
 import yaml
 from support.configs import PROVIDER, run_python, snapshot
+from support.providers import eventually
 
-from hermes_core.config import load_config, read_selection, writing
-from hermes_core.config.writing import change_config
+from hermes_core.config import editor, load_config, read_selection
+from hermes_core.config.editor import change_config
 from hermes_core.errors import ConfigError
 
 posix_only = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
@@ -23,7 +24,7 @@ posix_only = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 WRITER = """
 import sys
 from pathlib import Path
-from hermes_core.config.writing import change_config
+from hermes_core.config.editor import change_config
 
 home, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 for number in range(count):
@@ -34,7 +35,7 @@ for number in range(count):
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from hermes_core.config.writing import change_config
+from hermes_core.config.editor import change_config
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -130,10 +131,8 @@ def test_a_process_killed_before_the_last_step_leaves_the_old_file(config, step)
     config.path.chmod(0o644)
     assert run_python(DIES, home, step).returncode == -signal.SIGKILL
     assert config.text == text
-    # Its lock died with it.
-    began = time.monotonic()
+    # Its lock died with it, or this would fail.
     assert "provider: next" in config.change({PROVIDER: "next"})
-    assert time.monotonic() - began < writing.LOCK_SECONDS / 2
 
 
 @posix_only
@@ -142,10 +141,8 @@ def test_processes_killed_at_any_time_leave_a_whole_file(config):
     home = config.write("memory:\n  provider: x\n" + tail)
     for attempt in range(6):
         process = start(WRITER, home, f"writer{attempt}", 10_000)
-        deadline = time.monotonic() + 20
-        while f"writer{attempt}:" not in config.text and time.monotonic() < deadline:
-            time.sleep(0.002)
-        time.sleep(0.003 * attempt)
+        assert eventually(lambda mark=f"writer{attempt}:": mark in config.text, 60)
+        time.sleep(0.003 * attempt)  # at another step of its writing each time
         process.kill()
         process.communicate()
         assert config.text.endswith(tail)
@@ -163,7 +160,7 @@ def test_a_lock_that_another_process_holds_is_an_error_that_says_so(config, monk
     try:
         assert holder.stdout.readline() == "held\n"
         before = snapshot(home)
-        monkeypatch.setattr(writing, "LOCK_SECONDS", 0.2)
+        monkeypatch.setattr(editor, "LOCK_SECONDS", 0.2)
         with pytest.raises(ConfigError) as caught:
             change_config(home, {PROVIDER: "new"})
         text = str(caught.value)
@@ -191,7 +188,7 @@ def test_a_lock_that_is_released_in_time_is_waited_for(config):
         waiting.join(0.2)
         assert waiting.is_alive()
         assert config.text == "memory: {provider: old}\n"
-    waiting.join(5)
+    waiting.join(60)
     assert config.text == "memory: {provider: new}\n"
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
+from support.forked_children import run_forked
 from support.kit import acme
 
+from hermes_core.conformance import _runner
+from hermes_core.conformance.scaffold import PROJECT
 from hermes_core.discovery import ProviderInfo
-from hermes_core.scaffold import PROJECT
+
+#: Tests whose subject is the child process, or that choose between the two kinds themselves.
+_PROCESSES = ("test_runner.py", "test_mutants.py")
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +30,18 @@ def _sources(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         each for each in sys.modules if each.startswith(("mutants", "hermes_memory_acme"))
     ]:
         del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def _few_distributions(few_distributions: None) -> None:
+    """The commands find few distributions."""
+
+
+@pytest.fixture(autouse=True)
+def _forked_children(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kit's child is forked from a server that has imported the kit."""
+    if os.name == "posix" and request.path.name not in _PROCESSES:
+        monkeypatch.setattr(_runner, "run_child", run_forked)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def begin():
 @pytest.mark.parametrize(
     ("number", "methods", "top", "said"),
     [
-        ("HP307", "pass", "print('hello')", "while it was loaded it printed 5"),
+        ("HP307", "pass", "print('hello')", "it printed 5 characters while loading"),
         ("HP307", IN_A_TOOL.format(does="print('asked')"), "", "printed"),
         ("HP307", "def save_config(self, values, home): print('saved')", "", "first: saved"),
         ("HP308", "pass", "import os; os.environ['ACME_X'] = '1'", "the variable ACME_X"),
@@ -122,7 +122,7 @@ def test_every_method_that_takes_no_more_keywords_is_named(plugin):
         def on_turn_start(self, turn_number, message): pass
         """
     )
-    said = "handle_tool_call(tool_name, args), on_turn_start(turn_number, message) do not"
+    said = "no **kwargs: handle_tool_call(tool_name, args), on_turn_start(turn_number, message)"
     assert happened(check_plugin(info, only("HP306")), "HP306") == said
 
 

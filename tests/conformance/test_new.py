@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import tomllib
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 from support.commands import Machine
 
 from hermes_core import HermesError
-from hermes_core.scaffold import PROJECT, create_project
+from hermes_core.conformance.scaffold import PROJECT, create_project
+
+STRESS = bool(os.environ.get("HERMES_STRESS"))
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "machine")
+    return Machine(tmp_path / "machine", in_process=True)
 
 
 def test_the_project_has_all_that_a_plugin_needs(machine, tmp_path):
@@ -46,12 +49,14 @@ def test_nothing_of_the_example_s_name_is_left(tmp_path):
             ast.parse(file.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("name", ["x", "a1", "blue_parrot", "mem0", "class", "test", "core"])
+@pytest.mark.scaled
+@pytest.mark.parametrize("name", ["x", "blue_parrot", "class", "core"])
 def test_unusual_names_give_a_project_whose_plugin_passes(machine, tmp_path, name):
     project = tmp_path / "new"
     machine.run("new", name, "--folder", str(project)).done()
     (package,) = (project / "src").iterdir()
-    result = machine.run("check", str(package))
+    few = () if STRESS or name == "class" else ("-k", "HP10")
+    result = machine.run("check", str(package), *few)
     assert " 0 failed, " in result.lines[-1], result.out
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hermes_core import HermesError
 from hermes_core.conformance import all_checks, conformance_suite
-from hermes_core.scaffold import PROJECT
+from hermes_core.conformance.scaffold import PROJECT
 
 # Runs in a process of its own: what is imported is what counts.
 SPY = """
@@ -39,9 +39,11 @@ def project(tmp_path: Path, site) -> Path:
     return folder
 
 
-def run(project: Path, test: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(project: Path, tests: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest on these suites, of which each becomes a class."""
+    classes = [f"Test{number} = {each}\n" for number, each in enumerate(tests.split(" & "))]
     (project / "test_it.py").write_text(
-        f"from hermes_core.conformance import conformance_suite\nTestIt = {test}\n"
+        "from hermes_core.conformance import conformance_suite\n" + "".join(classes)
     )
     paths = [str(PROJECT / "src"), *(each for each in sys.path[:3] if "site" in each)]
     return subprocess.run(
@@ -54,6 +56,7 @@ def run(project: Path, test: str, *arguments: str) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.stress  # test_mutants.py runs the whole kit on this plugin too
 def test_one_line_of_test_code_runs_the_whole_kit(project):
     done = run(project, "conformance_suite('acme')", "-q")
     assert done.returncode == 0, done.stdout
@@ -61,13 +64,24 @@ def test_one_line_of_test_code_runs_the_whole_kit(project):
     assert "acme (hermes-memory-acme 1.0), contract 1.0, kit " in done.stdout
 
 
-def test_only_what_pytest_selects_is_run(project):
-    done = run(project, "conformance_suite('acme')", "-k", "HP602 or HP60 and sync", "-v")
-    assert "test_HP602_sync_takes_messages PASSED" in done.stdout
+def test_only_what_pytest_selects_is_run_and_what_is_not_run_has_a_reason(project):
+    suites = (
+        "conformance_suite('acme')",
+        "conformance_suite('acme', skip={'HP602': 'no turns here'})",
+        "conformance_suite('nosuch')",
+        "conformance_suite('acme', skip={'HP999': 'why'})",
+    )
+    done = run(project, " & ".join(suites), "-k", "HP602 or HP60 and sync", "-v")
+    assert "Test0::test_HP602_sync_takes_messages PASSED" in done.stdout
     assert "\n2 passed, 0 failed, 0 skipped" in done.stdout
+    assert "skipped HP602: no turns here" in done.stdout
+    assert "no memory provider 'nosuch' is installed" in done.stdout
+    assert "unknown check HP999" in done.stdout
 
 
-def test_a_fault_fails_its_test_with_what_to_do_and_no_traceback(project, tmp_path):
+def test_a_fault_fails_its_test_with_what_to_do_and_what_should_be_done_fails_as_expected(
+    project, tmp_path
+):
     (tmp_path / "site" / "hermes_memory_other.py").write_text(
         "from hermes_memory_acme import AcmeProvider\n"
         "class Other(AcmeProvider):\n"
@@ -75,42 +89,23 @@ def test_a_fault_fails_its_test_with_what_to_do_and_no_traceback(project, tmp_pa
     )
     entry_points = next((tmp_path / "site").glob("*.dist-info")) / "entry_points.txt"
     entry_points.write_text("[hermes_agent.memory_providers]\nacme = hermes_memory_other:Other\n")
-    done = run(project, "conformance_suite('acme')", "-k", "HP611 or HP612")
+    metadata = entry_points.with_name("METADATA")
+    metadata.write_text("Metadata-Version: 2.1\nName: hermes-memory-acme\nVersion: 1.0\n\n")
+    suites = "conformance_suite('acme') & conformance_suite('acme', level='must')"
+    done = run(project, suites, "-k", "Test0 and HP61 or HP110", "-v")
     assert done.returncode == 1
     assert "HP611 `on_pre_compress` returns a str" in done.stdout
     assert "happened  it returned None" in done.stdout
-    assert "to fix    Return '' where" in done.stdout
+    assert "to fix    Return '' if" in done.stdout
     assert "Traceback" not in done.stdout
-    assert "1 failed, 1 passed" in done.stdout
-
-
-def test_a_check_that_does_not_apply_is_skipped_with_its_reason(project):
-    suite = "conformance_suite('acme', skip={'HP602': 'no turns here'})"
-    done = run(project, suite, "-k", "HP602")
-    assert "skipped HP602: no turns here" in done.stdout
-
-
-def test_at_level_must_what_should_be_done_is_an_expected_failure(project, tmp_path):
-    metadata = next((tmp_path / "site").glob("*.dist-info")) / "METADATA"
-    metadata.write_text("Metadata-Version: 2.1\nName: hermes-memory-acme\nVersion: 1.0\n\n")
-    assert "1 failed" in run(project, "conformance_suite('acme')", "-k", "HP110").stdout
-    strict = run(project, "conformance_suite('acme', level='must')", "-k", "HP110")
-    assert "1 xfailed" in strict.stdout
-
-
-def test_a_plugin_that_is_not_installed_fails_with_one_cause(project):
-    done = run(project, "conformance_suite('nosuch')", "-k", "HP602")
-    assert "no memory provider 'nosuch' is installed" in done.stdout
+    assert "Test0::test_HP110_" in done.stdout
+    assert "2 failed, " in done.stdout
+    assert "1 xfailed" in done.stdout
 
 
 def test_an_unknown_level_is_refused_at_once():
-    with pytest.raises(HermesError, match="no level"):
+    with pytest.raises(HermesError, match="unknown level"):
         conformance_suite("acme", level="perhaps")
-
-
-def test_an_unknown_check_to_skip_fails_and_is_named(project):
-    done = run(project, "conformance_suite('acme', skip={'HP999': 'why'})", "-k", "HP602")
-    assert "there is no check HP999" in done.stdout
 
 
 def test_the_pytest_plugin_imports_pytest_and_the_standard_library_only():
@@ -122,15 +117,13 @@ def test_the_pytest_plugin_imports_pytest_and_the_standard_library_only():
     )
 
 
-def test_a_run_without_the_suite_says_nothing_of_it(project):
-    (project / "test_other.py").write_text("def test_it(): pass\n")
+def test_a_run_without_the_suite_says_nothing_of_it_and_has_the_option_for_a_live_backend(project):
+    (project / "test_other.py").write_text(
+        "def test_it(pytestconfig): assert pytestconfig.getoption('--hermes-live') is False\n"
+    )
     done = run(project, "None", "-q", "test_other.py")
     assert "1 passed" in done.stdout
     assert "conformance" not in done.stdout
-
-
-def test_the_option_for_a_live_backend_is_there(project):
-    assert "--hermes-live" in run(project, "None", "--help").stdout
 
 
 def test_the_report_comes_from_the_workers_of_xdist_too(project):

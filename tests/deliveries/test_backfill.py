@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from hermes_core.outbox import Origin, OutboxStore, care
-from hermes_core.outbox.backfill import add_archived, refill_missed
+from hermes_core.outbox import OutboxStore, StreamKey, admin
+from hermes_core.outbox.admin import add_archived, refill_missed
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 
@@ -27,17 +27,17 @@ def full(down):
 def test_missed_writes_are_told_with_what_to_run(full):
     result = full.machine.run("outbox", "status")
     assert result.code == 1
-    assert "missed:  3" in result.out
+    assert "missed: 3" in result.out
     assert "run: hermes-plugins outbox backfill" in result.out
     number = str(full.writes()[0]["id"])
     assert "outbox backfill" in full.machine.run("outbox", "retry", number).failed()
-    assert "no room for its content" in full.machine.run("outbox", "show", number).done().out
+    assert "Its content is gone" in full.machine.run("outbox", "show", number).done().out
 
 
 def test_missed_writes_wait_again_under_their_own_identity_and_without_secrets(full):
     before = {each["id"]: each["event_id"] for each in full.writes()}
     result = full.machine.run("outbox", "backfill").done()
-    assert result.lines[0] == "3 writes that had no room wait again."
+    assert result.lines[0] == "3 writes restored from the archive."
     assert {each["id"]: each["event_id"] for each in full.writes("--state", "waiting")} == before
     assert KEY.encode() not in full.outbox.read_bytes()
     full.unset("down")
@@ -134,7 +134,7 @@ def test_a_plugin_that_does_not_load_keeps_nobody_from_backfilling(full):
 
 # -- which turn it was -----------------------------------------------------------------------
 
-ORIGIN = Origin("alpha", "directory", "s1", "{}")
+ORIGIN = StreamKey("alpha", "directory", "s1", "{}")
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def store(tmp_path):
 
 def miss(store, created, hook="sync_turn"):
     """A write of that time that had no room."""
-    store.put(ORIGIN, 0, ("e" + str(created), hook, "{}"), take=True)
+    store.put(ORIGIN, 0, ("e" + str(created), hook, "{}"), claim=True)
     store.file.change(
         lambda database: database.execute(
             "UPDATE writes SET state = 'missed', payload = '', created = ? WHERE created = 1000",
@@ -177,8 +177,8 @@ def test_a_turn_is_the_last_one_just_before_it_was_written(store, turns, found):
     miss(store, 100.0)
     done = refill_missed(store, lambda session, facts: turns, same)
     assert done.refilled == bool(found)
-    (write,) = care.entries(store)
-    assert care.content(store, write.id).get("user_content") == found
+    (write,) = admin.entries(store)
+    assert admin.content(store, write.id).get("user_content") == found
     assert len(done.not_found) == (not found)
 
 
@@ -197,9 +197,9 @@ def test_notes_are_in_no_archive(store):
 def test_an_archived_turn_has_the_same_identity_whenever_it_is_added(store):
     session = {"session": "s1", "keywords": {"user_id": "ada"}, "turns": [turn(5.0), turn(6.0)]}
     assert add_archived(store, ORIGIN[:2], [session], same).added == 2
-    before = {each.event_id for each in care.entries(store)}
-    for each in care.entries(store):
-        care.drop(store, each.id)
+    before = {each.event_id for each in admin.entries(store)}
+    for each in admin.entries(store):
+        admin.drop(store, each.id)
     assert add_archived(store, ORIGIN[:2], [session], same).added == 2
-    assert {each.event_id for each in care.entries(store)} == before
-    assert [each.created for each in care.entries(store)] == [5.0, 6.0]
+    assert {each.event_id for each in admin.entries(store)} == before
+    assert [each.created for each in admin.entries(store)] == [5.0, 6.0]

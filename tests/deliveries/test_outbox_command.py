@@ -12,6 +12,8 @@ import pytest
 from support.commands import posix_only, run_on_terminal
 from support.terminals import Dialogue
 
+from hermes_core import MemoryManager
+
 AGENT = """
 import sys, time
 from hermes_core import MemoryManager
@@ -25,9 +27,11 @@ time.sleep(600)
 
 def test_an_empty_home_has_nothing_waiting_and_gets_no_file(machine):
     with machine.unchanged():
-        assert "waiting:   nothing" in machine.run("outbox", "status").done().lines
+        lines = machine.run("outbox", "status").done().lines
+        assert lines == ["outbox:    nothing of 256.0 MB", "waiting:   nothing"]
+        assert machine.json("outbox", "status")["bytes"] == 0
         assert machine.run("outbox", "list").done().out == "The outbox is empty.\n"
-        assert machine.run("outbox", "retry").done().out == "Nothing waits.\n"
+        assert machine.run("outbox", "retry").done().out == "Nothing is pending.\n"
         assert machine.json("outbox", "status")["providers"] == []
 
 
@@ -35,13 +39,13 @@ def test_status_says_how_many_wait_since_when_and_why(down):
     down.talk("s1", "one", "two")
     (each,) = down.machine.json("outbox", "status")["providers"]
     assert (each["provider"], each["owner"], each["active"]) == ("alpha", "directory", True)
-    assert (each["waiting"], each["dead"], each["missed"]) == (2, 0, 0)
+    assert (each["waiting"], each["failed"], each["missed"]) == (2, 0, 0)
     assert each["oldest"] < each["due"]
     assert each["error"] == "ConnectionError: backend is down"
     out = down.machine.run("outbox", "status").done().out
     assert "alpha (directory, active)" in out
     assert "2 writes, the oldest for" in out
-    assert "nobody delivers right now" in out
+    assert "when an agent runs" in out
     assert "of 256.0 MB" in out
 
 
@@ -51,10 +55,11 @@ def test_what_waits_for_a_provider_that_is_not_active_says_so(down):
     (each,) = down.machine.json("outbox", "status")["providers"]
     assert each["active"] is False
     assert "hermes-plugins enable alpha" in down.machine.run("outbox", "status").out
+    before = down.writes()[0]["attempts"]
     result = down.machine.run("outbox", "retry")
     assert result.code == 1
     assert "alpha of directory is not active" in result.out
-    assert down.writes()[0]["attempts"] == each["waiting"]  # a look is no attempt
+    assert down.writes()[0]["attempts"] == before
 
 
 def test_dead_writes_are_an_exit_code_of_1_and_have_their_own_error(down):
@@ -64,10 +69,33 @@ def test_dead_writes_are_an_exit_code_of_1_and_have_their_own_error(down):
     down.set("down")
     down.talk("s1", "three")
     (each,) = down.machine.json("outbox", "status", code=1)["providers"]
-    assert (each["waiting"], each["dead"]) == (1, 1)
+    assert (each["waiting"], each["failed"]) == (1, 1)
     assert each["error"] == "ConnectionError: backend is down"
-    assert each["dead_error"] == "TypeError: no such field"
-    assert down.arrived() == ["two"]  # what is dead blocks nothing behind it
+    assert each["failed_error"] == "no such field"
+    assert down.arrived() == ["two"]  # what failed permanently blocks nothing behind it
+
+
+def test_a_write_that_keeps_failing_while_others_arrive_is_shown_as_skipped(alpha):
+    manager = MemoryManager.from_config(alpha.home)
+    manager.initialize_all("s1")
+    manager.sync_all("a puzzling one", "answer")
+    manager.sync_all("two", "answer")
+    assert manager.flush_pending(30)
+    manager.shutdown_all()
+    assert alpha.arrived() == ["two"]
+    result = alpha.machine.run("outbox", "status")
+    assert result.code == 1
+    assert "skipped: 1 (failed while others succeeded; retried automatically)" in result.out
+    (each,) = alpha.machine.json("outbox", "status", code=1)["providers"]
+    assert (each["waiting"], each["skipped"], each["skipped_error"]) == (0, 1, "KeyError: 'target'")
+    (write,) = alpha.writes("--state", "skipped")
+    status = alpha.machine.json("status")
+    assert any("skipped" in line and "KeyError" in line for line in status["warnings"])
+    result = alpha.machine.run("outbox", "retry", str(write["id"]))
+    assert result.code == 1
+    assert "KeyError" in result.out
+    (again,) = alpha.writes()
+    assert again["attempts"] > write["attempts"]
 
 
 def test_list_shows_everything_but_the_content(down):
@@ -88,7 +116,7 @@ def test_list_is_bounded_and_says_that_there_is_more(down):
     assert "more than 2" in result.err
     assert down.machine.json("outbox", "list", "--limit", "2")["more"] is True
     assert len(down.writes("--limit", "3")) == 3
-    assert down.writes("--state", "dead") == []
+    assert down.writes("--state", "failed") == []
     assert len(down.writes("--state", "waiting")) == 3
 
 
@@ -112,7 +140,7 @@ def test_show_is_bounded_on_a_terminal_and_steers_it_not(down):
     code, shown = run_on_terminal(down.machine, "outbox", "show", number)
     assert code == 0
     assert len(shown) < 4000
-    assert "characters more" in shown
+    assert "more characters" in shown
     assert "\x1b[31m" not in shown
     assert "x" * 9000 in down.machine.run("outbox", "show", number).done().out
 
@@ -174,8 +202,8 @@ def test_a_dead_write_is_tried_again_and_says_that_it_is_an_attempt_more(down):
     down.talk("s1", "odd one")
     down.unset("down")
     assert down.machine.run("outbox", "retry").code == 1
-    (dead,) = down.writes("--state", "dead")
-    assert "1 dead" in down.machine.run("outbox", "retry", str(dead["id"])).out
+    (dead,) = down.writes("--state", "failed")
+    assert "1 failed permanently" in down.machine.run("outbox", "retry", str(dead["id"])).out
     plugin = down.home / "plugins" / "alpha" / "__init__.py"
     plugin.write_text(plugin.read_text().replace('"odd" in', '"never" in'))
     down.machine.run("outbox", "retry", str(dead["id"])).done()
@@ -237,7 +265,7 @@ def test_drop_needs_a_yes(down):
     first, second = (str(each["id"]) for each in down.writes())
     assert "--yes" in down.machine.run("outbox", "drop", first).failed()
     assert len(down.writes()) == 2
-    assert down.machine.run("outbox", "drop", first, "--yes").done().out.startswith("Write")
+    assert down.machine.run("outbox", "drop", first, "--yes").done().out.startswith("Removed write")
     assert [str(each["id"]) for each in down.writes()] == [second]
     assert down.machine.json("outbox", "drop", second, "--yes")["dropped"]["id"] == int(second)
 
@@ -248,7 +276,7 @@ def test_drop_asks_on_a_terminal(down):
     number = str(down.writes()[0]["id"])
     for answer, code, left in (("n", 1, 1), ("y", 0, 0)):
         dialogue = Dialogue(down.machine, "outbox", "drop", number)
-        dialogue.answer(("sync_turn of session s1 for alpha for good", answer))
+        dialogue.answer(("sync_turn of session s1 for alpha", answer))
         assert dialogue.end() == code
         assert len(down.writes()) == left
 
@@ -269,7 +297,7 @@ def test_a_file_that_was_set_aside_is_a_warning_with_what_to_run(down):
     down.outbox.write_bytes(b"this is no database at all, not even nearly" * 99)
     down.talk("s1", "one")
     report = down.machine.json("outbox", "status")
-    (name,) = report["set_aside"]
+    (name,) = report["damaged_files"]
     assert name.startswith("outbox.db.damaged-")
     assert f"{name} was damaged" in down.machine.run("outbox", "status").out
     assert (down.home / name).exists()

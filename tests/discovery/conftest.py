@@ -10,6 +10,11 @@ import pytest
 from hermes_core import ProviderInfo, discover
 
 
+@pytest.fixture(autouse=True)
+def _few_distributions(few_distributions: None) -> None:
+    """Scan a small site, not all that is installed here."""
+
+
 @pytest.fixture
 def found(home: Path) -> Callable[..., dict[str, ProviderInfo]]:
     """All that is listed but the built-in, by name; each name once."""

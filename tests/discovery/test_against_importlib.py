@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import tempfile
 from pathlib import Path
 
@@ -13,8 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.sites import MEMORY, OBSERVERS, PLUGINS, Site
 
-from hermes_core.discovery._metadata import distributions, parse_entry_points
-from hermes_core.names import normalise
+from hermes_core.config.names import normalise
+from hermes_core.discovery.metadata import distributions, parse_entry_points
+
+pytestmark = pytest.mark.scaled
+
+#: Each builds a site on the disk.
+EXAMPLES = 200 if os.environ.get("HERMES_STRESS") else 20
 
 GROUPS = [MEMORY, PLUGINS, OBSERVERS, "console_scripts", "hermes_agent.other", "spaced name"]
 NAMES = ["acme", "Acme-Memory", "acme_memory", "x", "ns.pkg", "Ünïcode", "a--b"]
@@ -101,7 +107,7 @@ def with_marker(found, marker):
     }
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=EXAMPLES, deadline=None)
 @given(sites())
 def test_both_find_the_same_distributions_with_the_same_entry_points(folders):
     with tempfile.TemporaryDirectory() as root:
@@ -109,7 +115,7 @@ def test_both_find_the_same_distributions_with_the_same_entry_points(folders):
         assert ours(paths) == theirs(paths)
 
 
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=EXAMPLES, deadline=None)
 @given(sites(most=1))
 def test_the_quick_look_for_our_groups_misses_none_and_adds_none(folders):
     with tempfile.TemporaryDirectory() as root:
@@ -118,7 +124,7 @@ def test_the_quick_look_for_our_groups_misses_none_and_adds_none(folders):
         assert quick == with_marker(theirs(paths), "hermes_agent.")
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=EXAMPLES, deadline=None)
 @given(sites())
 @example([[("acme", "2.0", "", None, False)], [("acme", "1.0", "", f"[{MEMORY}]\na=b", False)]])
 def test_the_quick_look_agrees_also_where_one_folder_shadows_another(folders):
@@ -156,7 +162,7 @@ def recorded(names) -> tuple[str, ...]:
         return distribution.files
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=EXAMPLES, deadline=None)
 @given(st.lists(st.text(alphabet="abc/.,' é-_", min_size=1)))
 def test_file_names_come_out_of_record_as_they_went_in(names):
     assert recorded(names) == tuple(names)

@@ -60,9 +60,9 @@ def test_a_manifest_without_a_package_beside_it_is_no_plugin(found, site):
     assert found(everything=True) == {}
 
 
-def test_a_package_without_a_manifest_is_no_plugin(found, site):
+def test_a_package_without_a_manifest_is_found_as_a_plain_module(found, site):
     site.add("no-manifest", files={"no_manifest/__init__.py": provider_source("x")})
-    assert found(everything=True) == {}
+    assert found(everything=True)["x"].source == "module"
 
 
 def test_a_carried_plugin_that_is_no_memory_provider_is_not_listed(found, site):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.sites import MEMORY, add_directory, provider_source
 
 from hermes_core import HermesError, UnknownProviderError, discover, load_provider
+from hermes_core.config.names import normalise
 from hermes_core.discovery import find_provider
-from hermes_core.names import normalise
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ def everywhere(home, site, mark, tmp_path, monkeypatch):
     site.add("b", groups={PLUGINS: {"b": "loud_b.b.c:register"}}, files=package("loud_b", loud))
     site.add("c", groups={PLUGINS: {"c": "loud_c.b.c"}}, files=package("loud_c", tools))
     site.add("d", files={**package("loud_d", loud), "loud_d/plugin.yaml": "name: d"})
+    site.add("g", files=package("loud_g", loud))  # declares nothing
     broken = site.add("e", groups={PLUGINS: {"e": "loud_e.b.c:register"}})
     for name, source in package("loud_e", loud).items():  # not in RECORD, nor is there one
         path = site.folder / name
@@ -59,7 +60,7 @@ def test_listing_runs_no_plugin_code(home, everywhere, mark, everything):
     assert not [name for name in set(sys.modules) - before if name.startswith("loud")]
     assert listed["a"] == listed["b"] == listed["e"] == listed["loud-directory"] == "installed"
     assert listed["c"] == listed["f"] == "no-provider"
-    assert ("d" in listed) == everything
+    assert ("d" in listed) == ("loud" in listed) == everything
 
 
 def test_a_chosen_and_pinned_plugin_is_not_imported_to_be_listed(home, everywhere, mark):

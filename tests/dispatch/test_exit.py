@@ -18,13 +18,13 @@ def test_the_interpreter_ends_at_once_beside_a_provider_that_hangs(hook: str) ->
 
         logging.disable(logging.CRITICAL)
         provider = Recorder(tools=[TOOL])
-        manager = MemoryManager(deadlines=QUICK)
+        manager = MemoryManager(deadlines=QUICK._replace(initialize=0.25))
         manager.add_provider(provider)
         provider.answers[{hook!r}] = Gate()
         DRIVE.get({hook!r}, lambda m: m.shutdown_all())(manager)
         print("end")
         """,
-        timeout=30,
+        timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
@@ -40,6 +40,6 @@ def test_an_agent_that_forgets_to_shut_down_ends_all_the_same() -> None:
             drive(manager)
         print("end")
         """,
-        timeout=30,
+        timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")

@@ -15,7 +15,7 @@ def test_what_a_host_does_to_its_list_afterwards_does_not_change_what_was_writte
     external = Recorder(
         sync_turn=lambda *args, messages, **kwargs: seen.append(list(messages)),
         on_session_end=lambda messages: seen.append(list(messages)),
-        on_delegation=lambda *args, **kwargs: blocker.wait(5),
+        on_delegation=lambda *args, **kwargs: blocker.wait(60),
     )
     with running(external) as manager:
         manager.on_delegation("t", "r")  # keeps the lane busy
@@ -24,7 +24,7 @@ def test_what_a_host_does_to_its_list_afterwards_does_not_change_what_was_writte
         manager.on_session_end(messages)
         messages.clear()
         blocker.set()
-        assert manager.flush_pending(5)
+        assert manager.flush_pending(60)
     assert [len(each) for each in seen] == [2, 2]
 
 
@@ -52,5 +52,5 @@ def test_messages_of_another_kind_break_no_turn(messages: Any) -> None:
         manager.sync_all("u", "a", messages=messages)
         manager.on_pre_compress(messages)
         manager.on_session_end(messages)
-        assert manager.flush_pending(5)
+        assert manager.flush_pending(60)
     assert len(external.of("sync_turn")) == len(external.of("on_session_end")) == 1

@@ -119,7 +119,7 @@ def test_an_observer_may_implement_or_wrap_any_hook_that_a_host_causes(
     assert manager.prefetch_all("q") == "recalled"
     manager.flush_pending(5)
     manager.shutdown_all()
-    assert eventually(lambda: seen, 1.0)
+    assert eventually(lambda: seen)
 
 
 def test_a_module_and_a_class_are_observers_too() -> None:

@@ -112,4 +112,4 @@ def test_a_life_with_wrong_types_from_every_method_is_one_of_the_built_in_alone(
         assert manager.on_pre_compress([]) == ""
         for drive in DRIVE.values():
             drive(manager)
-        assert manager.flush_pending(5)
+        assert manager.flush_pending(60)

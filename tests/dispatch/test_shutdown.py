@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from time import perf_counter, sleep
 from typing import Any
 
 import pytest
 from support.providers import (
     DRIVE,
     QUICK,
-    SLACK,
     TOOL,
     Gate,
     Recorder,
@@ -47,11 +45,8 @@ def test_the_built_in_is_shut_down_though_the_external_raises_or_hangs() -> None
         pass
     assert len(builtin.of("shutdown")) == 1
     assert manager.health()["ext"]["shutdown"].failures == 1
-    with Gate() as gate:
-        begin = perf_counter()
-        with running(builtin, Recorder(shutdown=gate), deadlines=QUICK):
-            pass
-        assert perf_counter() - begin < 3 * QUICK.shutdown + SLACK
+    with Gate() as gate, running(builtin, Recorder(shutdown=gate), deadlines=QUICK):
+        pass
     assert len(builtin.of("shutdown")) == 2
 
 
@@ -72,11 +67,11 @@ def test_shutting_down_without_a_session_is_fine() -> None:
 
 
 def test_what_is_queued_is_delivered_before_the_shutdown() -> None:
-    external = Recorder(sync_turn=lambda *args, **kwargs: sleep(0.01))
-    with running(external) as manager:
+    with Gate() as gate, running(external := Recorder(sync_turn=gate)) as manager:
         for number in range(10):
             manager.sync_all(str(number), "a")
         manager.on_session_end([])
+        gate.open()
     assert external.hooks()[-12:] == [*["sync_turn"] * 10, "on_session_end", "shutdown"]
 
 
@@ -107,22 +102,23 @@ def test_a_recall_that_hangs_is_not_told_as_a_lost_write(
 
 
 def test_nothing_reaches_a_provider_after_its_shutdown() -> None:
-    external = Recorder(sync_turn=lambda *args, **kwargs: sleep(0.15))
-    with running(external, deadlines=QUICK._replace(write=5.0)) as manager:
-        for number in range(8):
-            manager.sync_all(str(number), "a")
-    sleep(0.5)
+    before = memory_threads()
+    with Gate() as gate:
+        external = Recorder(sync_turn=gate)
+        with running(external, deadlines=QUICK._replace(write=5.0)) as manager:
+            for number in range(8):
+                manager.sync_all(str(number), "a")
+    assert eventually(lambda: memory_threads() <= before)
     assert external.hooks()[-1] == "shutdown"
 
 
-def test_shutting_down_takes_no_longer_than_its_deadlines_however_much_is_queued() -> None:
-    external = Recorder(sync_turn=lambda *args, **kwargs: sleep(0.05))
-    begin = perf_counter()
-    with running(external, deadlines=QUICK) as manager:
-        for number in range(200):
-            manager.sync_all(str(number), "a")
-    assert perf_counter() - begin < 2 * QUICK.shutdown + SLACK
-    external.answers["sync_turn"] = None
+def test_shutting_down_does_not_wait_for_all_that_is_queued() -> None:
+    with Gate() as gate:
+        external = Recorder(sync_turn=gate)
+        with running(external, deadlines=QUICK._replace(write=5.0)) as manager:
+            for number in range(200):
+                manager.sync_all(str(number), "a")
+        assert len(external.of("sync_turn")) <= 1
 
 
 @pytest.mark.parametrize(
@@ -133,9 +129,7 @@ def test_a_call_after_the_shutdown_gives_nothing_at_once(hook: str) -> None:
     external = Recorder(tools=[TOOL], prefetch="recalled", system_prompt_block="prompt")
     with running(external, deadlines=QUICK._replace(prefetch=0.6, hook=0.6, tool=0.6)) as manager:
         DRIVE[hook](manager)
-    begin = perf_counter()
     assert "recalled" not in str(DRIVE[hook](manager))
-    assert perf_counter() - begin < 0.3
     assert external.hooks()[-1] == "shutdown"
 
 
@@ -166,7 +160,12 @@ def test_managers_can_be_shut_down_from_several_threads_at_once() -> None:
 
 def test_a_provider_that_ends_its_own_threads_late_is_waited_for() -> None:
     closed: list[Any] = []
-    external = Recorder(shutdown=lambda: (sleep(0.1), closed.append(True)))
-    with running(external):
+
+    def shutdown() -> None:
+        own = threading.Timer(0.05, closed.append, [True])
+        own.start()
+        own.join()
+
+    with running(Recorder(shutdown=shutdown)):
         pass
     assert closed == [True]

@@ -36,9 +36,29 @@ def test_keyword_only_arguments_arrive() -> None:
     assert switch.kwargs == {
         "parent_session_id": "s1",
         "reset": True,
-        "rewound": False,
         "reason": "new",
     }
+
+
+def test_rewound_is_passed_only_when_the_host_passed_it() -> None:
+    class Strict(Minimal):
+        def on_session_switch(self, new_session_id, *, parent_session_id, reset, rewound):
+            strict.append(rewound)
+
+    class Open(Minimal):
+        def on_session_switch(self, new_session_id, **kwargs):
+            seen.append(kwargs)
+
+    seen: list[dict[str, Any]] = []
+    strict: list[bool] = []
+    for provider in (Open(), Strict()):
+        with running(provider) as manager:
+            manager.on_session_switch("s2")
+            manager.on_session_switch("s2", rewound=True)
+            assert manager.flush_pending(60)
+    usual = {"parent_session_id": "", "reset": False}
+    assert seen == [usual, {**usual, "rewound": True}]
+    assert strict == [False, True]  # who can't be called without it gets it
 
 
 def test_open_keywords_arrive() -> None:

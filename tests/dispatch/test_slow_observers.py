@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from time import perf_counter, sleep
-
 import pytest
-from support.providers import SLACK, Gate, Recorder
+from support.providers import Gate, Recorder
 
 from hermes_core import MemoryManager, hookimpl
 
@@ -44,18 +42,12 @@ def test_an_observer_that_hangs_is_dropped_and_the_turn_goes_on(
 
         observer = {"implement": Implement, "before": Before, "after": After}[where]()
         manager = _observed(observer)
-        begin = perf_counter()
-        assert manager.prefetch_all("q") == "recalled"
-        assert perf_counter() - begin < 0.05 + SLACK
-        later = []
         for _ in range(5):
-            begin = perf_counter()
             assert manager.prefetch_all("q") == "recalled"
-            later.append(perf_counter() - begin)
         health = manager.health()["observer:eye"]["prefetch"]
         gate.open()
         manager.shutdown_all()
-    assert sorted(later)[2] < 0.05
+    assert health.failures == 1  # dropped, and not called again
     assert health.breaker == "open"
     assert "50 ms" in health.last_error
     assert sum("eye" in each.getMessage() for each in caplog.records) == 1
@@ -63,19 +55,21 @@ def test_an_observer_that_hangs_is_dropped_and_the_turn_goes_on(
 
 def test_a_dropped_observer_is_dropped_from_all_hooks() -> None:
     seen = []
+    with Gate() as gate:
 
-    class Eye:
-        @hookimpl
-        def prefetch(self) -> None:
-            sleep(0.2)
+        class Eye:
+            @hookimpl
+            def prefetch(self) -> None:
+                gate()
 
-        @hookimpl
-        def on_pre_compress(self) -> None:
-            seen.append("compress")
+            @hookimpl
+            def on_pre_compress(self) -> None:
+                seen.append("compress")
 
-    manager = _observed(Eye())
-    manager.on_pre_compress([])
-    manager.prefetch_all("q")
-    manager.on_pre_compress([])
-    manager.shutdown_all()
+        manager = _observed(Eye())
+        manager.on_pre_compress([])
+        manager.prefetch_all("q")
+        manager.on_pre_compress([])
+        gate.open()
+        manager.shutdown_all()
     assert seen == ["compress"]

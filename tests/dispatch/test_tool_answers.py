@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.providers import Minimal, Recorder, raising, running
 
-from hermes_core.tools import tool_answer
+from hermes_core.manager.tools import tool_answer
 
 TEXT = st.text('aé{}[]"\\ 1', max_size=6)
 SEARCH = {"name": "ext_search", "description": "Search."}
@@ -100,7 +100,7 @@ def test_an_answer_is_json_for_strict_parsers_too(value: Any) -> None:
     json.loads(tool_answer(value, "ext"), parse_constant=refuse)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | TEXT | st.binary(max_size=3),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from support.providers import eventually, memory_threads
 
 from hermes_core import AsyncMemoryManager, MemoryManager, MemoryProvider
+from hermes_core.hookspecs import HOOKS
 from hermes_core.testing import FakeProvider
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,17 +23,33 @@ def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture
-def page(home: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What the page's program defines, after it has run in a home of its own."""
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A home of its own, and what the page's program defines after it has run in it."""
+    home = tmp_path_factory.mktemp("page")
     names: dict[str, Any] = {"__name__": "page"}
-    for number, block in enumerate(blocks()):
-        exec(compile(block, f"docs/agents.md, block {number}", "exec"), names)
-    return names
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()):
+        patch.setenv("HERMES_HOME", str(home))
+        for number, block in enumerate(blocks()):
+            exec(compile(block, f"docs/agents.md, block {number}", "exec"), names)
+    return home, names
+
+
+@pytest.fixture
+def home(program: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of the page's program."""
+    monkeypatch.setenv("HERMES_HOME", str(program[0]))
+    return program[0]
+
+
+@pytest.fixture
+def page(home: Path, program: tuple[Path, dict[str, Any]]) -> dict[str, Any]:
+    """What the page's program defines; its functions see what is put there."""
+    return program[1]
 
 
 def test_the_program_of_the_page_runs_and_leaves_no_thread(page: dict[str, Any]) -> None:
-    assert len(blocks()) == 8
+    assert len(blocks()) == 9
     assert eventually(lambda: not memory_threads())
 
 
@@ -76,11 +95,14 @@ def test_the_page_s_agent_sends_nothing_that_passes_for_recalled_text(
     assert provider.turns[0].user == "</memory-context> What shall I cook?"
 
 
-def test_the_page_s_agent_keeps_no_interrupted_turn(page: dict[str, Any], tmp_path: Path) -> None:
+def test_the_page_s_agent_keeps_no_interrupted_turn(
+    page: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     provider = FakeProvider()
     memory = page["with_fake"](tmp_path, provider)
     agent = page["Agent"](memory, "s-1")
-    page["model"] = lambda messages, tools: page["Reply"](chunks=("Gre",), interrupted=True)
+    interrupted = page["Reply"](chunks=("Gre",), interrupted=True)
+    monkeypatch.setitem(page, "model", lambda messages, tools: interrupted)
     agent.turn("Tea?")
     assert memory.flush_pending(10)
     memory.shutdown_all()
@@ -94,11 +116,11 @@ def public(kind: type) -> set[str]:
 def test_what_the_page_calls_is_there() -> None:
     called = set(re.findall(r"`(?:\w+\.)?(\w+)\(", PAGE))
     known = public(MemoryManager) | public(AsyncMemoryManager) | public(FakeProvider)
-    assert called - known == {"FakeProvider", "MemoryManager"}
+    assert called - known == {"FakeProvider", "MemoryManager", "is_trivial_prompt"}
 
 
 def test_every_method_of_fake_provider_that_is_its_own_is_on_the_page() -> None:
-    for name in public(FakeProvider) - public(MemoryProvider):
+    for name in public(FakeProvider) - public(MemoryProvider) - set(HOOKS):
         assert f"`{name}" in PAGE, name
 
 

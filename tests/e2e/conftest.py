@@ -10,9 +10,9 @@ from support.commands import Holder, Machine
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """The installed command with an empty home and an empty site."""
-    return Machine(tmp_path / "machine")
+def machine(tmp_path: Path, few_distributions: None) -> Machine:
+    """The command with an empty home and an empty site."""
+    return Machine(tmp_path / "machine", in_process=True)
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_status_gives_the_reason_in_one_line_and_fails(machine, case):
     assert (result.code, result.err) == (1, "")
     (problem,) = [line for line in result.lines if line.startswith("problem:")]
     assert told in problem
-    assert "built-in:  active, always" in result.lines
+    assert "built-in:  active (always)" in result.lines
 
 
 @pytest.mark.parametrize("case", [folder, provider_list])

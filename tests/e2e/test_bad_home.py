@@ -51,7 +51,9 @@ def test_a_home_below_a_file_is_an_error(stocked, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system of that kind")
-@pytest.mark.parametrize("home", ["/proc/hermes", "/sys/hermes"])
+@pytest.mark.parametrize(
+    "home", ["/proc/hermes", pytest.param("/sys/hermes", marks=pytest.mark.stress)]
+)
 def test_a_home_that_cannot_be_written_can_be_looked_at(stocked, home):
     env = {"HERMES_HOME": home}
     assert "alpha" in stocked.run("list", env=env).done().rows
@@ -74,7 +76,13 @@ def test_a_read_only_home_is_left_as_it_is(stocked):
         stocked.home.chmod(0o700)
 
 
-@pytest.mark.parametrize("name", ["with spaces and 'quotes\"", "zuhause-für-Gedächtnis-記憶-🧠"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("with spaces and 'quotes\"", marks=pytest.mark.stress),
+        "zuhause-für 'Gedächtnis\"-記憶-🧠",
+    ],
+)
 def test_a_home_with_spaces_and_non_ascii_works_like_any_other(machine, tmp_path, name):
     home = tmp_path / name
     add_directory(home, "beta")

@@ -12,7 +12,7 @@ def test_disabling_goes_on_with_the_builtin_alone(machine, arguments):
     result = machine.run("disable", *arguments).done()
     assert "alpha is disabled" in result.out
     assert not machine.memory["provider"]
-    assert not machine.memory["pins"]
+    assert not machine.pins
     listed = machine.providers()
     assert (listed["builtin"]["active"], listed["alpha"]["active"]) == (True, False)
 
@@ -21,14 +21,14 @@ def test_disabling_goes_on_with_the_builtin_alone(machine, arguments):
 def test_the_builtin_cannot_be_disabled_and_the_reason_is_given(machine, name):
     with machine.unchanged():
         line = machine.run("disable", name).failed()
-    assert "built-in can't be disabled" in line
+    assert "built-in memory can't be disabled" in line
     assert "notes and conversations" in line
 
 
 def test_disabling_when_nothing_is_active_says_so_and_changes_nothing(machine):
     with machine.unchanged():
         result = machine.run("disable").done()
-    assert "no external provider is active" in result.out
+    assert "No external provider is active" in result.out
 
 
 def test_disabling_another_than_the_active_one_is_refused(machine):

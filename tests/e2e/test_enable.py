@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from support.commands import Machine
 from support.sites import MEMORY, PLUGINS, provider_source
+
+TIMES = 4 if os.environ.get("HERMES_STRESS") else 1
 
 
 def test_enabling_sets_the_provider_and_says_so(machine):
@@ -20,7 +24,7 @@ def test_enabling_sets_the_provider_and_says_so(machine):
 def test_enabling_records_owner_version_and_hash(machine):
     machine.install("alpha", version="2.1")
     machine.run("enable", "alpha").done()
-    pins = machine.memory["pins"]
+    pins = machine.pins
     assert pins.keys() == {"alpha"}
     assert (pins["alpha"]["owner"], pins["alpha"]["version"]) == ("memory-alpha", "2.1")
     assert pins["alpha"]["hash"].startswith("sha256:")
@@ -45,15 +49,15 @@ def test_a_directory_plugin_with_relative_imports_is_enabled(machine):
     )
     (folder / "part.py").write_text(provider_source("beta"))
     machine.run("enable", "beta").done()
-    assert machine.memory["pins"]["beta"]["owner"] == "directory"
+    assert machine.pins["beta"]["owner"] == "directory"
     assert machine.json("status")["provider"]["works"] is True
 
 
 @pytest.mark.parametrize(
     ("value", "code"),
     [
-        ("alpha:Provider", ""),
-        ("alpha", ""),
+        pytest.param("alpha:Provider", "", marks=pytest.mark.stress),
+        pytest.param("alpha", "", marks=pytest.mark.stress),
         ("alpha:box.provider", "class box:\n    provider = Provider()"),
     ],
 )
@@ -73,9 +77,10 @@ def test_a_general_plugin_that_registers_a_provider_is_enabled(machine):
         files={"big_plugin/__init__.py": provider_source("alpha")},
     )
     machine.run("enable", "alpha").done()
-    assert machine.memory["pins"]["alpha"]["owner"] == "big-plugin"
+    assert machine.pins["alpha"]["owner"] == "big-plugin"
 
 
+@pytest.mark.stress  # test_list.py enables one, too
 def test_a_carried_directory_plugin_is_enabled_in_place(machine):
     machine.site.add(
         "some-tool",
@@ -85,7 +90,7 @@ def test_a_carried_directory_plugin_is_enabled_in_place(machine):
         },
     )
     machine.run("enable", "plug").done()
-    assert machine.memory["pins"]["plug"]["owner"] == "some-tool"
+    assert machine.pins["plug"]["owner"] == "some-tool"
     assert machine.json("status")["provider"]["works"] is True
 
 
@@ -104,7 +109,7 @@ def test_enabling_another_says_that_it_replaces_the_active_one(machine):
     result = machine.run("enable", "beta").done()
     assert "beta replaces alpha" in result.out
     assert machine.memory["provider"] == "beta"
-    assert machine.memory["pins"].keys() == {"beta"}
+    assert machine.pins.keys() == {"beta"}
     states = {name: each["active"] for name, each in machine.providers().items()}
     assert states == {"builtin": True, "alpha": False, "beta": True}
 
@@ -152,7 +157,7 @@ def test_a_conflict_is_refused_with_every_owner_until_one_is_chosen(machine):
     assert "twice@first-owner" in line
     machine.run("enable", "twice@second-owner").done()
     assert machine.memory["provider"] == "twice@second-owner"
-    assert machine.memory["pins"]["twice"]["owner"] == "second-owner"
+    assert machine.pins["twice"]["owner"] == "second-owner"
     report = machine.json("status")
     assert report["provider"]["distribution"] == "second-owner"
     assert report["provider"]["works"] is True
@@ -184,13 +189,27 @@ def test_a_plugin_sees_the_home_that_the_command_was_given(machine, tmp_path):
     assert seen.read_text() == str(other)
 
 
+@pytest.mark.scaled
 def test_two_who_enable_at_once_leave_one_of_the_two_choices(machine):
     machine.install("alpha")
     machine.install("beta")
-    running = [machine.start("enable", name) for name in ("alpha", "beta", "alpha", "beta")]
+    running = [machine.start("enable", name) for name in ("alpha", "beta") * TIMES]
     for process in running:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, ""), out
     assert machine.memory["provider"] in ("alpha", "beta")
-    assert machine.memory["provider"] in machine.memory["pins"]
+    assert machine.memory["provider"] in machine.pins
     assert machine.run("status").done().code == 0
+
+
+def test_a_register_that_fails_after_its_provider_is_enabled_with_a_warning(machine):
+    source = provider_source("alpha") + "    raise RuntimeError('no room for tools')\n"
+    machine.install("alpha", source=source)
+    result = machine.run("enable", "alpha")
+    assert result.code == 0
+    assert result.out == "alpha is enabled.\n"
+    assert "warning: plugin alpha: register() failed after" in result.err
+    assert "no room for tools" in result.err
+    status = machine.json("status")
+    assert status["provider"]["works"] is True
+    assert any("no room for tools" in each for each in status["warnings"])

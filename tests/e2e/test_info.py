@@ -91,3 +91,22 @@ def test_the_version_of_a_directory_plugin_is_not_called_its_distribution(machin
     lines = machine.run("info", "beta").done().lines
     assert "distribution: 1.2.3" not in lines
     assert any("1.2.3" in line for line in lines)
+
+
+def test_files_that_hermes_agent_reads_beside_a_plugin_are_named_and_not_imported(machine):
+    folder = machine.add_directory("beta")
+    for name in ("config_schema.py", "cli.py"):
+        (folder / name).write_text("raise SystemExit('nobody imports this')\n")
+    lines = machine.run("info", "beta").done().lines
+    assert "has: config_schema.py and cli.py (for hermes-agent, not used here)" in lines
+    provider = machine.json("info", "beta")["provider"]
+    assert provider["config_schema"] == str(folder / "config_schema.py")
+    assert provider["cli"] == str(folder / "cli.py")
+    assert machine.run("enable", "beta").done()
+
+
+def test_the_same_files_of_a_package_are_named_too(machine):
+    machine.install("alpha")
+    (machine.module("memory-alpha").parent / "cli.py").write_text("raise SystemExit\n")
+    lines = machine.run("info", "alpha").done().lines
+    assert "has: cli.py (for hermes-agent, not used here)" in lines

@@ -51,7 +51,7 @@ def test_a_provider_that_does_not_work_is_a_problem_and_the_builtin_stays(machin
         result = machine.run("status")
         report = machine.json("status", code=1)
     assert (result.code, result.err) == (1, "")
-    assert "built-in:  active, always" in result.lines
+    assert "built-in:  active (always)" in result.lines
     assert any(line.startswith("external:  alpha") for line in result.lines)
     assert "does not work" in result.out
     (problem,) = [line for line in result.lines if line.startswith("problem:")]
@@ -86,9 +86,12 @@ def test_a_conflict_has_the_same_state_in_status_and_list(machine):
 @pytest.mark.parametrize(
     "tools",
     [
-        "[{'name': f'tool_{n}', 'description': 'x', 'parameters': {}} for n in range(200)]",
+        pytest.param(
+            "[{'name': f'tool_{n}', 'description': 'x', 'parameters': {}} for n in range(200)]",
+            marks=pytest.mark.stress,
+        ),
         "[{'name': 'tool', 'description': object(), 'parameters': {'default': {1, 2}}}]",
-        "[None, 3, {'name': 'memory'}]",
+        pytest.param("[None, 3, {'name': 'memory'}]", marks=pytest.mark.stress),
     ],
 )
 def test_tools_that_nobody_can_use_do_not_disturb_the_status(machine, tools):
@@ -117,7 +120,7 @@ def test_an_observer_that_is_there_is_shown(machine):
     assert "observer:  trace" in machine.run("status").done().lines
 
 
-@pytest.mark.parametrize("provider", ["", "alpha"])
+@pytest.mark.parametrize("provider", [pytest.param("", marks=pytest.mark.stress), "alpha"])
 def test_an_observer_that_ends_the_process_is_not_taken_for_a_plugin(machine, provider):
     machine.install("alpha")
     machine.site.add(

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.fielded import run_forked
 from support.sites import provider_source
 from support.terminals import Dialogue
 from support.wheels import Venv
+
+from hermes_core.checkup import child_process
+
+
+@pytest.fixture(autouse=True)
+def _few_distributions(request: pytest.FixtureRequest) -> None:
+    """The commands find few distributions, unless a venv is made of those."""
+    if not {"venv", "shop"} & {*request.fixturenames}:
+        request.getfixturevalue("few_distributions")
+
+
+@pytest.fixture(autouse=True)
+def _forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugin code of commands in this process runs in a fork: tests/checkup has the real child."""
+    if os.name == "posix":
+        monkeypatch.setattr(child_process, "run_child", run_forked)
 
 
 @pytest.fixture
 def venv(tmp_path: Path) -> Venv:
     """A venv into which nothing has been installed, and an index that is a folder."""
-    return Venv(tmp_path / "machine")
+    return Venv(tmp_path / "machine", forked=True)
 
 
 @pytest.fixture

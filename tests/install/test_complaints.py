@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_core.installing._complaints import complaint
+from hermes_core.install._commands import install_error
 
 SAID = {
     "externally managed": (
         "error: externally-managed-environment\n\nThis environment is externally managed\n",
-        "belongs to the operating system",
+        "operating system manages this Python",
     ),
     "no permission": (
         (
@@ -31,9 +31,22 @@ SAID = {
         ),
         "no such version; the newest are: 0.3, 0.4, 0.5, 0.6, 1.0",
     ),
+    "pip, another Python": (
+        (
+            "ERROR: Ignored the following versions that require a different python version: 1.0 "
+            "Requires-Python >=3.99\nERROR: Could not find a version that satisfies the requirement "
+            "later (from versions: none)\nERROR: No matching distribution found for later\n"
+        ),
+        "another version of Python",
+    ),
+    "pip, no requirement": ("ERROR: Invalid requirement: 'a b'\n", "not a valid requirement"),
+    "pip, no wheel": (
+        "ERROR: Wheel 'broken' located at /links/broken-1.0-py3-none-any.whl is invalid.\n",
+        "not a valid wheel",
+    ),
     "disk full": (
         "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n",
-        "no room left",
+        "the disk is full",
     ),
     "pip without network": (
         (
@@ -42,14 +55,14 @@ SAID = {
             "\nERROR: Could not find a version that satisfies the requirement x (from versions: none)"
             "\nERROR: No matching distribution found for x\n"
         ),
-        "index can't be reached",
+        "index is unreachable",
     ),
     "uv without network": (
         (
             "error: Request failed after 3 retries in 9.0s\n  cause: Failed to fetch: http://h/x/\n"
             "  cause: tcp connect error\n  cause: Connection refused (os error 111)\n"
         ),
-        "index can't be reached",
+        "index is unreachable",
     ),
     "uv, unknown": (
         (
@@ -64,7 +77,7 @@ SAID = {
             "  cause: Because there is no version of acme==9 and you require acme==9, we can conclude "
             "that your requirements are unsatisfiable.\n"
         ),
-        "there is no acme==9",
+        "no such version: acme==9",
     ),
     "uv, conflict": (
         (
@@ -92,14 +105,14 @@ SAID = {
     ),
     "anything else": ("WARNING: x\nERROR: The moon\tis full\n", "The moon is full"),
     "a line without a mark": ("something odd\n", "something odd"),
-    "nothing": ("", "without a word"),
+    "nothing": ("", "without an error message"),
 }
 
 
 @pytest.mark.parametrize("case", SAID)
 def test_a_complaint_is_one_line_that_names_what_was_asked_for(case):
     said, told = SAID[case]
-    line = str(complaint(said, "spec"))
+    line = str(install_error(said, "spec"))
     assert line.startswith("spec: ")
     assert told in line
     assert "\n" not in line

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_core.installing import InstallError, installer
-from hermes_core.installing import _environment as environment
+from hermes_core.install import InstallError, installer
+from hermes_core.install import _installers as environment
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_python_of_the_operating_system_is_left_alone(tmp_path, monkeypatch):
 
 def test_a_venv_that_can_not_be_written_to_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "gone" / name))
-    assert refused("install", "memory-acme") == "use a virtual environment of your own"
+    assert refused("install", "memory-acme") == "use your own virtual environment"
 
 
 def test_without_pip_and_uv_the_way_to_a_pip_is_said(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.commands import Machine, posix_only, snapshot, wait_until
 
-from hermes_core.installing import (
+from hermes_core.install import (
     Folder,
     InstallError,
     Repository,
@@ -21,7 +21,7 @@ from hermes_core.installing import (
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "machine")
+    return Machine(tmp_path / "machine", in_process=True)
 
 
 def folders(home: Path) -> set[str]:
@@ -54,7 +54,7 @@ def test_what_is_there_already_is_replaced_only_by_a_word_of_its_own(machine: Ma
     second = repo.commit()
     with machine.unchanged():
         line = machine.run("install", repo.url, "--yes").failed()
-    assert f"is there already, at commit {repo.first}" in line
+    assert f"is already installed, at commit {repo.first}" in line
     assert "--replace" in line
     machine.run("install", repo.url, "--yes", "--replace").done()
     assert machine.json("info", "gitty")["provider"]["commit"] == second
@@ -97,11 +97,11 @@ def test_a_plugin_in_a_subdirectory_is_taken_alone(home: Path, repo):
 @pytest.mark.parametrize(
     ("manifest", "cause"),
     [
-        ("name: ../outside", "can't be a folder's name"),
-        ("name: .hidden", "can't be a folder's name"),
+        ("name: ../outside", "can't be the name of a folder"),
+        ("name: .hidden", "can't be the name of a folder"),
         ("name: builtin", "reserved"),
         ("name: provider", "reserved"),
-        ("name: a/b", "can't be a folder's name"),
+        ("name: a/b", "can't be the name of a folder"),
     ],
 )
 def test_a_name_that_leads_elsewhere_is_refused(home: Path, repo, manifest, cause):
@@ -126,7 +126,7 @@ def test_a_link_that_leads_out_is_refused(home: Path, repo):
     ("url", "said"),
     [
         ("git+{repo}@nowhere", "has no revision nowhere"),
-        ("{repo}-that-is-not-there", "there is no git repository"),
+        ("{repo}-that-is-not-there", "no git repository found"),
         ("http://me:pa55word@127.0.0.1:9/owner/plugin", "http://127.0.0.1:9/owner/plugin: "),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_core.installing import Folder, InstallError, Package, Repository, read_source
+from hermes_core.install import Folder, InstallError, Package, Repository, read_source
 
 
 @pytest.mark.parametrize("spec", ["name", "name==1.2", "name[extra]>=1,<2", " name ", "a.b-c_d"])

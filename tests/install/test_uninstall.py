@@ -8,28 +8,27 @@ from support.commands import Machine
 from support.sites import MEMORY, provider_source
 from support.wheels import Venv, make_wheel
 
-from hermes_core.outbox import Origin, OutboxStore
+from hermes_core.outbox import OutboxStore, StreamKey
 
 
 def test_a_package_is_disabled_then_removed_and_its_turns_wait(venv: Venv):
     files = {"two/__init__.py": provider_source("one"), "two/other.py": provider_source("other")}
     groups = {MEMORY: {"one": "two:register", "other": "two.other:register"}}
-    make_wheel(venv.links, "two", groups=groups, files=files)
-    venv.run("install", "two", "--yes").done()
+    venv.put(make_wheel(venv.links, "two", groups=groups, files=files))
     venv.run("enable", "one").done()
     venv.run("bridge", "one").done()
     store = OutboxStore(venv.home / "outbox.db", max_bytes=1_000_000)
-    origin = Origin("one", "two", "session", "{}")
+    origin = StreamKey("one", "two", "session", "{}")
     for number in range(2):
-        store.put(origin, 0, (f"event-{number}", "sync_turn", "{}"), take=False)
+        store.put(origin, 0, (f"event-{number}", "sync_turn", "{}"), claim=False)
     store.close()
     venv.write_config(venv.config_file.read_text() + "  one:\n    url: here\n")
 
     assert "--yes" in venv.run("uninstall", "one").failed()
     assert venv.installed() == {"two"}
     done = venv.run("uninstall", "one", "--yes").done()
-    assert "one is disabled. 2 writes wait for it in the outbox" in done.out
-    assert "Its bridge to hermes-agent is removed" in done.out
+    assert "one is disabled. 2 writes stay in the outbox" in done.out
+    assert "Removed its bridge to hermes-agent" in done.out
     assert "Uninstalled: two 1.0" in done.out
     assert venv.installed() == set()
     assert set(venv.providers()) == {"builtin"}
@@ -54,7 +53,7 @@ def test_what_another_environment_has_is_told_and_not_called_removed(venv: Venv,
 
 
 def test_a_directory_that_was_installed_goes_and_one_that_was_not_stays(tmp_path: Path, repo):
-    machine = Machine(tmp_path / "machine")
+    machine = Machine(tmp_path / "machine", in_process=True)
     machine.run("install", repo.url, "--yes").done()
     by_hand = machine.add_directory("mine")
     machine.run("enable", "gitty").done()
@@ -66,9 +65,9 @@ def test_a_directory_that_was_installed_goes_and_one_that_was_not_stays(tmp_path
 
 
 def test_a_directory_in_which_something_has_been_stored_is_left_alone(tmp_path: Path, repo):
-    machine = Machine(tmp_path / "machine")
+    machine = Machine(tmp_path / "machine", in_process=True)
     machine.run("install", repo.url, "--yes").done()
     (machine.home / "plugins" / "gitty" / "facts.db").write_text("what it knows")
     with machine.unchanged():
         line = machine.run("uninstall", "gitty", "--yes").failed()
-    assert "has files in it that differ" in line
+    assert "has changed since it was installed" in line

@@ -14,6 +14,11 @@ from hermes_core import MemoryProvider, ProviderLoadError, load_provider
 _numbers = count()
 
 
+@pytest.fixture(autouse=True)
+def _few_distributions(few_distributions: None) -> None:
+    """Scan a small site, not all that is installed here."""
+
+
 @pytest.fixture
 def installed(site: Site) -> Callable[..., str]:
     """Install a distribution acme-memory, whose entry point acme has a given value.
@@ -39,7 +44,7 @@ def load(home: Path, installed: Callable[..., str]) -> Callable[..., MemoryProvi
 
     def install_and_load(source: str, value: str = "MODULE:register", **more: str):
         installed(source, value, **more)
-        return load_provider("acme", home, deadline=5)
+        return load_provider("acme", home, deadline=60)
 
     return install_and_load
 

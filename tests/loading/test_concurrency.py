@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 
@@ -42,8 +43,9 @@ def switching(monkeypatch):
     sys.setswitchinterval(before)
 
 
+@pytest.mark.scaled
 def test_a_directory_that_many_threads_load_is_imported_once(home, tmp_path, switching):
-    for number in range(15):
+    for number in range(15 if os.environ.get("HERMES_STRESS") else 5):
         log = tmp_path / f"p{number}"
         source = f"with open({str(log)!r}, 'a') as file:\n    file.write('x')\n"
         source += "from .impl import register  # register_memory_provider\n"
@@ -68,7 +70,7 @@ def test_the_streams_are_ours_after_many_loads_at_once(home):
         import sys, threading
         from hermes_core import load_provider
         real = sys.stdout
-        for _ in range(5):
+        for _ in range(2):
             threads = [
                 threading.Thread(target=load_provider, args=(f"p{number % 4}",))
                 for number in range(8)
@@ -83,7 +85,7 @@ def test_the_streams_are_ours_after_many_loads_at_once(home):
     """
     done = run_python(code, home=home)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout == "ours\n" * 5
+    assert done.stdout == "ours\n" * 2
 
 
 def test_a_hanging_plugin_costs_no_processor_time_however_often_it_is_tried(home):
@@ -97,9 +99,10 @@ def test_a_hanging_plugin_costs_no_processor_time_however_often_it_is_tried(home
             except ProviderLoadError:
                 pass
         before = time.process_time()
-        time.sleep(0.5)
+        time.sleep(0.25)
         print(time.process_time() - before)
     """
     done = run_python(code, home=home)
     assert done.returncode == 0, done.stderr[-2000:]
+    # Processor time, not elapsed time: threads that spin would take all of it.
     assert float(done.stdout) < 0.1

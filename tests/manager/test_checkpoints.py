@@ -97,3 +97,80 @@ def test_an_older_signature_makes_its_checkpoint_without_being_asked() -> None:
 
     with running(Bare()) as manager:
         assert manager.on_pre_compress([], require_checkpoint=True) == "saved"
+
+
+TRANSCRIPT: list[Any] = [
+    {"role": "system", "content": "prompt"},
+    {"role": "user", "content": "tea at five", "api_content": "recalled"},
+    {"role": "assistant", "content": "Let me look.", "tool_calls": [{"id": "1"}]},
+    {"role": "tool", "content": "secret output", "tool_call_id": "1"},
+    {"role": "assistant", "content": "  "},
+    {"role": "user", "content": [{"type": "text", "text": "and this"}, {"type": "image_url"}]},
+    {"role": "assistant", "content": "an old summary", "_compressed_summary": True},
+    "nonsense",
+]
+
+
+class _Seeing(_Checkpoints):
+    def on_pre_compress(self, messages, *, require_checkpoint=False):
+        self.seen = messages
+        return "saved"
+
+
+def test_a_provider_with_checkpoints_gets_what_was_said_and_others_get_everything() -> None:
+    builtin, provider = Recorder("builtin"), _Seeing()
+    with running(builtin, provider) as manager:
+        manager.on_pre_compress(TRANSCRIPT)
+    assert provider.seen == [
+        {"role": "user", "content": "tea at five"},
+        {"role": "assistant", "content": "Let me look."},
+        {"role": "user", "content": "and this"},
+    ]
+    assert builtin.of("on_pre_compress")[0].args == (TRANSCRIPT,)
+
+
+def test_the_host_may_choose_the_evidence_itself() -> None:
+    builtin, provider = Recorder("builtin"), _Seeing()
+    evidence = [{"role": "user", "content": "tea", "_row_id": 5}]
+    with running(builtin, provider) as manager:
+        manager.on_pre_compress(TRANSCRIPT, evidence_messages=evidence, require_checkpoint=True)
+    assert provider.seen == evidence
+    assert builtin.of("on_pre_compress")[0].args == (TRANSCRIPT,)
+
+
+def test_a_provider_without_checkpoints_is_not_asked_for_one() -> None:
+    seen = []
+
+    class Older(Minimal):
+        def on_pre_compress(self, messages, **kwargs):
+            seen.append(kwargs)
+            return ""
+
+    with running(_BuiltinCheckpoints(), Older()) as manager:
+        manager.on_pre_compress([], require_checkpoint=True)
+    assert seen == [{}]
+
+
+def test_the_version_that_counts_may_be_another_one() -> None:
+    provider = _Seeing()
+    with running(provider) as manager, pytest.raises(CheckpointError, match="v3") as caught:
+        manager.on_pre_compress(TRANSCRIPT, require_checkpoint=True, checkpoint_api_version=3)
+    assert isinstance(caught.value, RuntimeError)  # what hermes-agent raises
+    assert not hasattr(provider, "seen")  # it is not compressed: nobody need look
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"), [(1, False), (2, True), ("2", True), (None, False), ("x", False)]
+)
+def test_a_host_can_ask_whether_checkpoints_are_made(version: Any, supported: bool) -> None:
+    provider = _Checkpoints()
+    provider.pre_compress_checkpoint_api_version = version
+    with running(provider) as manager:
+        assert manager.supports_pre_compress_checkpoint() is supported
+        assert manager.supports_pre_compress_checkpoint(1)
+        assert not manager.supports_pre_compress_checkpoint(3)
+
+
+def test_without_a_provider_there_are_no_checkpoints() -> None:
+    with running() as manager:
+        assert not manager.supports_pre_compress_checkpoint()

@@ -207,20 +207,18 @@ def test_a_choice_with_its_owner_settles_a_conflict(
 
 
 def test_deadlines_of_the_config_are_used(configured: Any, write_config: Any, home: Path) -> None:
-    from time import perf_counter
-
     slow = provider_source("slow") + (
-        "\nimport time\n"
-        "Provider.prefetch = lambda self, query: time.sleep(2) or 'late'\n"
-        "Provider.system_prompt_block = lambda self: time.sleep(2) or 'late'\n"
+        "\nimport threading\n"
+        "let_go = threading.Event()\n"
+        "Provider.prefetch = lambda self, query: let_go.wait(60) and 'late'\n"
+        "Provider.system_prompt_block = lambda self: let_go.wait(60) and 'late'\n"
+        "Provider.shutdown = lambda self: let_go.set()\n"
     )
     add_directory(home, "slow", slow)
     write_config("memory:\n  provider: slow\n  prefetch_budget: 0.1\n  deadlines: {hook: 0.1}\n")
     manager = configured()
-    begin = perf_counter()
     assert manager.prefetch_all("q") == ""
     assert manager.build_system_prompt() == ""
-    assert perf_counter() - begin < 1.5
     assert manager.health()["slow"]["system_prompt_block"].last_error == "no answer within 0.1 s"
 
 

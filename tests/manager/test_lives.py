@@ -13,7 +13,9 @@ import pytest
 from support.providers import Recorder, eventually, memory_threads
 
 from hermes_core import MemoryManager
-from hermes_core.outbox import _outbox
+from hermes_core.outbox import worker
+
+pytestmark = pytest.mark.scaled
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 COUNT = 100 if STRESS else 25
@@ -54,7 +56,7 @@ def test_managers_that_were_shut_down_leave_no_thread_file_or_socket(
         manager.shutdown_all()
     assert eventually(lambda: memory_threads() <= threads)
     assert eventually(lambda: open_files() == files), open_files()
-    assert not _outbox._SHARED
+    assert not worker._SHARED.outboxes
 
 
 def test_a_hundred_users_of_one_home_at_once_are_never_mixed_up(tmp_path: Path) -> None:
@@ -118,4 +120,4 @@ def test_a_manager_that_ends_while_another_begins_does_not_close_its_outbox(
         stop.set()
         for each in others:
             each.join()
-    assert eventually(lambda: not _outbox._SHARED)
+    assert eventually(lambda: not worker._SHARED.outboxes)

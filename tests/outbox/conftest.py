@@ -39,5 +39,5 @@ def begun(home: Path) -> Iterator[Callable[..., MemoryManager]]:
             return manager
 
         yield begin
-    ours = {"memory-outbox", "memory-leftovers"}
+    ours = {"memory-outbox", "memory-inherited"}
     assert eventually(lambda: not ours & {each.name for each in memory_threads()})

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes_core.outbox import Origin, OutboxFull, OutboxStore, Write
-from hermes_core.outbox import _store as store_module
+from hermes_core.outbox import OutboxFull, OutboxStore, StreamKey, Write
+from hermes_core.outbox import store as store_module
 
-ORIGIN = Origin("p", "", "s", "{}")
+ORIGIN = StreamKey("p", "", "s", "{}")
 
 
 class Clock:
@@ -42,12 +42,12 @@ def as_process(monkeypatch: pytest.MonkeyPatch, name: str, *alive: str) -> None:
     monkeypatch.setattr(store_module, "is_alive", lambda process: process in (name, *alive))
 
 
-def put(store: OutboxStore, name: str, *, take: bool = True) -> tuple[int, bool]:
-    return store.put(ORIGIN, store.find(ORIGIN), (name, "sync_turn", "{}"), take=take)
+def put(store: OutboxStore, name: str, *, claim: bool = True) -> tuple[int, bool]:
+    return store.put(ORIGIN, store.find_stream(ORIGIN), (name, "sync_turn", "{}"), claim=claim)
 
 
 def next_of(store: OutboxStore, stream: int) -> Write:
-    found = store.next(stream)
+    found = store.next_waiting(stream)
     assert found is not None
     return found
 
@@ -58,16 +58,16 @@ def test_who_lost_its_claim_while_it_was_stopped_delivers_nothing_more(
     ours, theirs = stores
     as_process(monkeypatch, "ours", "theirs")
     stream, _ = put(ours, "a")
-    put(ours, "b", take=False)
-    assert ours.keeps(stream)
+    put(ours, "b", claim=False)
+    assert ours.keep_claim(stream)
     clock.now += 301
     as_process(monkeypatch, "theirs", "ours")
-    assert theirs.take(stream)
+    assert theirs.claim(stream)
     as_process(monkeypatch, "ours", "theirs")
-    assert not ours.keeps(stream)
-    ours.settle(stream, [next_of(ours, stream)], lambda: None)
+    assert not ours.keep_claim(stream)
+    ours.remove_delivered(stream, [next_of(ours, stream)], release=True)
     as_process(monkeypatch, "theirs", "ours")
-    assert theirs.keeps(stream)
+    assert theirs.keep_claim(stream)
     assert next_of(theirs, stream).event_id == "b"
 
 
@@ -78,9 +78,9 @@ def test_a_claim_that_ran_out_and_that_nobody_took_is_ours_again(
     as_process(monkeypatch, "ours", "theirs")
     stream, _ = put(ours, "a")
     clock.now += 301
-    assert ours.keeps(stream)
+    assert ours.keep_claim(stream)
     as_process(monkeypatch, "theirs", "ours")
-    assert not theirs.take(stream)
+    assert not theirs.claim(stream)
     assert next_of(theirs, stream).attempts == 0
 
 
@@ -91,7 +91,7 @@ def test_a_dead_process_s_claim_is_taken_at_once_and_its_writes_are_second_attem
     as_process(monkeypatch, "ours")
     stream, _ = put(ours, "a")
     as_process(monkeypatch, "theirs")
-    assert theirs.take(stream)
+    assert theirs.claim(stream)
     assert next_of(theirs, stream).attempts == 1
     assert "ended before there was an answer" in next_of(theirs, stream).error
 
@@ -100,12 +100,12 @@ def test_a_write_is_never_put_where_no_stream_is(
     stores: tuple[OutboxStore, OutboxStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = stores
-    stream, _ = put(ours, "a", take=False)
-    theirs.settle(stream, [next_of(theirs, stream)], lambda: None)
-    theirs.tidy()
-    assert theirs.find(ORIGIN) == 0
-    put_again, _ = ours.put(ORIGIN, stream, ("b", "sync_turn", "{}"), take=False)
-    assert [each.id for each in theirs.waiting()] == [put_again]
+    stream, _ = put(ours, "a", claim=False)
+    theirs.remove_delivered(stream, [next_of(theirs, stream)], release=True)
+    theirs.compact()
+    assert theirs.find_stream(ORIGIN) == 0
+    put_again, _ = ours.put(ORIGIN, stream, ("b", "sync_turn", "{}"), claim=False)
+    assert [each.id for each in theirs.waiting_streams()] == [put_again]
 
 
 def test_only_the_write_that_was_delivered_is_removed_not_one_that_has_its_number(
@@ -117,10 +117,10 @@ def test_only_the_write_that_was_delivered_is_removed_not_one_that_has_its_numbe
     ours.close()
     for path in tmp_path.glob("outbox.db*"):
         path.unlink()
-    stream, _ = put(theirs, "b", take=False)
+    stream, _ = put(theirs, "b", claim=False)
     assert next_of(theirs, stream).id == delivered.id
-    theirs.failed(delivered, "?", 0, dead=True)
-    theirs.settle(stream, [delivered], lambda: None)
+    theirs.mark_failed(delivered, "?", 0, permanently=True)
+    theirs.remove_delivered(stream, [delivered], release=True)
     assert next_of(theirs, stream).event_id == "b"
 
 
@@ -129,11 +129,13 @@ def test_turns_don_t_use_the_room_that_is_kept_for_notes(tmp_path: Path) -> None
     turn = ("t", "sync_turn", "x" * 10_000)
     for _ in range(200):
         with suppress(OutboxFull):
-            store.put(ORIGIN, store.find(ORIGIN), turn, take=False)
+            store.put(ORIGIN, store.find_stream(ORIGIN), turn, claim=False)
     for _ in range(5):
-        store.put(ORIGIN, store.find(ORIGIN), ("n", "on_memory_write", "a note"), take=False)
+        store.put(
+            ORIGIN, store.find_stream(ORIGIN), ("n", "on_memory_write", "a note"), claim=False
+        )
         with pytest.raises(OutboxFull):
-            store.put(ORIGIN, store.find(ORIGIN), turn, take=False)
+            store.put(ORIGIN, store.find_stream(ORIGIN), turn, claim=False)
     store.close()
 
 
@@ -141,9 +143,9 @@ def test_a_full_outbox_says_so_and_remembers_what_it_missed(tmp_path: Path) -> N
     store = OutboxStore(tmp_path / "outbox.db", max_bytes=1_000_000)
     event = ("big", "sync_turn", "x" * 2_000_000)
     with pytest.raises(OutboxFull, match="backfill"):
-        store.put(ORIGIN, 0, event, take=True)
-    store.put(ORIGIN, store.find(ORIGIN), ("small", "sync_turn", "x"), take=True)
-    rows = store.file.look(
+        store.put(ORIGIN, 0, event, claim=True)
+    store.put(ORIGIN, store.find_stream(ORIGIN), ("small", "sync_turn", "x"), claim=True)
+    rows = store.file.read(
         lambda database: database.execute("SELECT event_id, state, payload FROM writes").fetchall()
     )
     assert rows == [("big", "missed", ""), ("small", "waiting", "x")]

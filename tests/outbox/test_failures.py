@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from support.providers import Gate, Recorder, eventually, raising
 
-from hermes_core import Deadlines, MemoryManager, MemoryProvider
+from hermes_core import Deadlines, MemoryManager, MemoryProvider, WriteRefused
 from hermes_core.hookspecs import Lane as LaneName
-from hermes_core.outbox import DEAD, Origin, Outbox, OutboxStore
-from hermes_core.outbox import _route as route_module
+from hermes_core.outbox import Outbox, OutboxStore, StreamKey, WriteState
+from hermes_core.outbox import delivery as delivery_module
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def outbox_of(manager: MemoryManager) -> Outbox:
 
 
 def rows(store: OutboxStore, what: str = "event_id, state, attempts, error") -> list[Any]:
-    return store.file.look(
+    return store.file.read(
         lambda database: database.execute(f"SELECT {what} FROM writes ORDER BY id").fetchall()
     )
 
@@ -43,7 +43,7 @@ def said(provider: Recorder) -> list[str]:
     return [call.args[0] for call in provider.of("sync_turn")]
 
 
-@pytest.mark.parametrize("error", [TypeError("no"), NotImplementedError("not yet")])
+@pytest.mark.parametrize("error", [WriteRefused("no"), NotImplementedError("not yet")])
 def test_what_no_retry_mends_is_given_up_at_once_and_the_next_goes_on(
     home: Path, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -57,44 +57,70 @@ def test_what_no_retry_mends_is_given_up_at_once_and_the_next_goes_on(
             manager.sync_all(text, "answer")
         assert manager.flush_pending(10)
         ((_, state, attempts, told),) = rows(outbox_of(manager).store)
-        assert (state, attempts) == (DEAD, 1)
+        assert (state, attempts) == (WriteState.FAILED, 1)
         assert str(error) in told
-        assert "given up" in caplog.text
+        assert "failed permanently" in caplog.text
     assert said(provider) == ["bad", "good"]
 
 
-def test_a_day_of_failures_gives_a_write_up_and_no_moment_less(home: Path) -> None:
-    provider = Recorder(sync_turn=raising(ConnectionError("down")))
+def test_a_write_that_was_set_aside_is_given_up_after_a_day_and_no_moment_less(home: Path) -> None:
+    def answer(user: str, *_: Any, **__: Any) -> None:
+        if user == "bad":
+            raise KeyError("no such field")
+
+    provider = Recorder(sync_turn=answer)
     with session(home, provider) as manager:
         outbox = outbox_of(manager)
         now = [1_000_000.0]
         outbox.store.clock = lambda: now[0]
-        manager.sync_all("turn", "answer")
+        manager.sync_all("bad", "answer")
+        manager.sync_all("good", "answer")
         states = []
-        for later in (0, 3_600, 80_000, 2_700, 200):
+        for later in (0, 2, 4, 3_600, 80_000, 2_700, 3_700):
             now[0] += later
-            attempts = len(provider.of("sync_turn"))
+            attempts = said(provider).count("bad")
             outbox.wake()
-            assert eventually(lambda before=attempts: len(provider.of("sync_turn")) > before) or (
-                not later
-            )
-            assert eventually(lambda: not any(route.busy for route in outbox._routes))
+            wanted = attempts + 1 if later else 1
+            assert eventually(lambda n=wanted: said(provider).count("bad") >= n)
+            assert eventually(lambda: not any(route.busy for route in outbox._sessions))
             states.append(rows(outbox.store, "state")[0][0])
-        assert states == ["waiting"] * 4 + [DEAD]
+        assert states == ["waiting"] * 2 + ["aside"] * 4 + [WriteState.FAILED]
         assert rows(outbox.store, "payload") != [("",)]
+
+
+def test_a_backend_that_is_away_for_a_week_gets_every_turn_in_order(home: Path) -> None:
+    provider = Recorder(sync_turn=raising(ConnectionError("down")))
+    turns = [f"turn {number}" for number in range(20)]
+    with session(home, provider) as manager:
+        outbox = outbox_of(manager)
+        now = [1_000_000.0]
+        outbox.store.clock = lambda: now[0]
+        for turn in turns:
+            manager.sync_all(turn, "answer")
+        for _ in range(60):
+            assert eventually(lambda: not any(route.busy for route in outbox._sessions))
+            before = len(provider.calls)
+            now[0] += 10_000
+            outbox.wake()
+            assert eventually(lambda n=before: len(provider.calls) > n)
+        assert {row[0] for row in rows(outbox.store, "state")} == {"waiting"}
+        provider.calls.clear()
+        provider.answers["sync_turn"] = None
+        assert manager.flush_pending(10)
+    assert said(provider) == turns
 
 
 def test_a_row_that_can_t_be_read_blocks_nothing_behind_it(home: Path) -> None:
     provider = Recorder()
     with session(home, provider) as manager:
-        box = manager._writes._box  # type: ignore[union-attr]
+        box = manager._writes._current  # type: ignore[union-attr]
         assert box is not None
         for broken in ("not json", "[]", '{"user_content": "u", "what": 1}', "{}", "null"):
             box.put("sync_turn", f"broken {broken}", broken)
         box.put("no_such_hook", "broken hook", "{}")
         manager.sync_all("good", "answer")
         assert manager.flush_pending(10)
-        assert {row[1] for row in rows(outbox_of(manager).store)} == {DEAD}
+        assert {row[1] for row in rows(outbox_of(manager).store)} == {WriteState.FAILED}
         assert len(rows(outbox_of(manager).store)) == 6
     assert said(provider) == ["good"]
 
@@ -183,6 +209,26 @@ def test_turns_wait_for_a_start_that_fails_or_hangs_at_first(home: Path, first: 
     assert said(provider) == [f"turn {number}" for number in range(5)]
 
 
+def test_a_start_that_keeps_failing_is_tried_less_and_less_often(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+
+    def back_off(attempts: int) -> float:
+        waits.append(attempts)
+        return 0.01
+
+    monkeypatch.setattr(delivery_module, "back_off", back_off)
+    provider = Recorder(initialize=raising(ConnectionError("away")))
+    with session(home, provider) as manager:
+        manager.sync_all("turn", "answer")
+        assert eventually(lambda: len(waits) >= 5)
+        assert waits[:5] == [1, 2, 3, 4, 5]
+        del provider.answers["initialize"]
+        assert manager.flush_pending(20)
+    assert said(provider) == ["turn"]
+
+
 def test_a_backend_that_stores_and_then_times_out_gets_one_copy(home: Path) -> None:
     stored: dict[str, str] = {}
     attempts: list[int] = []
@@ -223,16 +269,16 @@ def test_a_backend_that_stores_and_then_times_out_gets_one_copy(home: Path) -> N
 def test_a_backend_that_was_down_for_a_thousand_turns_gets_them_all_in_order(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(route_module, "back_off", lambda *_: 0.05)
+    monkeypatch.setattr(delivery_module, "back_off", lambda *_: 0.05)
     provider = Recorder(sync_turn=raising(ConnectionError("down")))
     with session(home, provider) as manager:
         for number in range(1000):
             manager.sync_all(f"turn {number}", "answer " * 20)
         assert (home / "outbox.db").stat().st_size < 2_000_000
-        assert manager._external._lanes[LaneName.WRITE].pending() <= 2  # type: ignore[union-attr]
+        assert manager._external._workers[LaneName.WRITE].pending() <= 2  # type: ignore[union-attr]
         provider.calls.clear()
         provider.answers["sync_turn"] = None
-        assert eventually(lambda: not outbox_of(manager).store.waiting(), 30)
+        assert eventually(lambda: not outbox_of(manager).store.waiting_streams(), 30)
     delivered = list(dict.fromkeys(said(provider)))
     assert delivered == [f"turn {number}" for number in range(1000)]
 
@@ -244,8 +290,8 @@ def test_a_close_beside_a_call_that_hangs_leaves_no_claim_behind(home: Path) -> 
             manager.on_session_switch("s2")
             manager.sync_all("turn", "answer")
             store = outbox_of(manager).store
-        assert [(each.holder, each.writes) for each in store.waiting()] == [("", 1)]
-        assert store.held == set()
+        assert [(each.holder, each.writes) for each in store.waiting_streams()] == [("", 1)]
+        assert store.claimed == set()
         store.close()
 
 
@@ -258,14 +304,16 @@ def test_a_stand_in_that_never_came_to_its_turn_leaves_no_claim_behind(home: Pat
         assert manager.add_provider(Recorder(on_session_switch=gate))
         manager.initialize_all("s2")
         outbox = outbox_of(manager)
-        outbox.store.postpone(1, outbox.store.clock() + 1000)
+        waiting = outbox.store.next_waiting(1)
+        assert waiting is not None
+        outbox.store.postpone(waiting, outbox.store.clock() + 1000)
         manager.on_session_switch("s3")
-        outbox.store.hurry()
+        outbox.store.make_due()
         outbox.wake()
-        assert eventually(lambda: outbox.store.held)
+        assert eventually(lambda: outbox.store.claimed)
         manager.shutdown_all()
-        assert outbox.store.held == set()
-        assert [(each.holder, each.writes) for each in outbox.store.waiting()] == [("", 1)]
+        assert outbox.store.claimed == set()
+        assert [(each.holder, each.writes) for each in outbox.store.waiting_streams()] == [("", 1)]
         outbox.store.close()
 
 
@@ -279,19 +327,19 @@ def test_a_claim_that_is_lost_during_a_call_is_noticed_before_the_next_one(home:
         )
 
     provider = Recorder(sync_turn=raising(ConnectionError("down")))
-    with session(home, provider) as manager:
+    with session(home, provider, shutdown=0.5) as manager:
         outbox = outbox_of(manager)
         store = outbox.store
         now = [1_000_000.0]
         store.clock = lambda: now[0]
         for number in range(5):
             manager.sync_all(f"turn {number}", "answer")
-        assert eventually(lambda: not any(route.busy for route in outbox._routes))
+        assert eventually(lambda: not any(route.busy for route in outbox._sessions))
         provider.calls.clear()
         provider.answers["sync_turn"] = answer
         assert not manager.flush_pending(0.5)
         assert said(provider) == ["turn 0"]
-        assert [each.writes for each in store.waiting()] == [4]
+        assert [each.writes for each in store.waiting_streams()] == [4]
 
 
 def test_leftovers_whose_keywords_are_unreadable_wait_and_hold_nobody_up(
@@ -300,12 +348,12 @@ def test_leftovers_whose_keywords_are_unreadable_wait_and_hold_nobody_up(
     manager = begun("s1")
     store = outbox_of(manager).store
     owner = manager._writes._settings.owner  # type: ignore[union-attr]
-    store.put(Origin("journal", owner, "x", "{broken"), 0, ("e", "sync_turn", "{}"), take=False)
+    store.put(StreamKey("journal", owner, "x", "{broken"), 0, ("e", "sync_turn", "{}"), claim=False)
     outbox_of(manager).wake()
     assert eventually(lambda: "keywords" in rows(store)[0][3])
     manager.sync_all("turn", "answer")
     assert eventually(lambda: len(rows(store)) == 1)
-    assert [(each.holder, each.writes) for each in store.waiting()] == [("", 1)]
+    assert [(each.holder, each.writes) for each in store.waiting_streams()] == [("", 1)]
 
 
 def test_what_is_queued_survives_as_text_that_others_can_read(home: Path) -> None:

@@ -13,7 +13,10 @@ from support.scripts import run_script
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+pytestmark = [
+    pytest.mark.scaled,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
+]
 
 BEGIN = """
     from pathlib import Path
@@ -31,7 +34,7 @@ def run(home: Path, source: str) -> None:
 
 
 def test_the_turns_of_many_children_and_of_their_parent_all_arrive(home: Path) -> None:
-    children = 60 if STRESS else 12
+    children = 60 if STRESS else 6
     run(
         home,
         f"""
@@ -67,7 +70,7 @@ def test_a_fork_beside_threads_that_are_at_work_leaves_the_child_free(home: Path
     going = True
     def busy():
         while going:
-            open_outbox(home).unuse()
+            open_outbox(home).release()
             manager._writes._outbox.wake()
     def talk():
         number = 0
@@ -78,7 +81,7 @@ def test_a_fork_beside_threads_that_are_at_work_leaves_the_child_free(home: Path
     threads = [threading.Thread(target=each) for each in (busy, busy, talk)]
     for thread in threads:
         thread.start()
-    for number in range({100 if STRESS else 15}):
+    for number in range({100 if STRESS else 8}):
         child = os.fork()
         if child == 0:
             manager.sync_all(f"child {{number}}", "answer")
@@ -99,7 +102,7 @@ def test_a_fork_beside_threads_that_are_at_work_leaves_the_child_free(home: Path
 """,
     )
     children = [text for text in texts(home) if "child" in text]
-    assert len(children) == len(set(children)) == (100 if STRESS else 15)
+    assert len(children) == len(set(children)) == (100 if STRESS else 8)
 
 
 def test_a_fork_beside_a_write_that_runs_does_not_send_it_twice(home: Path) -> None:
@@ -169,10 +172,10 @@ def test_a_child_is_free_whatever_locks_other_threads_held_at_the_fork(home: Pat
     run(
         home,
         """
-    from hermes_core.outbox import _outbox
+    from hermes_core.outbox import worker
     held, done = threading.Event(), threading.Event()
     def hold():
-        with _outbox._SHARED_LOCK, manager._writes._outbox._lock:
+        with worker._SHARED.lock, manager._writes._outbox._lock:
             held.set()
             done.wait(60)
     thread = threading.Thread(target=hold)

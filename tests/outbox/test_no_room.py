@@ -97,7 +97,7 @@ def test_a_disk_that_is_full_stops_no_turn_and_later_turns_are_kept_again(home: 
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, unlimited[1]))
         for number in range(1, 20):
             manager.sync_all(f"turn {{number}}", "word " * 4000)
-        assert any("not kept" in each for each in manager.warnings), manager.warnings
+        assert any("not stored" in each for each in manager.warnings), manager.warnings
         failed = manager.health()["journal"]["sync_turn"].failures
         assert failed >= 10, failed
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
@@ -121,12 +121,12 @@ def test_a_database_that_may_not_grow_is_told_of_and_the_turn_is_in_the_archive(
     store = manager._writes._outbox.store  # type: ignore[union-attr]
 
     def limit(pages: int) -> None:
-        store.file.look(lambda database: database.execute(f"PRAGMA max_page_count = {pages}"))
+        store.file.read(lambda database: database.execute(f"PRAGMA max_page_count = {pages}"))
 
     limit(1)
     manager.sync_all("turn 1", "word " * 10_000)
     assert "full" in caplog.text
-    assert any("not kept" in warning for warning in manager.warnings)
+    assert any("not stored" in warning for warning in manager.warnings)
     limit(10**6)
     manager.sync_all("turn 2", "answer")
     (plugged / "down").unlink()

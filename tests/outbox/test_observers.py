@@ -49,6 +49,31 @@ def test_an_observer_that_fails_keeps_no_write_from_being_delivered(home: Path) 
     manager.initialize_all("s1")
     manager.sync_all("turn", "answer")
     assert manager.flush_pending(10)
-    assert not manager._writes._outbox.store.waiting()  # type: ignore[union-attr]
+    assert not manager._writes._outbox.store.waiting_streams()  # type: ignore[union-attr]
     manager.shutdown_all()
     assert len(provider.of("sync_turn")) == 1
+
+
+def test_an_observer_sees_a_start_that_is_tried_again(home: Path) -> None:
+    starts: list[bool] = []
+    failures = [ConnectionError("down")]
+
+    class Eye:
+        @hookimpl(wrapper=True)
+        def initialize(self, session_id: str):
+            outcomes = yield
+            starts.append(outcomes[0].error is None)
+            return outcomes
+
+    def start(*_: Any, **__: Any) -> None:
+        if failures:
+            raise failures.pop()
+
+    manager = MemoryManager(home=home)
+    assert manager.add_provider(Recorder(initialize=start))
+    manager.add_observer("eye", Eye())
+    manager.initialize_all("s1")
+    manager.sync_all("turn", "answer")
+    assert manager.flush_pending(30)
+    manager.shutdown_all()
+    assert starts == [False, True]

@@ -10,7 +10,7 @@ from support.journals import Journal, noted, texts, twice_at_once
 from support.providers import eventually
 
 from hermes_core import Deadlines, MemoryManager
-from hermes_core.outbox import Origin, Outbox
+from hermes_core.outbox import Outbox, StreamKey
 
 
 def test_two_managers_of_one_session_never_deliver_one_turn_twice(
@@ -61,12 +61,12 @@ def test_a_turn_that_hangs_in_an_instance_for_leftovers_is_not_tried_in_another(
     assert eventually(lambda: [r for r in noted(plugged, "shutdown") if r["initialised"] == "s1"])
     outbox = second._writes._outbox
     for _ in range(20):
-        outbox.store.hurry()
+        outbox.store.make_due()
         outbox.wake()
     assert not eventually(lambda: len(noted(plugged, "begin")) > 1, 1.5)
     (plugged / "hold").unlink()
     assert eventually(lambda: texts(plugged) == ["turn 0"])
-    assert eventually(lambda: not outbox.store.waiting())
+    assert eventually(lambda: not outbox.store.waiting_streams())
     assert twice_at_once(noted(plugged)) == []
 
 
@@ -85,11 +85,11 @@ def test_a_stand_in_s_turn_that_hangs_is_not_tried_again_beside_it(
     outbox: Any = second._writes._outbox
     assert eventually(lambda: noted(home, "begin"))
     for _ in range(20):
-        outbox.store.hurry()
+        outbox.store.make_due()
         outbox.wake()
     assert not eventually(lambda: len(noted(home, "begin")) > 1, 1.5)
     (home / "hold").unlink()
-    assert eventually(lambda: not outbox.store.waiting())
+    assert eventually(lambda: not outbox.store.waiting_streams())
     second.shutdown_all()
     assert texts(home) == ["turn 0"]
     assert twice_at_once(noted(home)) == []
@@ -99,10 +99,12 @@ def test_what_hangs_here_is_kept_from_other_processes_however_long(home: Path) -
     now = [1000.0]
     outbox = Outbox(home)
     outbox.store.clock = lambda: now[0]
-    _, held = outbox.store.put(Origin("p", "", "s", "{}"), 0, ("e", "sync_turn", "{}"), take=True)
+    _, held = outbox.store.put(
+        StreamKey("p", "", "s", "{}"), 0, ("e", "sync_turn", "{}"), claim=True
+    )
     assert held
     for _ in range(10):
         now[0] += 200
-        outbox._look()
-    assert outbox.store.waiting()[0].expires > now[0]
+        outbox._deliver_due()
+    assert outbox.store.waiting_streams()[0].expires > now[0]
     outbox.store.close()

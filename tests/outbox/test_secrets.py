@@ -16,7 +16,7 @@ from support.providers import TOOL, Recorder, raising
 
 from hermes_core import MemoryManager
 from hermes_core.outbox import Outbox
-from hermes_core.redaction import Redactor
+from hermes_core.privacy import Redactor
 from hermes_core.secrets import Secrets
 
 STORED = "correct-horse-battery-staple-77"

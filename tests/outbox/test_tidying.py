@@ -22,7 +22,7 @@ def test_room_that_a_backlog_took_is_given_back_when_it_is_delivered(
 
     def pages() -> int:
         return int(
-            store.file.look(lambda database: database.execute("PRAGMA page_count").fetchone()[0])
+            store.file.read(lambda database: database.execute("PRAGMA page_count").fetchone()[0])
         )
 
     assert pages() > 500
@@ -48,7 +48,7 @@ def test_sessions_that_are_done_leave_nothing_behind(
 
     def streams() -> int:
         return int(
-            outbox.store.file.look(
+            outbox.store.file.read(
                 lambda database: database.execute("SELECT count(*) FROM streams").fetchone()[0]
             )
         )
@@ -57,4 +57,4 @@ def test_sessions_that_are_done_leave_nothing_behind(
     manager.sync_all("after", "answer")
     assert manager.flush_pending(20)
     assert texts(home)[-1] == "after"
-    assert outbox._routes
+    assert outbox._sessions

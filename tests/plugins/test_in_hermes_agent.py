@@ -75,9 +75,11 @@ def hindsight() -> Iterator[Service]:
 
 
 @needs_hermes_agent
-@pytest.mark.parametrize("served", [honcho, mem0, hindsight])
+@pytest.mark.parametrize(
+    "served", [honcho, mem0, pytest.param(hindsight, marks=pytest.mark.stress)]
+)
 def test_hermes_agent_stores_a_turn_and_recalls_it_in_the_next_session(tmp_path: Path, served):
-    machine, name = Machine(tmp_path / "machine"), served.__name__
+    machine, name = Machine(tmp_path / "machine", in_process=True), served.__name__
     install_plugin(name, machine.site.folder)
     machine.run("bridge", name, "--as", f"hermes-{name}").done()
     with served() as service:

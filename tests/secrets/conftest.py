@@ -9,7 +9,7 @@ from typing import Any
 
 import keyring
 import pytest
-from support.commands import Machine
+from support.commands import Machine, Result
 
 from hermes_core.secrets import Secrets
 
@@ -38,10 +38,18 @@ def secrets(home: Path) -> Secrets:
     return Secrets(home)
 
 
+class KeyringMachine(Machine):
+    """Runs the command in this process, each time with the keyring of its environment."""
+
+    def run(self, *arguments: str, **options: Any) -> Result:
+        keyring.core._keyring_backend = None
+        return super().run(*arguments, **options)
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """The installed command, with no keyring until a test names one."""
-    made = Machine(tmp_path / "machine")
+    made = KeyringMachine(tmp_path / "machine", in_process=True)
     made.environment |= {
         "PYTHONPATH": f"{made.site.folder}{os.pathsep}{TESTS}",
         "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",

@@ -16,13 +16,16 @@ from hermes_core.secrets import Secrets
 
 CANARY = "canary-4711-0815"
 
-BACKENDS = [
-    "keyring.backends.fail.Keyring",
-    "keyring.backends.null.Keyring",
-    "support.keyrings.InFile",
-    "support.keyrings.RaisesOnSet",
-    "support.keyrings.RaisesOnSecondSet",
-    "support.keyrings.Locked",
+#: The keyring, and ``secrets.backend``: every way that a value can take.
+STORES = [
+    ("keyring.backends.fail.Keyring", "auto"),
+    ("keyring.backends.null.Keyring", "keyring"),
+    ("support.keyrings.InFile", "auto"),
+    ("support.keyrings.RaisesOnSecondSet", "auto"),
+    # These take paths that the others take, too; each starts five processes.
+    pytest.param("support.keyrings.InFile", "dotenv", marks=pytest.mark.stress),
+    pytest.param("support.keyrings.RaisesOnSet", "keyring", marks=pytest.mark.stress),
+    pytest.param("support.keyrings.Locked", "auto", marks=pytest.mark.stress),
 ]
 LOGGED = """
 import logging, sys
@@ -41,8 +44,7 @@ def holders(folder: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("choice", ["auto", "keyring", "dotenv"])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("backend", "choice"), STORES)
 def test_it_is_in_its_store_and_nowhere_else(machine: Machine, tmp_path, backend, choice):
     machine.write_config(f"secrets: {{backend: {choice}}}\n")
     (machine.site.folder / "sitecustomize.py").write_text(LOGGED)

@@ -34,7 +34,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("env") / ".env"
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(text=TEXTS)
 @example(text="\ufeffA=1\n")
 @example(text="A=1\nA\n")

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_core.errors import SecretsError
 from hermes_core.secrets import Secrets
-from hermes_core.secrets._index import Entry, Index
+from hermes_core.secrets._files import Entry, Index
 
 
 def test_it_has_names_and_no_values(home, secrets):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -72,14 +71,22 @@ def test_one_that_can_not_be_loaded_says_why(home, monkeypatch):
 
 
 def test_one_that_hangs_costs_its_deadline_once(home, use):
-    use(keyrings.Hanging())
+    asked = []
+
+    class Hanging(keyrings.Hanging):
+        def get_password(self, *args):
+            asked.append(args)
+            super().get_password(*args)
+
+        set_password = delete_password = get_password
+
+    use(Hanging())
     keyring = Keyring(home, seconds=0.2)
-    start = time.monotonic()
     assert keyring.problem() == "the keyring does not answer within 0.2 s"
     for call in (keyring.get, keyring.delete):
         with pytest.raises(SecretsError, match=r"does not answer within 0\.2 s"):
             call("KEY", "honcho")
-    assert time.monotonic() - start < 2
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("kind", [keyrings.RaisesOnSet, keyrings.Changing, keyrings.Locked])

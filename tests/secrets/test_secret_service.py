@@ -25,7 +25,7 @@ def states(machine: Machine, text: str) -> dict[str, str]:
 
 def test_a_secret_goes_to_the_keyring_and_is_read_in_the_next_session(session, machine, tmp_path):
     first = session.run('printf "%s\\n" "$VALUE" | "$CLI" secrets set KEY', VALUE=NASTY)
-    assert "KEY is stored in the OS keyring: the OS keyring answers." in first.stdout, first
+    assert "Stored KEY in the OS keyring: the OS keyring answers." in first.stdout, first
     assert not (machine.home / ".env").exists()
     out = tmp_path / "out"
     second = session.run(
@@ -59,11 +59,11 @@ def test_it_moves_to_dotenv_and_back_and_is_deleted(session, machine):
         """
     )
     assert done.stdout.splitlines()[2:] == [
-        "moved to .env: KEY.",
+        "Moved to .env: KEY.",
         "KEY='v w'",
-        "moved to the OS keyring: KEY.",
+        "Moved to the OS keyring: KEY.",
         "KEY\thoncho\tset (keyring)",
-        "KEY is deleted.",
+        "Deleted KEY.",
     ], done
 
 
@@ -74,7 +74,7 @@ def test_64_kb_fit(session, machine):
         "$CLI" secrets move --to dotenv
         """
     )
-    assert "stored in the OS keyring" in done.stdout, done
+    assert "Stored KEY in the OS keyring" in done.stdout, done
     assert (machine.home / ".env").read_text() == f"KEY={'x' * 65536}\n"
 
 
@@ -88,9 +88,9 @@ def test_a_locked_one_does_not_answer_and_auto_says_so(session, machine):
         """,
         unlocked=False,
     )
-    text, rest = done.stdout.split("OTHER is", 1)
+    text, rest = done.stdout.split("Stored OTHER", 1)
     assert states(machine, text) == {"KEY": "in the keyring, which does not answer"}
-    assert "stored in .env: the keyring is locked, so it is in plain text" in rest
+    assert "in .env: the keyring is locked, so it is in plain text" in rest
     assert "which does not answer here (cron, ssh): the keyring is locked" in done.stderr
     assert done.returncode == 1
 

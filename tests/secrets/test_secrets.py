@@ -11,7 +11,7 @@ from support import keyrings
 from hermes_core.errors import SecretsError
 from hermes_core.secrets import Secrets, _keyring
 
-NO_KEYRING = "there is no keyring here, so it is in plain text, for its owner alone"
+NO_KEYRING = "there is no keyring here, so it is in plain text, readable by its owner only"
 
 
 @pytest.fixture
@@ -74,7 +74,9 @@ def test_keyring_never_falls_to_plain_text(home):
 
 
 def test_an_unknown_backend_is_refused(home):
-    with pytest.raises(SecretsError, match=r"'vault' is no store of secrets \(there are auto, key"):
+    with pytest.raises(
+        SecretsError, match=r"'vault' is not a store of secrets \(use one of auto, key"
+    ):
         Secrets(home, "vault")
 
 
@@ -220,7 +222,7 @@ def test_moving_to_a_keyring_that_is_not_there_changes_nothing(home, secrets):
     with pytest.raises(SecretsError, match="there is no keyring here; nothing was moved"):
         secrets.move("keyring")
     assert secrets.get("KEY") == ("v", "dotenv")
-    with pytest.raises(SecretsError, match="is no store"):
+    with pytest.raises(SecretsError, match="is not a store"):
         secrets.move("auto")
 
 

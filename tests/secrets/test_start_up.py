@@ -35,6 +35,6 @@ def test_importing_the_package_or_listing_imports_no_secrets(machine):
         "import atexit, sys\n"
         "atexit.register(lambda: print('secrets:', 'hermes_core.secrets' in sys.modules))\n"
     )
-    assert machine.run("list").done().lines[-1] == "secrets: False"
+    assert machine.run_process("list").done().lines[-1] == "secrets: False"
     done = run_script("print('hermes_core.secrets' in sys.modules)")
     assert done.stdout == "False\n", done

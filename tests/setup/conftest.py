@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.commands import Machine
-from support.fielded import add_plugin, machine_in
+from support.fielded import add_plugin, machine_in, run_forked
 from support.terminals import Dialogue
 
 from hermes_core import MemoryManager
+from hermes_core.checkup import child_process
+
+
+@pytest.fixture(autouse=True)
+def _few_distributions(request: pytest.FixtureRequest) -> None:
+    """The commands find few distributions, unless the test is about those."""
+    if request.path.name != "test_needs.py":
+        request.getfixturevalue("few_distributions")
 
 
 @pytest.fixture(autouse=True)
@@ -19,10 +28,17 @@ def _no_real_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("keyring.core._keyring_backend", None)
 
 
+@pytest.fixture(autouse=True)
+def _forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugin code runs in a fork: tests/checkup has what the real child process is about."""
+    if os.name == "posix":
+        monkeypatch.setattr(child_process, "run_child", run_forked)
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """The installed command, without a keyring, and with the plugin acme in its home."""
-    made = machine_in(tmp_path)
+    """The command, without a keyring, and with the plugin acme in its home."""
+    made = machine_in(tmp_path, in_process=True)
     add_plugin(made.home)
     return made
 

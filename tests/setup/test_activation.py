@@ -18,7 +18,7 @@ MALFORMED = {
     "twice": ("[{'key': 'a'}, {'key': 'a'}]", "'a' is there twice"),
     "default": ("[{'key': 'a', 'choices': [1, 2], 'default': 3}]", "not among its choices"),
     "bounds": ("[{'key': 'a', 'minimum': 3, 'maximum': 1}]", "larger than its maximum"),
-    "when": ("[{'key': 'a', 'when': {'b': 1}}]", "its when names 'b', which is no field"),
+    "when": ("[{'key': 'a', 'when': {'b': 1}}]", "its when names 'b', which is not a field"),
     "variable": ("[{'key': 'a', 'env_var': 'A B'}]", "can't be an environment variable"),
     "raises": ("[][0]", "IndexError"),
 }
@@ -34,7 +34,7 @@ def test_a_malformed_schema_is_the_plugins_fault_and_the_built_in_goes_on(home, 
     (problem,) = manager.problems
     assert words in str(problem)
     assert "plugin acme" in str(problem)
-    assert "the plugin's fault: tell its author" in str(problem)
+    assert "a bug in the plugin. Please report it to its author" in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_secret_in_a_config_file_works_and_is_warned_of(home, configured):
     manager = configured()
     assert len(manager.providers) == 2
     (warning,) = manager.warnings
-    assert "api_key is in clear in config.yaml" in warning
+    assert "api_key is in plain text in config.yaml" in warning
     assert "run hermes-plugins secrets set ACME_API_KEY" in warning
     assert "canary" not in warning
 
@@ -155,9 +155,9 @@ def test_a_save_config_that_fails_is_told_and_the_values_still_count(machine, bo
         machine.home, (TIMEOUT,), f"def save_config(self, values, hermes_home):\n    {body}\n"
     )
     result = machine.run("setup", "acme", "--no-input", "--set", "timeout=7")
-    assert "acme could not keep its settings itself" in result.out
+    assert "acme could not save its settings" in result.out
     assert "Traceback" not in result.err
-    assert "acme is enabled, and works." in result.lines
+    assert "acme is enabled and works." in result.lines
     assert machine.json("config", "show")["settings"][-1]["value"] == 7
     assert not (machine.home / "setup.json").exists()
 

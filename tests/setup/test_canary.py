@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from support.commands import Machine, posix_only
-from support.fielded import API_KEY, MODE, add_plugin
+from support.fielded import API_KEY, MODE, add_plugin, run_process_with
 
 CANARY = "canary-4711-0815"
 SECRETS = (
@@ -45,15 +44,8 @@ def holders(folder: Path) -> set[str]:
 
 
 def said(machine: Machine, *arguments: str, stdin: str = "", **env: str) -> str:
-    done = subprocess.run(
-        machine.command("--debug", *arguments),
-        input=stdin.encode(),
-        env={**machine.environment, **env},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    return (done.stdout + done.stderr).decode()
+    done = run_process_with(machine, stdin, "--debug", *arguments, **env)
+    return done.out + done.err
 
 
 @pytest.fixture
@@ -74,7 +66,7 @@ def test_no_command_shows_it_or_writes_it_elsewhere(logged, tmp_path, backend):
     add_plugin(logged.home, STORED)
     logged.environment["PYTHON_KEYRING_BACKEND"] = backend
     text = set_up(logged)
-    assert "acme is enabled, and works." in text
+    assert "acme is enabled and works." in text
     store = {"keyring.json"} if "InFile" in backend else {"machine/home/.env"}
     assert holders(tmp_path) == store
     for arguments in COMMANDS:
@@ -143,6 +135,7 @@ def test_it_is_in_the_arguments_and_the_environment_of_no_process(machine, tmp_p
     """
     if not Path("/proc/self/cmdline").exists():
         pytest.skip("no /proc here")
+    machine.in_process = False  # the words and variables that processes start with
     add_plugin(machine.home, STORED, spy)
     machine.environment["SEEN"] = str(tmp_path / "seen.txt")
     assert "works" in set_up(machine)

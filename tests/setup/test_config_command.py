@@ -68,7 +68,7 @@ def test_values_of_a_plugin_that_can_not_be_loaded_are_not_passed_over_in_silenc
 
 def test_a_value_is_set_and_nothing_else_of_the_file_changes(acme):
     result = acme.run("config", "set", "memory.acme.timeout", "10").done()
-    assert result.out == "memory.acme.timeout is 10 now.\n"
+    assert result.out == "Set memory.acme.timeout to 10.\n"
     assert acme.config_file.read_text() == CONFIG.replace("timeout: 5", "timeout: 10")
     assert shown(acme)["memory.acme.timeout"] == "10"
 

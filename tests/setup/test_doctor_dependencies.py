@@ -18,6 +18,13 @@ def needs(machine, *wanted: str, code: int = 0):
     return rows_of(machine, code=code)
 
 
+@pytest.mark.parametrize("listed", ["some-library", "5", "{a: b}"])
+def test_what_is_not_a_list_of_requirements_ends_no_diagnosis(machine, listed):
+    add_plugin(machine.home, (), manifest=MANIFEST.format(listed))
+    machine.write_config(CHOSEN)
+    assert not [name for name in rows_of(machine) if name.startswith("needs")]
+
+
 def test_a_package_that_is_not_installed_is_a_problem_and_is_not_installed(machine):
     row = needs(machine, "no-such-library>=2", code=1)["needs no-such-library"]
     assert (row["state"], row["detail"]) == ("problem", "not installed")
@@ -34,7 +41,33 @@ def test_a_package_of_another_version_is_told(machine):
     for name, version in wanted.items():
         row = rows[f"needs {name}"]
         assert row["state"] != "ok"
-        assert row["detail"] == f"1.4.2 is installed, wanted is {version}"
+        assert row["detail"].startswith("1.4.2 is installed, but ")
+        assert all(clause in row["detail"] for clause in version.split(","))
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "met"),
+    [
+        ("2.0rc1", ">=2.0", False),
+        ("2.0rc1", ">=1.9", True),
+        ("1.0.post1", ">1.0", False),
+        ("1.0.post1", ">=1.0", True),
+        ("1!1.0", ">=2.0", True),
+        ("1.0.dev3", "<1.0", False),
+        ("1.0+local.2", "==1.0", True),
+        ("1.10", "~=1.9", True),
+        ("2.0", "~=1.9", False),
+        ("1.0", "===1.0", True),
+    ],
+)
+def test_versions_compare_as_pip_compares_them(machine, installed, wanted, met):
+    machine.site.add("other-library", installed)
+    assert ("needs other-library" not in needs(machine, f"other-library{wanted}")) is met
+
+
+def test_a_requirement_that_cannot_be_read_is_shown(machine):
+    row = needs(machine, "some library ((")["dependencies"]
+    assert (row["state"], row["detail"]) == ("warning", "not a valid requirement: some library ((")
 
 
 def test_what_is_met_is_one_line(machine):
@@ -109,7 +142,7 @@ def test_a_damaged_index_of_the_archive_is_mended_after_a_copy(archived):
     row = rows_of(archived, code=1)["conversations"]
     assert (row["state"], row["todo"]) == ("problem", "run: hermes-plugins sessions repair")
     mended = rows_of(archived, "--fix")["conversations"]
-    assert "mended: the index is new; a copy is " in mended["detail"]
+    assert "fixed: the index was rebuilt; a copy is " in mended["detail"]
     copy = mended["detail"].rpartition("a copy is ")[2]
     assert (archived.home / copy).exists()
     assert "all searchable" in rows_of(archived)["conversations"]["detail"]

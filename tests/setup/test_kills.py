@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.fielded import add_plugin, env_of, run_with, saved_of
+from support.fielded import add_plugin, env_of, run_process_with, saved_of
 
 TESTS = Path(__file__).parents[1]
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 
 # Every call in the stress run; here some, in an order that hits all kinds of them.
-STEP = 1 if os.environ.get("HERMES_STRESS") else 61
+STEP = 1 if os.environ.get("HERMES_STRESS") else 251
 
 #: Dies in front of the write of one file, counted from 1: "config.yaml 1".
 DEATH = """
@@ -60,7 +60,7 @@ def killed(machine):
     """A machine whose set-up of acme dies in front of the write of config.yaml."""
     add_plugin(machine.home, (), name="beta")
     (machine.site.folder / "sitecustomize.py").write_text(DEATH)
-    result = run_with(
+    result = run_process_with(
         machine, "k\n", "setup", "acme", "--set", "timeout=7", "--secret-stdin", "api_key",
         DIE_AT="config.yaml 1",
     )  # fmt: skip
@@ -111,7 +111,7 @@ def test_a_journal_that_can_not_be_read_is_told_and_the_built_in_goes_on(machine
     (machine.home / "setup.json").write_text("{")
     result = machine.run("status")
     assert result.code == 1
-    assert "an unfinished set-up can't be read" in result.out
-    assert "built-in:  active, always" in result.lines
+    assert "an unfinished setup can't be read" in result.out
+    assert "built-in:  active (always)" in result.lines
     line = machine.run("config", "show").failed()
     assert str(machine.home / "setup.json") in line

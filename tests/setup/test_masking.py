@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from hermes_core import HermesError
-from hermes_core.masking import mask_error, masked
+from hermes_core.privacy import mask_error, masked
 
 CANARY = "canary/4711'0815"
 

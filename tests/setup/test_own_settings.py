@@ -39,9 +39,11 @@ def test_a_secret_there_is_used_shown_nowhere_and_warned_of_once_in_one_line(mac
     add(machine, f"return {OLD.replace('local', 'cloud')}")
     assert rows(machine)["api_key"]["origin"] == "/old/file"
     out = machine.run("doctor").out
-    (line,) = [each for each in out.splitlines() if "in clear" in each]
+    (line,) = [each for each in out.splitlines() if "api_key is in plain text" in each]
     assert line.count("plugin acme") == 1
-    assert "api_key is in clear in /old/file; run hermes-plugins secrets set ACME_API_KEY" in line
+    assert (
+        "api_key is in plain text in /old/file; run hermes-plugins secrets set ACME_API_KEY" in line
+    )
     assert "canary" not in out
 
 

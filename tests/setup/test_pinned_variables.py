@@ -16,5 +16,5 @@ def test_it_is_set_before_the_import(machine, command):
     add_plugin(machine.home, (FIELD,), TOLD)
     (machine.home / ".env").write_text("DECLARED_KEY=x\n")
     machine.run(*command)
-    assert machine.memory["pins"]["acme"]["env"] == ["DECLARED_KEY"]
+    assert machine.pins["acme"]["env"] == ["DECLARED_KEY"]
     assert machine.json("status")["provider"]["works"] is True

@@ -47,7 +47,7 @@ def test_every_question_comes_with_what_a_person_needs_to_answer_it(machine, dia
     assert "memory.provider = acme" in shown
     talk.type("\n")
     assert talk.end() == 0
-    assert talk.shown.endswith("acme is enabled, and works.\n")
+    assert talk.shown.endswith("acme is enabled and works.\n")
     assert CANARY not in talk.shown
     assert env_of(machine) == f"ACME_API_KEY={CANARY}\n"
     assert saved_of(machine) == {"mode": "cloud", "timeout": 30}
@@ -63,7 +63,7 @@ def test_a_wrong_answer_is_asked_again_at_once(machine, dialogue):
         talk.answer((VALUE, answer))
         talk.wait_for(said)
     talk.answer((VALUE, " 60 "), (VALUE, ""))
-    talk.answer((rf"(?s)It is needed\..*{VALUE}", "k"), (WRITE, "y"))
+    talk.answer((rf"(?s)A value is required\..*{VALUE}", "k"), (WRITE, "y"))
     assert talk.end() == 0
     assert machine.memory["acme"]["timeout"] == 60
 
@@ -72,7 +72,7 @@ def test_an_arrow_key_is_no_secret(machine, dialogue):
     add_plugin(machine.home, (API_KEY | {"when": {}},))
     talk = dialogue("setup", "acme")
     talk.answer((VALUE, "\x1b[C"))
-    talk.answer((rf"(?s)that is no character.*{VALUE}", CANARY), (WRITE, "y"))
+    talk.answer((rf"(?s)has a control character.*{VALUE}", CANARY), (WRITE, "y"))
     assert talk.end() == 0
     assert env_of(machine) == f"ACME_API_KEY={CANARY}\n"
 
@@ -144,7 +144,7 @@ def test_a_person_who_says_no_has_changed_nothing(machine, dialogue):
 
 
 @pytest.mark.parametrize("keys", ["\x03", "\x04"], ids=["ctrl_c", "ctrl_d"])
-@pytest.mark.parametrize("answers", [[], [""], ["", "7"], ["", "7", CANARY]])
+@pytest.mark.parametrize("answers", [[], ["", "7"], ["", "7", CANARY]])
 def test_who_leaves_at_a_question_has_changed_nothing(machine, dialogue, keys, answers):
     (machine.home / ".env").write_text("# mine\n")
     with machine.unchanged():
@@ -206,7 +206,7 @@ def test_a_secret_that_the_terminal_has_cut_is_not_stored(machine, dialogue):
     add_plugin(machine.home, ({**API_KEY, "when": None},))
     talk = dialogue("setup", "acme")
     talk.answer((VALUE, CANARY * 1000))
-    talk.wait_for("a terminal cuts off", 5)
+    talk.wait_for("a terminal cuts lines off", 5)
     leave(talk, "\x03")
     assert env_of(machine) == ""
 
@@ -224,7 +224,7 @@ def test_an_own_set_up_of_the_plugin_follows_the_common_one(machine, dialogue):
     def post_setup(self, hermes_home, config):
         before = pathlib.Path(hermes_home, "config.yaml").read_text()
         answer = input("And the colour? ")
-        text = json.dumps([answer, "provider: acme" in before, config["acme"]["timeout"]])
+        text = json.dumps([answer, "provider: acme" in before, config["memory"]["acme"]["timeout"]])
         pathlib.Path(hermes_home, "own.json").write_text(text)
     """
     add_plugin(machine.home, (TIMEOUT,), own)
@@ -241,7 +241,7 @@ def own_failure(machine, dialogue, how: str) -> None:
     talk.end()
     assert "boom" in talk.shown
     assert "Traceback" not in talk.shown
-    assert talk.shown.endswith("acme is enabled, and works.\n")
+    assert talk.shown.endswith("acme is enabled and works.\n")
     assert machine.memory["provider"] == "acme"
 
 
@@ -256,7 +256,7 @@ def test_an_own_set_up_that_exits_is_told_and_the_common_one_stays(machine, dial
 def test_a_script_is_told_of_an_own_set_up(machine):
     add_plugin(machine.home, (), "def post_setup(self, hermes_home, config):\n    raise OSError\n")
     result = machine.run("setup", "acme", "--no-input").done()
-    assert "acme has a set-up of its own, which asks questions" in result.out
+    assert "acme has more questions" in result.out
 
 
 def test_texts_of_a_plugin_do_not_steer_the_terminal(machine, dialogue):

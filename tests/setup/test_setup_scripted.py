@@ -17,10 +17,10 @@ def test_it_writes_everything_enables_the_provider_and_proves_it(machine):
     result = run_with(
         machine, f"{CANARY}\n", "setup", "acme", "--set", "timeout=07", "--secret-stdin", "api_key"
     ).done()
-    assert result.lines[-1] == "acme is enabled, and works."
+    assert result.lines[-1] == "acme is enabled and works."
     assert machine.memory["acme"] == {"timeout": 7}
     assert machine.memory["provider"] == "acme"
-    assert machine.memory["pins"]["acme"]["owner"] == "directory"
+    assert machine.pins["acme"]["owner"] == "directory"
     assert env_of(machine) == f"ACME_API_KEY={CANARY}\n"
     assert saved_of(machine) == {"mode": "cloud", "timeout": 7}
     assert not (machine.home / "setup.json").exists()
@@ -49,7 +49,7 @@ def test_it_shows_what_goes_where_and_why(machine):
     assert "config.yaml:  memory.acme.timeout = 7" in lines
     assert "config.yaml:  memory.provider = acme" in lines
     assert ".env:  ACME_API_KEY" in lines
-    assert "there is no keyring here, so it is in plain text, for its owner alone" in lines
+    assert "there is no keyring here, so it is in plain text, readable by its owner only" in lines
     assert CANARY not in result.out
 
 
@@ -64,7 +64,7 @@ def test_a_keyring_takes_the_secret_and_who_can_not_read_it_is_told(machine, tmp
     machine.environment["PYTHON_KEYRING_BACKEND"] = "support.keyrings.InFile"
     result = run_with(machine, f"{CANARY}\n", "setup", "acme", "--secret-stdin", "api_key").done()
     assert "the keyring:  ACME_API_KEY" in result.out
-    assert "hermes-agent itself, cron jobs and services can't read the keyring" in result.out
+    assert "hermes-agent, cron jobs and services can't read the keyring" in result.out
     assert env_of(machine) == ""
     kept = (tmp_path / "keyring.json").read_text()
     assert kept.count(CANARY) == 1
@@ -221,7 +221,7 @@ def test_a_name_in_other_letters_is_written_as_the_plugin_calls_itself(machine):
 
 def test_the_built_in_needs_none(machine):
     with machine.unchanged():
-        assert "needs no set-up" in machine.run("setup", "builtin").done().out
+        assert "needs no setup" in machine.run("setup", "builtin").done().out
 
 
 def test_a_name_that_nobody_has_is_told_with_the_one_that_may_be_meant(machine):
@@ -235,7 +235,7 @@ def test_without_a_name_it_shows_what_there_is_and_what_there_could_be(machine):
     assert result.code == 2
     assert "1. acme  Memory by Acme." in result.out
     assert "honcho  not installed: pip install hermes-memory-honcho" in result.out
-    assert "Say which: hermes-plugins setup NAME" in result.err
+    assert "Give the name of the plugin: hermes-plugins setup NAME" in result.err
 
 
 def test_a_broken_observer_is_not_the_providers_failure(machine):
@@ -247,7 +247,7 @@ def test_a_broken_observer_is_not_the_providers_failure(machine):
     )
     machine.write_config("memory: {observers: [trace]}\n")
     result = machine.run("setup", "acme", "--no-input")
-    assert "acme is enabled, and works." in result.lines
+    assert "acme is enabled and works." in result.lines
     assert "acme is enabled, but does not work" not in result.err
 
 

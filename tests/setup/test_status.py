@@ -14,7 +14,7 @@ def test_it_says_what_is_set_from_where_and_what_is_missing(machine):
     machine.write_config(CHOSEN + "  acme: {timeout: 7}\n")
     result = machine.run("status")
     assert (result.code, result.err) == (1, "")
-    assert "built-in:  active, always" in result.lines
+    assert "built-in:  active (always)" in result.lines
     assert "external:  acme, does not work" in result.lines
     assert "  mode: cloud  (default)" in result.lines
     assert "  timeout: 7  (config.yaml (memory.acme.timeout))" in result.lines
@@ -77,7 +77,7 @@ def test_a_malformed_schema_is_told_as_the_plugins_fault(machine):
     result = machine.run("status")
     assert result.code == 1
     assert "'a' is there twice" in result.out
-    assert "the plugin's fault: tell its author" in result.out
+    assert "a bug in the plugin. Please report it to its author" in result.out
 
 
 def test_a_variable_of_the_process_can_make_it_work(machine):

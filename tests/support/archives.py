@@ -8,9 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hermes_builtin.sessions._model import ROLES, NewMessage, Scope, SessionFacts
-from hermes_builtin.sessions._query import parse
-from hermes_builtin.sessions.archive import SearchOptions
+from hermes_builtin.sessions.archive import ROLES, NewMessage, Scope, SearchOptions, SessionFacts
+from hermes_builtin.sessions.query import parse
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import MemoryManager
 

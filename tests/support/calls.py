@@ -6,17 +6,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hermes_core.call_log import Call, CallLog
+from hermes_core.call_log import CallLog, LoggedCall
 
-A_CALL = Call(1_700_000_000.0, "honcho", "prefetch", "s1", "ok", 0.012, 345)
+A_CALL = LoggedCall(1_700_000_000.0, "honcho", "prefetch", "s1", "ok", 0.012, 345)
 
 
-def call(**changes: Any) -> Call:
+def call(**changes: Any) -> LoggedCall:
     """A call that is ok, but for what is given."""
     return A_CALL._replace(**changes)
 
 
-def write(home: Path, *calls: Call) -> None:
+def write(home: Path, *calls: LoggedCall) -> None:
     """Have calls written, as a manager does that is then shut down."""
     with closing(CallLog.of(home)) as log:
         for each in calls:

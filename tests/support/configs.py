@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from ruamel.yaml import YAML
 
-from hermes_core.config.writing import DELETE, change_config
+from hermes_core.config.editor import DELETE, change_config
 
 PROVIDER = ("memory", "provider")
 PIN = ("memory", "pins", "mem0")

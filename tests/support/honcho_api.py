@@ -5,17 +5,27 @@ A limit that is broken is a 422 with the words of the real server.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
 
-from support.honcho_requests import Reply, Request, chosen, invalid, name_of, paged, text_of
+from support.honcho_requests import (
+    Reply,
+    Request,
+    chosen,
+    invalid,
+    name_of,
+    paged,
+    takes,
+    text_of,
+)
 from support.honcho_store import Pair, Refused, Store, ranked
 
 _CONTENT = 25_000
 _MESSAGES = 100
 _QUERY = 10_000
-_SUMMARY_AFTER = 20
+_SUMMARY_AFTER = {"short": 20, "long": 60}
 _REPRESENTED = 25
 
 
@@ -61,14 +71,28 @@ def _workspaces(request: Request) -> Reply:
 
 @_on("DELETE", "/*")
 def _delete_workspace(request: Request) -> Reply:
-    request.store.delete_workspace(request.workspace)
+    request.store.require_no_sessions(request.workspace)
+    request.store.later(request.store.delete_workspace, request.workspace)
     return Reply(202, {"message": "Workspace deletion accepted"})
 
 
 @_on("GET", "/*/queue/status")
 def _queue(request: Request) -> Reply:
-    counts = ("total", "completed", "in_progress", "pending")
-    return Reply(200, {f"{name}_work_units": 0 for name in counts} | {"sessions": {}})
+    done, waiting = request.store.done, len(request.store.waiting)
+    counts = {"total": done + waiting, "completed": done, "in_progress": 0, "pending": waiting}
+    told = {f"{name}_work_units": count for name, count in counts.items()}
+    return Reply(200, {**told, "sessions": {}})
+
+
+@_on("POST", "/*/peers/list")
+def _peers(request: Request) -> Reply:
+    return paged(request, request.store.peers(request.workspace))
+
+
+@_on("POST", "/*/peers/*/sessions")
+def _sessions_of(request: Request) -> Reply:
+    request.store.require_peer(*request.names)
+    return paged(request, request.store.sessions_of(*request.names))
 
 
 @_on("POST", "/*/peers")
@@ -106,11 +130,22 @@ def _represent(request: Request) -> Reply:
 
 @_on("POST", "/*/peers/*/chat")
 def _chat(request: Request) -> Reply:
+    """The model looks through what the observer knows of somebody, and has heard at all."""
     query = text_of(request.field("query"), _QUERY, "query", least=1)
     pair = _pair(request, request.field("target"))
-    facts = ranked(query, request.store.conclusions(request.workspace, pair), 5, nearest=False)
+    filters = request.field("filters")
+    if set(filters or {}) - {"session_id"}:
+        raise invalid("value_error", ["filters"], "only session_id is supported", filters)
+    known = chosen(request.store.conclusions(request.workspace, pair), filters)
+    here = [each["id"] for each in request.store.sessions_of(request.workspace, pair.observer)]
+    said = chosen(request.store.messages(request.workspace), {"session_id": {"in": here}})
+    said = chosen(said, filters)
+    facts = [each for some in (known, said) for each in ranked(query, some, 5, nearest=False)]
     told = "; ".join(each["content"] for each in facts)
-    return Reply(200, {"content": f"Known of {pair.observed}: {told}" if told else None})
+    answer = f"Known of {pair.observed}: {told}" if told else ""
+    if request.field("stream"):
+        return Reply(200, stream=tuple(re.findall(r"\S+\s*", answer)))
+    return Reply(200, {"content": answer or None})
 
 
 def _pair(request: Request, target: str | None = None) -> Pair:
@@ -128,7 +163,7 @@ def _representation(request: Request, pair: Pair, options: dict[str, Any]) -> st
     query = options.get("search_query")
     if query:
         top = int(options.get("search_top_k") or most)
-        found = ranked(text_of(query, _QUERY, "search_query"), found, top)
+        found = ranked(takes(query, "search_query"), found, top)
     lines = [f"[{each['created_at'][:19].replace('T', ' ')}] {each['content']}" for each in found]
     return "## Explicit Observations\n\n" + "\n".join(lines[:most]) + "\n"
 
@@ -152,8 +187,33 @@ def _sessions(request: Request) -> Reply:
 
 @_on("DELETE", "/*/sessions/*")
 def _delete_session(request: Request) -> Reply:
-    request.store.delete_session(*request.names)
+    request.store.update_session(*request.names, {"is_active": False})
+    request.store.later(request.store.delete_session, *request.names)
     return Reply(202, {"message": "Session deleted successfully"})
+
+
+@_on("PUT", "/*/sessions/*")
+def _change_session(request: Request) -> Reply:
+    return Reply(200, request.store.update_session(*request.names, request.body))
+
+
+@_on("PUT", "/*/sessions/*/peers/*/config")
+def _configure(request: Request) -> Reply:
+    request.store.require_session(*request.names[:2])
+    request.store.configure(*request.names, request.body)
+    return Reply(204)
+
+
+@_on("POST", "/*/sessions/*/messages/upload")
+def _upload(request: Request) -> Reply:
+    """A file becomes messages of somebody, of a size that the server likes."""
+    workspace, session = request.names
+    text, peer = str(request.field("file")), name_of(request.field("peer_id"), "peer_id")
+    pieces = [text[at : at + _CONTENT] for at in range(0, len(text), _CONTENT)]
+    facts = {"metadata": json.loads(request.field("metadata") or "{}"),
+             "created_at": request.field("created_at")}  # fmt: skip
+    given = [{"content": takes(each, "file"), "peer_id": peer, **facts} for each in pieces]
+    return Reply(201, request.store.add_messages(workspace, session, given))
 
 
 @_on("POST", "/*/sessions/*/peers")
@@ -195,8 +255,8 @@ def _messages(request: Request) -> Reply:
 @_on("GET", "/*/sessions/*/summaries")
 def _summaries(request: Request) -> Reply:
     found = request.store.require_session(*request.names)
-    return Reply(200, {"id": found["id"], "short_summary": _summary(request),
-                       "long_summary": None})  # fmt: skip
+    return Reply(200, {"id": found["id"], "short_summary": _summary(request, "short"),
+                       "long_summary": _summary(request, "long")})  # fmt: skip
 
 
 @_on("GET", "/*/sessions/*/context")
@@ -204,9 +264,12 @@ def _context(request: Request) -> Reply:
     workspace, session = request.names
     request.store.require_session(workspace, session)
     said = request.store.messages(workspace, session)
-    told: dict[str, Any] = {"id": session, "messages": said[-_MESSAGES:], "summary": None}
+    room = int(request.query.get("tokens") or 100_000)
+    shown = [each for at, each in enumerate(said)
+             if sum(one["token_count"] for one in said[at:]) <= room * 6 // 10]  # fmt: skip
+    told: dict[str, Any] = {"id": session, "messages": shown, "summary": None}
     if request.query.get("summary") == "true":
-        told["summary"] = _summary(request)
+        told["summary"] = _summary(request, "short")
     target = request.query.get("peer_target")
     if target:
         pair = Pair(request.query.get("peer_perspective") or target, target)
@@ -215,13 +278,16 @@ def _context(request: Request) -> Reply:
     return Reply(200, told)
 
 
-def _summary(request: Request) -> dict[str, Any] | None:
+def _summary(request: Request, kind: str) -> dict[str, Any] | None:
+    """The last one of its kind: a short one every 20 messages, a long one every 60."""
     said = request.store.messages(request.names[0], request.names[1])
-    if len(said) < _SUMMARY_AFTER:
+    every = _SUMMARY_AFTER[kind]
+    covered = len(said) // every * every
+    if not covered:
         return None
-    text = f"{len(said)} messages, from: {said[0]['content'][:100]}"
-    last = said[-1]
-    return {"content": text, "message_id": last["id"], "summary_type": "short",
+    text = f"{covered} messages, from: {said[0]['content'][:100]}"
+    last = said[covered - 1]
+    return {"content": text, "message_id": last["id"], "summary_type": kind,
             "created_at": last["created_at"], "token_count": len(text) // 4}  # fmt: skip
 
 
@@ -232,15 +298,9 @@ def _summary(request: Request) -> dict[str, Any] | None:
 def _search_workspace(request: Request) -> Reply:
     filters = dict(request.field("filters") or {})
     viewer = filters.pop("peer_perspective", None)
-    said = chosen(request.store.messages(request.workspace), filters)
-    if viewer:
-        seen = {
-            each["id"]
-            for each in request.store.sessions(request.workspace)
-            if viewer in request.store.members(request.workspace, each["id"])
-        }
-        said = [each for each in said if each["session_id"] in seen]
-    return _found(request, said)
+    store = request.store
+    heard = store.heard(request.workspace, viewer) if viewer else store.messages(request.workspace)
+    return _found(request, chosen(heard, filters))
 
 
 @_on("POST", "/*/peers/*/search")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from support.honcho_store import Refused, Store
@@ -11,6 +12,14 @@ from support.honcho_store import Refused, Store
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _LONGEST_ID = 512
 _PAGE = 100
+#: The tokenizer refuses these; where it is asked late, that is a failure of the server.
+_REFUSED = re.compile(r"<\|(endoftext|fim_prefix|fim_middle|fim_suffix)\|>")
+_FATAL = "<|endofprompt|>"
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "in": lambda value, wanted: value in wanted,
+    "gte": lambda value, wanted: _moment(value) >= _moment(wanted),
+    "lte": lambda value, wanted: _moment(value) <= _moment(wanted),
+}
 
 
 class Request(NamedTuple):
@@ -30,10 +39,12 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What is answered."""
+    """What is answered; with ``stream``, in these pieces."""
 
     status: int
     body: Any = None
+    headers: dict[str, str] = {}  # noqa: RUF012 - never changed
+    stream: tuple[str, ...] | None = None
 
 
 def invalid(kind: str, where: list[Any], message: str, value: Any) -> Refused:
@@ -61,7 +72,16 @@ def text_of(value: Any, most: int, *where: Any, least: int = 0) -> str:
     if len(value) < least:
         message = f"String should have at least {least} character"
         raise invalid("string_too_short", list(where), message, value)
-    return value
+    return takes(value, *where)
+
+
+def takes(text: str, *where: Any) -> str:
+    """A text, if the tokenizer takes it."""
+    if _FATAL in text:
+        raise Refused(500, "An unexpected error occurred")
+    if _REFUSED.search(text):
+        raise invalid("value_error", list(where), "disallowed special token", text[:20])
+    return text
 
 
 def paged(request: Request, items: list[Any]) -> Reply:
@@ -86,5 +106,10 @@ def _fits(item: dict[str, Any], key: str, wanted: Any) -> bool:
     if key == "metadata":
         return all((value or {}).get(name) == each for name, each in wanted.items())
     if isinstance(wanted, dict):
-        return value in wanted["in"]
+        return all(_COMPARED[name](value, each) for name, each in wanted.items())
     return bool(value == wanted)
+
+
+def _moment(text: str) -> datetime:
+    made = datetime.fromisoformat(text)
+    return made if made.tzinfo else made.replace(tzinfo=UTC)

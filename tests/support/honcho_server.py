@@ -19,6 +19,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email import message_from_bytes
+from email.message import Message
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -33,7 +35,7 @@ if __name__ == "__main__":
 from support.honcho_api import answer
 from support.honcho_requests import Reply
 from support.honcho_store import Refused, Store
-from support.openapi import Contract
+from support.openapi import Contract, contract
 
 _CONTROL = "/_behaviour"
 
@@ -43,14 +45,23 @@ class Behaviour:
     """What a server does besides serving; all of it may change while it runs.
 
     ``workspace`` is the only one that the key is for; ``refuse`` is a status that every request
-    gets; ``drop`` counts writes of messages that are kept and then not answered.
+    gets, with ``retry_after`` beside it; ``drop`` counts writes of messages that are kept and then
+    not answered; ``held`` counts writes of messages that come to wait until `HonchoServer.release`
+    while everything else is answered. While it is ``frozen`` nothing is answered, and all that was
+    asked is carried out afterwards, whether or not somebody still listens. Without a ``database``
+    only what is cached is answered; without a ``deriver`` conclusions and deletions wait.
     """
 
     key: str = ""
     workspace: str = ""
     delay: float = 0.0
     refuse: int = 0
+    retry_after: str = ""
     drop: int = 0
+    held: int = 0
+    frozen: bool = False
+    database: bool = True
+    deriver: bool = True
 
 
 @dataclass
@@ -60,7 +71,7 @@ class HonchoServer:
     file: str = ":memory:"
     port: int = 0
     behaviour: Behaviour = field(default_factory=Behaviour)
-    contract: Contract = field(default_factory=partial(Contract, "honcho-3.0.12.json"))
+    contract: Contract = field(default_factory=partial(contract, "honcho-3.0.12.json"))
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
@@ -68,6 +79,8 @@ class HonchoServer:
         self.store = Store(self.file)
         self._one_at_a_time = threading.Lock()
         self._stopped = threading.Event()
+        self._released = threading.Event()
+        self.carried_out = 0
         handler = type("Handler", (_Handler,), {"honcho": self})
         self._http = _Http(("127.0.0.1", self.port), handler)
         self.port = self._http.server_address[1]
@@ -83,11 +96,16 @@ class HonchoServer:
     def serve(self) -> None:
         self._http.serve_forever(poll_interval=0.02)
 
+    def release(self) -> None:
+        """Carry out the writes that were held."""
+        self._released.set()
+
     def stop(self) -> None:
         """End; may be called twice."""
         if self._stopped.is_set():
             return
         self._stopped.set()
+        self._released.set()
         self._http.shutdown()
         self._http.server_close()
         with self._one_at_a_time:
@@ -98,33 +116,52 @@ class HonchoServer:
     ) -> Reply | None:
         """The answer to a request; None if it gets none."""
         self.requests.append((method, path))
+        is_write = method == "POST" and path.endswith("/messages")
+        self._wait(is_write=is_write)
         if self._stopped.wait(self.behaviour.delay):
             return None
-        refusal = self._refusal(path, body, key)
+        refusal = self._refusal(method, path, body, key)
         if refusal is not None:
             return refusal
         with self._one_at_a_time:
+            self.store.deriver = self.behaviour.deriver
             reply = self._carried_out(method, path, body, query)
+            self.carried_out += is_write
         problem = "" if reply.status >= 400 else self._problem(method, path, body, query, reply)
         if problem:
             self.faults.append(problem)
             return Reply(500, {"detail": problem})
-        if method == "POST" and path.endswith("/messages") and self.behaviour.drop:
+        if is_write and self.behaviour.drop:
             self.behaviour.drop -= 1
             return None
         return reply
 
-    def _refusal(self, path: str, body: Any, key: str) -> Reply | None:
+    def _wait(self, *, is_write: bool) -> None:
+        if is_write and self.behaviour.held:
+            self.behaviour.held -= 1
+            self._released.wait()
+        while self.behaviour.frozen and not self._stopped.wait(0.01):
+            pass
+
+    def _refusal(self, method: str, path: str, body: Any, key: str) -> Reply | None:
         if self.behaviour.refuse:
-            return Reply(self.behaviour.refuse, {"detail": "refused for a test"})
+            after = self.behaviour.retry_after
+            headers = {"Retry-After": after} if after else {}
+            return Reply(self.behaviour.refuse, {"detail": "refused for a test"}, headers)
         if self.behaviour.key and key != f"Bearer {self.behaviour.key}":
             return Reply(401, {"detail": "Invalid JWT"})
         asked = path.split("/")[3] if path.count("/") > 2 else (body or {}).get("id")
         if self.behaviour.workspace and asked != self.behaviour.workspace:
             return Reply(401, {"detail": "JWT not permissioned for this resource"})
+        cached = (method, path) == ("POST", "/v3/workspaces")
+        if not (self.behaviour.database or cached):
+            return Reply(500, {"detail": "An unexpected error occurred"})
         return None
 
     def _carried_out(self, method: str, path: str, body: Any, query: dict[str, str]) -> Reply:
+        self.store.begin()
+        self.store.work()
+        self.store.end(keep=True)
         self.store.begin()
         kept = False
         try:
@@ -139,6 +176,8 @@ class HonchoServer:
     def _problem(
         self, method: str, path: str, body: Any, query: dict[str, str], reply: Reply
     ) -> str:
+        if reply.stream is not None or path.endswith("/upload"):  # no JSON
+            return ""
         return self.contract.request_problem(
             method, path, query, body
         ) or self.contract.answer_problem(method, path, reply.status, reply.body)
@@ -159,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         url = urlsplit(self.path)
         length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else None
+        body = self._body(self.rfile.read(length)) if length else None
         if url.path == _CONTROL:
             for name, value in (body or {}).items():
                 setattr(self.honcho.behaviour, name, value)
@@ -172,10 +211,32 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(reply)
 
+    def _body(self, data: bytes) -> Any:
+        """What was sent: JSON, or a form with a file."""
+        kind = self.headers.get("Content-Type") or ""
+        if not kind.startswith("multipart/"):
+            return json.loads(data)
+        form = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + data)
+        parts = form.get_payload()
+        assert isinstance(parts, list)
+        return {
+            str(each.get_param("name", header="content-disposition")): _decoded(each)
+            for each in parts
+            if isinstance(each, Message)
+        }
+
     def _send(self, reply: Reply) -> None:
         data = b"" if reply.body is None else json.dumps(reply.body).encode()
+        kind = "application/json"
+        if reply.stream is not None:
+            kind = "text/event-stream"
+            events = [{"delta": {"content": each}, "done": False} for each in reply.stream]
+            told = [*events, {"done": True}]
+            data = "".join(f"data: {json.dumps(each)}\n\n" for each in told).encode()
         self.send_response(reply.status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -190,6 +251,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *args: Any) -> None:
         pass
+
+
+def _decoded(part: Message) -> str:
+    content = part.get_payload(decode=True)
+    assert isinstance(content, bytes)
+    return content.decode()
 
 
 class HonchoProcess:

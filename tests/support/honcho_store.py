@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     workspace TEXT, id TEXT, body TEXT, PRIMARY KEY (workspace, id));
 CREATE TABLE IF NOT EXISTS members (
     workspace TEXT, session TEXT, peer TEXT, me INTEGER, others INTEGER,
-    PRIMARY KEY (workspace, session, peer));
+    joined INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (workspace, session, peer));
 CREATE TABLE IF NOT EXISTS messages (
     n INTEGER PRIMARY KEY, workspace TEXT, session TEXT, peer TEXT, body TEXT);
 CREATE TABLE IF NOT EXISTS conclusions (
@@ -31,6 +31,8 @@ CREATE TABLE IF NOT EXISTS cards (
     workspace TEXT, observer TEXT, observed TEXT, card TEXT,
     PRIMARY KEY (workspace, observer, observed));
 """
+OBSERVERS = 10  # of one session
+_LATER = 2  # a deletion that was accepted is carried out so many requests later
 _SENTENCES = 20  # of one message, so that a megabyte does not become 38,000 conclusions
 _COMMON = frozenset(
     re.findall(
@@ -57,12 +59,29 @@ class Pair(NamedTuple):
     observed: str
 
 
+class Work(NamedTuple):
+    """What the deriver has to do: whose words to draw conclusions from."""
+
+    workspace: str
+    session: str
+    peer: str
+    text: str
+
+
 class Store:
-    """All that a server knows. Its caller sees to it that one request is served at a time."""
+    """All that a server knows. Its caller sees to it that one request is served at a time.
+
+    ``deriver`` says whether the second process runs, which draws conclusions and carries out
+    deletions. What it has not done waits in ``waiting``.
+    """
 
     def __init__(self, path: str = ":memory:") -> None:
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.executescript(_TABLES)
+        self.deriver = True
+        self.waiting: list[Work] = []
+        self.done = 0
+        self._deletions: list[list[Any]] = []
 
     def close(self) -> None:
         self._db.close()
@@ -72,6 +91,24 @@ class Store:
 
     def end(self, *, keep: bool) -> None:
         self._db.execute("COMMIT" if keep else "ROLLBACK")
+
+    def work(self) -> None:
+        """What the deriver does between two requests."""
+        if not self.deriver:
+            return
+        work, self.waiting = self.waiting, []
+        for each in work:
+            self._derive(each)
+        for each in self._deletions:
+            each[0] -= 1
+        due = [each for each in self._deletions if each[0] <= 0]
+        self._deletions = [each for each in self._deletions if each[0] > 0]
+        for _, delete, names in due:
+            delete(*names)
+
+    def later(self, delete: Any, *names: str) -> None:
+        """Accept a deletion, which is carried out in the background."""
+        self._deletions.append([_LATER, delete, names])
 
     # -- workspaces, peers and sessions -----------------------------------------------------------
 
@@ -91,10 +128,12 @@ class Store:
     def workspaces(self) -> list[dict[str, Any]]:
         return [json.loads(row[0]) for row in self._db.execute("SELECT body FROM workspaces")]
 
-    def delete_workspace(self, name: str) -> None:
+    def require_no_sessions(self, name: str) -> None:
         self.require_workspace(name)
-        if self._one("SELECT 1 FROM sessions WHERE workspace = ?", name):
+        if any(each["is_active"] for each in self.sessions(name)):
             raise Refused(409, f"Workspace {name} has active sessions")
+
+    def delete_workspace(self, name: str) -> None:
         for table in ("peers", "members", "messages", "conclusions", "cards"):
             self._db.execute(f"DELETE FROM {table} WHERE workspace = ?", (name,))
         self._db.execute("DELETE FROM workspaces WHERE id = ?", (name,))
@@ -151,15 +190,55 @@ class Store:
         )
         self._db.execute("DELETE FROM sessions WHERE workspace = ? AND id = ?", key)
 
+    def update_session(self, workspace: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        made = self.require_session(workspace, name)
+        made |= {key: value for key, value in given.items() if value is not None}
+        self._db.execute("UPDATE sessions SET body = ? WHERE workspace = ? AND id = ?",
+                         (json.dumps(made), workspace, name))  # fmt: skip
+        return made
+
+    def sessions_of(self, workspace: str, peer: str) -> list[dict[str, Any]]:
+        """Those that somebody takes part in."""
+        rows = self._db.execute(
+            "SELECT body FROM sessions JOIN members ON members.workspace = sessions.workspace"
+            " AND members.session = sessions.id WHERE sessions.workspace = ? AND peer = ?"
+            " ORDER BY sessions.rowid",
+            (workspace, peer),
+        )
+        return [json.loads(row[0]) for row in rows]
+
+    def peers(self, workspace: str) -> list[dict[str, Any]]:
+        rows = self._db.execute("SELECT body FROM peers WHERE workspace = ?", (workspace,))
+        return [json.loads(row[0]) for row in rows]
+
     def join(self, workspace: str, session: str, peers: Mapping[str, Any]) -> None:
-        """Add peers; one that is there already keeps what was set for it."""
+        """Add peers; one that is there already keeps what was set for it.
+
+        Whoever is named has joined just now, also if they were there before.
+        """
+        now_at = self._one("SELECT coalesce(max(n), 0) FROM messages")
         for name, config in peers.items():
             self.peer(workspace, name, {})
             me, others = config.get("observe_me"), config.get("observe_others")
             self._db.execute(
-                "INSERT OR IGNORE INTO members VALUES (?, ?, ?, ?, ?)",
-                (workspace, session, name, me, others),
+                "INSERT INTO members VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET joined = excluded.joined",
+                (workspace, session, name, me, others, now_at[0] if now_at else 0),
             )
+        self._require_few_observers(workspace, session)
+
+    def configure(self, workspace: str, session: str, peer: str, config: Mapping[str, Any]) -> None:
+        """Change what is set for somebody in a session."""
+        self._db.execute(
+            "UPDATE members SET me = ?, others = ? WHERE (workspace, session, peer) = (?, ?, ?)",
+            (config.get("observe_me"), config.get("observe_others"), workspace, session, peer),
+        )
+        self._require_few_observers(workspace, session)
+
+    def _require_few_observers(self, workspace: str, session: str) -> None:
+        seen = self.members(workspace, session).values()
+        if sum(1 for each in seen if each["observe_others"]) > OBSERVERS:
+            raise Refused(400, f"Session {session} has more than {OBSERVERS} observers")
 
     def members(self, workspace: str, session: str) -> dict[str, dict[str, bool | None]]:
         rows = self._db.execute(
@@ -186,18 +265,27 @@ class Store:
             raise Refused(500, "An unexpected error occurred")  # PostgreSQL takes no NUL
         made = {
             "id": new_id(), "content": text, "peer_id": peer, "session_id": session,
-            "metadata": given.get("metadata") or {}, "created_at": now(),
+            "metadata": given.get("metadata") or {},
+            "created_at": given.get("created_at") or now(),
             "workspace_id": workspace, "token_count": len(text) // 4,
         }  # fmt: skip
         row = (workspace, session, peer, json.dumps(made))
         self._db.execute("INSERT INTO messages VALUES (NULL, ?, ?, ?, ?)", row)
-        self._derive(workspace, session, peer, text)
+        work = Work(workspace, session, peer, text)
+        if self.deriver:
+            self._derive(work)
+        else:
+            self.waiting.append(work)
         return made
 
-    def _derive(self, workspace: str, session: str, peer: str, text: str) -> None:
+    def _derive(self, work: Work) -> None:
         """What the deriver concludes: who may know something of whom, the session says."""
+        workspace, session, peer, text = work
+        self.done += 1
         members = self.members(workspace, session)
-        if members[peer]["observe_me"] is False:
+        switched = self.require_session(workspace, session)["configuration"]
+        thinks = (switched.get("reasoning") or {}).get("enabled") is not False
+        if members[peer]["observe_me"] is False or not thinks:
             return
         observers = [peer, *(name for name, each in members.items() if each["observe_others"])]
         for sentence in _sentences(text)[:_SENTENCES]:
@@ -208,6 +296,16 @@ class Store:
         rows = self._db.execute(
             "SELECT body FROM messages WHERE workspace = ? AND ? IN ('', session) ORDER BY n",
             (workspace, session),
+        )
+        return [json.loads(row[0]) for row in rows]
+
+    def heard(self, workspace: str, peer: str) -> list[dict[str, Any]]:
+        """What was said since somebody joined, in each of their sessions."""
+        rows = self._db.execute(
+            "SELECT body FROM messages JOIN members ON members.workspace = messages.workspace"
+            " AND members.session = messages.session WHERE messages.workspace = ?"
+            " AND members.peer = ? AND messages.n > members.joined ORDER BY messages.n",
+            (workspace, peer),
         )
         return [json.loads(row[0]) for row in rows]
 

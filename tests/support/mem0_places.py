@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_memory_mem0 import Mem0Provider
-from hermes_memory_mem0.oss import Oss
+from hermes_memory_mem0.engine import Oss
 from hermes_memory_mem0.sdk import load_sdk
 from hermes_memory_mem0.settings import read_settings
 from support.mem0_servers import Mem0Platform, Mem0Server
@@ -54,7 +54,7 @@ class Place:
     def rows(self) -> list[dict[str, Any]]:
         """All that is stored, whoever it is of."""
         if self.mode != "oss":
-            self.behind.store.work()
+            self.behind.store.work(getattr(self.behind, "fails", lambda: False))
             return list(self.behind.store.rows.values())
         settings = read_settings(self.home, self.config)
         memories = Oss(load_sdk(self.home / "mem0" / "sdk", telemetry=False), settings.engine)

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,7 @@ if __name__ == "__main__":  # a script finds its neighbours only here
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.mem0_store import Mem0Store, Row
-from support.openapi import Contract
+from support.openapi import contract
 
 
 class Asked(NamedTuple):
@@ -43,11 +43,12 @@ class Asked(NamedTuple):
 
 Answer = tuple[int, Any]
 _PAGING = {"page": 1, "page_size": 100}
+_DATABASE_CODES = ("datastore_unavailable", "vector_store_unavailable")
 NOT_FOUND: Answer = (404, {"error": "Memory not found!"})
 
 
 class Mem0Server:
-    """A self-hosted server. Faults are set while it runs: `status`, `delay`, `deaf`."""
+    """A self-hosted server. Faults are set while it runs: `status`, `delay`, `deaf` and others."""
 
     contract_file: ClassVar[str] = "mem0-server.json"
 
@@ -59,8 +60,17 @@ class Mem0Server:
         """Seconds before an answer."""
         self.deaf = 0
         """So many writes are carried out without an answer: the connection is cut."""
+        self.thawed = threading.Event()
+        """While it is not set, connections are taken and nothing is answered."""
+        self.thawed.set()
+        self.embeds: Callable[[], bool] = lambda: True
+        """Whether the next embedding is granted; a provider that limits requests says no."""
+        self.broken = ""
+        """The code of what fails behind it: the database, or (any other code) the models."""
+        self.tells_codes = True
+        """Whether a 502 has a code that says what failed; else all are alike."""
         self.store = Mem0Store(state)
-        self.contract = Contract(self.contract_file)
+        self.contract = contract(self.contract_file)
         self.problems: list[str] = []
         self.asked: list[Asked] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
@@ -82,6 +92,7 @@ class Mem0Server:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.thawed.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -118,12 +129,22 @@ class Mem0Server:
             ("GET", "/memories"): self._all,
             ("POST", "/search"): self._searched,
         }
+        if self.broken in _DATABASE_CODES or (self.broken and asked.method == "POST"):
+            return self._bad_gateway(self.broken)
         return routes.get((asked.method, asked.path), self._one)(asked)
+
+    def _bad_gateway(self, code: str) -> Answer:
+        """What the server says of everything that fails behind it."""
+        if not self.tells_codes or code == "unknown":
+            return 502, {"detail": "Upstream provider error.", "code": "unknown"}
+        return 502, {"detail": f"It failed: {code}.", "code": code, "request_id": "0123abcd"}
 
     def _added(self, asked: Asked) -> Answer:
         if not any(asked.body.get(key) for key in ("user_id", "agent_id", "run_id")):
             return 400, {"detail": "At least one identifier is required."}
-        new = self.store.add(asked.body)
+        if not self.embeds():  # of the messages, to look for what is known
+            return self._bad_gateway("provider_rate_limited")
+        new = self.store.add(asked.body, self.embeds)
         rows = [{"id": row["id"], "memory": row["memory"], "event": "ADD"} for row in new]
         return 200, {"results": rows}
 
@@ -136,6 +157,8 @@ class Mem0Server:
         who = {key: filters.pop(key) for key in ("user_id", "agent_id", "run_id") if key in filters}
         if not who or not body["query"].strip():
             return 400, {"detail": "filters must contain at least one of: user_id, ..."}
+        if not self.embeds():
+            return self._bad_gateway("provider_rate_limited")
         threshold = body.get("threshold")
         least = 0.1 if threshold is None else threshold
         rows = self.store.of(who, filters)
@@ -144,6 +167,8 @@ class Mem0Server:
 
     def _one(self, asked: Asked) -> Answer:
         memory_id = unquote(asked.path.removeprefix("/memories/"))
+        if not _is_uuid(memory_id):  # the database's error, which the server does not know
+            return self._bad_gateway("unknown")
         row = self.store.rows.get(memory_id)
         if asked.method == "GET":
             return 200, row  # null for an unknown one
@@ -169,6 +194,13 @@ class Mem0Platform(Mem0Server):
 
     contract_file: ClassVar[str] = "mem0-platform.json"
     lag = 0.0
+    failing = 0
+    """So many extractions fail, after the platform has taken them."""
+
+    def fails(self) -> bool:
+        """Whether the next extraction fails."""
+        self.failing, before = max(self.failing - 1, 0), self.failing
+        return before > 0
 
     def is_let_in(self, headers: Mapping[str, str]) -> bool:
         """Whether the key is right."""
@@ -176,7 +208,7 @@ class Mem0Platform(Mem0Server):
 
     def carried_out(self, asked: Asked) -> Answer:
         """What the platform does."""
-        self.store.work()
+        self.store.work(self.fails)
         routes = {
             ("GET", "/v1/ping/"): self._pinged,
             ("GET", "/v1/events/"): self._events,
@@ -185,6 +217,8 @@ class Mem0Platform(Mem0Server):
             ("POST", "/v3/memories/"): self._all,
             ("DELETE", "/v1/memories/"): self._forgotten,
         }
+        if asked.path.startswith("/v1/event/"):
+            return self._event(asked)
         if asked.path.startswith("/v2/entities/"):
             return _in_progress()
         return routes.get((asked.method, asked.path), self._one)(asked)
@@ -192,6 +226,10 @@ class Mem0Platform(Mem0Server):
     def _pinged(self, _: Asked) -> Answer:
         who = {"org_id": "org-1", "project_id": "proj-1", "user_email": "a@example.com"}
         return 200, {"status": "ok", **who}
+
+    def _event(self, asked: Asked) -> Answer:
+        found = self.store.events.get(asked.path.removeprefix("/v1/event/").rstrip("/"))
+        return (200, _without(found, "due")) if found else (404, {"error": "Event not found"})
 
     def _events(self, _: Asked) -> Answer:
         return 200, _page([_without(event, "due") for event in self.store.events.values()])
@@ -299,6 +337,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, {"problems": self.mem0.problems})
             return
         time.sleep(self.mem0.delay)
+        self.mem0.thawed.wait()
         asked = Asked(self.command, parts.path, query, body, dict(self.headers.items()))
         status, answer = self.mem0.answer(asked)
         if self.mem0.deaf and asked.path in ("/memories", "/v3/memories/add/"):

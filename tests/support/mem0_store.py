@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,16 @@ class Mem0Store:
 
     # -- writing --------------------------------------------------------------------------
 
-    def add(self, given: Mapping[str, Any]) -> list[Row]:
-        """Store messages, or the facts in them: none twice."""
+    def add(self, given: Mapping[str, Any], embeds: Callable[[], bool] = lambda: True) -> list[Row]:
+        """Store messages, or the facts in them: none twice.
+
+        Facts are embedded together. If that fails, each on its own; those that fail then, too,
+        are left out, and nothing is said of it. That is what mem0ai's engine does.
+        """
         with self._lock:
             texts = _facts(given["messages"]) if given.get("infer", True) else _all(given)
+            if given.get("infer", True) and texts and not embeds():
+                texts = [each for each in texts if embeds()]
             known = {row["hash"] for row in self.of(given) if given.get("infer", True)}
             new = [_row(text, given) for text in texts if _hash(text) not in known]
             self.rows |= {row["id"]: row for row in new}
@@ -62,11 +68,14 @@ class Mem0Store:
             self._keep()
         return event
 
-    def work(self) -> None:
-        """Extract what is due."""
+    def work(self, fails: Callable[[], bool] = lambda: False) -> None:
+        """Extract what is due; of some it may be said that it fails."""
         with self._lock:
             for event in self.events.values():
                 if event["status"] == "PENDING" and event["due"] <= time.time():
+                    if fails():
+                        event |= {"status": "FAILED", "error": "embeddings are rate-limited"}
+                        continue
                     event["status"] = "SUCCEEDED"
                     self.add(event["payload"])
 
@@ -133,13 +142,17 @@ def _row(text: str, given: Mapping[str, Any]) -> Row:
         "agent_id": given.get("agent_id"),
         "run_id": given.get("run_id"),
         "metadata": dict(given.get("metadata") or {}),
-        "created_at": _now(),
+        "created_at": _at(given["timestamp"]) if given.get("timestamp") else _now(),
         "updated_at": _now(),
     }
 
 
 def _hash(text: str) -> str:
     return hashlib.md5(text.encode()).hexdigest()
+
+
+def _at(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def _now() -> str:

@@ -54,7 +54,7 @@ def waits_for(signal: Path) -> str:
 
 
 def run_python(
-    code: str, *, home: Path, site: Path | None = None, timeout: float = 20
+    code: str, *, home: Path, site: Path | None = None, timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh interpreter that has the site on its import path."""
     environment = {**os.environ, "HERMES_HOME": str(home), "PYTHONIOENCODING": "utf-8"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,18 @@ FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "openapi"
 _GOOD = re.compile("2..")
 
 
+@cache
+def contract(file: str) -> Contract:
+    """A description, read once: it is hundreds of kilobytes, and every server of a test has one."""
+    return Contract(file)
+
+
 class Contract:
     """The description of one API, of OpenAPI 3.0 or 3.1."""
 
     def __init__(self, file: str) -> None:
         path = FOLDER / file
+        self._validators: dict[int, Draft202012Validator] = {}
         self.is_known = path.exists()
         self._document = json.loads(path.read_text("utf-8")) if self.is_known else {"paths": {}}
         # Fixed parts count more than named ones: /memories/search/ is no memory called search.
@@ -69,7 +77,11 @@ class Contract:
         schema = told.get("content", {}).get("application/json", {}).get("schema")
         if schema is None:
             return ""
-        errors = Draft202012Validator(self._resolved(schema)).iter_errors(body)
+        validator = self._validators.get(id(schema))  # part of the document, which stays
+        if validator is None:
+            validator = Draft202012Validator(self._resolved(schema))
+            self._validators[id(schema)] = validator
+        errors = validator.iter_errors(body)
         return "; ".join(f"{error.json_path}: {error.message[:200]}" for error in errors)
 
     def _resolved(self, schema: Any) -> Any:

@@ -15,11 +15,11 @@ from hermes_core.hookspecs import HOOKS, MemoryHooks
 
 TOOL = {"name": "ext_tool", "description": "A tool.", "parameters": {"type": "object"}}
 
-#: Short enough to wait for, in tests whose provider hangs.
+#: Short enough to wait for, in tests whose provider hangs once it is started.
 QUICK = Deadlines(
-    load=5.0,
-    available=0.25,
-    initialize=0.25,
+    load=60.0,
+    available=60.0,
+    initialize=60.0,
     prefetch=0.25,
     tool=0.25,
     hook=0.25,
@@ -161,6 +161,18 @@ class Recorder(MemoryProvider):
     def backup_paths(self):
         return self._note("backup_paths")
 
+    def probe(self, write):
+        return self._note("probe", write)
+
+    def own_settings(self, hermes_home):
+        return self._note("own_settings", hermes_home)
+
+    def get_status_config(self, provider_config):
+        return self._note("get_status_config", provider_config)
+
+    def post_setup(self, hermes_home, config):
+        return self._note("post_setup", hermes_home, config)
+
 
 #: How a host makes each hook happen.
 DRIVE: dict[str, Callable[[MemoryManager], Any]] = {
@@ -185,6 +197,7 @@ _SAMPLES: dict[str, Any] = {
     "args": {},
     "assistant_content": "a",
     "child_session_id": "child",
+    "config": {},
     "content": "x",
     "extra": {},
     "hermes_home": "home",
@@ -193,6 +206,7 @@ _SAMPLES: dict[str, Any] = {
     "metadata": None,
     "new_session_id": "s2",
     "parent_session_id": "s1",
+    "provider_config": {},
     "query": "q",
     "reset": False,
     "result": "r",
@@ -200,10 +214,12 @@ _SAMPLES: dict[str, Any] = {
     "session_id": "s1",
     "target": "memory",
     "task": "t",
+    "turn_author": None,
     "tool_name": "ext_tool",
     "turn_number": 1,
     "user_content": "u",
     "values": {},
+    "write": False,
 }
 
 
@@ -231,14 +247,38 @@ def running(*providers: Any, start: bool = True, **options: Any) -> Iterator[Mem
         manager.shutdown_all()
 
 
-class Gate:
-    """What a provider hangs in until the test is over."""
+class Clock:
+    """A clock that stands still unless a test, or a call that takes its time, moves it."""
 
     def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Gate:
+    """What a provider hangs in until the test is over.
+
+    The test fails if a call got through because nobody opened the gate for a minute: then its
+    caller waited for it, and was not back at its deadline.
+
+    Args:
+        clock: Moved by ``seconds`` as soon as a call hangs.
+        seconds: How long a call hangs, by that clock.
+    """
+
+    def __init__(self, clock: Clock | None = None, seconds: float = 0.0) -> None:
         self._open = threading.Event()
+        self._waited_out = False
+        self._clock = clock or Clock()
+        self._seconds = seconds
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        self._open.wait(60)
+        if not self._open.is_set():
+            self._clock.now += self._seconds
+        if not self._open.wait(60):
+            self._waited_out = True
 
     def __enter__(self) -> Self:
         return self
@@ -250,6 +290,7 @@ class Gate:
         trace: TracebackType | None,
     ) -> None:
         self.open()
+        assert not self._waited_out
 
     def open(self) -> None:
         self._open.set()

@@ -124,6 +124,9 @@ class StandInModel:
         """Answer every request with this status, if not 0."""
         self.delay = 0.0
         """Seconds that an answer takes."""
+        self.thawed = threading.Event()
+        """While it is not set, connections are taken and nothing is answered."""
+        self.thawed.set()
         self.dimensions = DIMENSIONS
         """How long vectors are where a request does not say."""
         self._answerers = answerers
@@ -153,6 +156,7 @@ class StandInModel:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.thawed.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -169,6 +173,10 @@ class StandInModel:
     def _count(self, **more: int) -> None:
         with self._lock:
             self._counts.update(more)
+
+    def refuses(self, path: str) -> bool:
+        """Whether a request is one too many: 429."""
+        return False
 
     def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
         """The answer to a POST, or None if there is no such path."""
@@ -274,10 +282,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         time.sleep(self.stand_in.delay)
+        self.stand_in.thawed.wait()
         if self.stand_in.key and self.headers.get("Authorization") != f"Bearer {self.stand_in.key}":
             self._send(401, _error("Incorrect API key provided", "invalid_api_key"))
         elif self.stand_in.status:
             self._send(self.stand_in.status, _error("told to fail"))
+        elif self.stand_in.refuses(self.path):
+            self._send(429, _error("Rate limit reached for embeddings", "rate_limit_exceeded"))
         else:
             answer = self.stand_in.answer(self.path, json.loads(body))
             self._send(200 if answer else 404, answer or _error("no such path"))

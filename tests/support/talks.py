@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hermes_builtin.sessions._model import NewMessage, SessionFacts
+from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import MemoryManager
 

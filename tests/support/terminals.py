@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 
 from support.commands import Machine
+from support.forked_commands import ForkedCommand
 
 #: So that Ctrl-C is for the command. Not as a preexec_fn: this process may have threads.
 _TAKE_TERMINAL = """
@@ -29,14 +30,23 @@ class Dialogue:
         import pty
 
         self._ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _TAKE_TERMINAL, *machine.command(*arguments)],
-            env={**machine.environment, "TERM": "xterm", "NO_COLOR": "1", **(env or {})},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
+        environment = {**machine.environment, "TERM": "xterm", "NO_COLOR": "1", **(env or {})}
+        self.process: subprocess.Popen[bytes] | ForkedCommand
+        venv = getattr(machine, "forked", False) and machine.python.parents[1]
+        if machine.in_process or venv:
+            streams = (theirs, theirs, theirs)
+            self.process = ForkedCommand(
+                arguments, environment, streams, terminal=True, venv=venv or None
+            )
+        else:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _TAKE_TERMINAL, *machine.command(*arguments)],
+                env=environment,
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                start_new_session=True,
+            )
         os.close(theirs)
         self._bytes = b""
         self._read_to = 0

@@ -14,11 +14,15 @@ NO_ROUTE = '{"detail": "Not Found"}'
 
 
 class Answer(NamedTuple):
-    """What a server says to everything; ``pause`` is in seconds, before each character."""
+    """What a server says to everything; ``pause`` is in seconds, before each character.
+
+    ``retry_after`` is the header of that name, if not empty.
+    """
 
     status: int
     body: str
     pause: float = 0.0
+    retry_after: str = ""
 
 
 @contextmanager
@@ -47,6 +51,8 @@ class _Handler(BaseHTTPRequestHandler):
         kind = "text/html" if self.said.body.startswith("<") else "application/json"
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(self.said.body)))
+        if self.said.retry_after:
+            self.send_header("Retry-After", self.said.retry_after)
         self.end_headers()
         try:
             self._say()

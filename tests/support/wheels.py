@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
-import subprocess
-import sys
+import shutil
 import sysconfig
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
+from venv import EnvBuilder
 
-from support.commands import Machine
+from packaging.requirements import Requirement
+
+from support.commands import Machine, Result
+from support.forked_commands import run_forked_command
 from support.sites import MEMORY, provider_source
 
 #: A build that leaves a trace, and gives the wheel that came along.
@@ -107,19 +115,46 @@ def make_sdist(
     return path
 
 
+@cache
+def _requirements() -> Path:
+    """A folder with ourselves, pip and what both need: pip reads everything that is installed."""
+    folder = Path(tempfile.mkdtemp(prefix="hermes-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    wanted = ["hermes-plugins", "pip", "editables", "rich", "python-dotenv", "PyStemmer"]
+    known: set[str] = set()
+    while wanted:
+        name = wanted.pop()
+        if name in known:
+            continue
+        known.add(name)
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:  # an extra that this environment does without
+            continue
+        for top in {Path(each).parts[0] for each in found.files or ()} - {"..", "__pycache__"}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(Path(str(found.locate_file(top))))
+        needed = [Requirement(each) for each in found.requires or ()]
+        wanted += [each.name for each in needed if not each.marker or each.marker.evaluate()]
+    return folder
+
+
 class Venv(Machine):
     """A venv of its own that sees what this one has installed; pip asks one folder for packages.
 
-    A `.pth` file stands for an installation of ourselves, which would take half a minute.
+    A `.pth` file stands for an installation of ourselves, which would take half a minute. With
+    ``forked``, `run` needs no interpreter for our command; pip always gets one.
     """
 
-    def __init__(self, folder: Path, beside: Path | None = None) -> None:
+    def __init__(self, folder: Path, beside: Path | None = None, *, forked: bool = False) -> None:
+        self.forked = forked and os.name == "posix"
         self.folder = folder / "venv"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.folder], check=True)
+        EnvBuilder(symlinks=os.name == "posix").create(self.folder)
         self.python = self.folder / ("Scripts" if os.name == "nt" else "bin") / "python"
         super().__init__(folder, self.python)
         self.packages = self._purelib()
-        seen = [*([beside] if beside else []), Path(sysconfig.get_path("purelib"))]
+        ours = _requirements() if self.forked else Path(sysconfig.get_path("purelib"))
+        seen = [*([beside] if beside else []), ours]
         # Unlike a plain line, this reads the .pth files there, such as an editable install's.
         (self.packages / "seen.pth").write_text(
             "".join(f"import site; site.addsitedir({str(each)!r})\n" for each in seen)
@@ -134,9 +169,21 @@ class Venv(Machine):
         del self.environment["PYTHONPATH"]
 
     def _purelib(self) -> Path:
-        code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-        done = subprocess.run([self.python, "-c", code], check=True, capture_output=True, text=True)
-        return Path(done.stdout.strip())
+        base = {"base": str(self.folder), "platbase": str(self.folder)}
+        return Path(sysconfig.get_path("purelib", "venv", base))
+
+    def run(self, *arguments: str, **options: Any) -> Result:
+        """Run the command with its output piped."""
+        if not self.forked or options.keys() - {"env"}:
+            return super().run(*arguments, **options)
+        env = {**self.environment, **options.get("env", {})}
+        code, out, err = run_forked_command(arguments, env, venv=self.folder)
+        return Result(code, out.decode(), err.decode())
+
+    def put(self, wheel: Path) -> None:
+        """Install a wheel without pip, which takes seconds of CPU."""
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(self.packages)
 
     def command(self, *arguments: str) -> list[str]:
         """The command through its module: nothing is installed here."""

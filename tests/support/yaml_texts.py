@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hermes_core.config.writing import DELETE
+from hermes_core.config.editor import DELETE
 
 Keys = tuple[str, ...]
 

@@ -37,7 +37,7 @@ class SampleProvider(MemoryProvider):
         os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
         self._file = file
         self._session, self._user = session_id, str(kwargs.get("user_id") or "")
-        # What a cron job or a subagent says is no memory of the person.
+        # Turns of cron jobs and subagents are not memories of the person.
         self._writes = kwargs.get("agent_context", "primary") == "primary"
 
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:  # noqa: ARG002

@@ -1,13 +1,13 @@
-"""All checks, a module for each family. Ids are stable: authors name them."""
+"""All checks, one module per family. Ids never change: plugin authors refer to them."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Final
 
-from hermes_core.conformance._model import Check
+from hermes_core.conformance.model import Check
 
-#: In the order of their ids.
+#: Ordered by id.
 FAMILIES: Final = (
     "identity",
     "availability",
@@ -24,7 +24,7 @@ FAMILIES: Final = (
 
 
 def all_checks() -> list[Check]:
-    """Every check, by id."""
+    """Return every check, ordered by id."""
     modules = [import_module(f"{__name__}.{family}") for family in FAMILIES]
     found = {
         each.id: each

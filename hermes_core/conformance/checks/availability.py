@@ -1,19 +1,18 @@
-"""Availability: asked often, before anything is started, and believed."""
+"""Availability: `is_available` is fast, honest and without side effects."""
 
 from __future__ import annotations
 
 import os
 
-from hermes_core.conformance._bench import Bench, no_events
-from hermes_core.conformance._driver import Answer, Driver, told
-from hermes_core.conformance._files import files
-from hermes_core.conformance._model import MUST, SHOULD, Failed, Skipped, check
-from hermes_core.conformance._watch import NETWORK, PROCESS, WRITE, Event
+from hermes_core.conformance._context import CheckContext, no_events
+from hermes_core.conformance._driver import Answer, Driver, failure_text
+from hermes_core.conformance._watch import NETWORK, PROCESS, WRITE, Event, files
+from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
 
 
-def _asked(bench: Bench) -> tuple[Driver, Answer, list[Event]]:
-    driver = bench.driver()
-    with bench.watch.during() as events:
+def _asked(context: CheckContext) -> tuple[Driver, Answer, list[Event]]:
+    driver = context.driver()
+    with context.watch.during() as events:
         answer = driver.ask("is_available")
     return driver, answer, events
 
@@ -22,13 +21,13 @@ def _asked(bench: Bench) -> tuple[Driver, Answer, list[Event]]:
     "HP201",
     MUST,
     "`is_available` returns True or False",
-    fix="Return a bool, and catch what can go wrong: a missing package or setting means False.",
+    fix="Return a bool. Catch exceptions: a missing package or setting means False.",
 )
-def answers_with_a_bool(bench: Bench) -> None:
-    """`enable` and every agent's start ask it first. An exception, or an answer that is neither
-    True nor False, leaves a person without a reason.
+def answers_with_a_bool(context: CheckContext) -> None:
+    """`enable` and every agent start call it first. If it raises or returns anything else, the user
+    does not learn what is missing.
     """
-    driver, answer, _ = _asked(bench)
+    driver, answer, _ = _asked(context)
     driver.sound("is_available", answer)
     if not isinstance(answer.value, bool):
         raise Failed(f"it returned {answer.value!r}", where=driver.where("is_available"))
@@ -38,14 +37,14 @@ def answers_with_a_bool(bench: Bench) -> None:
     "HP202",
     MUST,
     "`is_available` does not use the network",
-    fix="Look whether the settings are there; connect in `initialize`.",
+    fix="Check only that the settings exist. Connect in `initialize`.",
 )
-def stays_offline(bench: Bench) -> None:
-    """It is asked before activation, on machines without network too, and has to be quick. Whether
-    a server answers is `initialize`'s business, or `probe`'s.
+def stays_offline(context: CheckContext) -> None:
+    """Hosts call it before they activate the plugin, also on machines without a network, and it
+    must be fast. Use `initialize` or `probe` to find out whether a server answers.
     """
-    driver, _, events = _asked(bench)
-    no_events(events, NETWORK, "it tried the network", driver.where("is_available"))
+    driver, _, events = _asked(context)
+    no_events(events, NETWORK, "it used the network", driver.where("is_available"))
 
 
 @check(
@@ -54,16 +53,16 @@ def stays_offline(bench: Bench) -> None:
     "`is_available` writes nothing",
     fix="Create files and databases in `initialize`.",
 )
-def writes_nothing(bench: Bench) -> None:
-    """Asking whether a plugin could be used must not leave traces of it on the disk of somebody who
-    then decides against it.
+def writes_nothing(context: CheckContext) -> None:
+    """Checking whether a plugin can be used must not leave files on the disk of somebody who then
+    decides against it.
     """
-    user = bench.stage.user
-    before = {*files(bench.home), *files(user)}
-    driver, _, events = _asked(bench)
+    user = context.plugin.user
+    before = {*files(context.home), *files(user)}
+    driver, _, events = _asked(context)
     where = driver.where("is_available")
-    no_events(events, WRITE, "it opened for writing", where)
-    new = sorted({*files(bench.home), *files(user)} - before)
+    no_events(events, WRITE, "it opened a file for writing", where)
+    new = sorted({*files(context.home), *files(user)} - before)
     if new:
         raise Failed(f"it created {new[0].name}", where=where)
 
@@ -72,24 +71,27 @@ def writes_nothing(bench: Bench) -> None:
     "HP204",
     MUST,
     "`is_available` starts no process",
-    fix="Look for a program with `shutil.which`; start it in `initialize`.",
+    fix="Find a program with `shutil.which`. Start it in `initialize`.",
 )
-def starts_no_process(bench: Bench) -> None:
-    """A process costs a tenth of a second at best, and minutes if it begins to download."""
-    driver, _, events = _asked(bench)
-    no_events(events, PROCESS, "it started", driver.where("is_available"))
+def starts_no_process(context: CheckContext) -> None:
+    """Starting a process takes at least a tenth of a second, and minutes if the program downloads
+    something.
+    """
+    driver, _, events = _asked(context)
+    no_events(events, PROCESS, "it started a process", driver.where("is_available"))
 
 
 @check(
     "HP205",
     SHOULD,
     "`is_available` is fast",
-    fix="Only look at settings, variables and installed packages (`importlib.util.find_spec`).",
+    fix="Check only settings, environment variables and installed packages "
+    "(`importlib.util.find_spec`).",
 )
-def is_quick(bench: Bench) -> None:
-    """Every agent's start waits for it."""
-    driver, answer, _ = _asked(bench)
-    limit = bench.options.limits.available
+def is_quick(context: CheckContext) -> None:
+    """Every agent start waits for it."""
+    driver, answer, _ = _asked(context)
+    limit = context.options.limits.available
     if answer.seconds > limit:
         raise Failed(
             f"it took {answer.seconds:.2f} s",
@@ -102,44 +104,44 @@ def is_quick(bench: Bench) -> None:
     "HP206",
     MUST,
     "If `is_available` is True, `initialize` does not raise",
-    fix="Say False and give the reason in `unavailable_reason`, or start without the backend and "
-    "connect when it is there.",
+    fix="Return False and explain it in `unavailable_reason`, or start without the backend and "
+    "connect when it is reachable.",
 )
-def is_honest(bench: Bench) -> None:
-    """The host tells a person that memory works because the plugin said so. If the backend is away
-    for a moment, `initialize` should start all the same: writes are kept and delivered later. Only
-    a gateway knows a `user_id`: at a terminal there is none.
+def is_honest(context: CheckContext) -> None:
+    """The host reports a working memory because the plugin said so. If the backend is unreachable
+    for a moment, `initialize` should still succeed: the host stores writes and delivers them later.
+    `user_id` is None at a terminal; only gateways pass one.
     """
-    driver, answer, _ = _asked(bench)
+    driver, answer, _ = _asked(context)
     if answer.error is not None:
-        raise Skipped(f"is_available {told(answer.error)}")
+        raise Skipped(f"is_available {failure_text(answer.error)}")
     if not answer.value:
-        bench.start(driver)  # skips, with the reason
-    driver.sound("initialize", bench.initialize(driver, "session-1"))
+        context.start(driver)  # skips, with the reason
+    driver.sound("initialize", context.initialize(driver, "session-1"))
     driver.shut()
-    other = bench.driver()
-    nobody = bench.initialize(other, "session-2", user_id=None)
+    other = context.driver()
+    nobody = context.initialize(other, "session-2", user_id=None)
     other.sound("initialize", nobody, " without user_id")
 
 
 @check(
     "HP207",
     SHOULD,
-    "`unavailable_reason` says in one line what is missing",
-    fix='Return a sentence that a person can act on, such as "set HONCHO_API_KEY".',
+    "`unavailable_reason` explains in one line what is missing",
+    fix='Return one line that users can act on, such as "set HONCHO_API_KEY".',
 )
-def gives_a_reason(bench: Bench) -> None:
-    """A bare "not available" is the question that authors are asked most often. The kit asks
-    without the settings and variables that you gave it.
+def gives_a_reason(context: CheckContext) -> None:
+    """Users can't act on a bare "not available". The kit calls it without the settings and
+    variables that you passed to the kit.
     """
-    for name in bench.options.env:
+    for name in context.options.env:
         os.environ.pop(name, None)
-    driver, answer, _ = _asked(bench)
+    driver, answer, _ = _asked(context)
     reason = driver.call("unavailable_reason")
     where = driver.where("unavailable_reason") or driver.where("is_available")
     if not isinstance(reason, str):
         raise Failed(f"it returned {reason!r}", expected="a str", where=where)
     if answer.value is False and not reason.strip():
-        raise Failed("is_available is False, and there is no reason", where=where)
+        raise Failed("is_available returned False, and the reason is empty", where=where)
     if len(reason.splitlines()) > 1:
-        raise Failed(f"it has {len(reason.splitlines())} lines", where=where)
+        raise Failed(f"it returned {len(reason.splitlines())} lines", where=where)

@@ -1,4 +1,4 @@
-"""Concurrency: several conversations, and several calls of one, at the same time."""
+"""Concurrency: several conversations, and several calls in one, at the same time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from hermes_core.conformance._bench import Bench
+from hermes_core.conformance._context import CheckContext
 from hermes_core.conformance._driver import Driver
-from hermes_core.conformance._files import holding
-from hermes_core.conformance._model import MUST, Failed, Skipped, check
+from hermes_core.conformance._watch import holding
+from hermes_core.conformance.model import MUST, Failed, Skipped, check
 
 _THREADS: Final = 8
 _TURNS: Final = 5
 _CALLS: Final = 20
-#: One for each turn, and no two alike: some plugins search by meaning.
+#: One per turn, and no two alike: some plugins search by meaning.
 _TOPICS: Final = (
     "parrot", "tortoise", "hamster", "goldfish", "pony", "boat", "bicycle", "house", "street",
     "village", "school", "teacher", "dentist", "neighbour", "brother", "doll", "robot", "novel",
@@ -24,13 +24,13 @@ _TOPICS: Final = (
 )  # fmt: skip
 
 
-def _together(bench: Bench, jobs: list[Callable[[], None]]) -> None:
-    """Run jobs at the same time; fail with the first that failed."""
+def _together(context: CheckContext, jobs: list[Callable[[], None]]) -> None:
+    """Run jobs at the same time, and raise the first error."""
     gate = threading.Barrier(len(jobs))
     errors: list[Failed | Skipped] = []
 
     def run(job: Callable[[], None]) -> None:
-        gate.wait(bench.options.limits.call)
+        gate.wait(context.options.limits.call)
         try:
             job()
         except (Failed, Skipped) as error:
@@ -40,56 +40,56 @@ def _together(bench: Bench, jobs: list[Callable[[], None]]) -> None:
     for each in threads:
         each.start()
     for each in threads:
-        each.join(bench.options.limits.call * 3)
+        each.join(context.options.limits.call * 3)
     if errors:
         raise errors[0]
     if any(each.is_alive() for each in threads):
-        raise Failed("calls at the same time did not return: a deadlock?")
+        raise Failed("concurrent calls did not return: possibly a deadlock")
 
 
 @check(
     "HP821",
     MUST,
-    "Eight conversations at once",
-    fix="One connection for each object, WAL, a busy timeout; no shared state without a lock.",
+    "Eight conversations at the same time",
+    fix="Use one connection per object, WAL and a busy timeout. Protect shared state with a lock.",
 )
-def many_conversations(bench: Bench) -> None:
-    """A gateway holds one provider for each conversation, all in one home. "database is locked" is
-    what happens if nobody thought of it; and what was written must all be there.
+def many_conversations(context: CheckContext) -> None:
+    """A gateway has one provider per conversation, all in one home. Without locking, SQLite fails
+    with "database is locked". All turns must be stored.
     """
-    drivers = [bench.driver() for _ in range(_THREADS)]
+    drivers = [context.driver() for _ in range(_THREADS)]
     distinct = list({id(each.provider): each for each in drivers}.values())
     for number, driver in enumerate(distinct):
-        bench.start(driver, f"session-{number}")
+        context.start(driver, f"session-{number}")
     markers: dict[str, str] = {}
 
     def talk(number: int, driver: Driver) -> Callable[[], None]:
         def run() -> None:
             for turn in range(_TURNS):
                 topic = _TOPICS[number * _TURNS + turn]
-                markers[topic] = bench.remember(driver, f"session-{number}", topic)
+                markers[topic] = context.remember(driver, f"session-{number}", topic)
                 driver.call("prefetch", f"What is my {topic} called?", session_id="")
 
         return run
 
     count = len(distinct) if len(distinct) > 1 else _THREADS
     spread = [distinct[number % len(distinct)] for number in range(count)]
-    _together(bench, [talk(number, driver) for number, driver in enumerate(spread)])
-    if bench.recalls():
-        _all_there(bench, distinct[0], markers)
+    _together(context, [talk(number, driver) for number, driver in enumerate(spread)])
+    if context.recalls():
+        _all_there(context, distinct[0], markers)
 
 
-def _all_there(bench: Bench, driver: Driver, markers: dict[str, str]) -> None:
+def _all_there(context: CheckContext, driver: Driver, markers: dict[str, str]) -> None:
     lost = dict(markers)
 
     def found() -> bool:
         for topic, marker in list(lost.items()):
-            if marker in bench.recall(driver, "session-0", topic):
+            if marker in context.recall(driver, "session-0", topic):
                 del lost[topic]
         return not lost
 
-    # What lies in its files is not lost, only recalled for another question.
-    if not bench.until(found) and not all(holding(bench.home, each) for each in lost.values()):
+    # A turn that is in its files is not lost, only recalled for another question.
+    if not context.until(found) and not all(holding(context.home, each) for each in lost.values()):
         happened = f"{len(lost)} of {len(markers)} turns were lost"
         raise Failed(happened, where=driver.where("sync_turn"))
 
@@ -97,22 +97,22 @@ def _all_there(bench: Bench, driver: Driver, markers: dict[str, str]) -> None:
 @check(
     "HP822",
     MUST,
-    "Recall, writes and hooks of one provider at once",
-    fix="`sqlite3.connect(..., check_same_thread=False)` with a lock around it, or a connection "
-    "for each thread.",
+    "Recall, writes and hooks of one provider at the same time",
+    fix="Use `sqlite3.connect(..., check_same_thread=False)` with a lock, or one connection per "
+    "thread.",
 )
-def three_lanes(bench: Bench) -> None:
-    """A host calls recall, writes and everything else on a thread of their own each, and does not
-    wait with one for the other. An SQLite connection that was opened in `initialize` can't be used
-    in `sync_turn`.
+def three_lanes(context: CheckContext) -> None:
+    """A host calls recall, writes and all other hooks on separate threads that do not wait for each
+    other. By default, an SQLite connection that was opened in `initialize` can't be used in
+    `sync_turn`.
     """
-    driver = bench.started()
+    driver = context.started()
     written = threading.Event()
 
     def write() -> None:
         try:
             for _ in range(_CALLS):
-                bench.remember(driver, "session-1")
+                context.remember(driver, "session-1")
         finally:
             written.set()
 
@@ -125,4 +125,4 @@ def three_lanes(bench: Bench) -> None:
             driver.call("on_turn_start", number, "What is my parrot called?")
             driver.call("system_prompt_block")
 
-    _together(bench, [write, recall, hooks])
+    _together(context, [write, recall, hooks])

@@ -1,4 +1,4 @@
-"""Configuration: what a plugin asks for, and how it keeps the answers."""
+"""Configuration: the settings that a plugin asks for, and how it stores them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hermes_core.conformance._bench import Bench
-from hermes_core.conformance._files import holding, shared_with_others
-from hermes_core.conformance._model import MUST, SHOULD, Failed, Skipped, check
-from hermes_core.schema import Field, SchemaError, read_fields
+from hermes_core.config.fields import Field, SchemaError, read_fields
+from hermes_core.conformance._context import CheckContext
+from hermes_core.conformance._watch import holding, shared_with_others
+from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
 
 
 @check(
     "HP401",
     MUST,
-    "`get_config_schema` is well-formed",
-    fix="Give a list of mappings with a `key` each; defaults must be of their type and among the "
-    "choices; `when` and `default_from` name other fields.",
+    "`get_config_schema` is valid",
+    fix="Return a list of mappings, each with a `key`. Defaults must have the field's type and "
+    "be one of its choices. `when` and `default_from` name other fields.",
 )
-def schema_is_sound(bench: Bench) -> None:
-    """`setup` asks these questions and checks the answers against them. A plugin whose list is
-    malformed can't be set up at all.
+def schema_is_sound(context: CheckContext) -> None:
+    """`setup` asks for these fields and validates the answers against them. A plugin with an
+    invalid schema can't be set up.
     """
-    driver = bench.driver()
+    driver = context.driver()
     raw = driver.call("get_config_schema")
     try:
-        read_fields(raw if raw is not None else (), bench.info.name)
+        read_fields(raw if raw is not None else (), context.info.name)
     except SchemaError as error:
         happened = error.what.partition("malformed: ")[2] or error.what
         raise Failed(happened, where=driver.where("get_config_schema")) from error
@@ -38,29 +38,27 @@ def schema_is_sound(bench: Bench) -> None:
     "HP402",
     SHOULD,
     "Every field has a description",
-    fix="Add `description`: one line that says what it is for.",
+    fix="Add `description`: one line that says what the field is for.",
 )
-def fields_are_described(bench: Bench) -> None:
-    """`setup` shows it beside the question. A bare key is a riddle to whoever did not write the
-    plugin.
-    """
-    silent = [each.key for each in bench.stage.fields if not each.description.strip()]
+def fields_are_described(context: CheckContext) -> None:
+    """`setup` shows it next to the question. A bare key means little to anyone but the author."""
+    silent = [each.key for each in context.plugin.fields if not each.description.strip()]
     if silent:
-        where = bench.driver().where("get_config_schema")
-        raise Failed(f"there is none for {', '.join(silent)}", where=where)
+        where = context.driver().where("get_config_schema")
+        raise Failed(f"no description for {', '.join(silent)}", where=where)
 
 
 @check(
     "HP403",
     MUST,
-    "Settings have a place: `save_config`, or `env_var` on every field",
-    fix="Override `save_config`, or give every field an `env_var`.",
+    "Settings can be stored: by `save_config`, or by `env_var` on every field",
+    fix="Override `save_config`, or set `env_var` on every field.",
 )
-def settings_have_a_place(bench: Bench) -> None:
-    """Other hosts keep no settings for a plugin: they call `save_config`, or set the variables.
-    With neither, answers are asked for and lost.
+def settings_have_a_place(context: CheckContext) -> None:
+    """Other hosts do not store settings for a plugin. They call `save_config` or set the
+    environment variables. With neither, the answers are lost.
     """
-    driver = bench.driver()
+    driver = context.driver()
     raw = driver.ask("get_config_schema").value
     if driver.has("save_config") or not isinstance(raw, list | tuple):
         return
@@ -74,34 +72,34 @@ def settings_have_a_place(bench: Bench) -> None:
 @check(
     "HP404",
     MUST,
-    "What `save_config` is given is stored below the home",
-    fix="Write the values to `<hermes_home>/<name>/config.json`, all of them, each time.",
+    "`save_config` stores all values below the home",
+    fix="Write all values to `<hermes_home>/<name>/config.json` on every call.",
 )
-def settings_are_kept(bench: Bench) -> None:
-    """The values are a person's answers. They are saved again when one of them changes: the new one
-    has to be there, the other ones too.
+def settings_are_kept(context: CheckContext) -> None:
+    """The values are the user's answers. When one of them changes, the host saves all of them
+    again. The new value and the unchanged ones must all be stored.
     """
-    driver = bench.driver()
+    driver = context.driver()
     if not driver.has("save_config"):
         return
-    values, words = _sample(bench.stage.fields)
-    if driver.ask("save_config", dict(values), str(bench.home)).error is not None:
-        # It may be particular about its values. Those that its author gave must do.
-        driver.call("save_config", bench.likely_settings(), str(bench.home))
-        raise Skipped("it refuses the kit's values, and takes its own: which is fine")
-    changed, later = _sample(bench.stage.fields)
-    driver.call("save_config", dict(changed), str(bench.home))
+    values, words = _sample(context.plugin.fields)
+    if driver.ask("save_config", dict(values), str(context.home)).error is not None:
+        # It may validate its values. Those from its author must be accepted.
+        driver.call("save_config", context.likely_settings(), str(context.home))
+        raise Skipped("it rejects the kit's sample values and accepts the configured ones")
+    changed, later = _sample(context.plugin.fields)
+    driver.call("save_config", dict(changed), str(context.home))
     for key, word in later.items():
-        if not holding(bench.home, word):
-            old = " (the first value is there)" if holding(bench.home, words[key]) else ""
+        if not holding(context.home, word):
+            old = " (the first value is stored)" if holding(context.home, words[key]) else ""
             raise Failed(
-                f"{key} is in no file below hermes_home after the second call{old}",
+                f"{key} is not in any file below hermes_home after the second call{old}",
                 where=driver.where("save_config"),
             )
 
 
 def _sample(fields: tuple[Field, ...]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Values for all fields that are no secrets; and the texts to look for."""
+    """Return values for all fields that are not secret, and the texts to search for."""
     values: dict[str, Any] = {}
     words: dict[str, str] = {}
     for each in fields:
@@ -116,7 +114,7 @@ def _sample(fields: tuple[Field, ...]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _is_address(field: Field) -> bool:
-    """Whether a field wants a URL, which plugins look at more closely than at other texts."""
+    """Return whether a field expects a URL, which plugins validate more than other texts."""
     about = f"{field.key} {field.description}".lower()
     return "url" in about or "endpoint" in about or "://" in str(field.default)
 
@@ -135,28 +133,28 @@ def _typical(field: Field) -> Any:
 @check(
     "HP405",
     MUST,
-    "No secret reaches the disk",
-    fix="Keep secrets in memory only. Leave fields with `secret: True` out of what you write, log "
-    "or cache: the host stores them.",
+    "No secret is written to disk",
+    fix="Keep secrets in memory only. Do not write, log or cache fields with `secret: True`: the"
+    " host stores them.",
 )
-def secrets_stay_secret(bench: Bench) -> None:
-    """Secrets live in the keyring or in a private `.env`. A copy in a plugin's own file is in every
-    backup, and stays when the key is changed. The kit gives each secret field a value of its own,
-    leads a whole session, and looks for it in every file.
+def secrets_stay_secret(context: CheckContext) -> None:
+    """Secrets are stored in the keyring or in a private `.env`. A copy in a plugin's file gets into
+    every backup and remains when the key changes. The kit sets a unique value for each secret
+    field, runs a whole session, and searches every file for it.
     """
-    secret = {each.key: each for each in bench.stage.fields if each.secret}
+    secret = {each.key: each for each in context.plugin.fields if each.secret}
     values = {key: os.environ.get(each.variable, "") for key, each in secret.items()}
-    given = {key: bench.options.config.get(key) or value for key, value in values.items()}
+    given = {key: context.options.config.get(key) or value for key, value in values.items()}
     made = {key: value or f"sk-kit-{secrets.token_hex(8)}" for key, value in given.items()}
     os.environ.update({secret[key].variable: str(value) for key, value in made.items()})
-    driver = bench.driver()
+    driver = context.driver()
     if driver.has("save_config"):
-        driver.ask("save_config", _sample(bench.stage.fields)[0], str(bench.home))
-    bench.start(driver, provider_config=bench.settings(made))
-    bench.live_through(driver)
+        driver.ask("save_config", _sample(context.plugin.fields)[0], str(context.home))
+    context.start(driver, provider_config=context.settings(made))
+    context.live_through(driver)
     driver.shut()
     for key, value in made.items():
-        places = (bench.home, bench.stage.user, Path.cwd(), Path(tempfile.gettempdir()))
+        places = (context.home, context.plugin.user, Path.cwd(), Path(tempfile.gettempdir()))
         found = [file for place in places for file in holding(place, str(value))]
         if found:
             raise Failed(
@@ -167,18 +165,18 @@ def secrets_stay_secret(bench: Bench) -> None:
 @check(
     "HP406",
     MUST,
-    "What `save_config` writes is for its owner alone",
+    "Only the owner can read what `save_config` writes",
     fix="Create the file with mode 0600: `os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)`.",
 )
-def settings_are_private(bench: Bench) -> None:
-    """Settings name servers, accounts and habits. On a shared machine others can read a file with
-    mode 0644.
+def settings_are_private(context: CheckContext) -> None:
+    """Settings contain server names, accounts and habits. On a shared machine, other users can read
+    a file with mode 0644.
     """
-    driver = bench.driver()
+    driver = context.driver()
     if not driver.has("save_config"):
         return
-    driver.ask("save_config", _sample(bench.stage.fields)[0], str(bench.home))
-    exposed = shared_with_others(bench.home)
+    driver.ask("save_config", _sample(context.plugin.fields)[0], str(context.home))
+    exposed = shared_with_others(context.home)
     if exposed:
         where = driver.where("save_config")
         raise Failed("; ".join(exposed[:3]), expected="mode 0600", where=where)

@@ -1,58 +1,58 @@
-"""Isolation: whose memory it is."""
+"""Isolation: users, homes and sessions stay separate."""
 
 from __future__ import annotations
 
 import secrets
 
-from hermes_core.conformance._bench import Bench
+from hermes_core.conformance._context import CheckContext
 from hermes_core.conformance._driver import Driver
-from hermes_core.conformance._files import holding
-from hermes_core.conformance._model import MUST, SHOULD, Failed, Skipped, check
+from hermes_core.conformance._watch import holding
+from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
 
 
 @check(
     "HP701",
     MUST,
-    "Two users do not see each other's memories",
-    fix="Store `user_id` of `initialize` with every memory, and ask for it in every recall.",
+    "Users do not see each other's memories",
+    fix="Store the `user_id` of `initialize` with every memory, and filter every recall by it.",
 )
-def users_do_not_mix(bench: Bench) -> None:
-    """A gateway serves many people from one home. What one of them said in private must not be
-    recalled to another.
+def users_do_not_mix(context: CheckContext) -> None:
+    """A gateway serves many users from one home. What one of them said in private must not be
+    recalled for another.
     """
-    bench.recalling()
-    first, second = bench.pair()
-    bench.start(first, "session-1", user_id=f"{bench.person}-a")
-    bench.start(second, "session-2", user_id=f"{bench.person}-b")
-    marker = bench.remember(first, "session-1")
-    if not bench.finds(first, marker, "session-1"):
-        raise Skipped("what one user says does not come back to that user")
-    if marker in bench.recall(second, "session-2"):
-        raise Failed("what one user said was recalled to another", where=second.where("prefetch"))
+    context.recalling()
+    first, second = context.pair()
+    context.start(first, "session-1", user_id=f"{context.person}-a")
+    context.start(second, "session-2", user_id=f"{context.person}-b")
+    marker = context.remember(first, "session-1")
+    if not context.finds(first, marker, "session-1"):
+        raise Skipped("a turn is not recalled for the user who said it")
+    if marker in context.recall(second, "session-2"):
+        raise Failed("a turn of one user was recalled for another", where=second.where("prefetch"))
 
 
 @check(
     "HP702",
     MUST,
-    "Two homes at once do not mix",
-    fix="Use `hermes_home` of `initialize`, in the object: no module-level connection, no "
-    "HERMES_HOME from the environment.",
+    "Two homes in one process stay separate",
+    fix="Keep the `hermes_home` of `initialize` in the object. Don't use a module-level "
+    "connection or HERMES_HOME from the environment.",
 )
-def homes_do_not_mix(bench: Bench) -> None:
-    """Profiles are homes, and one process may serve several. Modules and environment are shared by
-    all of them.
+def homes_do_not_mix(context: CheckContext) -> None:
+    """Profiles are homes, and one process may serve several. Modules and environment variables are
+    shared by all of them.
     """
-    bench.recalling()
-    first, second = bench.pair()
-    bench.start(first, "session-1")
-    other = str(bench.new_home())
-    bench.start(second, "session-2", hermes_home=other, agent_identity="other")
-    marker = bench.remember(first, "session-1")
-    if not bench.finds(first, marker, "session-1"):
+    context.recalling()
+    first, second = context.pair()
+    context.start(first, "session-1")
+    other = str(context.new_home())
+    context.start(second, "session-2", hermes_home=other, agent_identity="other")
+    marker = context.remember(first, "session-1")
+    if not context.finds(first, marker, "session-1"):
         raise Failed(
-            "a turn got lost when another home was opened", where=first.where("initialize")
+            "a turn was lost when another home was opened", where=first.where("initialize")
         )
-    if marker in bench.recall(second, "session-2"):
+    if marker in context.recall(second, "session-2"):
         raise Failed("a turn of one home was recalled in another", where=second.where("initialize"))
 
 
@@ -60,83 +60,83 @@ def homes_do_not_mix(bench: Bench) -> None:
     "HP703",
     MUST,
     "Two sessions at once lose nothing",
-    fix="Keep state in the object, and let the database do the locking: WAL, and a busy timeout.",
+    fix="Keep state in the object, and let the database do the locking: WAL and a busy timeout.",
 )
-def sessions_do_not_disturb(bench: Bench) -> None:
-    """Two windows, or a chat on the phone beside one on the desk: two sessions of one person in one
+def sessions_do_not_disturb(context: CheckContext) -> None:
+    """A user may have two windows, or a chat on a phone and one on a desktop: two sessions in one
     home.
     """
-    bench.recalling()
-    first, second = bench.pair()
-    bench.start(first, "session-1")
-    bench.start(second, "session-2")
-    ours = bench.remember(first, "session-1", "parrot")
-    theirs = bench.remember(second, "session-2", "tortoise")
+    context.recalling()
+    first, second = context.pair()
+    context.start(first, "session-1")
+    context.start(second, "session-2")
+    ours = context.remember(first, "session-1", "parrot")
+    theirs = context.remember(second, "session-2", "tortoise")
     first.sound("shutdown", first.shut())
-    if not bench.finds(second, theirs, "session-2", "tortoise"):
-        raise Failed("the second session's turn is gone", where=second.where("sync_turn"))
+    if not context.finds(second, theirs, "session-2", "tortoise"):
+        raise Failed("the turn of the second session was lost", where=second.where("sync_turn"))
     second.sound("shutdown", second.shut())
-    third = bench.started("session-3")
-    if not bench.finds(third, ours, "session-3", "parrot"):
-        raise Failed("the first session's turn is gone", where=first.where("sync_turn"))
+    third = context.started("session-3")
+    if not context.finds(third, ours, "session-3", "parrot"):
+        raise Failed("the turn of the first session was lost", where=first.where("sync_turn"))
 
 
 @check(
     "HP704",
     SHOULD,
     "Contexts other than `primary` write nothing",
-    fix="Keep `agent_context` of `initialize`, and return from writes unless it is 'primary'.",
+    fix="Store the `agent_context` of `initialize`, and return from writes unless it is 'primary'.",
 )
-def others_do_not_write(bench: Bench) -> None:
-    """What a cron job or a subagent says is no memory of the person. Our host does not pass it on;
-    others do.
+def others_do_not_write(context: CheckContext) -> None:
+    """What a cron job or a subagent says is not a memory of the user. Our host does not pass it on;
+    other hosts do.
     """
-    bench.recalling()
-    for context in ("cron", "subagent", "flush"):
-        driver = bench.started(f"session-{context}", agent_context=context)
-        marker = bench.remember(driver, f"session-{context}", context)
+    context.recalling()
+    for kind in ("cron", "subagent", "flush"):
+        driver = context.started(f"session-{kind}", agent_context=kind)
+        marker = context.remember(driver, f"session-{kind}", kind)
         driver.shut()
-        main = bench.started(f"session-after-{context}")
-        control = bench.remember(main, f"session-after-{context}", "tortoise")
-        bench.finds(main, control, f"session-after-{context}", "tortoise")
-        found = marker in bench.recall(main, f"session-after-{context}", context)
+        main = context.started(f"session-after-{kind}")
+        control = context.remember(main, f"session-after-{kind}", "tortoise")
+        context.finds(main, control, f"session-after-{kind}", "tortoise")
+        found = marker in context.recall(main, f"session-after-{kind}", kind)
         main.shut()
         if found:
             raise Failed(
-                f"a turn of the context {context!r} was stored", where=driver.where("sync_turn")
+                f"a turn of the context {kind!r} was stored", where=driver.where("sync_turn")
             )
 
 
-def _stored(bench: Bench, text: str) -> bool:
-    return bench.until(lambda: bool(holding(bench.home, text)))
+def _stored(context: CheckContext, text: str) -> bool:
+    return context.until(lambda: bool(holding(context.home, text)))
 
 
-def _keeps_sessions(bench: Bench, driver: Driver, session: str) -> None:
-    """Skip unless the plugin keeps session ids where they can be seen."""
-    bench.remember(driver, session)
-    if not holding(bench.home, session) and not (bench.recalls() and _stored(bench, session)):
-        raise Skipped("it keeps no session ids below the home, so there is nothing to see")
+def _keeps_sessions(context: CheckContext, driver: Driver, session: str) -> None:
+    """Skip unless the plugin stores session ids where the kit can find them."""
+    context.remember(driver, session)
+    if not holding(context.home, session) and not (context.recalls() and _stored(context, session)):
+        raise Skipped("it stores no session ids below the home, so the kit can't check it")
 
 
 @check(
     "HP705",
     MUST,
-    "After `on_session_switch` writes go to the new session",
-    fix="Store the new id in `on_session_switch`, and use it where a write names no session.",
+    "After `on_session_switch`, writes go to the new session",
+    fix="Store the new id in `on_session_switch`, and use it when a write names no session.",
 )
-def switch_moves_writes(bench: Bench) -> None:
-    """/new, /resume and compression change the session in a running process. Turns that are filed
-    under the old one are found in the wrong conversation.
+def switch_moves_writes(context: CheckContext) -> None:
+    """/new, /resume and compression change the session of a running process. Turns stored under the
+    old id appear in the wrong conversation.
     """
     old, new = (f"session-{secrets.token_hex(6)}" for _ in range(2))
-    driver = bench.started(old)
-    _keeps_sessions(bench, driver, old)
+    driver = context.started(old)
+    _keeps_sessions(context, driver, old)
     driver.call("on_session_switch", new, parent_session_id=old, reset=True, reason="new_session")
     driver.call("sync_turn", "My tortoise is called Tom.", "Noted.", session_id="")
     driver.shut()
-    if not holding(bench.home, new):
+    if not holding(context.home, new):
         raise Failed(
-            "the new session's id is nowhere in the files, the old one's is",
+            "the files contain the old session id and not the new one",
             where=driver.where("on_session_switch") or driver.where("sync_turn"),
         )
 
@@ -144,17 +144,19 @@ def switch_moves_writes(bench: Bench) -> None:
 @check(
     "HP706",
     SHOULD,
-    "A turn is filed under the `session_id` that it comes with",
+    "A turn is stored under the `session_id` that is passed with it",
     fix="Prefer the keyword to the id of `initialize`: `session_id or self._session`.",
 )
-def turns_keep_their_session(bench: Bench) -> None:
-    """Writes are delivered later, perhaps after the session was switched. The keyword says where
-    they belong.
+def turns_keep_their_session(context: CheckContext) -> None:
+    """Hosts deliver writes later, possibly after a session switch. The keyword names the session of
+    the turn.
     """
     own, other = (f"session-{secrets.token_hex(6)}" for _ in range(2))
-    driver = bench.started(own)
-    _keeps_sessions(bench, driver, own)
-    bench.remember(driver, other, "tortoise")
+    driver = context.started(own)
+    _keeps_sessions(context, driver, own)
+    context.remember(driver, other, "tortoise")
     driver.shut()
-    if not holding(bench.home, other):
-        raise Failed("the keyword's id is nowhere in the files", where=driver.where("sync_turn"))
+    if not holding(context.home, other):
+        raise Failed(
+            "the files do not contain the id of the keyword", where=driver.where("sync_turn")
+        )

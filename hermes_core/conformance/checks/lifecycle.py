@@ -1,19 +1,19 @@
-"""Life cycle: any legal order of calls, and nothing left behind."""
+"""Life cycle: any valid order of calls, and a clean shutdown."""
 
 from __future__ import annotations
 
 from inspect import Parameter, signature
 from typing import Any, Final
 
-from hermes_core.conformance._belongings import Belongings
-from hermes_core.conformance._bench import Bench, conversation
+from hermes_core.conformance._context import CheckContext, conversation
 from hermes_core.conformance._driver import Answer, Driver
-from hermes_core.conformance._files import printed_since
-from hermes_core.conformance._model import MUST, SHOULD, Failed, Skipped, check
+from hermes_core.conformance._watch import ProcessState, printed_since
+from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
+from hermes_core.dispatch import method_of
 
 _MESSAGES: Final = conversation("Where is the key?", "Under the mat.")
 
-#: What a host may call when a session runs, in an order that no author thinks of.
+#: Calls that a host may make during a session, in an unusual but valid order.
 _ANY_ORDER: Final[tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]] = (
     ("on_session_end", ([],), {}),
     ("queue_prefetch", ("",), {"session_id": "session-1"}),
@@ -30,8 +30,8 @@ _ANY_ORDER: Final[tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]] = (
     ("backup_paths", (), {}),
 )
 
-#: What must not raise without a session. Writes may, and checkpoints: what is not stored has to
-#: be told.
+#: Hooks that must not raise without a session. Writes and checkpoints may raise, because the
+#: host has to know what was not stored.
 _WITHOUT_START: Final[tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]] = (
     ("get_tool_schemas", (), {}),
     ("system_prompt_block", (), {}),
@@ -50,23 +50,23 @@ _OPEN: Final = (
     "HP301",
     MUST,
     "`shutdown` works without `initialize`",
-    fix="Set attributes to None in `__init__`, and close only what is there.",
+    fix="Set attributes to None in `__init__`, and close only what is open.",
 )
-def shutdown_without_start(bench: Bench) -> None:
-    """Hosts shut everything down that they have loaded, also what was never started."""
-    driver = bench.driver()
+def shutdown_without_start(context: CheckContext) -> None:
+    """Hosts shut down every provider that they loaded, including those that they never started."""
+    driver = context.driver()
     driver.sound("shutdown", driver.shut(), " without initialize")
 
 
 @check(
     "HP302",
     MUST,
-    "`shutdown` may be called twice",
-    fix="Forget what you have closed: `self._db, db = None, self._db`.",
+    "`shutdown` can be called twice",
+    fix="Clear what you close: `self._db, db = None, self._db`.",
 )
-def shutdown_twice(bench: Bench) -> None:
-    """A host that ends in several ways at once (a signal, an exit handler) shuts down twice."""
-    driver = bench.started()
+def shutdown_twice(context: CheckContext) -> None:
+    """A host that ends in two ways at once (a signal, an exit handler) calls `shutdown` twice."""
+    driver = context.started()
     driver.sound("shutdown", driver.shut())
     driver.sound("shutdown", driver.shut(), " a second time")
 
@@ -74,34 +74,36 @@ def shutdown_twice(bench: Bench) -> None:
 @check(
     "HP303",
     MUST,
-    "`initialize` may be called again, with and without `shutdown` between",
-    fix="Begin `initialize` with closing what an earlier one has opened.",
+    "`initialize` can be called again, with and without `shutdown` in between",
+    fix="At the start of `initialize`, close what an earlier call opened.",
 )
-def start_twice(bench: Bench) -> None:
-    """A host that stays (a gateway, a shell) starts one session after the other on one provider."""
-    driver = bench.started()
-    driver.sound("initialize", bench.initialize(driver, "session-2"), " a second time")
+def start_twice(context: CheckContext) -> None:
+    """A long-running host (a gateway, a shell) starts several sessions on one provider, one after
+    the other.
+    """
+    driver = context.started()
+    driver.sound("initialize", context.initialize(driver, "session-2"), " a second time")
     driver.sound("shutdown", driver.shut())
-    driver.sound("initialize", bench.initialize(driver, "session-3"), " after a shutdown")
+    driver.sound("initialize", context.initialize(driver, "session-3"), " after a shutdown")
     driver.call("prefetch", "Where is the key?", session_id="session-3")
 
 
 @check(
     "HP304",
     MUST,
-    "Hooks work in any legal order",
-    fix="Let no hook rely on another one having been called; only on `initialize`.",
+    "Hooks work in any valid order",
+    fix="Rely only on `initialize`, never on another hook having been called first.",
 )
-def any_order(bench: Bench) -> None:
-    """Sessions end before their first turn, are switched before their first recall, are compressed
-    when they are empty. Each of these calls came from a real host.
+def any_order(context: CheckContext) -> None:
+    """A session can end before its first turn, switch before its first recall, or be compressed
+    while it is empty. Real hosts make each of these calls.
     """
-    driver = bench.started()
+    driver = context.started()
     skipped: Skipped | None = None
     for hook, arguments, keywords in _ANY_ORDER:
         try:
             driver.call(hook, *arguments, **keywords)
-        except Skipped as reason:  # the other hooks are looked at all the same
+        except Skipped as reason:  # the other hooks are still checked
             skipped = reason
     if skipped is not None:
         raise skipped
@@ -110,19 +112,19 @@ def any_order(bench: Bench) -> None:
 @check(
     "HP305",
     MUST,
-    "After a failed `initialize` hooks answer neutrally",
-    fix="Look in each hook whether the session was started, and return '' or an error as JSON. "
-    "Writes may raise: a turn that is not stored must not look stored.",
+    "After a failed `initialize`, hooks return neutral values",
+    fix="In each hook, check whether the session started, and return '' or an error as JSON. "
+    "Writes may raise: a turn that was not stored must not look stored.",
 )
-def after_a_failed_start(bench: Bench) -> None:
-    """The backend is away, the disk is full: `initialize` fails, and the agent goes on. It must not
-    meet an AttributeError in every turn from then on. The kit starts the plugin in a home that
-    can't be created.
+def after_a_failed_start(context: CheckContext) -> None:
+    """When the backend is unreachable or the disk is full, `initialize` fails and the agent
+    continues. It must not get an AttributeError in every later turn. The kit starts the plugin in a
+    home that can't be created.
     """
-    blocked = bench.home / "a-file"
+    blocked = context.home / "a-file"
     blocked.write_text("not a folder")
-    driver = bench.driver()
-    bench.initialize(driver, "session-1", hermes_home=str(blocked / "home"))
+    driver = context.driver()
+    context.initialize(driver, "session-1", hermes_home=str(blocked / "home"))
     for hook, arguments, keywords in _WITHOUT_START:
         driver.sound(
             hook, driver.ask(hook, *arguments, **keywords), " in a home that can't be used"
@@ -137,20 +139,20 @@ def after_a_failed_start(bench: Bench) -> None:
 @check(
     "HP306",
     MUST,
-    "Methods that the contract shows with `**kwargs` accept unknown keywords",
+    "Methods with `**kwargs` in the contract accept unknown keywords",
     fix="Add `**kwargs` to the method.",
 )
-def takes_unknown_keywords(bench: Bench) -> None:
-    """Hosts pass more over time: another fact about the chat, the model of the turn. A signature
-    without `**kwargs` breaks with the next version of the host.
+def takes_unknown_keywords(context: CheckContext) -> None:
+    """New versions of a host pass more keywords. A signature without `**kwargs` then raises a
+    TypeError.
     """
-    driver = bench.driver()
-    methods = {hook: getattr(driver.provider, hook, None) for hook in _OPEN}
+    driver = context.driver()
+    methods = {hook: method_of(driver.provider, hook) for hook in _OPEN}
     closed = {hook: each for hook, each in methods.items() if each and not _open(each)}
     if closed:
         shown = ", ".join(f"{hook}{signature(each)}" for hook, each in closed.items())
         where = driver.where(next(iter(closed)))
-        raise Failed(f"{shown} {'does' if len(closed) == 1 else 'do'} not", where=where)
+        raise Failed(f"no **kwargs: {shown}", where=where)
 
 
 def _open(method: Any) -> bool:
@@ -164,42 +166,43 @@ def _open(method: Any) -> bool:
 @check(
     "HP307",
     MUST,
-    "Nothing is printed",
+    "The plugin does not print",
     fix="Use `logging`: `logging.getLogger(__name__)`.",
 )
-def prints_nothing(bench: Bench) -> None:
-    """The terminal belongs to the agent, and so does standard output: programs read it."""
-    _silent(bench.stage.loading.printed, "while it was loaded")
-    before = bench.stage.output.stat().st_size
-    driver = bench.driver()
+def prints_nothing(context: CheckContext) -> None:
+    """The terminal and standard output belong to the agent. Other programs may parse it."""
+    _silent(context.plugin.loading.printed, "while loading")
+    before = context.plugin.output.stat().st_size
+    driver = context.driver()
     if driver.has("save_config"):
-        driver.ask("save_config", bench.likely_settings(), str(bench.home))
-    bench.start(driver)
-    bench.live_through(driver)
+        driver.ask("save_config", context.likely_settings(), str(context.home))
+    context.start(driver)
+    context.live_through(driver)
     driver.shut()
-    _silent(printed_since(bench.stage.output, before), "in a session")
+    _silent(printed_since(context.plugin.output, before), "during a session")
 
 
 def _silent(printed: str, moment: str) -> None:
     if printed:
         first = printed.splitlines()[0][:120]
-        raise Failed(f"{moment} it printed {len(printed)} characters, first: {first}")
+        raise Failed(f"it printed {len(printed)} characters {moment}, first: {first}")
 
 
 @check(
     "HP308",
     MUST,
-    "Working folder, environment, signal handlers and streams are left alone",
+    "The plugin does not change the working directory, environment, signal handlers or standard "
+    "streams",
     fix="Use absolute paths, pass settings as arguments, and leave signals to the host.",
 )
-def leaves_the_process_alone(bench: Bench) -> None:
-    """They belong to the process, in which other plugins and other agents live too."""
-    if bench.stage.loading.changes:
-        raise Failed(f"while it was loaded: {'; '.join(bench.stage.loading.changes)}")
-    driver = bench.driver()
-    before = Belongings()
-    bench.start(driver)
-    bench.live_through(driver)
+def leaves_the_process_alone(context: CheckContext) -> None:
+    """They belong to the whole process, which other plugins and agents share."""
+    if context.plugin.loading.changes:
+        raise Failed(f"while loading: {'; '.join(context.plugin.loading.changes)}")
+    driver = context.driver()
+    before = ProcessState()
+    context.start(driver)
+    context.live_through(driver)
     driver.shut()
     changes = before.changes()
     if changes:
@@ -209,22 +212,23 @@ def leaves_the_process_alone(bench: Bench) -> None:
 @check(
     "HP309",
     MUST,
-    "Its threads are gone after `shutdown`",
-    fix="Tell them to stop, and `join` them with a timeout; `shutdown(wait=True)` for an executor.",
+    "No threads remain after `shutdown`",
+    fix="Signal the threads to stop and `join` them with a timeout. For an executor, call "
+    "`shutdown(wait=True)`.",
 )
-def threads_end(bench: Bench) -> None:
-    """A gateway starts and ends sessions all day: a thread that stays with each of them is a leak,
-    and one that is no daemon keeps the process from ending.
+def threads_end(context: CheckContext) -> None:
+    """A gateway starts and ends sessions all day, so a thread that remains after each of them is a
+    leak. A thread that is not a daemon also keeps the process from exiting.
     """
-    driver = bench.started()
-    bench.live_through(driver)
+    driver = context.started()
+    context.live_through(driver)
     driver.close()
-    # Since the very beginning: a thread that all sessions share is started by the first.
-    left = bench.stage.before.new_threads
-    if not bench.until(lambda: not left()):
+    # Compared with the state before loading: the first session starts threads that all share.
+    left = context.plugin.before.new_threads
+    if not context.until(lambda: not left()):
         raise Failed(
-            f"there are still {', '.join(sorted(set(left())))}",
-            expected=f"no thread of it {bench.options.limits.settle:g} s after shutdown",
+            f"threads still running: {', '.join(sorted(set(left())))}",
+            expected=f"no threads {context.options.limits.settle:g} s after shutdown",
             where=driver.where("shutdown"),
         )
 
@@ -232,35 +236,36 @@ def threads_end(bench: Bench) -> None:
 @check(
     "HP310",
     MUST,
-    "Its processes are gone after `shutdown`",
-    fix="Keep the Popen object; in `shutdown` terminate it, wait, and kill what does not end.",
+    "No processes remain after `shutdown`",
+    fix="Keep the Popen object. In `shutdown`, terminate the process, wait, and kill it if it "
+    "does not exit.",
 )
-def processes_end(bench: Bench) -> None:
-    """A server that a plugin starts and leaves behind holds its port and its database, and the next
-    session meets it.
+def processes_end(context: CheckContext) -> None:
+    """A server that the plugin leaves running keeps its port and its database, and the next session
+    collides with it.
     """
-    driver = bench.started("session-processes")
-    bench.live_through(driver)
+    driver = context.started("session-processes")
+    context.live_through(driver)
     driver.close()
-    left = bench.stage.before.new_processes
-    if not bench.until(lambda: not left()):
+    left = context.plugin.before.new_processes
+    if not context.until(lambda: not left()):
         numbers = ", ".join(map(str, left()))
-        raise Failed(f"still running: process {numbers}", where=driver.where("shutdown"))
+        raise Failed(f"processes still running: {numbers}", where=driver.where("shutdown"))
 
 
 @check(
     "HP311",
     MUST,
-    "It does not hold up the end of the process",
-    fix="Make threads daemons and end them in `shutdown`; no work in `atexit` handlers.",
+    "The plugin does not delay process exit",
+    fix="Make threads daemons and stop them in `shutdown`. Do no work in `atexit` handlers.",
     alone=True,
 )
-def lets_the_process_end(bench: Bench) -> None:
-    """When a person closes the agent, it has to close. Python waits for threads that are no
-    daemons, and for exit handlers, for ever.
+def lets_the_process_end(context: CheckContext) -> None:
+    """When the user closes the agent, it has to exit. Python waits without a limit for exit
+    handlers and for threads that are not daemons.
     """
-    driver = bench.started()
-    bench.live_through(driver)
+    driver = context.started()
+    context.live_through(driver)
     driver.shut()
 
 
@@ -268,20 +273,20 @@ def lets_the_process_end(bench: Bench) -> None:
     "HP312",
     SHOULD,
     "`initialize` returns within 5 seconds",
-    fix="Connect in the background, and answer neutrally until it is there.",
+    fix="Connect in the background, and return neutral values until the connection is ready.",
 )
-def starts_fast(bench: Bench) -> None:
-    """The person has typed a message and waits. Downloads, migrations and servers that boot have to
-    do it behind the scenes.
+def starts_fast(context: CheckContext) -> None:
+    """The user has typed a message and waits. Run downloads, migrations and server starts in the
+    background.
     """
-    driver = bench.driver()
+    driver = context.driver()
     if driver.ask("is_available").value is False:
-        bench.start(driver)  # skips, with the reason
+        context.start(driver)  # skips, with the reason
     _in_time(
         driver,
         "initialize",
-        bench.initialize(driver, "session-timed"),
-        bench.options.limits.initialize,
+        context.initialize(driver, "session-timed"),
+        context.options.limits.initialize,
     )
 
 
@@ -289,19 +294,19 @@ def starts_fast(bench: Bench) -> None:
     "HP313",
     MUST,
     "`shutdown` returns within 5 seconds",
-    fix="Flush with a timeout: what is not delivered by then is delivered again by the host.",
+    fix="Flush with a timeout. The host delivers again what was not delivered by then.",
 )
-def ends_fast(bench: Bench) -> None:
-    """That is how long a host waits. What a plugin does later is cut off by the process's end."""
-    driver = bench.started("session-timed")
-    bench.live_through(driver)
-    _in_time(driver, "shutdown", driver.shut(), bench.options.limits.shutdown)
+def ends_fast(context: CheckContext) -> None:
+    """Hosts wait 5 seconds. Work that takes longer is cut off when the process exits."""
+    driver = context.started("session-timed")
+    context.live_through(driver)
+    _in_time(driver, "shutdown", driver.shut(), context.options.limits.shutdown)
 
 
 def _in_time(driver: Driver, hook: str, answer: Answer, limit: float) -> None:
     if answer.seconds > limit:
         raise Failed(
             f"it took {answer.seconds:.1f} s",
-            expected=f"an end within {limit:g} s",
+            expected=f"a return within {limit:g} s",
             where=driver.where(hook),
         )

@@ -1,13 +1,13 @@
-"""Mirror: the built-in's notes, told to the plugin."""
+"""Mirror: changes to the built-in notes, passed on to the plugin."""
 
 from __future__ import annotations
 
 import secrets
 
-from hermes_core.conformance._bench import Bench
+from hermes_core.conformance._context import CheckContext
 from hermes_core.conformance._driver import Driver
-from hermes_core.conformance._model import MUST, SHOULD, Failed, Skipped, check
 from hermes_core.conformance.checks.turns import accepts
+from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
 
 
 @check(
@@ -16,24 +16,24 @@ from hermes_core.conformance.checks.turns import accepts
     "`on_memory_write` accepts `metadata`",
     fix="Declare `def on_memory_write(self, action, target, content, metadata=None)`.",
 )
-def takes_metadata(bench: Bench) -> None:
-    """`metadata` has the session, the origin and, for a replacement, the old text. Without it a
-    plugin can't know which note was replaced.
+def takes_metadata(context: CheckContext) -> None:
+    """`metadata` contains the session, the origin and, for a replacement, the old text. Without it
+    a plugin can't know which note was replaced.
     """
-    accepts(bench.driver(), "on_memory_write", "metadata")
+    accepts(context.driver(), "on_memory_write", "metadata")
 
 
 @check(
     "HP802",
     MUST,
-    "`on_memory_write` takes add, replace and remove for both notebooks",
-    fix="Ignore actions and targets that you don't mirror; raise for none of them.",
+    "`on_memory_write` accepts add, replace and remove for both notebooks",
+    fix="Ignore actions and targets that you don't mirror. Don't raise for any of them.",
 )
-def takes_every_action(bench: Bench) -> None:
-    """Notes are changed by the model, by a person in an editor, and by undo: all of it is told,
-    with `metadata` and without.
+def takes_every_action(context: CheckContext) -> None:
+    """The model, a person with an editor, and undo all change notes. Hosts pass every change on,
+    with or without `metadata`.
     """
-    driver = bench.started()
+    driver = context.started()
     for target in ("memory", "user"):
         for action, metadata in (
             ("add", None),
@@ -50,25 +50,25 @@ def takes_every_action(bench: Bench) -> None:
     "HP803",
     SHOULD,
     "A note that was replaced or removed is not recalled",
-    fix="Keep notes by their text: `metadata['old_text']` says which one goes.",
+    fix="Store notes by their text: `metadata['old_text']` names the note to remove.",
 )
-def mirror_follows(bench: Bench) -> None:
-    """A person removes a note because it is wrong or private. If a plugin keeps a copy, it has to
-    go there too.
+def mirror_follows(context: CheckContext) -> None:
+    """Users remove a note because it is wrong or private. A plugin that keeps a copy has to remove
+    it too.
     """
-    driver = bench.started()
-    bench.overridden("on_memory_write", "it does not mirror notes")
-    bench.recalling()
+    driver = context.started()
+    context.overridden("on_memory_write", "it does not mirror notes")
+    context.recalling()
     first, second = (f"zq{secrets.token_hex(6)}" for _ in range(2))
     _note(driver, "add", f"The parrot is called {first}.")
-    if not bench.finds(driver, first, "session-1"):
+    if not context.finds(driver, first, "session-1"):
         raise Skipped("it does not recall notes")
     _note(driver, "replace", f"The parrot is called {second}.", f"The parrot is called {first}.")
-    if not bench.finds(driver, second, "session-1"):
-        raise Failed("after a replacement the new text is not recalled", where=_where(driver))
-    _gone(bench, driver, first, "after a replacement the old text is still recalled")
+    if not context.finds(driver, second, "session-1"):
+        raise Failed("the new text is not recalled after a replacement", where=_where(driver))
+    _gone(context, driver, first, "the old text is still recalled after a replacement")
     _note(driver, "remove", "", f"The parrot is called {second}.")
-    _gone(bench, driver, second, "after a removal the text is still recalled")
+    _gone(context, driver, second, "the text is still recalled after a removal")
 
 
 def _note(driver: Driver, action: str, content: str, old: str = "") -> None:
@@ -76,8 +76,8 @@ def _note(driver: Driver, action: str, content: str, old: str = "") -> None:
     driver.call("on_memory_write", action, "memory", content or old, metadata=metadata)
 
 
-def _gone(bench: Bench, driver: Driver, marker: str, otherwise: str) -> None:
-    if not bench.until(lambda: marker not in bench.recall(driver, "session-1")):
+def _gone(context: CheckContext, driver: Driver, marker: str, otherwise: str) -> None:
+    if not context.until(lambda: marker not in context.recall(driver, "session-1")):
         raise Failed(otherwise, where=_where(driver))
 
 

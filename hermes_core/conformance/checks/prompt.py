@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from hermes_core.conformance._bench import Bench
-from hermes_core.conformance._model import MUST, SHOULD, Failed, check
+from hermes_core.conformance._context import CheckContext
+from hermes_core.conformance.model import MUST, SHOULD, Failed, check
 
 
 @check(
     "HP831",
     MUST,
-    "`system_prompt_block` is a str that stays the same for a session",
-    fix="Make the text in `initialize` and return it; what changes belongs to `prefetch`.",
+    "`system_prompt_block` returns the same str throughout a session",
+    fix="Build the text in `initialize` and return it. Changing text belongs in `prefetch`.",
 )
-def prompt_is_static(bench: Bench) -> None:
-    """Model providers cache the prompt up to the first byte that differs. A time or a count in it
-    makes every turn pay for the whole prompt again.
+def prompt_is_static(context: CheckContext) -> None:
+    """Model APIs cache the prompt up to the first byte that differs. With a time or a count in it,
+    every turn pays for the whole prompt again.
     """
-    driver = bench.started()
+    driver = context.started()
     first = driver.call("system_prompt_block")
     where = driver.where("system_prompt_block")
     if not isinstance(first, str):
         raise Failed(f"it returned {first!r:.80}", expected="a str", where=where)
-    bench.take_turns(driver)
+    context.take_turns(driver)
     if driver.call("system_prompt_block") != first:
         raise Failed("it changed after two turns", where=where)
 
@@ -29,13 +29,13 @@ def prompt_is_static(bench: Bench) -> None:
 @check(
     "HP832",
     SHOULD,
-    "`system_prompt_block` is bounded",
-    fix="Say how to use the memory, not what is in it.",
+    "`system_prompt_block` has a limit",
+    fix="Describe how to use the memory, not what it contains.",
 )
-def prompt_is_bounded(bench: Bench) -> None:
+def prompt_is_bounded(context: CheckContext) -> None:
     """It is sent with every request of the session."""
-    driver = bench.started()
-    limit = bench.options.limits.prompt
+    driver = context.started()
+    limit = context.options.limits.prompt
     text = driver.call("system_prompt_block")
     if isinstance(text, str) and len(text) > limit:
         raise Failed(

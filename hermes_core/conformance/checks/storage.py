@@ -1,49 +1,52 @@
-"""Storage: where a plugin keeps what it knows."""
+"""Storage: where a plugin stores its files."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from hermes_core.conformance._bench import Bench
+from hermes_core.conformance._context import CheckContext
 from hermes_core.conformance._driver import Driver
-from hermes_core.conformance._files import files, shared_with_others
-from hermes_core.conformance._model import MUST, SHOULD, Failed, check
-from hermes_core.conformance._watch import WRITE, Event
+from hermes_core.conformance._watch import WRITE, Event, files, shared_with_others
+from hermes_core.conformance.model import MUST, SHOULD, Failed, check
 
 
 @check(
     "HP811",
     MUST,
-    "Everything is kept below `hermes_home`, or named by `backup_paths`",
-    fix="Use `Path(kwargs['hermes_home']) / name` for all files; list in `backup_paths` what has "
-    "to lie elsewhere.",
+    "All files are below `hermes_home` or listed by `backup_paths`",
+    fix="Use `Path(kwargs['hermes_home']) / name` for all files. List in `backup_paths` what has"
+    " to be elsewhere.",
 )
-def stays_at_home(bench: Bench) -> None:
-    """The home is what people back up, move to another machine and delete. What lies elsewhere is
-    forgotten, and two profiles share it without knowing.
+def stays_at_home(context: CheckContext) -> None:
+    """The home is what users back up, move to another machine and delete. They forget files in
+    other places, and two profiles share such files by accident.
     """
-    driver = bench.driver()
-    before = set(files(bench.stage.user)) | set(files(Path.cwd()))
-    with bench.watch.during() as events:
+    driver = context.driver()
+    before = set(files(context.plugin.user)) | set(files(Path.cwd()))
+    with context.watch.during() as events:
         if driver.has("save_config"):
-            driver.ask("save_config", bench.likely_settings(), str(bench.home))
-        bench.start(driver)
-        bench.live_through(driver)
+            driver.ask("save_config", context.likely_settings(), str(context.home))
+        context.start(driver)
+        context.live_through(driver)
         driver.shut()
-    new = (set(files(bench.stage.user)) | set(files(Path.cwd()))) - before
+    new = (set(files(context.plugin.user)) | set(files(Path.cwd()))) - before
     written = {*new, *_written(events)}
-    allowed = [bench.stage.scratch / "homes", bench.stage.scratch / "temporary", *_declared(driver)]
+    allowed = [
+        context.plugin.scratch / "homes",
+        context.plugin.scratch / "temporary",
+        *_declared(driver),
+    ]
     outside = sorted(
         str(path) for path in written if not any(path.is_relative_to(each) for each in allowed)
     )
     if outside:
-        shown = [each.replace(str(bench.stage.user), "~") for each in outside[:3]]
+        shown = [each.replace(str(context.plugin.user), "~") for each in outside[:3]]
         raise Failed(f"it wrote {', '.join(shown)}", where=driver.where("initialize"))
 
 
 def _written(events: list[Event]) -> list[Path]:
-    """The files that Python saw opened; a database by its name, if it is one."""
+    """Return the files that were opened for writing; for a database, the file of its URI."""
     paths = [
         each.what.removeprefix("file:").partition("?")[0] for each in events if each.kind == WRITE
     ]
@@ -59,18 +62,18 @@ def _declared(driver: Driver) -> list[Path]:
 @check(
     "HP812",
     SHOULD,
-    "Its files are for their owner alone",
-    fix="Create folders with mode 0700 and files with 0600; for SQLite, create the file before you "
-    "connect: `os.close(os.open(path, os.O_CREAT, 0o600))`.",
+    "Only the owner can read the plugin's files",
+    fix="Create folders with mode 0700 and files with mode 0600. For SQLite, create the file "
+    "before you connect: `os.close(os.open(path, os.O_CREAT, 0o600))`.",
 )
-def files_are_private(bench: Bench) -> None:
-    """It is a record of what a person said. With the usual umask a new file can be read by
-    everybody on the machine.
+def files_are_private(context: CheckContext) -> None:
+    """They contain what the user said. With the usual umask, everybody on the machine can read a
+    new file.
     """
-    driver = bench.started()
-    bench.live_through(driver)
+    driver = context.started()
+    context.live_through(driver)
     driver.shut()
-    exposed = shared_with_others(bench.home)
+    exposed = shared_with_others(context.home)
     if exposed:
         raise Failed("; ".join(exposed[:3]), expected="mode 0600", where=driver.where("initialize"))
 
@@ -78,12 +81,12 @@ def files_are_private(bench: Bench) -> None:
 @check(
     "HP813",
     MUST,
-    "`backup_paths` gives a list of paths, also without `initialize`",
-    fix="Return a list of absolute paths as str; [] if everything is below the home.",
+    "`backup_paths` returns a list of paths, also without `initialize`",
+    fix="Return a list of absolute paths as str, or [] if everything is below the home.",
 )
-def says_what_to_back_up(bench: Bench) -> None:
-    """A backup asks every installed plugin, whether it runs or not."""
-    driver = bench.driver()
+def says_what_to_back_up(context: CheckContext) -> None:
+    """A backup asks every installed plugin, including those that do not run."""
+    driver = context.driver()
     value = driver.call("backup_paths")
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
         where = driver.where("backup_paths")

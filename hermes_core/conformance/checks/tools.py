@@ -1,4 +1,4 @@
-"""Tools: what a model is offered, and what it gets back whatever it asks."""
+"""Tools: valid schemas, and a JSON result for every call."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hermes_core.conformance._arguments import kind_of, sample_arguments, sound_schemas
-from hermes_core.conformance._bench import Bench
+from hermes_core.conformance._context import CheckContext, kind_of, sample_arguments, sound_schemas
 from hermes_core.conformance._driver import Driver
-from hermes_core.conformance._model import MUST, SHOULD, Failed, check
-from hermes_core.names import BUILTIN
-from hermes_core.tools import MAX_TOOLS, RESERVED, ToolError, normalise_schema
+from hermes_core.conformance.model import MUST, SHOULD, Failed, check
+from hermes_core.manager.tools import MAX_TOOLS, RESERVED, ToolError, normalise_schema
+from hermes_core.provider import BUILTIN
 
 _HUGE: Final = 1_000_000
 _DESCRIPTION: Final = 1024
-#: What OpenAI refuses at the top of a function's parameters.
+#: What OpenAI's API rejects at the top level of a function's parameters.
 _NOT_AT_TOP: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
-#: What a model may send in place of what was asked for.
+#: A value of a wrong type for each type.
 _WRONG: Final[Mapping[str, Any]] = {
     "string": 7, "integer": "seven", "number": "seven", "boolean": "maybe", "array": {"a": 1},
     "object": ["a"],
@@ -28,20 +27,20 @@ _WRONG: Final[Mapping[str, Any]] = {
     "HP501",
     MUST,
     "Tool schemas are valid",
-    fix="Give a list of {name, description, parameters}; parameters are JSON Schema (2020-12) of "
-    "type object; names are letters, digits, - and _, at most 64.",
+    fix="Return a list of {name, description, parameters}. `parameters` is a JSON Schema "
+    "(2020-12) of type object. Names have at most 64 letters, digits, - and _.",
 )
-def schemas_are_valid(bench: Bench) -> None:
-    """A host drops what it can't offer; a model's provider refuses the whole request because of one
-    tool.
+def schemas_are_valid(context: CheckContext) -> None:
+    """A host drops tools that it can't offer. A model API rejects the whole request because of one
+    invalid tool.
     """
-    driver = bench.driver()
+    driver = context.driver()
     given = driver.call("get_tool_schemas")
     where = driver.where("get_tool_schemas")
     if not isinstance(given, list | tuple):
         raise Failed(f"it returned a {type(given).__name__}", expected="a list", where=where)
     if len(given) > MAX_TOOLS:
-        raise Failed(f"it offers {len(given)} tools, at most {MAX_TOOLS} are possible", where=where)
+        raise Failed(f"it offers {len(given)} tools, the limit is {MAX_TOOLS}", where=where)
     for schema in given:
         try:
             normalise_schema(schema)
@@ -52,15 +51,15 @@ def schemas_are_valid(bench: Bench) -> None:
 @check(
     "HP502",
     MUST,
-    "Tool schemas are such that OpenAI's API accepts them",
-    fix="At the top of `parameters` use type, properties and required only; give arrays `items`; "
-    "list in `required` only what is in `properties`.",
+    "OpenAI's API accepts the tool schemas",
+    fix="At the top level of `parameters`, use only type, properties and required. Add `items` "
+    "to arrays. List in `required` only names that are in `properties`.",
 )
-def schemas_are_safe(bench: Bench) -> None:
-    """Valid JSON Schema is not enough: one array without `items` or one `oneOf` at the top, and the
-    API refuses every request of the agent, not only this tool.
+def schemas_are_safe(context: CheckContext) -> None:
+    """A valid JSON Schema is not enough. With one array without `items` or one `oneOf` at the top
+    level, the API rejects every request of the agent, not only calls to this tool.
     """
-    driver = bench.driver()
+    driver = context.driver()
     for schema in sound_schemas(driver):
         for problem in _refused(schema["parameters"]):
             happened = f"{schema['name']}: {problem}"
@@ -69,12 +68,12 @@ def schemas_are_safe(bench: Bench) -> None:
 
 def _refused(parameters: dict[str, Any]) -> Iterator[str]:
     yield from (
-        f"{word} at the top of its parameters" for word in _NOT_AT_TOP if word in parameters
+        f"{word} at the top level of parameters" for word in _NOT_AT_TOP if word in parameters
     )
     if parameters.get("type") != "object":
-        yield "its parameters have no type object"
+        yield "parameters do not have the type object"
     unknown = set(parameters.get("required") or ()) - set(parameters.get("properties") or ())
-    yield from (f"{name} is required and is no property" for name in sorted(unknown))
+    yield from (f"{name} is required but not a property" for name in sorted(unknown))
     yield from _bad_arrays(parameters, "")
 
 
@@ -86,7 +85,7 @@ def _bad_arrays(schema: Any, path: str) -> Iterator[str]:
         return
     kind = schema.get("type")
     if (kind == "array" or (isinstance(kind, list) and "array" in kind)) and "items" not in schema:
-        yield f"the array {path or 'of its parameters'} has no items"
+        yield f"the array {path or 'parameters'} has no items"
     for key, value in schema.items():
         if key in ("properties", "$defs") and isinstance(value, dict):
             for name, part in value.items():
@@ -98,15 +97,15 @@ def _bad_arrays(schema: Any, path: str) -> Iterator[str]:
 @check(
     "HP503",
     SHOULD,
-    "Tools are described, and not wrapped",
+    "Tools have a description and are not wrapped",
     fix='Return {"name": ..., "description": ..., "parameters": ...} without "type": "function" '
-    "around it; say in the description when to use the tool.",
+    "around it. Describe when to use the tool.",
 )
-def tools_are_described(bench: Bench) -> None:
-    """The description is all that a model knows of a tool. The wrapped form is for a request to the
-    API; hosts wrap themselves, and not every one of them unwraps first.
+def tools_are_described(context: CheckContext) -> None:
+    """The description is all that a model knows about a tool. The wrapped form is for API requests:
+    hosts add the wrapper themselves, and not all of them remove one first.
     """
-    driver = bench.driver()
+    driver = context.driver()
     where = driver.where("get_tool_schemas")
     for schema in driver.ask("get_tool_schemas").value or ():
         if isinstance(schema, dict) and isinstance(schema.get("function"), dict):
@@ -122,31 +121,31 @@ def tools_are_described(bench: Bench) -> None:
     "HP504",
     MUST,
     "Tool names are unique and not reserved",
-    fix="Begin the names with the plugin's: `acme_search`.",
+    fix="Start tool names with the plugin's name: `acme_search`.",
 )
-def names_are_its_own(bench: Bench) -> None:
-    """`memory` and `session_search` are the built-in's. Of two tools with one name a host offers
-    one.
+def names_are_its_own(context: CheckContext) -> None:
+    """`memory` and `session_search` belong to the built-in provider. If two tools have the same
+    name, hosts offer only one of them.
     """
-    driver = bench.driver()
+    driver = context.driver()
     names = [schema["name"] for schema in sound_schemas(driver)]
     where = driver.where("get_tool_schemas")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise Failed(f"{', '.join(twice)} is there twice", where=where)
-    taken = [] if bench.info.source == BUILTIN else sorted(RESERVED & set(names))
+        raise Failed(f"{', '.join(twice)} occurs twice", where=where)
+    taken = [] if context.info.source == BUILTIN else sorted(RESERVED & set(names))
     if taken:
         raise Failed(f"{', '.join(taken)} is reserved for the built-in", where=where)
 
 
-def _each(bench: Bench) -> Iterator[tuple[Driver, dict[str, Any]]]:
-    """Every tool of a session."""
-    driver = bench.started()
+def _each(context: CheckContext) -> Iterator[tuple[Driver, dict[str, Any]]]:
+    """Yield every tool of a session."""
+    driver = context.started()
     yield from ((driver, schema) for schema in sound_schemas(driver))
 
 
 def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is not JSON")  # Python writes and reads it; nobody else does
+    raise ValueError(f"{word} is not JSON")  # Python reads NaN and Infinity; other parsers don't
 
 
 def _must_be_json(driver: Driver, name: str, args: Any, doing: str) -> None:
@@ -155,27 +154,27 @@ def _must_be_json(driver: Driver, name: str, args: Any, doing: str) -> None:
     where = driver.where("handle_tool_call")
     if not isinstance(answer.value, str):
         kind = type(answer.value).__name__
-        raise Failed(f"{name} with {doing} gave a {kind}", expected="a JSON string", where=where)
+        raise Failed(
+            f"{name} with {doing} returned a {kind}", expected="a JSON string", where=where
+        )
     try:
         json.loads(answer.value, parse_constant=_no_number)
     except ValueError as error:
         shown = answer.value[:80]
         raise Failed(
-            f"{name} with {doing} gave {shown!r}", expected="a JSON string", where=where
+            f"{name} with {doing} returned {shown!r}", expected="a JSON string", where=where
         ) from error
 
 
 @check(
     "HP505",
     MUST,
-    "A tool's answer is a JSON string",
+    "Tools return a JSON string",
     fix="End `handle_tool_call` with `return json.dumps(...)`.",
 )
-def answers_are_json(bench: Bench) -> None:
-    """Hosts hand the answer to the model as it is, and some read it first to see whether it is an
-    error.
-    """
-    for driver, schema in _each(bench):
+def answers_are_json(context: CheckContext) -> None:
+    """Hosts pass the result to the model unchanged, and some parse it first to detect an error."""
+    for driver, schema in _each(context):
         _must_be_json(driver, schema["name"], sample_arguments(schema), "good arguments")
         required = sample_arguments(schema, required_only=True)
         _must_be_json(driver, schema["name"], required, "required arguments only")
@@ -184,15 +183,15 @@ def answers_are_json(bench: Bench) -> None:
 @check(
     "HP506",
     MUST,
-    "So is the answer to wrong, missing and additional arguments",
-    fix='Check the arguments first and return `json.dumps({"error": ...})`; catch what the backend '
-    "raises.",
+    "Tools return a JSON string for wrong, missing and additional arguments",
+    fix='Validate the arguments first and return `json.dumps({"error": ...})`. Catch exceptions '
+    "of the backend.",
 )
-def bad_arguments_are_answered(bench: Bench) -> None:
-    """Models send numbers as words, forget what is required and invent what is not there. Told what
-    is wrong, they correct themselves; an exception tells them nothing.
+def bad_arguments_are_answered(context: CheckContext) -> None:
+    """Models send numbers as words, omit required arguments and invent others. An error message
+    lets them correct the call; an exception does not.
     """
-    for driver, schema in _each(bench):
+    for driver, schema in _each(context):
         name, good = schema["name"], sample_arguments(schema)
         properties = schema["parameters"].get("properties") or {}
         _must_be_json(driver, name, {}, "no arguments")
@@ -206,12 +205,12 @@ def bad_arguments_are_answered(bench: Bench) -> None:
 @check(
     "HP507",
     MUST,
-    "So is the answer to an argument of a megabyte",
-    fix="Limit what you take, and answer with an error.",
+    "Tools return a JSON string for an argument of 1 MB",
+    fix="Limit the size of arguments, and return an error.",
 )
-def huge_arguments_are_answered(bench: Bench) -> None:
-    """A model that pastes a log file into a search happens."""
-    for driver, schema in _each(bench):
+def huge_arguments_are_answered(context: CheckContext) -> None:
+    """Models do paste log files into a search."""
+    for driver, schema in _each(context):
         properties = schema["parameters"].get("properties") or {}
         texts = [
             key
@@ -220,21 +219,21 @@ def huge_arguments_are_answered(bench: Bench) -> None:
         ]
         for key in texts[:3]:
             huge = {**sample_arguments(schema), key: "parrot " * (_HUGE // 7)}
-            _must_be_json(driver, schema["name"], huge, f"a megabyte of {key}")
+            _must_be_json(driver, schema["name"], huge, f"1 MB of {key}")
 
 
 @check(
     "HP508",
     MUST,
-    "An unknown tool is answered with JSON, not with an exception",
+    "An unknown tool returns JSON and does not raise",
     fix='End `handle_tool_call` with `return json.dumps({"error": f"unknown tool {tool_name}"})`.',
 )
-def unknown_tools_are_answered(bench: Bench) -> None:
+def unknown_tools_are_answered(context: CheckContext) -> None:
     """A model may call a tool that an earlier version of the plugin had."""
-    driver = bench.started()
+    driver = context.started()
     if not driver.has("handle_tool_call"):
         if sound_schemas(driver):
-            raise Failed("it offers tools and has no handle_tool_call", where="")
+            raise Failed("it offers tools but has no handle_tool_call", where="")
         return
     _must_be_json(driver, "no_such_tool", {"query": "parrot"}, "arguments")
 
@@ -243,20 +242,20 @@ def unknown_tools_are_answered(bench: Bench) -> None:
     "HP509",
     SHOULD,
     "The same tools are offered before and after `initialize`",
-    fix="Return a constant list from `get_tool_schemas`; a tool that can't work yet says so in its "
-    "answer.",
+    fix="Return a constant list from `get_tool_schemas`. A tool that can't work yet returns an "
+    "error that says so.",
 )
-def tools_stay(bench: Bench) -> None:
-    """Hosts ask for the tools at different times: hermes-agent before a session, others within. A
-    tool that is not there when they ask is never offered.
+def tools_stay(context: CheckContext) -> None:
+    """Hosts read the tools at different times: hermes-agent before a session, others during it. A
+    tool that is missing at that moment is never offered.
     """
-    driver = bench.driver()
+    driver = context.driver()
     before = {schema["name"] for schema in sound_schemas(driver)}
-    bench.start(driver)
+    context.start(driver)
     after = {schema["name"] for schema in sound_schemas(driver)}
     if before != after:
         names = ", ".join(sorted(before ^ after))
         raise Failed(
-            f"{names} is there only {'before' if before - after else 'after'} it",
+            f"{names} is offered only {'before' if before - after else 'after'} initialize",
             where=driver.where("get_tool_schemas"),
         )

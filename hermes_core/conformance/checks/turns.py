@@ -1,13 +1,14 @@
-"""Turns: what is said goes in, and what helps comes out, in time."""
+"""Turns: storing and recalling what was said, in time."""
 
 from __future__ import annotations
 
 from inspect import Parameter, signature
 from typing import Any, Final
 
-from hermes_core.conformance._bench import Bench, conversation
+from hermes_core.conformance._context import CheckContext, conversation
 from hermes_core.conformance._driver import Answer, Driver
-from hermes_core.conformance._model import MUST, SHOULD, Failed, check
+from hermes_core.conformance.model import MUST, SHOULD, Failed, check
+from hermes_core.dispatch import method_of
 
 _UNICODE: Final = "Grüße, 世界 👩‍👩‍👧 עולם \u202eabc\u202c e\u0301 \x00 \u2028 ' \" ; -- % \\ { }"
 _MEGABYTE: Final = "The parrot sat on the wire. " * 38_000
@@ -28,8 +29,8 @@ def _prefetch(driver: Driver, query: str = "What is my parrot called?") -> Answe
 
 
 def accepts(driver: Driver, hook: str, keyword: str) -> None:
-    """Fail unless a method can be given a keyword."""
-    method = getattr(driver.provider, hook, None)
+    """Fail unless a method accepts a keyword."""
+    method = method_of(driver.provider, hook)
     if method is None:
         return
     try:
@@ -40,21 +41,21 @@ def accepts(driver: Driver, hook: str, keyword: str) -> None:
     known = parameters.get(keyword)
     named = known is not None and known.kind is not Parameter.POSITIONAL_ONLY
     if not named and Parameter.VAR_KEYWORD not in kinds:
-        raise Failed(f"it is {hook}{signature(method)}", where=driver.where(hook))
+        raise Failed(f"the signature is {hook}{signature(method)}", where=driver.where(hook))
 
 
 @check(
     "HP601",
     SHOULD,
-    "`sync_turn` returns at once",
-    fix="Put the turn into a queue of your own and deliver it on a thread, or store it locally.",
+    "`sync_turn` returns immediately",
+    fix="Put the turn into a queue and deliver it on a thread, or store it locally.",
 )
-def sync_is_fast(bench: Bench) -> None:
-    """Some hosts call it on the turn's own thread: the next message waits for it."""
-    driver = bench.started("session-timed")
-    limit = bench.options.limits.sync
+def sync_is_fast(context: CheckContext) -> None:
+    """Some hosts call it on the thread of the turn, so the next message waits for it."""
+    driver = context.started("session-timed")
+    limit = context.options.limits.sync
     turn = ("sync_turn", "Where?", "There.")
-    # The first call may open what the later ones use.
+    # The first call may open a connection that the later ones use.
     answers = [
         driver.sound("sync_turn", driver.ask(*turn, session_id="session-timed")) for _ in range(3)
     ]
@@ -62,7 +63,7 @@ def sync_is_fast(bench: Bench) -> None:
     if fastest > limit:
         raise Failed(
             f"it took {fastest:.2f} s",
-            expected=f"an end within {limit:g} s",
+            expected=f"a return within {limit:g} s",
             where=driver.where("sync_turn"),
         )
 
@@ -74,24 +75,25 @@ def sync_is_fast(bench: Bench) -> None:
     fix="Declare it as the contract does: `sync_turn(self, user_content, assistant_content, *, "
     "session_id='', messages=None)`.",
 )
-def sync_takes_messages(bench: Bench) -> None:
-    """`messages` is the turn with its tool calls. Hosts pass it by keyword; a signature of the
-    older contract breaks with a TypeError, and the turn is lost. The most frequent fault of all.
+def sync_takes_messages(context: CheckContext) -> None:
+    """`messages` is the turn with its tool calls. Hosts pass it by keyword. With the signature of
+    the older contract the call raises a TypeError, and the turn is lost. This is the most frequent
+    problem in published plugins.
     """
-    accepts(bench.driver(), "sync_turn", "messages")
+    accepts(context.driver(), "sync_turn", "messages")
 
 
 @check(
     "HP603",
     MUST,
-    "`sync_turn` and `prefetch` take any text",
-    fix="Open files with encoding='utf-8', bind values with ? in SQL, and quote for FTS5.",
+    "`sync_turn` and `prefetch` accept any text",
+    fix="Open files with encoding='utf-8', bind SQL values with ?, and quote FTS5 queries.",
 )
-def any_text(bench: Bench) -> None:
-    """People write in all scripts, paste SQL, quotes and control characters, and send empty
+def any_text(context: CheckContext) -> None:
+    """Users write in all scripts, paste SQL, quotes and control characters, and send empty
     messages.
     """
-    driver = bench.started()
+    driver = context.started()
     for text in (_UNICODE, "", '"unbalanced AND (', "%s {0} \\"):
         driver.sound("sync_turn", _sync(driver, text, text), f" of {text[:12]!r}")
         driver.sound("prefetch", _prefetch(driver, text), f" of {text[:12]!r}")
@@ -100,46 +102,48 @@ def any_text(bench: Bench) -> None:
 @check(
     "HP604",
     MUST,
-    "`sync_turn` takes a turn of a megabyte",
-    fix="Cut what you embed or send; store the rest, or say in the text that it was cut.",
+    "`sync_turn` accepts a turn of 1 MB",
+    fix="Truncate what you embed or send. Store the rest, or say in the text that it was "
+    "truncated.",
 )
-def large_turns(bench: Bench) -> None:
-    """An answer with a log file or a whole program in it is a turn like any other."""
-    driver = bench.started()
-    driver.sound("sync_turn", _sync(driver, _MEGABYTE, _MEGABYTE), " of a megabyte")
-    driver.sound("prefetch", _prefetch(driver, _MEGABYTE), " of a megabyte")
+def large_turns(context: CheckContext) -> None:
+    """Turns can contain a log file or a whole program."""
+    driver = context.started()
+    driver.sound("sync_turn", _sync(driver, _MEGABYTE, _MEGABYTE), " of 1 MB")
+    driver.sound("prefetch", _prefetch(driver, _MEGABYTE), " of 1 MB")
 
 
 @check(
     "HP605",
     MUST,
     "`prefetch` returns a str",
-    fix="Return '' where there is nothing, and a str in all other cases.",
+    fix="Return '' if there is nothing to recall, and a str in all other cases.",
 )
-def recall_is_text(bench: Bench) -> None:
-    """What is recalled goes into the message as it is. None, a list or a dict is dropped."""
-    driver = bench.started()
-    for moment in ("at first", "after a turn"):
+def recall_is_text(context: CheckContext) -> None:
+    """The host inserts recalled text into the message as is. It drops None, lists and dicts."""
+    driver = context.started()
+    for moment in ("before the first turn", "after a turn"):
         answer = driver.sound("prefetch", _prefetch(driver))
         if not isinstance(answer.value, str):
             where = driver.where("prefetch")
-            raise Failed(f"{moment} it returned {answer.value!r:.80}", where=where)
+            raise Failed(f"it returned {answer.value!r:.80} {moment}", where=where)
         _sync(driver, "My parrot is called Polly.", "Noted.")
 
 
 @check(
     "HP606",
     MUST,
-    "`prefetch` returns within the budget",
-    fix="Use a timeout below 4 s, start the recall in `queue_prefetch`, return '' if it is late.",
+    "`prefetch` returns in time",
+    fix="Use a timeout below 4 s, start the recall in `queue_prefetch`, and return '' if it is "
+    "late.",
 )
-def recall_is_in_time(bench: Bench) -> None:
-    """Between a message and its answer there are 4 seconds for recall. After that the host goes on
-    without.
+def recall_is_in_time(context: CheckContext) -> None:
+    """Recall has 4 seconds between a message and its answer. After that, the host continues without
+    it.
     """
-    driver = bench.started()
+    driver = context.started()
     _sync(driver, "My parrot is called Polly.", "Noted.")
-    limit = bench.options.limits.prefetch
+    limit = context.options.limits.prefetch
     answer = driver.ask_within(
         max(limit * 1.5, limit + 0.5), "prefetch", "parrot", session_id="session-1"
     )
@@ -154,36 +158,36 @@ def recall_is_in_time(bench: Bench) -> None:
 @check(
     "HP607",
     MUST,
-    "`prefetch` returns '' if it knows nothing",
+    "`prefetch` returns '' if there is nothing to recall",
     fix="Return '' before you add a heading.",
 )
-def nothing_is_empty(bench: Bench) -> None:
-    """A heading without anything below it costs tokens in every turn, and tells the model that
-    there is something.
+def nothing_is_empty(context: CheckContext) -> None:
+    """A heading without content costs tokens in every turn and suggests to the model that memories
+    exist.
     """
-    driver = bench.started(user_id=f"{bench.person}-new")
+    driver = context.started(user_id=f"{context.person}-new")
     value = driver.sound("prefetch", _prefetch(driver)).value
     if isinstance(value, str) and value.strip():
-        raise Failed(f"in an empty home it returned {value[:80]!r}", where=driver.where("prefetch"))
+        raise Failed(f"it returned {value[:80]!r} in an empty home", where=driver.where("prefetch"))
 
 
 @check(
     "HP608",
     SHOULD,
-    "What is recalled is bounded",
-    fix="Cut each memory, and the whole, before you return it.",
+    "Recalled text has a limit",
+    fix="Truncate each memory, and the whole text, before you return it.",
 )
-def recall_is_bounded(bench: Bench) -> None:
-    """The host caps it anyway, and cuts where it must. What is best kept, only the plugin knows."""
-    driver = bench.started()
+def recall_is_bounded(context: CheckContext) -> None:
+    """The host truncates text that is too long. Only the plugin knows which part matters most."""
+    driver = context.started()
     _sync(driver, f"My parrot is called Polly. {_MEGABYTE}", "Noted.")
-    limit = bench.options.limits.recalled
-    if bench.recalls():  # a plugin with a queue knows the turn a moment later
-        bench.until(lambda: bool(_prefetch(driver).value))
+    limit = context.options.limits.recalled
+    if context.recalls():  # a plugin with a queue stores the turn a moment later
+        context.until(lambda: bool(_prefetch(driver).value))
     value = _prefetch(driver).value
     if isinstance(value, str) and len(value) > limit:
         raise Failed(
-            f"{len(value):,} characters after a turn of a megabyte",
+            f"{len(value):,} characters after a turn of 1 MB",
             expected=f"at most {limit:,} characters",
             where=driver.where("prefetch"),
         )
@@ -192,28 +196,29 @@ def recall_is_bounded(bench: Bench) -> None:
 @check(
     "HP609",
     SHOULD,
-    "What was synced comes back",
-    fix="Look where the turn goes: is it stored, is it searched, and does the query find it.",
+    "A stored turn is recalled",
+    fix="Check each step: whether the turn is stored, whether it is searched, and whether the "
+    "query matches it.",
 )
-def turns_come_back(bench: Bench) -> None:
-    """That is what a memory is for. Asked in the same session and in the next one, by another
-    object. Where recall needs a network, only `--live` can tell.
+def turns_come_back(context: CheckContext) -> None:
+    """This is the purpose of a memory. The kit asks in the same session, and in the next one with a
+    new instance. If recall needs a network, only `--live` can check it.
     """
-    driver = bench.started()
-    bench.overridden("prefetch", "it recalls nothing by prefetch")
-    marker = bench.remember(driver, "session-1")
-    found = bench.finds(driver, marker, "session-1")
-    if not found and bench.cut_off():
-        bench.recalling()  # skips, and says why
+    driver = context.started()
+    context.overridden("prefetch", "it does not implement prefetch")
+    marker = context.remember(driver, "session-1")
+    found = context.finds(driver, marker, "session-1")
+    if not found and context.cut_off():
+        context.recalling()  # skips, with the reason
     if not found:
         raise Failed(
-            "prefetch in the same session does not have it", where=driver.where("prefetch")
+            "prefetch does not return it in the same session", where=driver.where("prefetch")
         )
     driver.sound("shutdown", driver.shut())
-    later = bench.started("session-2")
-    if not bench.finds(later, marker, "session-2"):
+    later = context.started("session-2")
+    if not context.finds(later, marker, "session-2"):
         raise Failed(
-            "prefetch in the next session does not have it", where=driver.where("initialize")
+            "prefetch does not return it in the next session", where=driver.where("initialize")
         )
 
 
@@ -221,11 +226,11 @@ def turns_come_back(bench: Bench) -> None:
     "HP610",
     MUST,
     "`prefetch`, `queue_prefetch` and `sync_turn` accept `session_id`",
-    fix="Add `session_id=''` as a keyword to the method.",
+    fix="Add the keyword `session_id=''` to the method.",
 )
-def takes_session_id(bench: Bench) -> None:
-    """One provider may serve several sessions: which one a call is about, the keyword says."""
-    driver = bench.driver()
+def takes_session_id(context: CheckContext) -> None:
+    """One provider may serve several sessions. The keyword says which one a call is for."""
+    driver = context.driver()
     for hook in ("prefetch", "queue_prefetch", "sync_turn"):
         accepts(driver, hook, "session_id")
 
@@ -234,13 +239,11 @@ def takes_session_id(bench: Bench) -> None:
     "HP611",
     MUST,
     "`on_pre_compress` returns a str",
-    fix="Return '' where there is nothing to add.",
+    fix="Return '' if there is nothing to add.",
 )
-def compression_is_text(bench: Bench) -> None:
-    """What it returns is appended to the prompt of the summary; None breaks the hosts that don't
-    expect it.
-    """
-    driver = bench.started()
+def compression_is_text(context: CheckContext) -> None:
+    """Hosts append the result to the prompt for the summary. Some of them fail on None."""
+    driver = context.started()
     for messages in ([], conversation("My parrot is called Polly.", "Noted.")):
         value: Any = driver.call("on_pre_compress", messages)
         if not isinstance(value, str):
@@ -252,11 +255,11 @@ def compression_is_text(bench: Bench) -> None:
     "HP612",
     SHOULD,
     "`recall_status` returns None or a `RecallStatus`",
-    fix="Return `hermes_core.RecallStatus(provider_label, count, glyph)`, or None.",
+    fix="Return `hermes_core.RecallStatus(provider_label, count, glyph)` or None.",
 )
-def status_is_one(bench: Bench) -> None:
-    """Hosts show it beside the answer: label, count and glyph."""
-    driver = bench.started()
+def status_is_one(context: CheckContext) -> None:
+    """Hosts show it next to the answer: label, count and glyph."""
+    driver = context.started()
     _sync(driver, "My parrot is called Polly.", "Noted.")
     _prefetch(driver)
     value = driver.call("recall_status")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hermes_builtin.notes import (
     REMINDER,
-    SCHEMA,
+    TARGETS,
     MemoryTool,
     Notes,
     NudgeCounter,
@@ -17,11 +17,18 @@ from hermes_builtin.notes import (
     Step,
     Written,
     review_prompt,
+    schema,
     snapshot,
     view,
+    without_secrets,
 )
-from hermes_builtin.notes._guard import scan
-from hermes_builtin.sessions import SEARCH_SCHEMA, Conversations, SessionSearch
+from hermes_builtin.notes.guard import scan
+from hermes_builtin.sessions import (
+    SEARCH_SCHEMA,
+    Conversations,
+    SessionSearch,
+    prepare_archive,
+)
 from hermes_core import HermesError, MemoryProvider
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
@@ -99,8 +106,8 @@ class BuiltinProvider(MemoryProvider):
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """The search, and the memory tool unless both notebooks are switched off."""
-        notes = [SCHEMA] if self._notes is None or self._notes.enabled() else []
-        return [*notes, SEARCH_SCHEMA]
+        targets = TARGETS if self._notes is None else tuple(self._notes.enabled())
+        return [*([schema(targets)] if targets else []), SEARCH_SCHEMA]
 
     def sync_turn(
         self,
@@ -143,10 +150,13 @@ class BuiltinProvider(MemoryProvider):
         self._mirror = mirror
 
     def mirror(self, target: str, steps: list[Step], origin: str, session: str = "") -> None:
-        """Pass on the steps of a change that was made."""
+        """Pass on the steps of a change that was made, without secrets.
+
+        An entry with a secret that is removed has one, and so has one that a person allowed.
+        """
         if self._mirror is None:
             return
-        for step in steps:
+        for step in map(without_secrets, steps):
             metadata = {
                 "write_origin": origin,
                 "session_id": session or self._session,
@@ -154,12 +164,16 @@ class BuiltinProvider(MemoryProvider):
                 "tool_name": "memory",
             }
             if step.old_text:
-                metadata["old_text"] = step.old_text
+                metadata["old_text"] = metadata["previous_content"] = step.old_text
             self._mirror(step.action, target, step.content, metadata)
+
+    def prepare_archive(self, home: Path) -> None:
+        """Make the archive and its views, which other providers read from their start on."""
+        prepare_archive(home)
 
     def diagnose(self, home: Path, *, fix: bool) -> Iterator[tuple[str, str, str, str]]:
         """What `doctor` should know of the notes and conversations of a home."""
-        from hermes_builtin.diagnosis import diagnose  # noqa: PLC0415 - no agent needs it
+        from hermes_builtin.doctor import diagnose  # noqa: PLC0415 - no agent needs it
 
         return diagnose(home, fix=fix)
 
@@ -175,13 +189,13 @@ class BuiltinProvider(MemoryProvider):
 
         ``facts`` are the keywords of `initialize`, which say whose session it is.
         """
-        from hermes_builtin.sessions._turns import archived_turns  # noqa: PLC0415 - as above
+        from hermes_builtin.sessions.conversations import archived_turns  # noqa: PLC0415 - as above
 
         return archived_turns(home, session_id, facts)
 
     def sessions_since(self, home: Path, since: float) -> Iterator[dict[str, Any]]:
         """What persons said since then: ``session``, ``keywords`` and ``turns`` of each session."""
-        from hermes_builtin.sessions._turns import sessions_since  # noqa: PLC0415 - as above
+        from hermes_builtin.sessions.conversations import sessions_since  # noqa: PLC0415 - as above
 
         return sessions_since(home, since)
 

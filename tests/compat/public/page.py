@@ -1,8 +1,9 @@
-"""Makes the generated part of docs/compatibility.md from results.json."""
+"""Generates a part of docs/compatibility.md from results.json."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ BEGIN, END = "<!-- begin: tests/compat/public/page.py -->", "<!-- end -->"
 
 
 def main() -> int:
-    """Write the page, or with --check say whether it is up to date."""
+    """Write the page; with --check, return 1 if it is out of date."""
     results = json.loads((HERE / "results.json").read_text("utf-8"))
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
@@ -54,13 +55,15 @@ def _details(results: list[dict[str, Any]]) -> str:
 
 
 def _remarks(result: dict[str, Any]) -> str:
-    found = [result["problem"], *(problem for _, _, problem in result["listing"])]
+    # The message of a plugin without a reason is about what users can do, which is of no use here.
+    problem = re.sub(r": it gives no reason.*", ", without a reason", result["problem"])
+    found = [problem, *(each[2] for each in result["listing"])]
     if result.get("own_name") not in (None, result.get("name")):
-        found.append(f"calls itself {result['own_name']}")
+        found.append(f"its `name` is {result['own_name']}")
     if result.get("registers"):
-        found.append(f"registers {result['registers']} besides, not run here")
+        found.append(f"also registers {result['registers']}, not run here")
     if result.get("recalls_in_session") and not result.get("recalls"):
-        found.append("recalls within a session")
+        found.append("recalls only within a session")
     found += [f"{hook} fails: {error}" for hook, error in result.get("failures", {}).items()]
     tools = result.get("tools") or {}
     if any(tools.values()):
@@ -74,11 +77,11 @@ def _remarks(result: dict[str, Any]) -> str:
     slow = {k: v for k, v in result.get("step_seconds", {}).items() if v >= 5}
     found += [f"{step} took {seconds:g} s" for step, seconds in slow.items()]
     if result.get("loads") and result.get("checks_failed", ()) is None:
-        found.append("the checks took too long to be done")
+        found.append("the checks exceeded their time limit")
     if result.get("checks_failed"):
         found.append(f"checks failed: {', '.join(result['checks_failed'])}")
     remarks = dict.fromkeys(" ".join(each.split()) for each in found if each)
-    return "; ".join(remarks).replace("|", "/") or "nothing to remark"
+    return "; ".join(remarks).replace("|", "/") or "no remarks"
 
 
 if __name__ == "__main__":

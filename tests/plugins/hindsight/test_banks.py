@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_core import ConfigError
-from hermes_core.backends import Start
-from hermes_memory_hindsight.banks import bank_of
+from hermes_core.service import Start
+from hermes_memory_hindsight.documents import bank_of
 from hermes_memory_hindsight.settings import Settings
 
 

@@ -8,9 +8,10 @@ import threading
 
 import pytest
 from support.hindsight_server import HindsightServer
+from support.web_servers import Answer, answering
 
 from hermes_core import HermesError
-from hermes_core.backends import BackendError, Cause
+from hermes_core.service import BackendError, Cause
 
 
 def refusal(provider) -> BackendError:
@@ -25,7 +26,7 @@ def refusal(provider) -> BackendError:
     [
         (400, Cause.REFUSED), (401, Cause.WRONG_KEY), (402, Cause.QUOTA), (403, Cause.FORBIDDEN),
         (404, Cause.MISSING), (422, Cause.REFUSED), (429, Cause.QUOTA), (500, Cause.BROKEN),
-        (503, Cause.AWAY),
+        (503, Cause.UNREACHABLE),
     ],
 )  # fmt: skip
 def test_each_status_has_a_cause_and_is_asked_once(server, started, status, cause):
@@ -41,6 +42,11 @@ def test_each_status_has_a_cause_and_is_asked_once(server, started, status, caus
     assert len(server.requests) == 2
 
 
+def test_how_long_a_server_wants_to_be_left_alone_is_told(started):
+    with answering(Answer(429, '{"detail": "slow down"}', retry_after="17")) as url:
+        assert refusal(started(api_url=url)).retry_after == 17.0
+
+
 def test_a_wrong_key_says_how_to_check_it(home, started, server):
     server.key = "right"
     error = refusal(started(server_key="wrong"))
@@ -53,7 +59,7 @@ def test_a_wrong_key_says_how_to_check_it(home, started, server):
 def test_a_server_that_is_not_there(started):
     with HindsightServer() as gone:
         url = gone.url
-    assert refusal(started(api_url=url)).cause == Cause.AWAY
+    assert refusal(started(api_url=url)).cause == Cause.UNREACHABLE
 
 
 def test_another_server_under_the_address_is_no_empty_bank(server, started):
@@ -90,7 +96,13 @@ def test_without_the_sdk_it_says_what_to_install(home, monkeypatch):
     assert "pip install" in provider.unavailable_reason()
 
 
+def loops() -> set[threading.Thread]:
+    """The threads of event loops. Other plugins in this process may have some of that name."""
+    return {each for each in threading.enumerate() if each.name == "hindsight-loop"}
+
+
 def test_the_client_is_asked_from_many_threads_at_once(server, started):
+    before = loops()
     provider = started(bank_id="b")
     failed = []
 
@@ -108,14 +120,14 @@ def test_the_client_is_asked_from_many_threads_at_once(server, started):
         thread.join()
     assert failed == []
     assert len(server.banks["b"]) == 16
-    loops = [each for each in threading.enumerate() if each.name == "hindsight-loop"]
-    assert len(loops) == 1
+    assert len(loops() - before) == 1
 
 
 def test_shutdown_ends_the_loop_and_a_new_session_has_another(server, started, home):
+    before = loops()
     provider = started(bank_id="b")
     provider.sync_turn("a", "b", turn_id="t", attempt=1)
-    (loop,) = [each for each in threading.enumerate() if each.name == "hindsight-loop"]
+    (loop,) = loops() - before
     provider.shutdown()
     provider.shutdown()
     loop.join(5)

@@ -11,7 +11,7 @@ from support.commands import Machine
 from support.our_plugins import install_plugin
 
 from hermes_core import ConfigError
-from hermes_memory_hindsight.files import in_files, own_file, shared_file
+from hermes_memory_hindsight.settings import in_files, own_file, shared_file
 
 CLOUD_URL = "https://api.hindsight.vectorize.io"
 
@@ -19,7 +19,7 @@ CLOUD_URL = "https://api.hindsight.vectorize.io"
 @pytest.fixture
 def machine(tmp_path) -> Machine:
     """Our host, with the plugin chosen and nothing set up."""
-    made = Machine(tmp_path / "machine")
+    made = Machine(tmp_path / "machine", in_process=True)
     made.environment["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
     install_plugin("hindsight", made.site.folder)
     made.write_config("memory: {provider: hindsight}")
@@ -56,30 +56,33 @@ def test_the_file_for_all_homes_is_enough_in_our_host(machine, server):
     assert f"Hindsight 1.1.0 at {server.url}, bank mine" in probe(machine)
 
 
-def test_the_key_in_that_file_still_counts_when_set_up_has_moved_the_rest(machine, server):
+def test_the_key_in_that_file_still_counts_when_set_up_has_moved_the_rest(
+    machine, server, monkeypatch
+):
     server.key = "right"
     write(shared(machine), mode="local_external", api_url=server.url, api_key="right", bank_id="b")
     result = machine.run("setup", "hindsight", "--no-input")
     assert result.code == 0, result
     own = machine.home / "hindsight" / "config.json"
     assert "right" not in own.read_text("utf-8")
-    found = rows(machine)
-    assert found["bank_id"]["origin"] == str(own)
-    assert found["server_key"]["origin"] == str(shared(machine))
+    monkeypatch.setenv("HOME", str(machine.user))
+    (first, moved), (second, left) = in_files(machine.home)
+    assert (first, moved["bank_id"]) == (str(own), "b")
+    assert (second, left) == (str(shared(machine)), {"server_key": "right"})
 
 
-def test_an_older_name_of_the_key_is_the_key(machine, server):
-    values = {"mode": "cloud", "apiKey": "k", "api_url": server.url}
-    write(machine.home / "hindsight" / "config.json", **values)
-    assert rows(machine)["api_key"]["origin"].endswith("config.json")
+def test_an_older_name_of_the_key_is_the_key(home):
+    write(own_file(home), mode="cloud", apiKey="k", api_url=CLOUD_URL)
+    ((_, found),) = in_files(home)
+    assert found["api_key"] == "k"
 
 
-def test_an_address_alone_is_a_server_of_ones_own(machine, server):
+def test_an_address_alone_is_a_self_hosted_server(machine, server, home):
     machine.environment["HINDSIGHT_API_URL"] = server.url
     assert "bank hermes" in probe(machine)
-    del machine.environment["HINDSIGHT_API_URL"]
-    write(machine.home / "hindsight" / "config.json", api_url=server.url)
-    assert "bank hermes" in probe(machine)
+    write(own_file(home), api_url=server.url)
+    ((_, found),) = in_files(home)
+    assert found == {"mode": "local_external", "api_url": server.url}
 
 
 def test_a_home_with_a_file_takes_nothing_else_from_the_one_for_all(home):

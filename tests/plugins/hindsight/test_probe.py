@@ -45,4 +45,4 @@ def test_a_wrong_key_is_noticed_without_writing(server, started):
 def test_the_cloud_without_a_key(started):
     result = started(mode="cloud").probe(write=False)
     assert not result.ok
-    assert "there is none for Hindsight Cloud" in result.detail
+    assert "no key for Hindsight Cloud is set" in result.detail

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hermes_core import ConfigError
-from hermes_core.backends import Start
-from hermes_core.schema import Value, read_fields, settle
+from hermes_core.config.fields import Value, read_fields, validate_values
+from hermes_core.service import Start
 from hermes_memory_hindsight.provider import HindsightProvider
 from hermes_memory_hindsight.settings import TYPES, VARIABLES, Settings
 
@@ -146,7 +146,7 @@ def test_a_setting_for_each_field_and_a_field_for_each_setting():
 
 def test_defaults_of_the_fields_are_those_of_the_settings(home):
     fields = read_fields(HindsightProvider().get_config_schema(), "hindsight")
-    values = settle(fields, {"api_key": Value("k", "")}, "").values
+    values = validate_values(fields, {"api_key": Value("k", "")}, "").values
     assert Settings.read(Start("s", home, config=values)) == read(home, api_key="k")
 
 

@@ -10,6 +10,8 @@ import pytest
 from support.honcho_agents import Agent
 from support.honcho_server import HonchoServer
 
+from hermes_memory_honcho import service
+
 StartAgent = Callable[..., Agent]
 
 
@@ -19,6 +21,12 @@ def _own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"HONCHO_{name}", raising=False)
     for name in ("HERMES_HONCHO_HOST", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that is not there yet is looked for as often as ever, in less time."""
+    monkeypatch.setattr(service, "PATIENCE", (0.01, 0.02, 0.05, 0.1, 0.2))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_honcho.chunks import CONTINUED, pieces
+from hermes_memory_honcho.texts import CONTINUED, pieces
 
 
 def test_a_message_that_fits_is_one_piece():

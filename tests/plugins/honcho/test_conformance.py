@@ -1,19 +1,27 @@
 """The conformance kit, with the network cut off and with a server."""
 
+import os
+
 import pytest
 from support.commands import Machine
+from support.forked_children import run_forked
 from support.our_plugins import install_plugin
+
+from hermes_core.conformance import _runner
 
 UNSEEN = "sessions are kept by the server; test_turns.py looks there"
 
 
 @pytest.fixture
-def machine(tmp_path) -> Machine:
-    made = Machine(tmp_path / "machine")
+def machine(tmp_path, monkeypatch) -> Machine:
+    if os.name == "posix":
+        monkeypatch.setattr(_runner, "run_child", run_forked)
+    made = Machine(tmp_path / "machine", in_process=True)
     install_plugin("honcho", made.site.folder)
     return made
 
 
+@pytest.mark.stress
 def test_it_passes_without_a_network(machine):
     done = machine.run(
         "check", "honcho", "--level", "should", "--env", "HONCHO_API_KEY=key-for-tests"
@@ -21,6 +29,7 @@ def test_it_passes_without_a_network(machine):
     assert done.code == 0, done.out
 
 
+@pytest.mark.stress
 def test_it_passes_without_settings(machine):
     done = machine.run("check", "honcho", "--level", "should")
     assert done.code == 0, done.out

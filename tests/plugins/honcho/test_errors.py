@@ -6,7 +6,8 @@ import pytest
 from support.web_servers import NO_ROUTE, PAGE, Answer, answering
 
 from hermes_core import HermesError
-from hermes_core.backends import BackendError, Cause
+from hermes_core.errors import WriteRefused
+from hermes_core.service import BackendError, Cause
 
 
 def told(agent) -> BackendError:
@@ -23,8 +24,8 @@ def told(agent) -> BackendError:
         (403, Cause.FORBIDDEN, "hermes-plugins setup honcho"),
         (402, Cause.QUOTA, "your plan"),
         (429, Cause.QUOTA, "your plan"),
-        (500, Cause.BROKEN, "its log"),
-        (503, Cause.AWAY, "see that it runs"),
+        (500, Cause.BROKEN, "server's log"),
+        (503, Cause.UNREACHABLE, "check that it is running"),
         (405, Cause.TOO_OLD, "upgrade"),
         (418, Cause.REFUSED, "hermes-plugins log"),
     ],
@@ -50,7 +51,7 @@ def test_a_wrong_key_is_named_as_such(server, agent, monkeypatch):
 def test_a_server_that_is_away_is(server, agent):
     one = agent()
     server.stop()
-    assert told(one).cause is Cause.AWAY
+    assert told(one).cause is Cause.UNREACHABLE
     with pytest.raises(HermesError, match="can't be reached"):
         one.recall("dog?")
 
@@ -81,7 +82,7 @@ def test_a_wrong_address_is_no_empty_memory(agent, monkeypatch, answer):
 def test_why_a_server_can_not_be_reached_is_said(agent, monkeypatch):
     monkeypatch.setenv("HONCHO_BASE_URL", "ftp://127.0.0.1")
     error = told(agent())
-    assert error.cause is Cause.AWAY
+    assert error.cause is Cause.UNREACHABLE
     assert "unsupported protocol" in str(error)
 
 
@@ -93,8 +94,16 @@ def test_what_the_server_says_of_a_refused_request_is_told_without_the_request(s
     assert "private" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("status", "final"), [(422, True), (413, True), (409, False), (400, False), (418, False)]
+)
+def test_only_what_is_about_the_content_is_refused_for_good(server, agent, status, final):
+    server.behaviour.refuse = status
+    assert isinstance(told(agent()), WriteRefused) is final
+
+
 def test_a_missing_sdk_says_how_to_install_it(home, monkeypatch):
-    from hermes_memory_honcho.failures import explained
+    from hermes_memory_honcho.provider import explained
 
     error = explained(ImportError("No module named 'honcho'"), "honcho", "")
     assert "pip install 'honcho-ai>=2.7,<3'" in str(error)

@@ -1,5 +1,6 @@
 """Who is who in Honcho."""
 
+import os
 import string
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_core.backends import Start
-from hermes_memory_honcho.naming import ALPHABET, Names, repository
+from hermes_core.service import Start
+from hermes_memory_honcho.names import ALPHABET, Names, repository
 from hermes_memory_honcho.settings import Settings
 
 HERE = Path("/work/app")
@@ -81,7 +82,26 @@ def test_two_people_in_one_folder_have_two_sessions():
     assert one != other
 
 
-@settings(deadline=None)
+def test_who_has_only_another_id_does_not_share_the_terminals_session():
+    made = names(HERE, {"platform": "signal", "user_id_alt": "+49 1"}, peer_name="alice")
+    assert made.is_shared
+    assert made.place("s1").session != names(peer_name="alice").place("s1").session
+
+
+def test_a_folder_called_like_somebody_elses_session_is_another_session():
+    of_bob = names(HERE, {"platform": "slack", "user_id": "bob"}).place("s1").session
+    assert names(Path("/work/bob-app"), peer_name="alice").place("s1").session != of_bob
+    assert of_bob.startswith("bob-app-")
+
+
+def test_names_that_are_no_unicode_are_names_too(tmp_path: Path):
+    odd = tmp_path / "caf\udce9"
+    assert ALPHABET.takes(names(odd).place("s1").session)
+    assert ALPHABET.takes(names(HERE, {"user_id": "bob\ud800"}).user)
+
+
+@pytest.mark.scaled
+@settings(deadline=None, max_examples=100 if os.environ.get("HERMES_STRESS") else 25)
 @given(
     st.lists(st.text(string.printable + "äß世", min_size=1), min_size=2, max_size=8, unique=True),
     st.sampled_from(["user_id", "gateway_session_key", "session_title"]),

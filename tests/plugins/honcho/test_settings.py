@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from hermes_core import ConfigError
-from hermes_memory_honcho.address import CLOUD, LOCAL
-from hermes_memory_honcho.settings import config_file, read_settings
+from hermes_memory_honcho.settings import CLOUD, LOCAL, config_file, read_settings
 
 
 def write(home: Path, **values) -> None:

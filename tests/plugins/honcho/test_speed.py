@@ -2,7 +2,10 @@
 
 import time
 
+import pytest
 
+
+@pytest.mark.stress
 def test_a_turn_costs_less_than_five_milliseconds(agent):
     one = agent()
     one.say("warm")

@@ -6,7 +6,7 @@ import pytest
 from support.honcho_agents import said
 
 from hermes_core import HermesError
-from hermes_memory_honcho.chunks import CONTINUED
+from hermes_memory_honcho.texts import CONTINUED
 
 
 def posted(server):
@@ -139,7 +139,10 @@ def test_without_an_outbox_turns_wait_in_a_thread_that_shutdown_empties(server, 
         one.provider.sync_turn(f"turn {number}", "Noted.", session_id="s1")
     one.provider.shutdown()
     assert said(server)[::2] == [f"turn {number}" for number in range(5)]
-    assert not [each for each in threading.enumerate() if "honcho-writes" in each.name]
+    writers = [each for each in threading.enumerate() if "honcho-writes" in each.name]
+    for writer in writers:  # its last step may still be ending
+        writer.join(10)
+    assert not any(writer.is_alive() for writer in writers)
 
 
 def test_profiles_have_workspaces_of_their_own(server, agent):

@@ -8,7 +8,7 @@ import pytest
 from support.honcho_agents import said
 
 from hermes_core import HermesError
-from hermes_memory_honcho import held, writing
+from hermes_memory_honcho import writes
 
 
 def posted(server):
@@ -73,7 +73,7 @@ def test_what_a_dead_agent_has_left_is_sent_by_a_later_one(server, agent, monkey
     agent("s1", config={"writeFrequency": "session"}).say("left behind")
     agent("s2").say("soon after")
     assert "left behind" not in said(server)  # it may still be alive
-    monkeypatch.setattr(writing, "_LEFT_SECONDS", 0.0)
+    monkeypatch.setattr(writes, "_LEFT_SECONDS", 0.0)
     agent("s3").say("an hour later")
     assert said(server)[2:] == ["left behind", "Noted.", "an hour later", "Noted."]
 
@@ -107,9 +107,9 @@ def test_a_turn_that_waits_already_waits_once(server, agent):
 
 
 def test_two_that_send_at_the_same_time_send_it_once(home):
-    place = held.Place("session", "user", "ai")
-    turn = held.HeldTurn("t1", place, [held.Said("user", "x")], {})
-    first, second = held.Held(home, "hermes"), held.Held(home, "hermes")
+    place = writes.Place("session", "user", "ai")
+    turn = writes.BufferedTurn("t1", place, [writes.Said("user", "x")], {})
+    first, second = writes.TurnBuffer(home, "hermes"), writes.TurnBuffer(home, "hermes")
     assert first.put(turn) == 1
     taken = first.take(place)
     assert [each.key for each in taken] == ["t1"]
@@ -122,18 +122,20 @@ def test_two_that_send_at_the_same_time_send_it_once(home):
 
 
 def test_who_took_turns_and_died_does_not_keep_them(home, monkeypatch):
-    place = held.Place("session", "user", "ai")
-    kept = held.Held(home, "hermes")
-    kept.put(held.HeldTurn("t1", place, [held.Said("user", "x")], {}))
+    place = writes.Place("session", "user", "ai")
+    kept = writes.TurnBuffer(home, "hermes")
+    kept.put(writes.BufferedTurn("t1", place, [writes.Said("user", "x")], {}))
     assert kept.take()
-    monkeypatch.setattr(held, "_SEND_SECONDS", 0.0)
+    monkeypatch.setattr(writes, "_SEND_SECONDS", 0.0)
     assert [each.again for each in kept.take()] == [True]
 
 
 def test_the_turns_of_another_workspace_are_left_alone(home):
-    place = held.Place("session", "user", "ai")
-    held.Held(home, "mine").put(held.HeldTurn("t1", place, [held.Said("user", "x")], {}))
-    assert held.Held(home, "other").take() == []
+    place = writes.Place("session", "user", "ai")
+    writes.TurnBuffer(home, "mine").put(
+        writes.BufferedTurn("t1", place, [writes.Said("user", "x")], {})
+    )
+    assert writes.TurnBuffer(home, "other").take() == []
 
 
 def test_a_damaged_file_is_named_and_left_alone(server, agent, home):

@@ -38,7 +38,7 @@ def oss(home):
 @pytest.fixture
 def machine(tmp_path):
     """The command, with the plugin installed."""
-    made = machine_in(tmp_path / "machine")
+    made = machine_in(tmp_path / "machine", in_process=True)
     install_plugin("mem0", made.site.folder)
     return made
 

@@ -1,18 +1,21 @@
 """The engine in the process: one for each folder, never a lost fact, never a lost collection."""
 
 import json
+import multiprocessing
 import os
 import stat
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
+from support.commands import posix_only
 from support.mem0_places import Place
 from support.stand_in_model import StandInModel
 
 from hermes_core import HermesError
-from hermes_core.backends import BackendError, Cause
-from hermes_memory_mem0.engine_config import Engine
+from hermes_core.service import BackendError, Cause
+from hermes_memory_mem0.settings import Engine
 
 LISBON = "I have moved to Lisbon."
 
@@ -71,12 +74,38 @@ provider.shutdown()
 """  # noqa: E501
 
 
-def test_a_folder_that_another_process_has_is_a_clear_error_until_it_is_free(oss, importable):
-    command = [sys.executable, "-c", _HOLDER, str(oss.home), oss.behind.url]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout.readline() == "open\n"
+def _hold(oss, opened, free):
+    """What `_HOLDER` does, in a fork: importing mem0ai takes seconds."""
+    provider = oss.provider()
+    _say(provider)
+    opened.set()
+    free.wait(60)
+    provider.shutdown()
+
+
+@contextmanager
+def _held(oss):
+    """Another process has the folder open until the function that this yields was called."""
+    context = multiprocessing.get_context("fork")
+    opened, free = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(oss, opened, free))
+    holder.start()
+
+    def ended():
+        free.set()
+        holder.join(20)
+        return holder.exitcode
+
+    try:
+        assert opened.wait(20)
+        yield ended
+    finally:
+        ended()
+
+
+@posix_only
+def test_a_folder_that_another_process_has_is_a_clear_error_until_it_is_free(oss):
+    with _held(oss) as ended:
         provider = oss.provider("s2")
         with pytest.raises(BackendError, match="another process has this folder open") as caught:
             provider.prefetch("Which city have I moved to?")
@@ -86,8 +115,7 @@ def test_a_folder_that_another_process_has_is_a_clear_error_until_it_is_free(oss
         seen = provider.probe(write=False)
         assert (seen.ok, "is open in another process" in seen.detail) == (True, True)
         assert provider.probe(write=True).ok is False
-        holder.stdin.close()
-        assert holder.wait(20) == 0
+        assert ended() == 0
     assert "Lisbon" in provider.prefetch("Which city have I moved to?")
     _say(provider, "My dog is called Rex.", turn="t2", attempt=2)
     assert oss.texts() == [LISBON, "My dog is called Rex."]
@@ -229,6 +257,7 @@ def test_nothing_leaves_the_machine_is_printed_or_changed_in_the_process(oss, im
 _LEFT = _HOLDER.replace("provider.shutdown()", "")
 
 
+@pytest.mark.stress
 def test_a_process_that_ends_in_the_middle_of_a_session_says_nothing(oss, importable):
     command = [sys.executable, "-c", _LEFT, str(oss.home), oss.behind.url]
     done = subprocess.run(command, input="", capture_output=True, text=True, timeout=60, check=True)

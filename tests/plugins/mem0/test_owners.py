@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_core import ConfigError
-from hermes_core.backends import Start
-from hermes_memory_mem0.owners import owner_of
+from hermes_core.service import Start
+from hermes_memory_mem0.memories import owner_of
 from hermes_memory_mem0.settings import read_settings
 
 NOWHERE = Path("nowhere")

@@ -36,11 +36,13 @@ def test_its_entry_point_registers_a_provider_of_its_name(site):
     assert made[0].confirms_delivery is True
 
 
+@pytest.mark.stress
 def test_the_conformance_kit_passes_without_a_network_and_without_settings(machine):
     done = machine.run("check", "mem0", "--level", "should")
     assert done.code == 0, done.out
 
 
+@pytest.mark.stress  # tests/plugins/honcho runs the kit in every run
 @pytest.mark.parametrize(
     "variable", ["MEM0_API_KEY=m0-any-key-will-do", "MEM0_HOST=http://mem0.invalid"]
 )

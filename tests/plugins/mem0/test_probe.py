@@ -1,6 +1,7 @@
 """The probe: asks, writes, recalls, and leaves nothing behind."""
 
-import time
+from support.stand_in_model import StandInModel
+from support.web_servers import NO_ROUTE, Answer, answering
 
 
 def test_it_proves_a_write_and_its_recall_and_removes_both(place):
@@ -21,13 +22,11 @@ def test_without_a_write_it_only_asks(place):
 
 
 def test_a_memory_that_does_not_come_back_is_a_failure_and_is_removed(server, monkeypatch):
-    monkeypatch.setattr("hermes_memory_mem0.trying._WAIT", 0.3)
+    monkeypatch.setattr("hermes_memory_mem0.probe._WAIT", 0.3)
     monkeypatch.setattr(server.behind.store, "ranked", lambda *_: [])
-    began = time.monotonic()
     result = server.provider().probe(write=True)
     assert not result.ok
     assert "does not find it" in result.detail
-    assert time.monotonic() - began < 5
     assert server.texts() == []
 
 
@@ -39,3 +38,17 @@ def test_a_model_that_does_not_answer_fails_the_probe_of_a_write(oss):
     oss.behind._chat = answer
     assert provider.probe(write=True).ok
     assert oss.texts() == []
+
+
+def test_a_model_that_is_away_fails_the_probe_although_its_embeddings_answer(oss):
+    with StandInModel() as gone:
+        config = {"llm_url": gone.url, "embedder_url": oss.behind.url}
+    result = oss.provider(config=config).probe(write=False)
+    assert not result.ok
+    assert f"{gone.url.removesuffix('/v1')}: can't be reached" in result.detail
+
+
+def test_a_model_that_does_not_list_its_models_answers_all_the_same(oss):
+    with answering(Answer(404, NO_ROUTE)) as url:
+        config = {"llm_url": url, "embedder_url": oss.behind.url}
+        assert oss.provider(config=config).probe(write=False).ok

@@ -6,14 +6,14 @@ import stat
 import pytest
 
 from hermes_core import ConfigError
-from hermes_core.schema import Value, in_order, read_fields, settle
+from hermes_core.config.fields import Value, in_order, read_fields, validate_values
 from hermes_memory_mem0 import Mem0Provider
 from hermes_memory_mem0.settings import read_settings
 
 
 def _asked(mode):
     fields = read_fields(Mem0Provider().get_config_schema(), "mem0")
-    values = settle(fields, {"mode": Value(mode, "argument")}, "").values
+    values = validate_values(fields, {"mode": Value(mode, "argument")}, "").values
     return [field.key for field in in_order(fields) if field.is_asked(values)]
 
 

@@ -9,10 +9,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 from support.mem0_servers import Mem0Platform, Mem0Server
-from support.openapi import Contract
+from support.openapi import contract
 from support.stand_in_model import StandInModel, embedding, facts_in
 
-KNOWN = Contract("mem0-platform.json").is_known
+KNOWN = contract("mem0-platform.json").is_known
 needs_descriptions = pytest.mark.skipif(not KNOWN, reason="the API's description is not at hand")
 
 

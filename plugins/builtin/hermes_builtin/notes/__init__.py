@@ -6,19 +6,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hermes_builtin.notes._database import NotesDatabase
-from hermes_builtin.notes._errors import NotesError, Refused
-from hermes_builtin.notes._format import entry_id, previews, render
-from hermes_builtin.notes._guard import Finding
-from hermes_builtin.notes._history import Change, History
-from hermes_builtin.notes._nudge import REMINDER, NudgeCounter, review_prompt
-from hermes_builtin.notes._operations import Operation, Planned, Step, expected, operation, plan
-from hermes_builtin.notes._pending import Pending, Staged
-from hermes_builtin.notes._snapshot import snapshot
-from hermes_builtin.notes._store import TARGETS, Notebook, Origin, Page, Written
-from hermes_builtin.notes._tool import SCHEMA, MemoryTool
-from hermes_builtin.notes._view import view
-from hermes_builtin.notes._vouching import Blocked, Vouching
+from hermes_builtin.notes.entries import (
+    NotesError,
+    Operation,
+    Planned,
+    Refused,
+    Step,
+    entry_id,
+    expected,
+    operation,
+    plan,
+    previews,
+    render,
+)
+from hermes_builtin.notes.guard import Finding, without_secrets
+from hermes_builtin.notes.history import Blocked, Change, GuardDecisions, History, NotesDatabase
+from hermes_builtin.notes.notebook import TARGETS, Notebook, Origin, Page, Written, view
+from hermes_builtin.notes.pending import Pending, Staged
+from hermes_builtin.notes.tool import (
+    REMINDER,
+    SCHEMA,
+    MemoryTool,
+    NudgeCounter,
+    review_prompt,
+    schema,
+    snapshot,
+)
 
 __all__ = [
     "REMINDER",
@@ -46,8 +59,10 @@ __all__ = [
     "previews",
     "render",
     "review_prompt",
+    "schema",
     "snapshot",
     "view",
+    "without_secrets",
 ]
 
 #: All other words ask for approval; those that nobody knows are a problem of the config too.
@@ -82,13 +97,13 @@ class Notes:
         folder = home / "memories"
         self.database = NotesDatabase(folder / "history.db")
         self.history = History(self.database)
-        self.vouching = Vouching(self.database)
+        self.decisions = GuardDecisions(self.database)
         limits = {
             "memory": self.settings.memory_char_limit,
             "user": self.settings.user_char_limit,
         }
         self.notebooks = {
-            target: Notebook(folder, target, limits[target], self.history, self.vouching)
+            target: Notebook(folder, target, limits[target], self.history, self.decisions)
             for target in TARGETS
         }
 
@@ -117,7 +132,7 @@ class Notes:
         else:
             change = self.history.change(number)
         if change is None:
-            what = "there is nothing to undo" if number is None else "there is no such change"
+            what = "nothing to undo" if number is None else "no such change"
             raise NotesError(what)
         return change, self.notebooks[change.target].undo(change, origin)
 
@@ -155,20 +170,22 @@ class Notes:
 
     def _notebook(self, staged: Staged) -> Notebook:
         if staged.target not in self.notebooks:
-            raise NotesError(f"{staged.id} is for a notebook {staged.target!r}, which there is not")
+            raise NotesError(
+                f"{staged.id} is for a notebook {staged.target!r}, which does not exist"
+            )
         return self.notebooks[staged.target]
 
     def allow(self, name: str) -> str:
         """Vouch for a text that the guard objects to: one in the files, or a refused write."""
         for text in self._objected():
             if entry_id(text) == name:
-                self.vouching.allow(text)
+                self.decisions.allow(text)
                 return text
-        raise NotesError(f"the guard has objected to nothing with the id {name}")
+        raise NotesError(f"the guard has rejected nothing with the id {name}")
 
     def blocked(self) -> list[Blocked]:
         """Writes that the guard refused."""
-        return self.vouching.blocked()
+        return self.decisions.blocked()
 
     def _objected(self) -> Iterator[str]:
         for notebook in self.notebooks.values():

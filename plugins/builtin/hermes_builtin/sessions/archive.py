@@ -1,22 +1,179 @@
-"""What an archive of conversations can do, whatever it is made of.
-
-The tool and the commands know this and nothing of SQLite.
-"""
+"""The archive of conversations as a protocol, and the data that it stores and returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+import json
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from hermes_builtin.sessions._model import (
-    Found,
-    Message,
-    NewMessage,
-    Scope,
-    Session,
-    SessionFacts,
-)
-from hermes_builtin.sessions._query import Query
+if TYPE_CHECKING:  # it imports this module
+    from hermes_builtin.sessions.query import Query
+
+
+# -- What the archive keeps, and what it is asked: plain data, no database ----------------------
+
+ROLES: Final = ("user", "assistant", "tool")
+TALK: Final = frozenset(("user", "assistant"))
+
+#: Conversations of machines with machines: not shown unless asked for.
+HIDDEN_SOURCES: Final = frozenset(("kanban", "subagent", "tool"))
+CRON: Final = "cron"
+
+
+class Scope(NamedTuple):
+    """Whose conversations may be seen: what is given must be equal. "" means any."""
+
+    user_id: str = ""
+    chat_id: str = ""
+    profile: str = ""
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
+EVERYBODY: Final = Scope()
+
+
+class SessionFacts(NamedTuple):
+    """What is known of a conversation when it begins."""
+
+    id: str
+    source: str = ""
+    user_id: str = ""
+    chat_id: str = ""
+    profile: str = ""
+    title: str = ""
+    parent: str = ""
+    started: float = 0.0
+    ended: float | None = None
+
+
+class Session(NamedTuple):
+    """A conversation in the archive. ``number`` is the archive's own name for it."""
+
+    number: int
+    id: str
+    source: str
+    user_id: str
+    chat_id: str
+    profile: str
+    title: str
+    parent: str
+    started: float
+    ended: float | None
+    active: float
+    messages: int
+
+
+class NewMessage(NamedTuple):
+    """A message to be kept. ``extra`` has the tool's name, its calls, and what else there is."""
+
+    role: str
+    content: str
+    at: float
+    extra: Mapping[str, Any] | None = None
+
+
+class Message(NamedTuple):
+    """A message in the archive."""
+
+    id: int
+    role: str
+    content: str
+    at: float
+    extra: Mapping[str, Any]
+
+
+class Hit(NamedTuple):
+    """A conversation that was found, by its best message."""
+
+    session: Session
+    message_id: int
+    score: float
+
+
+class Titled(NamedTuple):
+    """A conversation whose title has the words of a query, or is the query (``exact``)."""
+
+    session: Session
+    exact: bool
+
+
+class Found(NamedTuple):
+    """The answer to a search.
+
+    Attributes:
+        hits: The best first.
+        words: The index words that were looked for, to show them in the texts.
+        approximate: A word was so frequent that not all of its messages were looked at.
+        behind: Why the newest messages could not be looked at.
+    """
+
+    hits: list[Hit]
+    words: frozenset[str]
+    approximate: bool = False
+    behind: str = ""
+
+
+# -- What a message says, whatever form its content has -----------------------------------------
+
+_FAR: Final = 1e12  # seconds; nobody talks in the year 30,000
+
+
+def content_text(content: Any) -> str:
+    """Text, or the texts of its parts, with a word for parts of another kind."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return json.dumps(content, ensure_ascii=False, default=str, skipkeys=True)
+    return "\n".join(filter(None, map(_part, content)))
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict):
+        text = part.get("text")
+        return text if isinstance(text, str) else f"[{part.get('type') or 'attachment'}]"
+    return ""
+
+
+def new_message(given: Mapping[str, Any], now: float) -> NewMessage:
+    """A message as hosts have it (OpenAI's form) as the archive takes it."""
+    extra = {
+        key: given[key] for key in ("tool_calls", "tool_call_id", "tool_name") if given.get(key)
+    }
+    role = str(given.get("role") or "other")
+    if role == "tool" and given.get("name"):
+        extra.setdefault("tool_name", given["name"])
+    return NewMessage(role, content_text(given.get("content")), _time(given, now), extra)
+
+
+def _time(given: Mapping[str, Any], now: float) -> float:
+    at = given.get("timestamp")
+    if isinstance(at, bool) or not isinstance(at, int | float) or not -_FAR < at < _FAR:
+        return now
+    return float(at)
+
+
+def searchable(content: str, extra: Mapping[str, Any]) -> str:
+    """What of a message can be found: what it says, and what tools it calls with what."""
+    parts = [content, str(extra.get("tool_name") or "")]
+    calls = extra.get("tool_calls") or ()
+    for call in calls if isinstance(calls, list | tuple) else (calls,):
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            parts += [str(function.get("name") or ""), str(function.get("arguments") or "")]
+        else:
+            parts.append(str(call))
+    return "\n".join(filter(None, parts))
+
+
+# -- What an archive of conversations can do, whatever it is made of ----------------------------
+#
+# The tool and the commands know this and nothing of SQLite.
 
 Progress = Callable[[int, int], None]
 
@@ -30,6 +187,7 @@ class SearchOptions(NamedTuple):
     newest: bool | None = None
     without: tuple[str, ...] = ()
     hidden: bool = False
+    profiles: frozenset[str] = frozenset()  # empty: any
 
 
 class Window(NamedTuple):
@@ -38,6 +196,10 @@ class Window(NamedTuple):
     messages: list[Message]
     before: int
     after: int
+
+    def shown_before(self, message_id: int) -> int:
+        """How many of its messages are before one of them."""
+        return sum(each.id < message_id for each in self.messages)
 
 
 class Stats(NamedTuple):
@@ -76,11 +238,22 @@ class Archive(Protocol):
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues, up to the first."""
 
-    def browse(self, scope: Scope, limit: int, *, hidden: bool = False) -> list[Session]:
-        """The sessions with the newest messages."""
+    def browse(
+        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
+    ) -> list[Session]:
+        """The sessions with the newest messages; of these profiles only, if any is named."""
 
     def search(self, query: Query, options: SearchOptions) -> Found:
         """The sessions that say most of what a query asks for."""
+
+    def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
+        """The sessions whose titles a query asks for, those that it names exactly first."""
+
+    def owner(self, message_id: int, scope: Scope) -> Session | None:
+        """The session that a message belongs to, if it may be seen."""
+
+    def has_profile(self, profiles: Iterable[str]) -> bool:
+        """Whether there is a session of one of these profiles."""
 
     def around(
         self, session: Session, message_id: int, window: int, roles: Iterable[str]
@@ -108,7 +281,7 @@ class Archive(Protocol):
         """Keep messages of somebody else, and that it was done up to ``position``."""
 
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
-        """Forget sessions; gives the number of messages that are gone."""
+        """Delete sessions; returns the number of deleted messages."""
 
     def stats(self) -> Stats:
         """How much there is."""

@@ -1,9 +1,4 @@
-"""What is stored: each turn, note and delegated task is a document of its own.
-
-A document's id follows from what it is. So writing it again, after an attempt of which nobody
-knows whether it came through, replaces it: the server works out what is new, and that is nothing.
-For the same reason nothing that changes from attempt to attempt stands in its text.
-"""
+"""Which bank is used, and what is stored in it: each turn, note and task is one document."""
 
 from __future__ import annotations
 
@@ -11,8 +6,57 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hermes_core.backends import Delegation, Note, Start, Turn
+from hermes_core import ConfigError
+from hermes_core.service import Alphabet, Delegation, Note, Start, Turn, expanded_id
 from hermes_memory_hindsight.settings import Settings
+
+# -- Which bank: one for each profile and user, unless a person says otherwise ------------------
+
+_BYTES: Final = 192  # the server's limit, in UTF-8
+_WIDEST: Final = 4
+#: What hermes-agent's plugin calls its bank if nobody says anything, and an id for everybody else.
+_OURS: Final = "hermes-{profile}-{user}"
+
+
+def bank_of(settings: Settings, start: Start, session_id: str) -> str:
+    """The bank for a session.
+
+    Raises:
+        ConfigError: The name that was set can't be one.
+    """
+    template = settings.bank_id_template or ("" if settings.bank_id else _OURS)
+    values = {
+        "profile": start.profile,
+        "workspace": start.workspace,
+        "platform": start.platform,
+        "user": start.user_id,
+        "session": session_id,
+    }
+    if not settings.bank_id_template:
+        values["profile"] = "" if start.profile == "default" else start.profile
+    plain = template.isascii() and all(map(str.isascii, values.values()))
+    alphabet = Alphabet(r"\w-", _BYTES if plain else _BYTES // _WIDEST)
+    expanded = expanded_id(template, values, alphabet)
+    if template.format_map(values).strip("-_"):
+        return expanded
+    return _checked(settings.bank_id or "hermes")
+
+
+def _checked(name: str) -> str:
+    if "/" in name or len(name.encode("utf-8", "surrogatepass")) > _BYTES:
+        raise ConfigError(
+            f"bank_id {name!r} can't be the name of a bank",
+            where="hindsight",
+            hint=f"it has no slash, and at most {_BYTES} bytes",
+        )
+    return name
+
+
+# -- What is stored: each turn, note and delegated task is its own document ---------------------
+#
+# A document's id follows from what it is. So writing it again, after an attempt of which nobody
+# knows whether it came through, replaces it: the server works out what is new, and that is nothing.
+# For the same reason nothing that changes from attempt to attempt stands in its text.
 
 _NOTES: Final = {
     "memory": "a note that the agent keeps",
@@ -83,8 +127,8 @@ class Scribe:
             self._metadata(note.session_id, target=note.target),
         )
 
-    def told(self, content: str, context: str, tags: Sequence[str], session: str) -> Document:
-        """What the model wants to have remembered."""
+    def fact(self, content: str, context: str, tags: Sequence[str], session: str) -> Document:
+        """What the model stores with `hindsight_retain`."""
         return Document(
             f"told-{_digest(content, context, *tags)}",
             content,

@@ -1,4 +1,4 @@
-"""`HindsightProvider`: what a host calls."""
+"""`HindsightProvider`: what a host calls, and the tools of the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_core import HermesError
-from hermes_core.backends import (
+from hermes_core.service import (
     BackendError,
     Cause,
     Delegation,
@@ -22,14 +22,63 @@ from hermes_core.backends import (
     failure,
     save_own_file,
 )
-from hermes_memory_hindsight.banks import bank_of
-from hermes_memory_hindsight.documents import Document, Scribe
-from hermes_memory_hindsight.failures import explained
-from hermes_memory_hindsight.fields import fields
-from hermes_memory_hindsight.files import CLOUD, in_files, own_file
-from hermes_memory_hindsight.service import Service
-from hermes_memory_hindsight.settings import Settings
-from hermes_memory_hindsight.tool_schemas import RECALL, REFLECT, RETAIN
+from hermes_memory_hindsight.documents import Document, Scribe, bank_of
+from hermes_memory_hindsight.service import Service, explained
+from hermes_memory_hindsight.settings import CLOUD, Settings, fields, in_files, own_file
+
+# -- The tools for the model, under the names and with the arguments that hermes-agent has ------
+
+_QUERY: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "minLength": 1, "description": "What you want to know."}
+    },
+    "required": ["query"],
+}
+
+RETAIN: Final[dict[str, Any]] = {
+    "name": "hindsight_retain",
+    "description": (
+        "Remember something for later sessions. Facts, people and dates in it are worked out and "
+        "can be found by any of them."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "content": {"type": "string", "minLength": 1, "description": "What to remember."},
+            "context": {
+                "type": "string",
+                "description": "What it is, in a few words, such as 'a decision on the project'.",
+            },
+            "tags": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Tags for it, besides those that are set for everything.",
+            },
+        },
+        "required": ["content"],
+    },
+}
+
+RECALL: Final[dict[str, Any]] = {
+    "name": "hindsight_recall",
+    "description": (
+        "Look up what is remembered from earlier sessions, best match first. It finds by meaning, "
+        "by words, and by the people and things that memories share."
+    ),
+    "parameters": _QUERY,
+}
+
+REFLECT: Final[dict[str, Any]] = {
+    "name": "hindsight_reflect",
+    "description": (
+        "Have one answer worked out from everything that is remembered. Slower than "
+        "hindsight_recall; for questions that no single memory answers."
+    ),
+    "parameters": _QUERY,
+}
+
+# -- `HindsightProvider`: what a host calls -----------------------------------------------------
 
 _NOTHING: Final = "No relevant memories found."
 _OLDEST: Final = (1, 0)
@@ -43,7 +92,7 @@ class _Session:
     def __init__(self, start: Start) -> None:
         self.start = start
         self.settings = Settings.read(start)
-        self.bank(start.session_id)  # a name that can't be is told now, not with the first turn
+        self.bank(start.session_id)  # an invalid name raises now, not in the first turn
         self.scribe = Scribe(self.settings, start)
         self.service = Service(self.settings)
         self._ready: set[str] = set()
@@ -102,8 +151,8 @@ class HindsightProvider(ServiceProvider):
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, str]:
         """What `status` shows besides the settings: one that is not followed."""
         held_back = int(provider_config.get("retain_every_n_turns") or 1)
-        told = f"1, not {held_back}: a turn is stored at once"
-        return {"retain_every_n_turns": told} if held_back > 1 else {}
+        explanation = f"1, not {held_back}: a turn is stored at once"
+        return {"retain_every_n_turns": explanation} if held_back > 1 else {}
 
     # -- a session ----------------------------------------------------------------------------
 
@@ -193,7 +242,7 @@ class HindsightProvider(ServiceProvider):
     # -- tools --------------------------------------------------------------------------------
 
     def tools(self) -> Sequence[Tool]:
-        """Three tools; none where the memory only gives context."""
+        """Three tools; none in the memory mode "context"."""
         if self._made is not None and self._made.settings.memory_mode == "context":
             return ()
         return (
@@ -205,7 +254,7 @@ class HindsightProvider(ServiceProvider):
     def _retain_tool(self, args: dict[str, Any]) -> dict[str, Any]:
         session = self._session
         tags = [each.strip() for each in args.get("tags", ()) if each.strip()]
-        document = session.scribe.told(
+        document = session.scribe.fact(
             args["content"], args.get("context", ""), tags, self.session_id
         )
         session.retain(self.session_id, document, queued=False)
@@ -227,7 +276,7 @@ class HindsightProvider(ServiceProvider):
         session = self._session
         if session.settings.mode == CLOUD and not session.settings.api_key:
             raise failure(
-                Cause.WRONG_KEY, service=self.name, detail="there is none for Hindsight Cloud"
+                Cause.WRONG_KEY, service=self.name, detail="no key for Hindsight Cloud is set"
             )
         version = session.service.version()
         if _numbers(version) < _OLDEST:
@@ -249,7 +298,7 @@ class HindsightProvider(ServiceProvider):
         session = self._session
         bank = f"hermes-trial-{uuid.uuid4().hex[:12]}"
         try:
-            session.service.retain(bank, session.scribe.told(_TRIAL, "", (), self.session_id))
+            session.service.retain(bank, session.scribe.fact(_TRIAL, "", (), self.session_id))
             if not session.service.recall(bank, "What is Ada's favourite colour?"):
                 raise failure(
                     Cause.BROKEN,
@@ -272,7 +321,7 @@ def _forget_note(session: _Session, note: Note, kept: str) -> None:
     gone = session.scribe.note_id(note.target, note.old_text)
     if gone == kept or session.service.forget(bank, gone):
         return
-    # hermes-agent tells a part of the old text; our hosts tell all of it, and give settings.
+    # hermes-agent passes a part of the old text; our hosts pass all of it, and settings.
     if not session.start.config:
         found = [each for each in _notes_with(session, note, bank) if each != kept]
         if len(found) == 1:

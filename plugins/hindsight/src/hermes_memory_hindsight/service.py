@@ -1,20 +1,108 @@
-"""The SDK, asked from any thread: its client belongs to one event loop, and here is that loop."""
+"""The SDK, called from any thread: its client belongs to one event loop, which runs here."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hermes_core import HermesError
-from hermes_core.backends import Cause, EventLoop, Recalled, failure
+from hermes_core.service import (
+    BackendError,
+    Cause,
+    EventLoop,
+    Recalled,
+    cause_of_status,
+    failure,
+    seconds_asked,
+)
 from hermes_memory_hindsight.documents import Document
-from hermes_memory_hindsight.failures import says_what_is_missing
 from hermes_memory_hindsight.settings import Settings
 
 if TYPE_CHECKING:
     from hindsight_client import Hindsight
+
+# -- What an exception of the SDK, or of the HTTP client below it, means ------------------------
+
+_SERVICE: Final = "hindsight"
+_NOT_FOUND: Final = 404
+_CHECK_ADDRESS: Final = "check api_url, and the server's version: hermes-plugins setup hindsight"
+
+
+def explained(error: Exception, url: str) -> BackendError:
+    """The one line for a person."""
+    if isinstance(error, ImportError):
+        return failure(
+            Cause.TOO_OLD,
+            service=_SERVICE,
+            detail=f"its SDK can't be imported ({error})",
+            hint="pip install -U 'hindsight-client>=1.1,<2'",
+        )
+    status = getattr(error, "status", None)
+    if isinstance(status, int) and status:
+        return _of_status(error, status, url)
+    cause, detail = _cause(error)
+    hint = _CHECK_ADDRESS if cause is Cause.TOO_OLD else ""
+    return failure(cause, service=_SERVICE, where=url, detail=detail, hint=hint)
+
+
+def says_what_is_missing(error: Exception) -> bool:
+    """Whether a server answered that a bank or document is not there.
+
+    One that does not know the path says "Not Found": then the address is wrong.
+    """
+    if getattr(error, "status", None) != _NOT_FOUND:
+        return False
+    said = _detail(error).strip(" .").lower()
+    return said.endswith("not found") and said != "not found"
+
+
+def _of_status(error: Exception, status: int, url: str) -> BackendError:
+    hint = _CHECK_ADDRESS if status == _NOT_FOUND else ""
+    detail = _detail(error) or f"HTTP {status}"
+    headers = getattr(error, "headers", None) or {}
+    return failure(
+        cause_of_status(status),
+        service=_SERVICE,
+        where=url,
+        detail=detail,
+        hint=hint,
+        retry_after=seconds_asked(headers.get("Retry-After", "")),
+    )
+
+
+def _detail(error: Exception) -> str:
+    """What the server said: FastAPI puts it under ``detail``."""
+    body = getattr(error, "body", None)
+    try:
+        answer: Any = json.loads(body or "")
+    except ValueError:
+        return ""
+    detail = answer.get("detail", "") if isinstance(answer, dict) else ""
+    if isinstance(detail, list):
+        detail = "; ".join(str(each.get("msg", each)) for each in detail if isinstance(each, dict))
+    return str(detail)
+
+
+def _cause(error: Exception) -> tuple[Cause, str]:
+    import aiohttp  # noqa: PLC0415 - comes with the SDK
+
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, TimeoutError):
+        return Cause.SLOW, ""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return Cause.UNREACHABLE, error.strerror or str(error)
+    if isinstance(error, aiohttp.ClientError | OSError):
+        return Cause.UNREACHABLE, text
+    if isinstance(error, ValueError):  # pydantic's, or JSON's
+        return Cause.TOO_OLD, "its answer is not one that this plugin knows"
+    return Cause.BROKEN, text
+
+
+# -----------------------------------------------------------------------------------------------
+# The SDK, asked from any thread: its client belongs to one event loop, and here is that loop
 
 _T = TypeVar("_T")
 _CLOSE_SECONDS: Final = 2.0
@@ -44,7 +132,7 @@ class Service:
         return found
 
     def _run_on_what_is_there(self, asked: Coroutine[Any, Any, _T]) -> _T | None:
-        """Like `_run`; None if there is no such bank or document."""
+        """Like `_run`; None if the bank or document does not exist."""
         try:
             return self._run(asked)
         except Exception as error:
@@ -71,11 +159,12 @@ class Service:
                 Cause.REFUSED,
                 service="hindsight",
                 where=self._settings.api_url,
-                detail="it did not store what it was given",
+                detail="the server did not store the documents",
+                final=False,
             )
 
     def recall(self, bank: str, query: str) -> list[str]:
-        """The memories for a question; none if there is no such bank yet."""
+        """The memories for a question; none if the bank does not exist yet."""
         if not _has_words(query):
             return []
         wanted = self._settings
@@ -133,7 +222,7 @@ class Service:
         return self._run(asked).original_text or ""
 
     def set_missions(self, bank: str) -> None:
-        """Make a bank with the missions that were set, or give it them."""
+        """Create a bank with the configured missions, or update it."""
         asked = self._client.acreate_bank(
             bank,
             reflect_mission=self._settings.bank_mission or None,

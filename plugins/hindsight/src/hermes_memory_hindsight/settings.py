@@ -1,16 +1,105 @@
-"""What can be set, under the names that hermes-agent has for it, and what it is if nobody says."""
+"""The plugin's settings: hermes-agent's files and names, defaults, and what set-up asks."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from hermes_core import ConfigError
-from hermes_core.backends import Start
-from hermes_memory_hindsight.files import CLOUD, OWN_SERVER, URLS, in_files
+from hermes_core.service import Start, read_own_file
+
+# -- The settings files of hermes-agent's plugin, under the names that settings have today ------
+
+CLOUD: Final = "cloud"
+OWN_SERVER: Final = "local_external"
+URLS: Final = {
+    CLOUD: "https://api.hindsight.vectorize.io",
+    OWN_SERVER: "http://localhost:8888",
+}
+_KEYS: Final = ("api_key", "server_key")
+_MODE: Final = "HINDSIGHT_MODE"
+_ADDRESS: Final = "HINDSIGHT_API_URL"
+
+
+def own_file(home: Path) -> Path:
+    """Where the settings of a home are."""
+    return home / "hindsight" / "config.json"
+
+
+def shared_file() -> Path:
+    """The older file for all homes: used by a home without a config file."""
+    return Path.home() / ".hindsight" / "config.json"
+
+
+def in_files(home: Path) -> list[tuple[str, dict[str, Any]]]:
+    """What files say, the first that says something first.
+
+    Raises:
+        ConfigError: The file that counts can't be read.
+    """
+    own, shared = own_file(home), shared_file()
+    if own.exists():
+        found = _today(read_own_file(own))
+        found_in = [(str(own), found), (str(shared), _keys_for(found, shared))]
+    else:
+        found_in = [(str(shared), _today(read_own_file(shared)))]
+    address = os.environ.get(_ADDRESS, "")
+    if address and not os.environ.get(_MODE):
+        found_in.append((f"environment ({_ADDRESS})", _implied({"api_url": address})))
+    return [(place, values) for place, values in found_in if values]
+
+
+def _today(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A file's settings, each under the name that it has today."""
+    banks = found.get("banks")
+    bank = banks.get("hermes") if isinstance(banks, Mapping) else None
+    bank = bank if isinstance(bank, Mapping) else {}
+    settings = _implied(found) | _known_and_set(found)
+    key = found.get("apiKey") or found.get("api_key")
+    older = {
+        "bank_id": bank.get("bankId"),
+        "recall_budget": found.get("budget") or bank.get("budget"),
+        "recall_prefetch_method": found.get("prefetch_method"),
+        **dict.fromkeys(_KEYS, key),
+    }
+    settings = _known_and_set(older) | settings
+    # The key of one place is not for the other.
+    other = {CLOUD: "server_key", OWN_SERVER: "api_key"}.get(str(settings.get("mode")))
+    return {name: value for name, value in settings.items() if name != other}
+
+
+def _implied(found: Mapping[str, Any]) -> dict[str, Any]:
+    """hermes-agent needs no mode for a server of one's own: its address is enough."""
+    address = str(found.get("api_url") or "").rstrip("/")
+    is_own = address and address != URLS[CLOUD] and not found.get("mode")
+    return {"mode": OWN_SERVER} if is_own else {}
+
+
+def _keys_for(found: Mapping[str, Any], shared: Path) -> dict[str, Any]:
+    """The shared file's key, if it is for the same place: set-up moves settings, not keys."""
+    with suppress(ConfigError):
+        rest = _today(read_own_file(shared))
+        if _place(rest) == _place(found):
+            return {name: rest[name] for name in _KEYS if name in rest}
+    return {}
+
+
+def _place(found: Mapping[str, Any]) -> tuple[str, str]:
+    mode = str(found.get("mode") or CLOUD)
+    return mode, str(found.get("api_url") or URLS.get(mode, "")).rstrip("/")
+
+
+def _known_and_set(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in (None, "")}
+
+
+# -----------------------------------------------------------------------------------------------
+# What can be set, under the names that hermes-agent has for it, and what it is if nobody says
 
 EMBEDDED: Final = ("local_embedded", "local")
 NOT_EMBEDDED: Final = (
@@ -19,7 +108,7 @@ NOT_EMBEDDED: Final = (
 )
 #: Every kind of memory. Where an observation says what raw facts say, the server leaves those out.
 TYPES: Final = ("observation", "world", "experience")
-#: Hosts give a write 120 seconds, a tool 60. An error of ours is better than one of theirs.
+#: Hosts allow a write 120 seconds, a tool 60. An error of ours is better than one of theirs.
 _LONGEST_TIMEOUT: Final = 110.0
 _SCOPES: Final = ("per_tag", "combined", "all_combinations", "shared")
 
@@ -110,7 +199,7 @@ class Settings(NamedTuple):
             raise ConfigError(
                 "the key has a line break or another character that no key has",
                 where="hindsight",
-                hint="set it anew: hermes-plugins secrets set HINDSIGHT_API_KEY",
+                hint="set it again: hermes-plugins secrets set HINDSIGHT_API_KEY",
             )
         address = urlsplit(self.api_url)
         if address.scheme not in ("http", "https") or not address.hostname:
@@ -126,8 +215,8 @@ def _given(start: Start) -> dict[str, Any]:
     if start.config:
         return _set(start.config)
     given = _set({name: os.environ.get(variable) for name, variable in VARIABLES.items()})
-    for _, told in reversed(in_files(start.home)):
-        given |= _set(told)
+    for _, values in reversed(in_files(start.home)):
+        given |= _set(values)
     return given
 
 
@@ -172,3 +261,88 @@ VARIABLES: Final = {
     "retain_user_prefix": "HINDSIGHT_RETAIN_USER_PREFIX",
     "retain_assistant_prefix": "HINDSIGHT_RETAIN_ASSISTANT_PREFIX",
 }
+
+# -- What a host asks a person, and what can be set without being asked -------------------------
+
+_DEFAULTS: Final = Settings()
+_KEY_PAGE: Final = "https://ui.hindsight.vectorize.io"
+
+_ASKED: Final[list[dict[str, Any]]] = [
+    {
+        "key": "mode",
+        "description": "Where memories are stored: local_external is your server.",
+        "default": CLOUD,
+        "choices": [CLOUD, OWN_SERVER],
+        "instead": dict.fromkeys(EMBEDDED, NOT_EMBEDDED),
+    },
+    {
+        "key": "api_url",
+        "description": "The address of the server.",
+        "default_from": {"field": "mode", "map": URLS},
+        "ask": {"mode": OWN_SERVER},
+    },
+    {
+        "key": "api_key",
+        "description": "The key for Hindsight Cloud.",
+        "secret": True,
+        "required": True,
+        "url": _KEY_PAGE,
+        "when": {"mode": CLOUD},
+    },
+    {
+        "key": "server_key",
+        "description": "The key of your server, if it requires one.",
+        "secret": True,
+        "env_var": VARIABLES["api_key"],
+        "when": {"mode": OWN_SERVER},
+    },
+]
+
+#: What is not asked: description, and type or choices.
+_OPTIONS: Final[dict[str, tuple[str, str | list[str]]]] = {
+    "bank_id": ("One bank for everybody; by default one per profile and user.", "text"),
+    "bank_id_template": ("The bank's name, with {profile}, {user}, {session}, ...", "text"),
+    "bank_mission": ("Who the bank is for; used by reflect.", "text"),
+    "bank_retain_mission": ("What to remember; guides the extraction.", "text"),
+    "recall_budget": ("How thorough recall is; mid if not set.", ["low", "mid", "high"]),
+    "memory_mode": ("Recall before each turn, tools, or both.", ["hybrid", "context", "tools"]),
+    "recall_prefetch_method": ("Memories, or an answer from them.", ["recall", "reflect"]),
+    "retain_tags": ("Tags for everything that is stored.", "list"),
+    "observation_scopes": ("per_tag, combined, ..., or lists of tags as JSON.", "list"),
+    "retain_source": ("metadata.source of everything that is stored.", "text"),
+    "retain_user_prefix": ("Label before the user's text in a stored turn.", "text"),
+    "retain_assistant_prefix": ("Label before the agent's text.", "text"),
+    "recall_tags": ("Recall only memories with these tags.", "list"),
+    "recall_tags_match": (
+        "How tags match.",
+        ["any", "all", "any_strict", "all_strict", "exact"],
+    ),
+    "recall_types": ("Types of memories to recall.", "list"),
+    "auto_recall": ("Recall before each turn.", "boolean"),
+    "auto_retain": ("Store turns, notes and subagents' results.", "boolean"),
+    "retain_every_n_turns": ("For hermes-agent; no effect here.", "integer"),
+    "retain_async": ("Let the server answer before it processed a turn.", "boolean"),
+    "retain_context": ("How a turn is described to the server.", "text"),
+    "recall_max_tokens": ("Maximum number of tokens that recall returns.", "integer"),
+    "recall_max_input_chars": ("Maximum length of the recall query.", "integer"),
+    "recall_prompt_preamble": ("Text above recalled memories.", "text"),
+    "timeout": ("Seconds per request.", "number"),
+}
+
+
+def fields() -> list[dict[str, Any]]:
+    """The fields, for `get_config_schema`."""
+    return [*_ASKED, *(_option(key, *about) for key, about in _OPTIONS.items())]
+
+
+def _option(key: str, description: str, kind: str | list[str]) -> dict[str, Any]:
+    made: dict[str, Any] = {"key": key, "description": description, "ask": False}
+    made |= {"choices": kind} if isinstance(kind, list) else {"type": kind}
+    default = getattr(_DEFAULTS, key)
+    if default not in ("", None, (), TYPES):
+        made["default"] = default
+    if kind in ("integer", "number"):
+        made["minimum"] = 1
+    if key in VARIABLES:
+        made["env_var"] = VARIABLES[key]
+    return made

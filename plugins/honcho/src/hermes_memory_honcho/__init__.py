@@ -9,7 +9,7 @@ from typing import Any
 
 
 def register(ctx: Any) -> None:
-    """What the entry point names: give the host a provider."""
+    """The entry point: returns a provider for the host."""
     from hermes_memory_honcho.provider import HonchoProvider  # noqa: PLC0415 - see above
 
     ctx.register_memory_provider(HonchoProvider())

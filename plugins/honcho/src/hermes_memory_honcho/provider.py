@@ -1,4 +1,4 @@
-"""`HonchoProvider`: what a host calls."""
+"""`HonchoProvider`: what a host calls, and what an error of the SDK means."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core import HermesError, ProviderUnavailableError
-from hermes_core.backends import (
+from hermes_core.service import (
     BackendError,
+    Cause,
     Delegation,
     Ending,
     Note,
@@ -19,19 +20,83 @@ from hermes_core.backends import (
     Start,
     Tool,
     Turn,
+    cause_of_status,
+    failure,
     read_own_file,
     save_own_file,
 )
-from hermes_memory_honcho.failures import explained
-from hermes_memory_honcho.fields import FIELDS
-from hermes_memory_honcho.settings import Settings, config_file, host_of, read_settings
+from hermes_memory_honcho.settings import FIELDS, Settings, config_file, host_of, read_settings
 from hermes_memory_honcho.tools import Tools
 
-if TYPE_CHECKING:  # they import the SDK
-    from hermes_memory_honcho.recalling import Recaller
+if TYPE_CHECKING:
+    from hermes_memory_honcho.recall import Recaller
     from hermes_memory_honcho.service import Service
-    from hermes_memory_honcho.writing import Writer
+    from hermes_memory_honcho.writes import Writer
 
+# -- What an error of Honcho's SDK means --------------------------------------------------------
+
+#: What is refused for good; a conflict, say, may be over at the next attempt.
+_ABOUT_THE_CONTENT: Final = frozenset({413, 422})
+
+
+def explained(error: Exception, name: str, address: str, retry_after: float = 0.0) -> BackendError:
+    """An error for a person. The SDK's are recognised by their attributes, not by their class."""
+    if isinstance(error.__cause__, BackendError):  # ours, which the SDK has wrapped
+        return error.__cause__
+    detail = str(error)
+    if isinstance(error, ImportError):
+        return failure(
+            Cause.MISSING,
+            service=name,
+            detail=f"the SDK can't be imported: {detail}",
+            hint="run: pip install 'honcho-ai>=2.7,<3'",
+        )
+    cause = _cause(error)
+    if cause is Cause.REFUSED:
+        detail = _detail_of(getattr(error, "body", None)) or detail
+    elif cause is Cause.UNREACHABLE:
+        detail = str(error.__cause__ or "") if hasattr(error, "code") else detail
+    elif cause is not Cause.BROKEN:
+        detail = ""
+    return failure(
+        cause,
+        service=name,
+        where=address,
+        detail=detail,
+        retry_after=retry_after,
+        final=getattr(error, "status", None) in _ABOUT_THE_CONTENT,
+    )
+
+
+def _cause(error: Exception) -> Cause:
+    if type(error).__module__.startswith("httpx"):  # where the SDK does not stand between
+        return Cause.SLOW if "Timeout" in type(error).__name__ else Cause.UNREACHABLE
+    status, code = getattr(error, "status", None), getattr(error, "code", None)
+    if status is None:  # an answer that the SDK can't read
+        return Cause.TOO_OLD if type(error).__module__.startswith("pydantic") else Cause.BROKEN
+    if code == "timeout":
+        return Cause.SLOW
+    if code == "connection_error":
+        return Cause.UNREACHABLE
+    return cause_of_status(status)
+
+
+def _detail_of(body: Any) -> str:
+    """What a server says of a request that it refuses, without repeating the request."""
+    details = body.get("detail") if isinstance(body, dict) else None
+    if not isinstance(details, list):
+        return ""
+    parts = [
+        f"{'.'.join(map(str, each.get('loc', ())))}: {each.get('msg', '')}"
+        for each in details
+        if isinstance(each, dict)
+    ]
+    return "; ".join(parts)
+
+
+# -- `HonchoProvider`: what a host calls --------------------------------------------------------
+
+_STATUS_SECONDS: Final = 2.0
 _HEADING: Final = "# Honcho Memory\n"
 _INJECTED: Final = "What is known about the user is added to their messages by itself."
 _TOOLS: Final = (
@@ -87,8 +152,8 @@ class HonchoProvider(ServiceProvider):
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
         """Keep settings in honcho.json; a host's block that has one of them gets it too.
 
-        Who goes from a server of their own to the cloud no longer has an address. A home without
-        a file of its own begins with what counted so far, which this file hides from now on.
+        A move from a self-hosted server to the cloud removes the address. In a home without
+        the file, it starts with the settings used so far, which it overrides from now on.
         """
         path = Path(hermes_home) / "honcho.json"
         root = read_own_file(config_file(Path(hermes_home)))
@@ -117,13 +182,32 @@ class HonchoProvider(ServiceProvider):
             "workspace in use": settings.workspace,
             "recall": settings.recall_mode,
             "turns": sent if settings.save_messages else "not sent",
+            "conclusions": self._progress(settings),
         }
+
+    def _progress(self, settings: Settings) -> str:
+        """How far Honcho is with them, as far as it says so at once."""
+        if settings.missing or find_spec("honcho") is None:
+            return "not known: it is not set up"
+        from hermes_memory_honcho.names import Names  # noqa: PLC0415 - with the SDK
+        from hermes_memory_honcho.probe import progress_line  # noqa: PLC0415
+        from hermes_memory_honcho.service import Service  # noqa: PLC0415
+
+        home = _home()
+        service = Service(settings, Names(settings, Start("", home), home))
+        try:
+            with service.wire.within(_STATUS_SECONDS):
+                queue = service.queue()
+        except Exception as error:  # noqa: BLE001 - the SDK's; the probe says what to do
+            return f"not known: {explained(error, self.name, settings.address).cause}"
+        finally:
+            service.close()
+        return "none yet" if queue is None else progress_line(queue, home)
 
     def _known_settings(self, given: Mapping[str, Any] | None = None) -> Settings:
         """Those of the session; before it starts, what the environment's home says."""
         if self._settings is None:
-            home = Path(os.environ.get("HERMES_HOME") or "~/.hermes").expanduser()
-            return self._note_delivery(read_settings(home, given=given))
+            return self._note_delivery(read_settings(_home(), given=given))
         return self._settings
 
     def _note_delivery(self, settings: Settings) -> Settings:
@@ -138,10 +222,10 @@ class HonchoProvider(ServiceProvider):
         settings = self._note_delivery(read_settings(start.home, start.profile, start.config))
         if settings.missing:
             raise ProviderUnavailableError(settings.missing, where=self.name)
-        from hermes_memory_honcho.naming import Names  # noqa: PLC0415 - with the SDK
-        from hermes_memory_honcho.recalling import Recaller  # noqa: PLC0415
+        from hermes_memory_honcho.names import Names  # noqa: PLC0415 - with the SDK
+        from hermes_memory_honcho.recall import Recaller  # noqa: PLC0415
         from hermes_memory_honcho.service import Service  # noqa: PLC0415
-        from hermes_memory_honcho.writing import Writer  # noqa: PLC0415
+        from hermes_memory_honcho.writes import Writer  # noqa: PLC0415
 
         names = Names(settings, start, _folder())
         self._settings = settings
@@ -210,33 +294,43 @@ class HonchoProvider(ServiceProvider):
         """The tools, unless everything is added to messages."""
         try:
             mode = self._known_settings().recall_mode
-        except HermesError:  # told by unavailable_reason
+        except HermesError:  # unavailable_reason reports it
             mode = "hybrid"
         if mode == "context":
             return ()
-        return Tools(self._running, self._known_settings, self._session, lambda: self.writes).all()
+        ask = (lambda: self.service, self._known_settings, self._session, lambda: self.writes)
+        return Tools(*ask).all()
 
-    def _running(self) -> Service:
+    @property
+    def service(self) -> Service:
+        """Honcho, as this session asks it.
+
+        Raises:
+            HermesError: No session runs.
+        """
         if self._service is None:
             raise HermesError("no session runs", where=self.name)
         return self._service
 
     def _session(self) -> str:
-        return self._running().names.place(self.session_id).session
+        return self.service.names.place(self.session_id).session
 
     def try_out(self, *, write: bool) -> str:
-        """Ask for the workspace; with ``write``, send a message and find it."""
-        from hermes_memory_honcho.probing import look, write_and_find  # noqa: PLC0415
+        """Ask the database, and make nothing; with ``write``, send a message and find it."""
+        from hermes_memory_honcho.probe import look, write_and_find  # noqa: PLC0415
 
-        seen = look(self._running())
-        if not write:
-            return seen
-        return f"{seen}; {write_and_find(self._running(), self._known_settings())}"
+        seen = look(self.service, self.start.home)
+        return f"{seen}; {write_and_find(self.service)}" if write else seen
 
     def explain(self, error: Exception) -> BackendError:
         """What an error of the SDK means."""
         address = self._settings.address if self._settings else ""
-        return explained(error, self.name, address)
+        pause = self._service.wire.pause if self._service else 0.0
+        return explained(error, self.name, address, pause)
+
+
+def _home() -> Path:
+    return Path(os.environ.get("HERMES_HOME") or "~/.hermes").expanduser()
 
 
 def _folder() -> Path:

@@ -1,9 +1,12 @@
-"""Texts that have to be short, or storable: questions, excerpts, what is recalled."""
+"""Texts that have to be short, or storable: questions, excerpts, recalled text, long messages."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final
+
+# -- Texts that have to be short, or storable: questions, excerpts, what is recalled ------------
 
 _TRIVIAL: Final = re.compile(
     r"/[\w:-]*(\s.*)?|"  # a command, and no path
@@ -11,6 +14,9 @@ _TRIVIAL: Final = re.compile(
     r"continue|proceed|next|got it|great|cool|nice|lgtm)[.!]*",
     re.IGNORECASE | re.DOTALL,
 )
+#: The server's tokenizer refuses its special tokens; which ones it has depends on its model.
+_SPECIAL: Final = re.compile(r"<\|(?=[^\s<>|]{1,64}\|>)")
+_JOINER: Final = "\u2060"
 
 
 def is_trivial(text: str) -> bool:
@@ -49,13 +55,51 @@ def around(text: str, query: str, width: int) -> str:
 
 
 def storable(value: Any) -> Any:
-    """A value whose texts the SDK and the server take: no lone surrogates, no NUL."""
+    """A value whose texts the SDK and the server take: no lone surrogates, no NUL.
+
+    A special token of a model, such as ``<|endoftext|>``, gets an invisible word joiner after its
+    first character. It reads the same and is found again, since questions go through here too.
+    """
     if isinstance(value, str):
-        if value.isascii() and "\0" not in value:
-            return value
-        return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+        if not (value.isascii() and "\0" not in value):
+            value = value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+        return _SPECIAL.sub(f"<{_JOINER}|", value) if "<|" in value else value
     if isinstance(value, dict):
-        return {key: storable(each) for key, each in value.items()}
+        return {storable(key): storable(each) for key, each in value.items()}
     if isinstance(value, list):
         return [storable(each) for each in value]
     return value
+
+
+# -- Long messages, in pieces that Honcho takes. Put together, the pieces are the message -------
+
+#: Begins each piece but the first, as hermes-agent's plugin has it.
+CONTINUED: Final = "[continued] "
+_ENDS: Final = ("\n\n", ". ", " ")
+_EARLIEST: Final = 0.3  # a piece shorter than this part of the limit is not a good piece
+
+
+def pieces(text: str, limit: int) -> Iterator[str]:
+    """A message of any length, in pieces of at most ``limit`` characters.
+
+    They end where a paragraph does, else a sentence, else a word, else anywhere.
+    """
+    mark = ""
+    at = 0
+    while True:
+        room = limit - len(mark)
+        if len(text) - at <= room:
+            yield mark + text[at:]
+            return
+        end = _end(text, at, at + room)
+        yield mark + text[at:end]
+        at, mark = end, CONTINUED
+
+
+def _end(text: str, start: int, stop: int) -> int:
+    earliest = start + int((stop - start) * _EARLIEST)
+    for mark in _ENDS:
+        found = text.rfind(mark, earliest, stop)
+        if found >= 0:
+            return found + len(mark)
+    return stop

@@ -6,13 +6,111 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core import HermesError
-from hermes_core.backends import Tool
-from hermes_memory_honcho.settings import Settings
-from hermes_memory_honcho.texts import around, clipped
-from hermes_memory_honcho.tool_schemas import CONCLUDE, CONTEXT, PROFILE, REASONING, SEARCH
+from hermes_core.service import Tool
+from hermes_memory_honcho.names import Among, Excerpt
+from hermes_memory_honcho.settings import LEVELS, Settings
+from hermes_memory_honcho.texts import around, clipped, storable
 
-if TYPE_CHECKING:  # it imports the SDK
-    from hermes_memory_honcho.service import Excerpt, Service
+if TYPE_CHECKING:
+    from hermes_memory_honcho.service import Service
+
+# -- How the tools are described to the model ---------------------------------------------------
+
+
+def _schema(
+    name: str, description: str, properties: dict[str, Any], required: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    peer = {
+        "type": "string",
+        "description": "Whom it is about: user (default), ai, or the id of a peer.",
+    }
+    parameters = {
+        "type": "object",
+        "properties": {**properties, "peer": peer},
+        "required": list(required),
+    }
+    return {"name": name, "description": description, "parameters": parameters}
+
+
+PROFILE: Final = _schema(
+    "honcho_profile",
+    "Read or write the card of a peer: a short list of lasting facts such as name, role and "
+    "preferences. No model runs, so it is the cheapest call. With card it is replaced, "
+    "without it is read. An empty card comes with a hint why.",
+    {
+        "card": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The facts of the new card; none to clear it. Leave it out to read.",
+        }
+    },
+)
+
+SEARCH: Final = _schema(
+    "honcho_search",
+    "Search what was literally said in all past conversations of a peer, by meaning and by words. "
+    "Gives excerpts, the best first, and runs no model. For a fact that was once stated; ask "
+    "honcho_reasoning where it takes thought.",
+    {
+        "query": {"type": "string", "description": "What to look for: a topic, a name, a fact."},
+        "max_tokens": {
+            "type": "integer",
+            "description": "The most tokens to return: 800 by default, at most 2000.",
+        },
+        "since": {"type": "string", "description": "Only from this day on, such as 2026-01-31."},
+        "until": {"type": "string", "description": "Only up to this day."},
+        "session": {"type": "string", "description": "Only this session, by its name."},
+        "metadata": {
+            "type": "object",
+            "description": "Only messages whose metadata has these values.",
+        },
+    },
+    ("query",),
+)
+
+REASONING: Final = _schema(
+    "honcho_reasoning",
+    "Ask Honcho's own model a question about a peer. It looks through messages and conclusions "
+    "and writes an answer, which takes seconds and costs tokens: use it for what needs weighing, "
+    "honcho_search for a plain fact.",
+    {
+        "query": {"type": "string", "description": "The question, in plain words."},
+        "reasoning_level": {
+            "type": "string",
+            "enum": list(LEVELS),
+            "description": "How hard it thinks. minimal is for a single fact and is cut off "
+            "early; low for a plain question; max for a thorough search.",
+        },
+    },
+    ("query",),
+)
+
+CONTEXT: Final = _schema(
+    "honcho_context",
+    "What Honcho has on this session and a peer, in one call: summary, conclusions, card and the "
+    "last messages. No question and no model: to look around.",
+    {
+        "tokens": {
+            "type": "integer",
+            "description": "The most tokens to return: 2000 by default, at most 16000.",
+        }
+    },
+)
+
+CONCLUDE: Final = _schema(
+    "honcho_conclude",
+    "Keep, list or delete conclusions: lasting facts about a peer, for all later conversations. "
+    "Give exactly one of conclusion, delete_id and list. Delete what is private, by an id that "
+    "list has shown; for what is merely wrong, write the right fact instead.",
+    {
+        "conclusion": {"type": "string", "description": "The fact to keep."},
+        "delete_id": {"type": "string", "description": "The id of the conclusion to delete."},
+        "list": {"type": "boolean", "description": "True to list conclusions with their ids."},
+        "query": {"type": "string", "description": "With list: what to search for."},
+    },
+)
+
+# -- The five tools. Names, arguments and keys of the answers are hermes-agent's ----------------
 
 _SEARCH_TOKENS: Final = 800
 _MOST_SEARCH_TOKENS: Final = 2000
@@ -20,8 +118,11 @@ _CHARS_PER_TOKEN: Final = 4
 _RESULT_CHARS: Final = 300
 _LONGEST_RESULT: Final = 1200
 _CONCLUSIONS: Final = 20
-_RECENT: Final = 5
-_RECENT_CHARS: Final = 200
+_CONTEXT_TOKENS: Final = 2000
+_FEWEST_TOKENS: Final = 50
+_MOST_CONTEXT_TOKENS: Final = 16_000
+_RECENT: Final = 20
+_RECENT_CHARS: Final = 400
 
 
 class Tools:
@@ -59,9 +160,11 @@ class Tools:
     def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
         service = self._service()
         peer = service.peer(args.get("peer", ""))
-        if args.get("card"):
+        if "card" in args:
             self._require_writing("honcho_profile")
             card = service.set_card(peer, args["card"])
+            if not card:
+                return {"result": "Peer card cleared.", "card": []}
             return {"result": f"Peer card updated ({len(card)} facts).", "card": card}
         found = service.card(peer)
         if found:
@@ -70,8 +173,10 @@ class Tools:
 
     def _why_empty(self, peer: str) -> str:
         settings, service = self._settings(), self._service()
-        seen = settings.ai_observed if peer == service.names.ai else settings.user_observed
-        if not seen.me:
+        is_seen = settings.user_observed.me
+        if peer == service.names.ai:
+            is_seen = settings.ai_observed.me and settings.user_observed.others
+        if not is_seen:
             why = "Honcho is set to make no picture of this peer (observation in honcho.json)"
         else:
             why = "Honcho writes the card in time, from what is said; a server before 3.0 has none"
@@ -81,9 +186,13 @@ class Tools:
         service = self._service()
         query = _needed(args, "query")
         peer = service.peer(args.get("peer", ""))
-        tokens = min(max(args.get("max_tokens", _SEARCH_TOKENS), 50), _MOST_SEARCH_TOKENS)
+        tokens = min(
+            max(args.get("max_tokens", _SEARCH_TOKENS), _FEWEST_TOKENS), _MOST_SEARCH_TOKENS
+        )
         room = int(tokens) * _CHARS_PER_TOKEN
-        found = service.search(query, peer, max(3, min(20, room // _RESULT_CHARS)))
+        among = Among(*(args.get(name, "") for name in ("since", "until", "session")))
+        among = among._replace(metadata=args.get("metadata", {}))
+        found = service.search(query, peer, max(3, min(20, room // _RESULT_CHARS)), among)
         text = "\n\n".join(self._excerpt(each, query) for each in found if each.text.strip())
         return {"result": clipped(text, room) or "No relevant context found."}
 
@@ -96,25 +205,22 @@ class Tools:
         query = _needed(args, "query")
         chosen = args.get("reasoning_level") if settings.dialectic_dynamic else None
         level = chosen or settings.dialectic_level
-        answer = service.ask(query, service.peer(args.get("peer", "")), level)
+        answer = service.think(query, service.peer(args.get("peer", "")), level)
         return {"result": answer or "No result from Honcho."}
 
     def _context(self, args: dict[str, Any]) -> dict[str, Any]:
         service = self._service()
-        peer = service.peer(args.get("peer", ""))
-        session = self._session()
-        portrait = service.portrait(peer)
-        recent = service.recent(session, _RECENT)
+        tokens = _tokens(args.get("tokens", _CONTEXT_TOKENS), _MOST_CONTEXT_TOKENS)
+        found = service.context(self._session(), service.peer(args.get("peer", "")), tokens)
+        recent = [f"  [{each.peer}] {clipped(each.text, _RECENT_CHARS)}" for each in found.recent]
         sections = {
-            "Summary": service.summary(session),
-            "Representation": portrait.representation,
-            "Card": "\n".join(portrait.card),
-            "Recent messages": "\n".join(
-                f"  [{each.peer}] {clipped(each.text, _RECENT_CHARS)}" for each in recent
-            ),
+            "Summary": found.summary,
+            "Representation": found.portrait.representation,
+            "Card": "\n".join(found.portrait.card),
+            "Recent messages": "\n".join(recent[-_RECENT:]),
         }
         text = "\n\n".join(f"## {title}\n{body}" for title, body in sections.items() if body)
-        return {"result": text or "No context available yet."}
+        return {"result": clipped(text, tokens * _CHARS_PER_TOKEN) or "No context available yet."}
 
     def _conclude(self, args: dict[str, Any]) -> dict[str, Any]:
         conclusion = args.get("conclusion", "").strip()
@@ -135,11 +241,16 @@ class Tools:
             service.delete_conclusion(peer, number)
             return {"result": f"Conclusion {number} deleted."}
         service.conclude(peer, conclusion)
-        return {"result": f"Conclusion saved for {args.get('peer') or 'user'}: {conclusion}"}
+        kept = storable(conclusion)
+        return {"result": f"Conclusion saved for {args.get('peer') or 'user'}: {kept}"}
 
     def _require_writing(self, tool: str) -> None:
         if not self._may_write():
             raise HermesError(f"{tool} writes for the agent itself alone; here it only reads")
+
+
+def _tokens(asked: float, most: int) -> int:
+    return int(min(max(asked, _FEWEST_TOKENS), most))
 
 
 def _needed(args: dict[str, Any], key: str) -> str:

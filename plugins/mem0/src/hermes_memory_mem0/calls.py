@@ -10,7 +10,7 @@ from json import JSONDecodeError
 from time import monotonic
 from typing import Any, Final
 
-from hermes_core.backends import BackendError, Cause, cause_of_status, failure
+from hermes_core.service import BackendError, Cause, cause_of_status, failure, seconds_asked
 
 SERVICE: Final = "mem0"
 _DEFAULT_SECONDS: Final = 30.0
@@ -84,12 +84,28 @@ def explained(error: Exception, where: str) -> BackendError:
         cause = _cause(each)
         if cause is not None:
             has_answer = hasattr(each, "status_code")
-            detail = str(_first(error) if cause is Cause.AWAY and not has_answer else each)
-            return failure(cause, service=SERVICE, where=_address(each) or where, detail=detail)
+            detail = str(_first(error) if cause is Cause.UNREACHABLE and not has_answer else each)
+            return failure(
+                cause,
+                service=SERVICE,
+                where=_address(each) or where,
+                detail=detail,
+                retry_after=_pause(each),
+                final=False,  # a model may refuse its settings as well as what was said
+            )
     if isinstance(error, AttributeError | KeyError | TypeError | JSONDecodeError):
-        detail = f"an answer was not understood: {_told(error)}"
-        return failure(Cause.REFUSED, service=SERVICE, where=where, detail=detail, hint=_ADDRESSES)
-    return failure(Cause.REFUSED, service=SERVICE, where=where, detail=_told(error))
+        detail = f"an answer was not understood: {_message_of(error)}"
+        return failure(
+            Cause.REFUSED,
+            service=SERVICE,
+            where=where,
+            detail=detail,
+            hint=_ADDRESSES,
+            final=False,
+        )
+    return failure(
+        Cause.REFUSED, service=SERVICE, where=where, detail=_message_of(error), final=False
+    )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -101,7 +117,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _first(error: BaseException) -> BaseException:
-    """What the whole chain began with: a name that is unknown, a certificate that is no good."""
+    """What the whole chain began with: a name that is unknown, an invalid certificate."""
     said = [each for each in _chain(error) if str(each)]
     return said[-1] if said else error
 
@@ -115,8 +131,8 @@ def _cause(error: BaseException) -> Cause | None:
     if kinds & {"TimeoutException", "APITimeoutError", "TimeoutError"}:
         return Cause.SLOW
     if kinds & {"TransportError", "APIConnectionError", "ConnectionError"}:
-        return Cause.AWAY
-    if "OpenAIError" in kinds:  # its client was not even made: there is no key
+        return Cause.UNREACHABLE
+    if "OpenAIError" in kinds:  # its client was not created: the key is missing
         return Cause.WRONG_KEY
     return None
 
@@ -130,5 +146,11 @@ def _address(error: BaseException) -> str:
     return f"{url.scheme}://{url.netloc.decode()}"
 
 
-def _told(error: Exception) -> str:
+def _pause(error: BaseException) -> float:
+    """How long a model that limits requests wants to be left alone."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    return seconds_asked(headers.get("Retry-After", ""))
+
+
+def _message_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

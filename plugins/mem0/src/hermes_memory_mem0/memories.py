@@ -1,9 +1,16 @@
-"""What the three modes have in common: memories of an owner, that can be asked for and changed."""
+"""What the three modes have in common: memories of an owner that can be searched and changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol
+
+from hermes_core.service import Alphabet, Note, Recalled, Start, expanded_id, made_id
+from hermes_memory_mem0.settings import Settings
+
+# -----------------------------------------------------------------------------------------------
+# What the three modes have in common: memories of an owner, that can be asked for and changed
 
 Message = dict[str, str]
 
@@ -24,6 +31,26 @@ class Memory(NamedTuple):
     score: float = 0.0
 
 
+class EventState(Enum):
+    """What became of something that Mem0 works on in the background."""
+
+    UNDERWAY = "underway"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Added(NamedTuple):
+    """Mem0's answer to an `Memories.add`.
+
+    Attributes:
+        event_id: What to ask for later, where facts are extracted later.
+        is_shown: Whether the answer shows that nothing was lost.
+    """
+
+    event_id: str = ""
+    is_shown: bool = True
+
+
 class Memories(Protocol):
     """A place where Mem0 keeps memories. Every method raises if it did not answer."""
 
@@ -36,15 +63,22 @@ class Memories(Protocol):
         """Get ready, over the network if need be. May be called again."""
 
     def add(
-        self, owner: Owner, messages: Sequence[Message], marks: Mapping[str, str], *, infer: bool
-    ) -> str:
-        """Store messages, or the facts in them; gives the id of the event, if there is one.
+        self,
+        owner: Owner,
+        messages: Sequence[Message],
+        marks: Mapping[str, str],
+        *,
+        infer: bool,
+        said_at: float = 0.0,
+    ) -> Added:
+        """Store messages, or the facts in them.
 
         Args:
             owner: Whose they are.
             messages: Who said what.
             marks: Goes with each memory, and finds it again.
             infer: Let a model extract facts; else each message is a memory as it stands.
+            said_at: When it was said, in Unix seconds; 0.0 for now. Only the platform can tell.
         """
 
     def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:
@@ -55,6 +89,12 @@ class Memories(Protocol):
 
     def is_underway(self, owner: Owner, marks: Mapping[str, str]) -> bool:
         """Whether memories with these marks are still being made."""
+
+    def event_state(self, event_id: str) -> EventState:
+        """What became of an event."""
+
+    def ask_model(self) -> None:
+        """See that the model that extracts facts answers, where it is ours to ask."""
 
     def get(self, memory_id: str) -> Memory | None:
         """One memory."""
@@ -73,7 +113,7 @@ class Memories(Protocol):
 
 
 def memory_of(row: Mapping[str, Any]) -> Memory:
-    """A memory as Mem0 tells it, in any of its modes."""
+    """A memory as Mem0 returns it, in any of its modes."""
     return Memory(
         str(row.get("id") or ""),
         str(row.get("memory") or ""),
@@ -87,3 +127,132 @@ def memories_in(answer: Any) -> list[Memory]:
     rows = answer.get("results") if isinstance(answer, Mapping) else answer
     rows = rows if isinstance(rows, list) else []
     return [memory_of(each) for each in rows if isinstance(each, Mapping) and each.get("memory")]
+
+
+# -- Texts on their way to Mem0 and back --------------------------------------------------------
+
+#: Embedding models take about 8,000 tokens; a question needs less.
+LONGEST_QUERY: Final = 2_000
+_SHOWN: Final = 500
+_HEADING: Final = "## Mem0 Memory"
+
+
+def cleaned(text: str) -> str:
+    """A text that every store takes: no halves of characters, no NUL."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.replace("\x00", "")
+
+
+def shortened(text: str, limit: int) -> str:
+    """The beginning and the end of a text that is too long for a model; 0 for no limit.
+
+    The whole of it is in the built-in's archive.
+    """
+    if not limit or len(text) <= limit:
+        return text
+    half = limit // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n[{left_out} characters are left out here]\n{text[-half:]}"
+
+
+def question(text: str) -> str:
+    """What is asked with: not more of a message than an embedding model takes."""
+    return cleaned(text)[:LONGEST_QUERY].strip()
+
+
+def recalled(memories: Sequence[Memory]) -> Recalled:
+    """Memories for the model to read; nothing for none."""
+    lines = [f"- {_one_line(each.text)}" for each in memories]
+    return Recalled("\n".join([_HEADING, *lines]), len(lines)) if lines else Recalled()
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+# -- Whose memories they are, as sent to Mem0 ---------------------------------------------------
+
+#: Mem0 takes anything without white space. ``*`` would mean everybody.
+_IDS: Final = Alphabet(r"\w.@:+#=-", 128)
+_NOBODY: Final = "hermes-user"
+_DEFAULT_PROFILE: Final = "default"
+
+
+def owner_of(settings: Settings, start: Start) -> Owner:
+    """Who owns what is said in a session.
+
+    A name that is set up counts for everybody, as with hermes-agent. Without one it is the
+    gateway's user, or ``hermes-user`` at a terminal; a profile other than the default one has
+    its own users.
+    """
+    agent = made_id(settings.agent_id, _IDS)
+    user = start.user_id or _NOBODY
+    if settings.user_id:
+        values = {"user": user, "profile": start.profile, "platform": start.platform}
+        has_fields = "{" in settings.user_id
+        named = settings.user_id
+        own = expanded_id(named, values, _IDS) if has_fields else made_id(named, _IDS)
+        return Owner(own, agent)
+    if start.profile in ("", _DEFAULT_PROFILE):
+        return Owner(made_id(user, _IDS), agent)
+    # With the separator it never fits as it stands, so it has a hash: no user can be called so.
+    return Owner(made_id(f"{user}\n{start.profile}", _IDS), agent)
+
+
+# -- The built-in's notes, mirrored: each note is one memory, word for word ---------------------
+
+
+def mirror(memories: Memories, owner: Owner, note: Note, marks: Mapping[str, str]) -> None:
+    """Follow a change of the notes. To do it twice does no harm."""
+    content, old = cleaned(note.content).strip(), cleaned(note.old_text).strip()
+    marks = {**marks, "note": note.target, "event_id": note.id}
+    if note.action == "add":
+        known = note.attempt > 1 and _there(memories, owner, note.target, content)
+        if content and not known:
+            _add(memories, owner, content, marks)
+    elif note.action in ("replace", "remove") and old:
+        found = _notes(memories, owner, note.target, old)
+        outdated = _same(found, old) or ([] if note.old_is_whole else _having(found, old))
+        new = content if note.action == "replace" else ""
+        _exchange(memories, owner, outdated, new, marks)
+
+
+def _exchange(
+    memories: Memories, owner: Owner, outdated: list[Memory], new: str, marks: Mapping[str, str]
+) -> None:
+    """Put a text in the place of notes; "" only takes them away."""
+    if not new:
+        for each in outdated:
+            memories.delete(each.id)
+    elif not outdated:
+        # It was never mirrored, or an earlier attempt has come this far.
+        if not _there(memories, owner, marks["note"], new):
+            _add(memories, owner, new, marks)
+    else:
+        first, *others = outdated
+        memories.update(first.id, new, marks)
+        for each in others:
+            memories.delete(each.id)
+
+
+def _add(memories: Memories, owner: Owner, content: str, marks: Mapping[str, str]) -> None:
+    memories.add(owner, [{"role": "user", "content": content}], marks, infer=False)
+
+
+def _notes(memories: Memories, owner: Owner, target: str, text: str) -> list[Memory]:
+    return memories.marked(owner, {"note": target}, question(text))
+
+
+def _there(memories: Memories, owner: Owner, target: str, content: str) -> bool:
+    return bool(_same(_notes(memories, owner, target, content), content))
+
+
+def _same(notes: list[Memory], text: str) -> list[Memory]:
+    return [each for each in notes if each.text == text]
+
+
+def _having(notes: list[Memory], part: str) -> list[Memory]:
+    """The note that has a part, if only one does."""
+    having = [each for each in notes if part in each.text]
+    return having if len(having) == 1 else []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from hermes_core import HermesError
-from hermes_core.backends import (
+from hermes_core.service import (
     BackendError,
     Delegation,
     Note,
@@ -21,14 +22,39 @@ from hermes_core.backends import (
     resolve_home,
     save_own_file,
 )
-from hermes_memory_mem0 import notes, trying
 from hermes_memory_mem0.calls import SERVICE, explained, within
-from hermes_memory_mem0.fields import OSS, PLATFORM, SELF_HOSTED, schema
-from hermes_memory_mem0.memories import Memories, Message, Owner
-from hermes_memory_mem0.owners import owner_of
-from hermes_memory_mem0.settings import FILE, Settings, kept, read_settings
-from hermes_memory_mem0.texts import cleaned, question, recalled, shortened
+from hermes_memory_mem0.confirmation import FILE as LIST
+from hermes_memory_mem0.confirmation import Given, Taken, extracted, note_unconfirmed, unconfirmed
+from hermes_memory_mem0.memories import (
+    Memories,
+    Message,
+    Owner,
+    cleaned,
+    mirror,
+    owner_of,
+    question,
+    recalled,
+    shortened,
+)
+from hermes_memory_mem0.probe import try_out
+from hermes_memory_mem0.settings import (
+    FILE,
+    OSS,
+    PLATFORM,
+    SELF_HOSTED,
+    Settings,
+    kept,
+    read_settings,
+    schema,
+)
 from hermes_memory_mem0.tools import TOOLS, Toolbox, Use
+
+#: At the end of a session, to see what became of the last turns. Hosts allow it 5.
+_LAST_SECONDS: Final = 0.5
+
+#: Of the time for a write, what may go into a look at earlier ones.
+_FOLLOW_UP_SHARE: Final = 0.25
+_NOT_SEEN: Final = "taken, extraction not seen"
 
 _PROMPT = """\
 # Mem0 memory
@@ -42,13 +68,15 @@ class Mem0Provider(ServiceProvider):
     """Memories in Mem0: on its platform, on a server, or in this process."""
 
     label: ClassVar[str] = "Mem0"
+    recall_setting: ClassVar[str] = "recall_timeout"
 
     def __init__(self) -> None:
         super().__init__()
         self._settings: Settings | None = None
         self._memories: Memories | None = None
         self._owner = Owner("", "")
-        #: A host that asks what we want to be told sees itself that it is there.
+        self._taken = Taken()
+        #: A host that asked for the schema checks by itself that required settings are there.
         self._is_checked = False
 
     # -- who it is, and whether it can work ---------------------------------------------------
@@ -81,7 +109,7 @@ class Mem0Provider(ServiceProvider):
         return schema(has_server=_has_server())
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        """Keep what is no secret in mem0.json, where hermes-agent has it."""
+        """Store what is not secret in mem0.json, where hermes-agent has it."""
         save_own_file(Path(hermes_home) / FILE, kept(values))
 
     def get_status_config(self, provider_config: Mapping[str, Any]) -> dict[str, str]:
@@ -89,6 +117,8 @@ class Mem0Provider(ServiceProvider):
         settings = read_settings(resolve_home(), provider_config)
         place = settings.engine.path if settings.mode == OSS else settings.address
         shown = {"memories are at": str(place or "a store of your own")}
+        if count := unconfirmed(settings.engine.folder):
+            shown["turns not confirmed"] = f"{count}, listed in {settings.engine.folder / LIST}"
         is_said = provider_config.get("mode") == settings.mode
         return shown if is_said else {"mode in use": settings.mode, **shown}
 
@@ -114,9 +144,25 @@ class Mem0Provider(ServiceProvider):
 
     def disconnect(self) -> None:
         """Close it."""
-        memories, self._memories, self._settings = self._memories, None, None
-        if memories is not None:
+        memories, self._memories = self._memories, None
+        settings, self._settings = self._settings, None
+        if memories is None or settings is None:
+            return
+        try:
+            self._look_at_the_last(memories, settings)
+        finally:
             memories.close()
+
+    def _look_at_the_last(self, memories: Memories, settings: Settings) -> None:
+        """Ask once more about what the platform works on; what is not known then is counted."""
+        with within(_LAST_SECONDS), suppress(Exception):  # an unreachable service loses nothing
+            self._follow_up(memories, settings)
+        for each in self._taken.leave():
+            note_unconfirmed(settings.engine.folder, each, _NOT_SEEN)
+
+    def _follow_up(self, memories: Memories, settings: Settings) -> None:
+        for each in self._taken.follow_up(memories):
+            note_unconfirmed(settings.engine.folder, each, "the platform failed with it")
 
     def system_prompt_block(self) -> str:
         """How to use the memory."""
@@ -147,50 +193,66 @@ class Mem0Provider(ServiceProvider):
     def write_turn(self, turn: Turn) -> None:
         """Let Mem0 extract the facts of a turn."""
         marks = self._marks(turn.session_id)
-        self._extract({"turn_id": turn.id}, turn.attempt, marks, turn.user, turn.assistant)
+        self._extract(
+            Given(turn.id, self._owner, [], {**marks, "turn_id": turn.id}, turn.said_at),
+            turn.attempt,
+            turn.user,
+            turn.assistant,
+        )
 
     def write_delegation(self, delegation: Delegation) -> None:
         """Let Mem0 extract what a subagent found out."""
         marks = {**self._marks(delegation.session_id), "child_session": delegation.child_session_id}
         task = f"A subagent had the task: {delegation.task}"
-        self._extract(
-            {"event_id": delegation.id}, delegation.attempt, marks, task, delegation.result
-        )
+        given = Given(delegation.id, self._owner, [], {**marks, "event_id": delegation.id})
+        self._extract(given, delegation.attempt, task, delegation.result)
 
     def write_note(self, note: Note) -> None:
         """Follow a change of the notes."""
         memories, settings = self._ready()
         with within(settings.timeout):
-            notes.mirror(memories, self._owner, note, self._marks(note.session_id))
+            mirror(memories, self._owner, note, self._marks(note.session_id))
 
-    def _extract(
-        self, mark: dict[str, str], attempt: int, marks: dict[str, str], user: str, assistant: str
-    ) -> None:
+    def _extract(self, given: Given, attempt: int, user: str, assistant: str) -> None:
         """Store what was said, unless an earlier attempt has come through.
 
-        A turn in which nothing was worth a fact leaves no mark. To extract from it once more
-        gives nothing again, so it does no harm.
+        A turn in which nothing was worth a fact leaves no mark. Extracting from it again finds
+        nothing again, so it does no harm.
         """
         memories, settings = self._ready()
-        owner = self._owner
         messages = [
             *self._message("user", user, settings),
             *self._message("assistant", assistant, settings),
         ]
         if not messages:
             return
+        given = given._replace(messages=messages)
         with within(settings.timeout):
-            if attempt > 1 and self._is_known(memories, owner, mark, messages):
+            if attempt > 1 and self._is_known(memories, given):
                 return
-            memories.add(owner, messages, {**marks, **mark}, infer=True)
+            if memories.extracts_at_once:
+                if not extracted(memories, given):
+                    note_unconfirmed(settings.engine.folder, given, "Mem0 stored nothing, twice")
+                return
+            self._hand_over(memories, settings, given)
+
+    def _hand_over(self, memories: Memories, settings: Settings, given: Given) -> None:
+        """Give a turn to the platform, after those with which it failed before."""
+        # An unknown result of earlier turns must not hold this one back.
+        with within(settings.timeout * _FOLLOW_UP_SHARE), suppress(Exception):
+            self._follow_up(memories, settings)
+        added = memories.add(
+            given.owner, given.messages, given.marks, infer=True, said_at=given.said_at
+        )
+        for each in self._taken.add(given._replace(event_id=added.event_id)):
+            note_unconfirmed(settings.engine.folder, each, _NOT_SEEN)
 
     @staticmethod
-    def _is_known(
-        memories: Memories, owner: Owner, mark: Mapping[str, str], messages: Sequence[Message]
-    ) -> bool:
-        if memories.is_underway(owner, mark):  # first: what was underway is there a moment later
+    def _is_known(memories: Memories, given: Given) -> bool:
+        # First: what was underway is there a moment later.
+        if memories.is_underway(given.owner, given.mark):
             return True
-        return bool(memories.marked(owner, mark, question(messages[0]["content"])))
+        return bool(memories.marked(given.owner, given.mark, given.text))
 
     @staticmethod
     def _message(role: str, text: str, settings: Settings) -> list[Message]:
@@ -220,7 +282,7 @@ class Mem0Provider(ServiceProvider):
         """Prove that Mem0 answers; with ``write``, that it stores and recalls."""
         memories, settings = self._ready()
         with within(settings.timeout):
-            return trying.try_out(memories, write=write)
+            return try_out(memories, write=write)
 
     def explain(self, error: Exception) -> BackendError:
         """What an exception of mem0ai, httpx or openai means."""
@@ -231,7 +293,7 @@ class Mem0Provider(ServiceProvider):
         """The memories, if they are set up.
 
         Raises:
-            HermesError: There is no session, or something has to be set up first.
+            HermesError: No session is open, or a setting is missing.
         """
         if self._memories is None or self._settings is None:
             raise HermesError("initialize has not been called", where=SERVICE)
@@ -251,16 +313,16 @@ def _has_server() -> bool:
 def _memories(settings: Settings) -> Memories:
     """The place of a mode. Its modules are imported now: they import httpx and the SDK."""
     if settings.mode == SELF_HOSTED:
-        from hermes_memory_mem0.server import Server  # noqa: PLC0415
+        from hermes_memory_mem0.remote import Server  # noqa: PLC0415
 
         return Server(settings.key, settings.address)
     from hermes_memory_mem0.sdk import load_sdk  # noqa: PLC0415
 
     sdk = load_sdk(settings.engine.folder / "sdk", telemetry=settings.telemetry)
     if settings.mode == OSS:
-        from hermes_memory_mem0.oss import Oss  # noqa: PLC0415
+        from hermes_memory_mem0.engine import Oss  # noqa: PLC0415
 
         return Oss(sdk, settings.engine)
-    from hermes_memory_mem0.platform import Platform  # noqa: PLC0415
+    from hermes_memory_mem0.remote import Platform  # noqa: PLC0415
 
     return Platform(sdk, settings.key, settings.address)

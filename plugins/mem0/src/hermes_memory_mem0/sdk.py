@@ -32,8 +32,8 @@ def load_sdk(folder: Path, *, telemetry: bool) -> Sdk:
     """
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
-    told = {"MEM0_DIR": str(folder), "MEM0_TELEMETRY": str(telemetry)}
-    with _LOCK, _variables(told), warnings.catch_warnings(), _level_kept("urllib3"):
+    variables = {"MEM0_DIR": str(folder), "MEM0_TELEMETRY": str(telemetry)}
+    with _LOCK, _variables(variables), warnings.catch_warnings(), _level_kept("urllib3"):
         warnings.simplefilter("ignore")
         module = import_module("mem0")
         factories = import_module("mem0.utils.factory")

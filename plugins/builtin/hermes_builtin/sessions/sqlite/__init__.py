@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hermes_builtin.sessions.sqlite._archive import SqliteArchive
-from hermes_builtin.sessions.sqlite._schema import ARCHIVE
-from hermes_builtin.sessions.sqlite._sharing import SharedArchives
+from hermes_builtin.sessions.sqlite.archive import SharedArchives, SqliteArchive
+from hermes_builtin.sessions.sqlite.database import ARCHIVE
 
 ARCHIVE_ID = ARCHIVE.application_id
 

@@ -1,0 +1,271 @@
+"""The state of deliveries and calls, from what agents wrote to outbox.db and the call log.
+
+For `status` and `doctor`: a provider that loads may still reject writes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Final
+
+from hermes_core.call_log import HookReport, LoggedCall, hook_health, lost_calls, read_calls
+from hermes_core.config import Config
+from hermes_core.config.names import normalise
+from hermes_core.discovery import ProviderInfo
+from hermes_core.errors import AgentEnded, DatabaseError, HermesError
+from hermes_core.loading.activation import chosen
+from hermes_core.outbox import StreamKey, admin
+from hermes_core.outbox.admin import Backlog, OutboxReport
+from hermes_core.service import Cause
+
+_DAY: Final = 86_400.0
+_HOUR: Final = 3600.0
+#: Fewer failures in a row may be chance.
+_IN_A_ROW: Final = 3
+_NEWEST: Final = 100
+#: Failures that are over once a provider's probe succeeds. A probe only reads, so it says
+#: nothing about a service that is too slow for writes, or rejects them for another reason.
+_REFUTABLE: Final = (Cause.WRONG_KEY, Cause.UNREACHABLE)
+_FULL: Final = 0.9
+
+_WRITES: Final = ("sync_turn", "on_memory_write", "on_delegation", "on_session_end")
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProvider:
+    """The name and the owner of the active external provider; "" and "" if there is none."""
+
+    provider: str = ""
+    owner: str = ""
+
+    @classmethod
+    def of(cls, info: ProviderInfo | None) -> ActiveProvider:
+        """The name and the owner of a provider."""
+        return cls() if info is None else cls(info.name, info.owner)
+
+    def owns(self, writes: StreamKey | Backlog) -> bool:
+        """Whether writes in the outbox are for this provider."""
+        return self.owner == writes.owner and normalise(self.provider) == normalise(writes.provider)
+
+
+def active_provider(config: Config, installed: list[ProviderInfo] | None = None) -> ActiveProvider:
+    """The provider that gets writes. Does not load it; it need not be loadable."""
+    try:
+        return ActiveProvider.of(chosen(config, installed))
+    except HermesError:
+        return ActiveProvider()
+
+
+@dataclass(frozen=True, slots=True)
+class HookStatus:
+    """The calls of a hook in the last 24 hours.
+
+    Attributes:
+        report: The figures.
+        last_failed: Whether the last call failed.
+        error_at: When a call last failed; None if none did.
+    """
+
+    report: HookReport
+    last_failed: bool
+    error_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryStatus:
+    """The deliveries and calls of a home.
+
+    Attributes:
+        outbox: None if it can't be read.
+        hooks: Those that were called in the last 24 hours.
+        lost: How many calls are missing in the log.
+        failing: How writes to the active provider fail; "" if they do not.
+        problems: What is lost or fails now, ``failing`` included.
+        warnings: What a person should look at.
+    """
+
+    outbox: OutboxReport | None
+    hooks: tuple[HookStatus, ...] = ()
+    lost: int = 0
+    failing: str = ""
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def delivery_status(
+    config: Config, active: ActiveProvider, *, answers: bool = False
+) -> DeliveryStatus:
+    """Read the outbox and the call log. A file that can't be read is reported, not raised.
+
+    Args:
+        config: What config.yaml says.
+        active: The active provider.
+        answers: Whether its service has just answered a probe. Then failures that this refutes,
+            such as a wrong key, are over: they become a warning with what is still to deliver.
+    """
+    now = time.time()
+    problems: list[str] = []
+    warnings: list[str] = []
+    try:
+        outbox: OutboxReport | None = outbox_report(config)
+    except DatabaseError as error:
+        outbox = None
+        problems.append(f"the outbox can't be read: {error}")
+    hooks: tuple[HookStatus, ...] = ()
+    lost = 0
+    failing = ""
+    try:
+        hooks = _hooks(config, now)
+        lost = lost_calls(config.home).calls
+        failing = writes_fail(config, active, now)
+    except DatabaseError as error:
+        warnings.append(f"the call log can't be read: {error}")
+    if outbox is not None:
+        failing = "" if _only_skipped(outbox, active) else failing
+        failing = failing or stuck(outbox, active, now)
+        warnings += outbox_warnings(outbox)
+    if failing and answers and is_refuted(failing):
+        warnings.append(f"{failing}. It answers now: {_to_deliver(outbox, active)}")
+        failing = ""
+    problems += [failing] if failing else []
+    return DeliveryStatus(outbox, hooks, lost, failing, tuple(problems), tuple(warnings))
+
+
+def is_refuted(failing: str) -> bool:
+    """Whether a service that answers a probe can't have this failure any more."""
+    # The cause follows the address. After that comes what a service says about others, such as
+    # a model that it can't reach, which a probe need not ask.
+    return any(f": {cause}" in failing for cause in _REFUTABLE)
+
+
+def _to_deliver(outbox: OutboxReport | None, active: ActiveProvider) -> str:
+    """What is still to deliver to a service that answers again."""
+    backlogs = outbox.backlogs if outbox is not None else ()
+    waiting = sum(each.waiting for each in backlogs if active.owns(each))
+    if not waiting:
+        return "nothing is waiting"
+    return (
+        f"{writes(waiting)} still to deliver, by the next agent or with: "
+        "hermes-plugins outbox retry"
+    )
+
+
+def outbox_report(config: Config) -> OutboxReport:
+    """Read the state of the outbox.
+
+    Raises:
+        DatabaseError: It can't be read.
+    """
+    store = admin.open_store(config, set_aside=False)
+    try:
+        return admin.report(store)
+    finally:
+        store.close()
+
+
+def outbox_warnings(report: OutboxReport) -> list[str]:
+    """What a person should do about the outbox."""
+    found = []
+    for each in report.backlogs:
+        if each.skipped:
+            why = f": {each.skipped_error}" if each.skipped_error else ""
+            found.append(
+                f"{writes(each.skipped)} for {each.provider} skipped after repeated failures"
+                f"{why} (see: hermes-plugins outbox list --state skipped)"
+            )
+        if each.failed:
+            why = f": {each.failed_error}" if each.failed_error else ""
+            found.append(
+                f"{writes(each.failed)} for {each.provider} failed permanently{why} "
+                "(see: hermes-plugins outbox list --state failed; then: outbox retry, or drop)"
+            )
+        if each.missed:
+            found.append(
+                f"no room was left for {writes(each.missed)} for {each.provider} "
+                "(run: hermes-plugins outbox backfill)"
+            )
+    if report.bytes > _FULL * report.max_bytes:
+        percent = 100 * report.bytes / report.max_bytes
+        found.append(f"the outbox is {percent:.0f} % full (see: hermes-plugins outbox status)")
+    found += [
+        f"{name} was damaged and is set aside; what waited in it was not delivered "
+        "(run: hermes-plugins outbox backfill --since WHEN, then remove it)"
+        for name in report.damaged
+    ]
+    return found
+
+
+def writes(count: int) -> str:
+    """A number of writes, in words."""
+    return "1 write" if count == 1 else f"{count:,} writes"
+
+
+def _hooks(config: Config, now: float) -> tuple[HookStatus, ...]:
+    return tuple(_hook(config, each) for each in hook_health(config.home, since=now - _DAY))
+
+
+def _hook(config: Config, report: HookReport) -> HookStatus:
+    which: dict[str, Any] = {"provider": report.provider, "hook": report.hook, "limit": 1}
+    last = [call for _, call in read_calls(config.home, **which)]
+    failed = [call for _, call in read_calls(config.home, failed=True, **which)]
+    wrong = bool(last) and last[0].outcome != "ok"
+    at = failed[0].at if failed and report.last_error else None
+    return HookStatus(report, wrong, at)
+
+
+def writes_fail(config: Config, active: ActiveProvider, now: float) -> str:
+    """A sentence if the newest writes to the active provider all failed; else "".
+
+    A failed ``initialize`` counts as a failed write, since no write can follow it.
+
+    Raises:
+        DatabaseError: The log can't be read.
+    """
+    if not active.provider:
+        return ""
+    calls = [
+        *(call for hook in _WRITES for call in _newest(config, active, hook)),
+        *(call for call in _newest(config, active, "initialize") if call.outcome != "ok"),
+    ]
+    newest = sorted((call for call in calls if call.at >= now - _DAY), key=lambda call: -call.at)
+    failed = list(takewhile(lambda call: call.outcome != "ok", newest))
+    if not failed or len(failed) < min(_IN_A_ROW, len(newest)):
+        return ""
+    count = f"{len(failed)}" if len(failed) < _NEWEST else f"{_NEWEST} and more"
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(failed[-1].at))
+    errors = [call.error for call in failed if call.outcome == "error"] or [failed[0].error]
+    # "The agent ended while it waited" does not explain why it had to wait: another error does.
+    error = next((each for each in errors if each != AgentEnded.TEXT), errors[0])
+    return f"{active.provider} rejects writes: every call since {since} failed ({count}): {error}"
+
+
+def _newest(config: Config, active: ActiveProvider, hook: str) -> list[LoggedCall]:
+    found = read_calls(config.home, provider=active.provider, hook=hook, limit=_NEWEST)
+    return [call for _, call in found]
+
+
+def stuck(report: OutboxReport, active: ActiveProvider, now: float) -> str:
+    """A sentence if writes for the active provider wait for long because deliveries fail."""
+    for each in report.backlogs:
+        if active.owns(each) and _fails(each, now):
+            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.oldest))
+            return (
+                f"{writes(each.waiting)} for {each.provider} can't be delivered, the oldest since "
+                f"{since}: {each.error}"
+            )
+    return ""
+
+
+def _only_skipped(report: OutboxReport, active: ActiveProvider) -> bool:
+    """Whether only skipped writes fail: others were delivered since."""
+    own = [each for each in report.backlogs if active.owns(each)]
+    return any(each.skipped for each in own) and not any(
+        each.waiting or each.failed for each in own
+    )
+
+
+def _fails(backlog: Backlog, now: float) -> bool:
+    old = backlog.oldest is not None and now - backlog.oldest > _HOUR
+    return old and bool(backlog.failing_since or backlog.error)

@@ -1,0 +1,123 @@
+"""`explain`: what an agent would recall for a question, from which provider, and why.
+
+A turn up to the model's call, in a sandboxed child process. Providers are started as for a
+subagent: such a session recalls, and stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from hermes_core.checkup.child_process import ChildResults, run_plugin_code
+from hermes_core.config import Config
+from hermes_core.dispatch import overrides
+from hermes_core.errors import AnswerLate, describe
+from hermes_core.loading.activation import deadlines_of
+from hermes_core.manager import MemoryManager
+from hermes_core.provider import BUILTIN, MemoryProvider
+from hermes_core.service import ServiceProvider
+
+#: The session that is used unless a person names one.
+SCRATCH: Final = "hermes-explain"
+
+# `initialize_for_inspection` must not use the network, so nothing would be recalled, and some
+# plugins do nothing at all for cron and flush.
+_CONTEXT: Final = "subagent"
+_SLACK_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRecall:
+    """What one provider recalled.
+
+    Attributes:
+        provider: Its name.
+        seconds: How long it took.
+        characters: The length of what it returned.
+        error: Why it failed; "" if it did not.
+        why_nothing: Why it returned nothing, as far as that is known.
+        late: Whether it answered after its deadline.
+    """
+
+    provider: str
+    seconds: float = 0.0
+    characters: int = 0
+    error: str = ""
+    why_nothing: str = ""
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What would be injected into a prompt, and where it comes from."""
+
+    injected: str
+    providers: tuple[ProviderRecall, ...]
+    left_out: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def explain(config: Config, question: str, *, session: str, user: str) -> ChildResults[Explanation]:
+    """Ask the providers; one result, unless a plugin keeps the child from reaching its end."""
+    deadlines = deadlines_of(config)
+    seconds = (
+        deadlines.initialize + deadlines.hook + deadlines.prefetch + deadlines.shutdown
+        + _SLACK_SECONDS
+    )  # fmt: skip
+    call = partial(ask_providers, config.home, question, session=session, user=user)
+    return run_plugin_code(config, call, seconds=seconds)
+
+
+def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iterator[Explanation]:
+    """In the child process: a turn of an agent, up to the model's call."""
+    manager = MemoryManager.from_config(home)
+    who = {"user_id": user} if user else {}
+    manager.initialize_all(session or SCRATCH, platform="cli", agent_context=_CONTEXT, **who)
+    manager.on_turn_start(1, question)
+    recalled = manager.recall(question)
+    rows = []
+    for provider in manager.providers:
+        outcome = next(
+            (each for each in recalled.outcomes if manager.get_provider(each.provider) is provider),
+            None,
+        )
+        if outcome is None:
+            rows.append(ProviderRecall(provider.name, why_nothing=_why_nothing(provider)))
+            continue
+        text, error = str(outcome.value or ""), outcome.error
+        rows.append(
+            ProviderRecall(
+                outcome.provider,
+                outcome.seconds,
+                len(text),
+                "" if error is None else describe(error),
+                "" if text.strip() or error else _why_nothing(provider),
+                isinstance(error, AnswerLate),
+            )
+        )
+    yield Explanation(
+        recalled.text,
+        tuple(rows),
+        tuple(recalled.left_out),
+        tuple(str(each) for each in manager.problems),
+        tuple(manager.warnings),
+    )
+    manager.shutdown_all()
+
+
+def _why_nothing(provider: MemoryProvider) -> str:
+    """Why a provider recalled nothing, as far as that is known."""
+    if provider.name == BUILTIN:
+        return "its notes are in the system prompt; session_search finds conversations"
+    if not overrides(provider, "prefetch"):
+        return "it does not implement recall, only tools or notes"
+    # A service is asked at once; others may prepare recall after a turn, for the next one.
+    prepares = overrides(provider, "queue_prefetch") and not isinstance(provider, ServiceProvider)
+    if prepares:
+        return "it found nothing; it prepares recall after each turn, and here was none before"
+    return "it found nothing"

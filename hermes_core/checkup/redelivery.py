@@ -1,0 +1,191 @@
+"""Delivers what is waiting, and fills gaps from the archive, when a person asks for it.
+
+`deliver` and `backfill` load a plugin, so they run in a sandboxed child process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_core.checkup.child_process import ChildResults, run_plugin_code
+from hermes_core.checkup.deliveries import ActiveProvider, active_provider
+from hermes_core.config import Config, load_config
+from hermes_core.dispatch import as_builtin
+from hermes_core.errors import HermesError
+from hermes_core.loading.activation import activate, activate_builtin, deadlines_of
+from hermes_core.manager.from_config import redactor_for, revive
+from hermes_core.outbox import (
+    Outbox,
+    OutboxStore,
+    Stream,
+    WriteState,
+    admin,
+    deliver_inherited,
+    open_outbox,
+)
+from hermes_core.outbox.admin import BackfillResult, add_archived, refill_missed
+
+_SLACK_SECONDS: Final = 10.0
+_NOT_WAITING: Final = (WriteState.SKIPPED, WriteState.FAILED, WriteState.MISSED)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDelivery:
+    """The result of delivering the writes of one session.
+
+    Attributes:
+        provider: For which provider they are.
+        owner: Its owner.
+        session: The session.
+        delivered: How many writes were delivered.
+        waiting: How many are still waiting.
+        skipped: How many were skipped after repeated failures.
+        failed: How many failed permanently.
+        reason: Why some were not delivered.
+    """
+
+    provider: str
+    owner: str
+    session: str
+    delivered: int = 0
+    waiting: int = 0
+    skipped: int = 0
+    failed: int = 0
+    reason: str = ""
+
+
+# -- the command's side -----------------------------------------------------------------------
+
+
+def retry(config: Config, number: int = 0) -> ChildResults[StreamDelivery]:
+    """Deliver now: the session of one write, or all; also what failed or was skipped.
+
+    Raises:
+        HermesError: There is no such write, or it has no content.
+    """
+    store = admin.open_store(config, set_aside=True)
+    try:
+        if number and admin.entry(store, number).state == WriteState.MISSED:
+            raise HermesError(
+                f"write {number} has no content: there was no room for it",
+                hint="run: hermes-plugins outbox backfill",
+            )
+        if admin.entries(store, limit=1):  # creates no file where there is none
+            admin.retry(store, number)
+        if not store.waiting_streams():
+            return ChildResults((), store.problem)  # nothing, or nothing that can be read
+        deadlines = deadlines_of(config)
+        seconds = deadlines.initialize + deadlines.write + deadlines.shutdown + _SLACK_SECONDS
+        stream = admin.entry(store, number).stream if number else 0
+        call = partial(deliver, config.home, stream)
+        # A backlog of a week can take an hour, so the deadline restarts with every delivery.
+        return run_plugin_code(config, call, seconds=seconds, progress=partial(_left, store))
+    finally:
+        store.close()
+
+
+def _left(store: OutboxStore) -> list[tuple[int, int, float]]:
+    return [(each.id, each.writes, each.due) for each in store.waiting_streams()]
+
+
+def fill_gaps(config: Config, since: float | None) -> ChildResults[BackfillResult]:
+    """Restore the content of missed writes; with ``since``, also queue archived turns."""
+    call = partial(backfill, config.home, since)
+    return run_plugin_code(config, call, seconds=deadlines_of(config).write)
+
+
+# -- in the child process ---------------------------------------------------------------------
+
+
+def deliver(home: Path, stream: int) -> Iterator[StreamDelivery]:
+    """Deliver each stream, or the one, through a provider instance of its own."""
+    config = load_config(home)
+    activation = activate(config)
+    activation.lease.release()
+    if activation.error is not None:
+        raise activation.error
+    active = active_provider(config)
+    outbox = open_outbox(config.home, max_mb=admin.max_mb(config), durable=config.durable)
+    for each in outbox.store.waiting_streams():
+        if stream in (0, each.id):
+            yield _delivered(outbox, each, active)
+
+
+def _delivered(outbox: Outbox, stream: Stream, active: ActiveProvider) -> StreamDelivery:
+    """Deliver one stream."""
+    store = outbox.store
+    key = stream.key
+    row = StreamDelivery(key.provider, key.owner, key.session, waiting=stream.writes)
+    if not active.owns(key):
+        other = f"; {active.provider} of {active.owner} is" if active.provider else ""
+        reason = f"{key.provider} of {key.owner} is not active{other}"
+        return replace(row, reason=reason)
+    if not store.claim(stream.id):
+        return replace(row, reason=f"left to {process_name(stream.holder)}, which delivers it")
+    before = _entries(store, stream.id)
+    try:
+        deliver_inherited(outbox, stream, partial(revive, outbox.home))
+        refused = ""
+    except HermesError as error:
+        refused = str(error)
+    after = _entries(store, stream.id)
+    waiting = [each for each in after.values() if each.state not in _NOT_WAITING]
+    skipped = [each for each in after.values() if each.state == WriteState.SKIPPED]
+    failed = [after[each] for each in before.keys() & after.keys() if _has_failed(after[each])]
+    failure = next((each.error for each in [*waiting, *skipped, *failed] if each.error), "")
+    return replace(
+        row,
+        delivered=sum(number not in after for number in before),
+        waiting=len(waiting),
+        skipped=len(skipped),
+        failed=len(failed),
+        reason=failure or refused or ("a call is still running" if waiting else ""),
+    )
+
+
+def _has_failed(entry: admin.Entry) -> bool:
+    return entry.state == WriteState.FAILED
+
+
+def _entries(store: OutboxStore, stream: int) -> dict[int, admin.Entry]:
+    return {each.id: each for each in admin.entries(store) if each.stream == stream}
+
+
+def process_name(holder: str) -> str:
+    """A process as people write it."""
+    host, pid, _ = holder.rsplit("/", 2)
+    return f"process {pid} on {host}"
+
+
+def backfill(home: Path, since: float | None) -> Iterator[BackfillResult]:
+    """Restore what the archive has; the result names each write that it does not have."""
+    config = load_config(home)
+    builtin = as_builtin(activate_builtin(config))
+    if builtin is None:  # another provider may stand in for ours
+        raise HermesError("the built-in provider has no archive to backfill from")
+    activation = activate(config)
+    redactor = redactor_for(config, activation.secrets)
+
+    def mask(value: Any) -> Any:
+        return redactor.redact(value).value
+
+    store = admin.open_store(config, set_aside=True)
+    done = refill_missed(store, partial(builtin.archived_turns, config.home), mask)
+    if since is not None and not done.no_room:
+        active = active_provider(config)
+        if not active.provider:
+            raise HermesError(
+                "no external provider is active that could get the turns",
+                hint="run: hermes-plugins enable NAME",
+            )
+        sessions = builtin.sessions_since(config.home, since)
+        added = add_archived(store, (active.provider, active.owner), sessions, mask)
+        done = done._replace(added=added.added, known=added.known, no_room=added.no_room)
+    store.close()
+    if store.problem and since is None:
+        raise HermesError(store.problem)
+    yield done

@@ -1,0 +1,291 @@
+"""`status`, `enable`, `setup`, `config set`: whether a provider would work in an agent.
+
+One sandboxed child process per command activates the provider with the same code as an agent,
+so the two can't disagree. It scans the installed plugins once, and hashes the pinned one once.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_core.checkup.child_process import ChildResults, run_plugin_code
+from hermes_core.checkup.deliveries import ActiveProvider, active_provider
+from hermes_core.checkup.doctor import PROBLEM, start_provider
+from hermes_core.config import Config, Selection, load_config
+from hermes_core.config.fields import Field, active_fields, when
+from hermes_core.config.names import normalise, split_choice
+from hermes_core.config.settings import Sources
+from hermes_core.discovery import ProviderInfo, find_provider, manifest_of
+from hermes_core.dispatch import SingleProvider
+from hermes_core.errors import HermesError, describe
+from hermes_core.loading import counted
+from hermes_core.loading.activation import (
+    Activation,
+    activate,
+    deadlines_of,
+    installed_providers,
+    settings_rows,
+)
+from hermes_core.manager import MemoryManager
+from hermes_core.manager.from_config import assemble
+from hermes_core.privacy import masked
+from hermes_core.provider import BUILTIN
+
+#: How long `status` may take if a service does not answer.
+STATUS_SECONDS: Final = 10.0
+#: Of these, what the rest of the command may take on a busy machine: its start, the end of the
+#: child process, and reading the outbox and the call log.
+_ENDING_SECONDS: Final = 4.0
+#: What is left for the service in any case, however long the plugin took to load.
+_LEAST_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What is known before any plugin code runs.
+
+    Attributes:
+        builtin: The built-in.
+        provider: The external provider that config.yaml names; None if it is not installed.
+        active: The same, if it may be activated.
+    """
+
+    builtin: ProviderInfo
+    provider: ProviderInfo | None = None
+    active: ActiveProvider = field(default_factory=ActiveProvider)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCheck:
+    """The result of activating a provider.
+
+    Attributes:
+        provider_name: The provider's name; "" if it could not be activated.
+        problems: Why it does not work; empty if it does.
+        warnings: What a person should look at.
+        traceback: Of the problems, for ``--debug``.
+        settings: A row for each of its fields, without values of secrets.
+        shown: The lines that it adds to ``status``.
+        confirms: Whether a write that returned has reached its backend.
+        probes: Whether it can test its backend.
+        refused: What its probe found wrong, if it was called.
+        own_name: What the provider calls itself, once loaded.
+        registers: What its plugin registers besides, once loaded.
+        installed: The installed providers, for a provider that config.yaml names.
+    """
+
+    provider_name: str = ""
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    traceback: str = ""
+    settings: tuple[dict[str, Any], ...] = ()
+    shown: Mapping[str, str] = field(default_factory=dict)
+    confirms: bool = False
+    probes: bool = False
+    refused: str = ""
+    own_name: str = ""
+    registers: str = ""
+    installed: Installed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFailure:
+    """What stands between a provider and its service."""
+
+    detail: str
+
+
+def check_configured(
+    config: Config, *, probe: bool = False, seconds: float = STATUS_SECONDS
+) -> ProviderCheck:
+    """Activate the provider that config.yaml names, as an agent would.
+
+    Args:
+        config: What config.yaml says.
+        probe: Whether the provider is started and probes its service, too.
+        seconds: The time for the whole command if the service does not answer. Set it to 0 to
+            apply the deadlines of config.yaml instead.
+    """
+    until = time.time() + seconds - _ENDING_SECONDS if probe and seconds else 0.0
+    names = [f"plugin {config.selection.name}"] if config.selection.name else []
+    names += [f"observer {name}" for name in config.observers]
+    deadlines = deadlines_of(config)
+    needed = (seconds or deadlines.initialize + deadlines.tool) if probe else 0.0
+    done = run_plugin_code(
+        config,
+        partial(activate_configured, config.home, probe=probe, until=until),
+        what=" or ".join(names) or "the built-in",
+        seconds=needed,
+    )
+    return _combined(done)
+
+
+def check_provider(config: Config, choice: str) -> ProviderCheck:
+    """Activate the provider ``choice`` (name or name@owner), whatever config.yaml names."""
+    call = partial(activate_provider, config.home, choice)
+    return _combined(run_plugin_code(config, call, what=f"plugin {choice}"))
+
+
+def check_setting(config: Config, choice: str, key: str, value: str) -> ProviderCheck:
+    """Check a value for one of a provider's fields."""
+    call = partial(activate_with_setting, config.home, choice, key, value)
+    return _combined(run_plugin_code(config, call, what=f"plugin {choice}"))
+
+
+def _combined(done: ChildResults[Installed | ProviderCheck | ProbeFailure]) -> ProviderCheck:
+    """One result of the lines that reached us, however far the child got."""
+    installed = next((each for each in done.results if isinstance(each, Installed)), None)
+    check = next((each for each in done.results if isinstance(each, ProviderCheck)), None)
+    if check is None:
+        return ProviderCheck(problems=(done.problem,), installed=installed)
+    failures = [each.detail for each in done.results if isinstance(each, ProbeFailure)]
+    refused = "; ".join([*failures, *filter(None, [done.problem])])
+    return replace(check, refused=refused, installed=installed)
+
+
+def installed_of(config: Config) -> Installed:
+    """What is installed, for a command in which no child process looked."""
+    return _installed(config, installed_providers(config))
+
+
+# -- in the child process ---------------------------------------------------------------------
+
+
+def activate_configured(
+    home: Path, *, probe: bool, until: float
+) -> Iterator[Installed | ProviderCheck | ProbeFailure]:
+    """Build a manager as an agent does; then start the provider and probe its service.
+
+    Args:
+        home: HERMES_HOME.
+        probe: Whether to probe.
+        until: When the probe has to be done, as `time.time` counts; 0 for no such limit.
+    """
+    config = load_config(home)
+    found = installed_providers(config)
+    yield _installed(config, found)
+    try:
+        manager, activation = assemble(MemoryManager, home, found)
+        result = _as_an_agent(manager, activation)
+    except BaseException as error:  # noqa: BLE001 - plugin code; the result says so
+        yield _result([error])
+        return
+    yield result
+    if probe and result.provider_name and result.probes:
+        seconds = max(until - time.time(), _LEAST_SECONDS) if until else 0.0
+        for finding in start_provider(config, activation, write=False, seconds=seconds):
+            if finding.state == PROBLEM:
+                yield ProbeFailure(masked(finding.detail, activation.secrets))
+
+
+def activate_provider(home: Path, choice: str) -> Iterator[ProviderCheck]:
+    """Activate a provider, as `enable` does before it changes anything."""
+    config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
+    activation = activate(config)
+    name = "" if activation.provider is None else activation.provider.name
+    errors = [] if activation.error is None else [activation.error]
+    yield replace(
+        _result(errors, activation.warnings, name),
+        settings=tuple(settings_rows(activation)),
+        own_name=activation.own_name,
+        registers=counted(activation.registered),
+    )
+
+
+def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iterator[ProviderCheck]:
+    """Activate a provider with another value for one of its fields."""
+    config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
+    activation = activate(config, {key: value})
+    if activation.error is not None and not activation.fields:
+        yield _result([activation.error])
+        return
+    values = activation.settings.values if activation.settings is not None else {}
+    current = active_fields(activation.fields, values)
+    field = next((each for each in current if each.key == key), None)
+    row = next((each for each in settings_rows(activation) if each["key"] == key), None)
+    problem = _refusal(choice, key, activation, field, row)
+    if problem is not None or activation.info is None or field is None or row is None:
+        yield _result([problem] if problem else [])
+        return
+    sources = Sources(config, activation.info, manifest_of(activation.info))
+    stronger = sources.stronger(field, row["value"])
+    yield replace(_result([], [stronger] if stronger else []), settings=(row,))
+
+
+def _installed(config: Config, found: list[ProviderInfo]) -> Installed:
+    selection = config.selection
+    same = [each for each in found if each.key == normalise(selection.name)]
+    same = [each for each in same if not selection.owner or each.owned_by(selection.owner)]
+    return Installed(
+        find_provider(BUILTIN, found),
+        same[0] if same and selection.name else None,
+        active_provider(config, found),
+    )
+
+
+def _as_an_agent(manager: MemoryManager, activation: Activation) -> ProviderCheck:
+    external = [each.name for each in manager.providers if each.name != BUILTIN]
+    result = replace(
+        _result(list(manager.problems), manager.warnings, *external),
+        settings=tuple(manager.setting_rows),
+    )
+    if not external or activation.provider is None:
+        return result
+    with SingleProvider(activation.provider, external[0]) as single:
+        return replace(
+            result,
+            shown=_status_lines(single, manager.setting_rows),
+            confirms=single.confirms_delivery,
+            probes=single.overrides("probe"),
+        )
+
+
+def _status_lines(single: SingleProvider, settings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The lines that a provider adds to ``status``."""
+    if not single.overrides("get_status_config"):
+        return {}
+    values = {row["key"]: row["value"] for row in settings if not row["secret"]}
+    outcome = single.call("get_status_config", provider_config=values)
+    if outcome.error is not None:
+        return {"get_status_config": f"failed: {describe(outcome.error)}"}
+    return {str(key): str(value) for key, value in (outcome.value or {}).items()}
+
+
+def _refusal(
+    choice: str, key: str, activation: Activation, field: Field | None, row: dict[str, Any] | None
+) -> HermesError | None:
+    """Why a value can't be set, if it can't."""
+    if field is None:
+        names = ", ".join(dict.fromkeys(each.key for each in activation.fields)) or "none"
+        return HermesError(f"{choice} has no field {key}; its fields are: {names}")
+    if field.secret:
+        return HermesError(
+            f"{key} is a secret, which does not belong in config.yaml",
+            hint=f"run: hermes-plugins secrets set {field.variable}",
+        )
+    if row is None:
+        return HermesError(
+            f"{key} does not apply now; it applies if {when(activation.fields, key)}"
+        )
+    return HermesError(row["problem"]) if row["problem"] else None
+
+
+def _result(
+    errors: Sequence[BaseException], warnings: Sequence[str] = (), provider_name: str = ""
+) -> ProviderCheck:
+    return ProviderCheck(
+        provider_name,
+        tuple(_line(error) for error in errors),
+        tuple(warnings),
+        "".join("".join(traceback.format_exception(error)) for error in errors),
+    )
+
+
+def _line(error: BaseException) -> str:
+    return str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,117 @@
+"""The click application. The module of a command is imported when the command is run.
+
+The help of each command is written down here as well, so that `hermes-plugins --help` imports
+none of them. A test compares the two.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final, NamedTuple
+
+import click
+
+from hermes_core import __version__
+from hermes_core.discovery import own_commands
+
+
+class _Command(NamedTuple):
+    module: str
+    help: str
+
+
+COMMANDS: Final = {
+    "bridge": _Command("install", "Let hermes-agent find a plugin that is a package."),
+    "check": _Command("check", "Run the conformance checks on a memory plugin."),
+    "config": _Command("setup", "Show and change settings."),
+    "demo": _Command("demo", "Show what memory does, in a temporary home."),
+    "disable": _Command("providers", "Stop using the external provider."),
+    "doctor": _Command("checkup", "Test everything and say how to fix it."),
+    "enable": _Command("providers", "Use NAME as the external memory provider."),
+    "explain": _Command("checkup", "Show what an agent would recall for QUESTION."),
+    "info": _Command("providers", "Show the details of one provider."),
+    "install": _Command("install", "Install a memory plugin."),
+    "list": _Command("providers", "List the installed memory providers."),
+    "log": _Command("log", "Show the calls to memory providers."),
+    "new": _Command("check", "Create a project for a new memory plugin."),
+    "outbox": _Command("outbox", "Show and deliver pending writes."),
+    "secrets": _Command("secrets", "Store the API keys of providers."),
+    "setup": _Command("setup", "Configure and enable a memory plugin."),
+    "status": _Command("checkup", "Show what is active and whether it works."),
+    "uninstall": _Command("install", "Disable and uninstall a memory plugin."),
+}
+#: Commands of hermes_builtin, which is part of this distribution.
+BUILTIN_HELP: Final = {
+    "memory": "Show and change the notes that the agent keeps.",
+    "sessions": "Search and manage past conversations.",
+}
+
+
+class _Commands(click.Group):
+    """Finds commands by name, and suggests the nearest name for a misspelt one."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return sorted({*COMMANDS, *own_commands()})
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command: click.Command
+        if found := COMMANDS.get(cmd_name):
+            module = import_module(f"hermes_core.cli.{found.module}")
+            command = getattr(module, f"{cmd_name}_command")
+            return command
+        # A provider declares its commands as entry points: we import no plugin by name.
+        value = own_commands().get(cmd_name)
+        if value is None:
+            return None
+        from hermes_core.loading import import_value  # noqa: PLC0415 - takes 0.1 s
+
+        command = import_value(value)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their help, and import only those of other distributions."""
+        rows = []
+        for name in self.list_commands(ctx):
+            text = COMMANDS[name].help if name in COMMANDS else BUILTIN_HELP.get(name, "")
+            if not text and (command := self.get_command(ctx, name)):
+                text = command.get_short_help_str()
+            rows.append((name, text))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; suggest the nearest ones if there is none of that name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from hermes_core.config.names import nearest  # noqa: PLC0415
+
+            close = nearest(args[0], self.list_commands(ctx))
+            if not close:
+                raise
+            text = f"{error.message} Did you mean {' or '.join(close)}?"
+            raise click.UsageError(text, ctx) from error
+
+
+def _check_home(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value == "":
+        raise click.BadParameter("the name of the folder is empty")
+    return value
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--home", metavar="FOLDER", callback=_check_home, help="Use this home instead of HERMES_HOME."
+)
+@click.option("--debug", is_flag=True, help="Show tracebacks and log messages.")
+@click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")
+@click.pass_context
+def cli(ctx: click.Context, home: str | None, debug: bool) -> None:
+    """Manage the memory plugins of a Hermes agent."""
+    ctx.obj = home
+    if not debug:
+        import logging  # noqa: PLC0415 - nothing else that prints the help needs it
+
+        logging.disable()  # each command reports what matters itself, once

@@ -1,0 +1,364 @@
+"""How commands print: wrapped text, tables and progress on a terminal, plain lines elsewhere, JSON.
+
+On a terminal, lines are wrapped at words, states have colours, tables and progress are drawn by
+rich. When output is piped, every line stays as long as it is, the fields of a table are separated
+by tabs and there are no colours: programs read it. `list` is run by shell prompts, so this module
+imports rich only for the first table or progress bar.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from hermes_core.errors import HermesError, one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+    from rich.table import Table as RichTable
+
+#: The colour of each state, as a style of rich and as a code of ANSI terminals.
+_STYLES: Final = {
+    "active": ("green", 32),
+    "changed": ("yellow", 33),
+    "conflict": ("red", 31),
+    "broken": ("red", 31),
+    "no-provider": ("bright_black", 90),
+}
+_BOLD: Final = 1
+_WIDTH: Final = 80
+_NARROWEST: Final = 20
+#: Cells that are longer than this may be folded where there is little room.
+_SHORTEST: Final = 12
+
+
+# -- text ---------------------------------------------------------------------------------------
+
+
+def on_terminal() -> bool:
+    """Return whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def terminal_width(stream: TextIO | None = None) -> int:
+    """Return the columns of the terminal behind standard output; 80 if it does not say."""
+    try:
+        return os.get_terminal_size((stream or sys.stdout).fileno()).columns or _WIDTH
+    except (OSError, ValueError):
+        return _WIDTH
+
+
+def paint(text: str, state: str) -> str:
+    """Return text in the colour of a state, where colours are wanted."""
+    return _styled(text, _STYLES.get(state, ("", 0))[1])
+
+
+def bold(text: str) -> str:
+    """Return text in bold, where colours are wanted."""
+    return _styled(text, _BOLD)
+
+
+def _styled(text: str, code: int) -> str:
+    return f"\033[{code}m{text}\033[0m" if code and on_terminal() and _has_colours() else text
+
+
+def _has_colours() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def say(text: str = "", *, indent: int | None = None) -> None:
+    """Print a line. On a terminal, wrap it at words.
+
+    Args:
+        text: One line, which may contain what `paint` and `bold` return.
+        indent: How far to indent the lines after the first; by default two more than the first.
+    """
+    if on_terminal():
+        text = "\n".join(wrapped(text, terminal_width(), indent))
+    sys.stdout.write(f"{text}\n")
+
+
+def say_field(label: str, value: str, width: int = 10) -> None:
+    """Print ``label: value``, with the value aligned and wrapped in its own column."""
+    if on_terminal():
+        say(f"{label + ':':{width}} {value}", indent=width + 1)
+    else:
+        say(f"{label}: {value}" if not width else f"{label + ':':{width}} {value}")
+
+
+def wrapped(text: str, width: int, indent: int | None = None) -> list[str]:
+    """Split a line at words so that each part fits the width.
+
+    A word that is longer than a line is left whole: a path or a URL must stay one to be copied.
+    """
+    if width_of(text) <= width or width < _NARROWEST:
+        return [text]
+    start = len(text) - len(text.lstrip(" "))
+    following = " " * min(start + 2 if indent is None else indent, width - _NARROWEST)
+    lines, line = [], ""
+    for word in _words(text):
+        if line.strip() and width_of(line + word) > width:
+            lines.append(line)
+            line = following + word.lstrip(" ")
+        else:
+            line += word
+    return [*lines, line]
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield each word with the blanks before it, so that what is aligned stays aligned."""
+    blanks = ""
+    for part in text.split(" "):
+        if part:
+            yield blanks + part
+            blanks = ""
+        blanks += " "
+
+
+def plain(text: str) -> str:
+    """Return text of a plugin on one line, without control characters."""
+    return " ".join(one_line(text).split())
+
+
+def width_of(text: str) -> int:
+    """Return how many columns a terminal takes for a text."""
+    if "\033" in text:
+        import re  # noqa: PLC0415 - few lines have colours
+
+        text = re.sub(r"\033\[[0-9;]*m", "", text)
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width  # noqa: PLC0415
+
+    wide = sum(east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(combining(char) > 0 for char in text)
+
+
+def print_error(error: Exception) -> None:
+    """Print what happened on one line of standard error, and what to do on the next."""
+    hint = ""
+    if isinstance(error, HermesError):
+        text, hint = error.what, error.hint
+        if error.where:
+            text = f"{error.where}: {text}"
+    elif isinstance(error, OSError):
+        text = error.strerror or str(error)
+    else:
+        text = f"unexpected {type(error).__name__}: {error}"
+        hint = "run the command again with --debug to see the traceback"
+    _say_error(f"hermes-plugins: {one_line(text)}")
+    if hint:
+        _say_error(f"hint: {one_line(hint)}")
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    _say_error(f"warning: {plain(text)}")
+
+
+def _say_error(text: str) -> None:
+    lines = [text]
+    if sys.stderr.isatty():
+        lines = wrapped(text, terminal_width(sys.stderr), indent=2)
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
+
+
+# -- JSON ---------------------------------------------------------------------------------------
+
+
+def print_json(**values: Any) -> None:
+    """Print one object, with the version of its format."""
+    _say_json(values, indent=2)
+
+
+def print_json_line(**values: Any) -> None:
+    """Print one object on one line, where more may follow."""
+    _say_json(values, indent=None)
+
+
+def _say_json(values: dict[str, Any], indent: int | None) -> None:
+    import json  # noqa: PLC0415 - a table does not need it
+
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps({"schema": 1, **values}, indent=indent, ensure_ascii=not utf8)
+    sys.stdout.write(f"{text}\n")
+
+
+# -- tables -------------------------------------------------------------------------------------
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], states: Sequence[str]
+) -> None:
+    """Print a table on a terminal; elsewhere tabs between the fields and no header."""
+    Table(header).print(rows, states)
+
+
+class Table:
+    """A table that can grow: its header is printed once, and its columns only get wider.
+
+    The last column is wrapped at words, and the others are as wide as their longest cell. On a
+    terminal that is too narrow for that, each row is a paragraph.
+    """
+
+    def __init__(self, header: Sequence[str]) -> None:
+        self._header = header
+        self._widths = [0] * len(header)
+        self._begun = False
+
+    def print(self, rows: Sequence[Sequence[str]], states: Sequence[str]) -> None:
+        """Print more rows, each in the colour of its state."""
+        cells = [[plain(cell) for cell in row] for row in rows]
+        if not on_terminal():
+            for row in cells:
+                sys.stdout.write("\t".join(row) + "\n")
+            return
+        columns = zip(self._header, *cells, strict=True)
+        widths = [max(map(width_of, column)) for column in columns]
+        self._widths = [*map(max, self._widths, widths)]
+        if self._fits():
+            _console(sys.stdout).print(self._drawn(cells, states))
+        else:
+            for row, state in zip(cells, states, strict=True):
+                say(paint("  ".join(filter(None, row)), state), indent=4)
+        self._begun = True
+
+    def _fits(self) -> bool:
+        *others, last = self._widths
+        room = sum(others) + 2 * len(others) + min(last, _SHORTEST)
+        return room <= terminal_width()
+
+    def _drawn(self, cells: list[list[str]], states: Sequence[str]) -> RichTable:
+        from rich.table import Table as RichTable  # noqa: PLC0415 - never when piped
+        from rich.text import Text  # noqa: PLC0415
+
+        table = RichTable(
+            box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=not self._begun
+        )
+        for name, width in zip(self._header[:-1], self._widths[:-1], strict=True):
+            table.add_column(name, min_width=width, no_wrap=True)
+        table.add_column(self._header[-1], overflow="fold", ratio=1)
+        for row, state in zip(cells, states, strict=True):
+            table.add_row(*map(Text, row), style=_STYLES.get(state, ("", 0))[0])
+        return table
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console  # noqa: PLC0415 - never on the path of `list`
+
+    plain_text = not _has_colours()
+    return Console(
+        file=stream, width=terminal_width(stream), highlight=False, no_color=plain_text,
+        color_system=None if plain_text else "auto",
+    )  # fmt: skip
+
+
+# -- progress -----------------------------------------------------------------------------------
+
+
+class Step:
+    """What a command reports while it works; nothing is shown unless somebody looks."""
+
+    def __init__(self, bar: Progress | None = None, task: TaskID | None = None) -> None:
+        self._bar = bar
+        self._task = task
+
+    def show(self, text: str) -> None:
+        """Say what happens now."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=plain(text))
+
+    def update(self, done: int, total: int) -> None:
+        """Say how many of how many are done."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, total=max(total, 1))
+
+    def advance(self, count: int = 1) -> None:
+        """Say that so many more are done."""
+        if self._bar is not None and self._task is not None:
+            self._bar.advance(self._task, count)
+
+
+@contextmanager
+def progress(text: str, total: int | None = None) -> Iterator[Step]:
+    """Show on standard error that something takes time, and remove it when it is done.
+
+    Nothing is shown if standard error is not a terminal, or one that wants no control codes.
+    Leave the block before you ask the person something.
+
+    Args:
+        text: What happens, such as "Importing conversations".
+        total: How many steps it has; None if nobody knows.
+    """
+    if not sys.stderr.isatty() or not _has_colours():
+        yield Step()
+        return
+    from rich import progress as rich_progress  # noqa: PLC0415 - only for who waits
+
+    columns = [rich_progress.SpinnerColumn("line"), rich_progress.TextColumn("{task.description}")]
+    if total is not None:
+        columns += [rich_progress.BarColumn(bar_width=20), rich_progress.MofNCompleteColumn()]
+    columns.append(rich_progress.TimeElapsedColumn())
+    # Without redirection: what the command prints meanwhile belongs to standard output.
+    with rich_progress.Progress(
+        *columns, console=_console(sys.stderr), transient=True,
+        redirect_stdout=False, redirect_stderr=False,
+    ) as bar:  # fmt: skip
+        yield Step(bar, bar.add_task(plain(text), total=total))
+
+
+# -- times and sizes ----------------------------------------------------------------------------
+
+_SHORT: Final = 0.01
+_KILO: Final = 1000
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86_400
+
+
+def moment(at: float | None) -> str | None:
+    """Return a time for JSON; None if there is none, or if no calendar has it."""
+    from datetime import datetime  # noqa: PLC0415 - `list` shows no times
+
+    if at is None:
+        return None
+    try:
+        return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def day_and_time(at: float) -> str:
+    """Return a time for people."""
+    return (moment(at) or "?")[:19].replace("T", " ")
+
+
+def duration(seconds: float) -> str:
+    """Return how long something took."""
+    if seconds < 1:
+        return f"{seconds * 1000:.{1 if seconds < _SHORT else 0}f} ms"
+    return f"{seconds:.1f} s"
+
+
+def span(seconds: float) -> str:
+    """Return about how long ago, or how long until."""
+    seconds = max(seconds, 0)
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        return f"{seconds // _HOUR:.0f} h"
+    return f"{seconds // _DAY:,.0f} days"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes with a unit that fits; "-" where it is not known."""
+    if count < _KILO:
+        return f"{count} B" if count else "-"
+    kilobytes = count / _KILO
+    return f"{kilobytes:.1f} kB" if kilobytes < _KILO else f"{kilobytes / _KILO:,.1f} MB"

@@ -1,0 +1,153 @@
+"""`list`, without click and rich: shell prompts run it, so it has to be fast."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final, NamedTuple
+
+from hermes_core.cli.output import (
+    bold,
+    on_terminal,
+    paint,
+    plain,
+    print_json,
+    terminal_width,
+    width_of,
+    wrapped,
+)
+from hermes_core.config import Selection, read_selection
+from hermes_core.config.names import normalise
+from hermes_core.discovery import ProviderInfo, scan
+from hermes_core.errors import ConfigError, HermesError, UnknownProviderError
+from hermes_core.storage.home import resolve_home
+
+_HEADER: Final = ("NAME", "STATE", "VERSION", "SOURCE", "DESCRIPTION")
+#: A description in fewer columns than this is read more easily below its provider.
+_NARROW: Final = 30
+
+
+class ListRequest(NamedTuple):
+    """What was asked for."""
+
+    home: str | None = None
+    everything: bool = False
+    json: bool = False
+
+
+def parse_list(arguments: list[str]) -> ListRequest | None:
+    """The request, if the arguments are plainly one for `list`; everything else is click's."""
+    home = None
+    rest = list(arguments)
+    if rest[:1] == ["--home"] and len(rest) > 1 and rest[1]:
+        home, rest = rest[1], rest[2:]
+    options = set(rest[1:])
+    if rest[:1] != ["list"] or not options <= {"--all", "--json"}:
+        return None
+    return ListRequest(home, "--all" in options, "--json" in options)
+
+
+def run_list(request: ListRequest) -> int:
+    """List the installed providers."""
+    home = resolve_home(request.home)
+    error: HermesError | None = None
+    try:
+        selection = read_selection(home)
+    except ConfigError as caught:
+        # What is active can't be told; what is installed can.
+        error, selection = caught, Selection()
+    found = scan(home, selection, everything=request.everything)
+    if not request.everything and _is_missing(selection, found):
+        # It may be one of those that take longer to find.
+        complete = scan(home, selection, everything=True)
+        found = complete if not _is_missing(selection, complete) else found
+        if _is_missing(selection, found):
+            error = UnknownProviderError(
+                f"memory.provider is {selection.name}, which is not installed",
+                hint="hermes-plugins status says more",
+            )
+    if request.json:
+        print_json(providers=[as_json(each) for each in found])
+    else:
+        _print_rows(found)
+    if error is not None:
+        raise error
+    return 0
+
+
+def _is_missing(selection: Selection, found: list[ProviderInfo]) -> bool:
+    same = [each for each in found if each.key == normalise(selection.name)]
+    owned = [each for each in same if not selection.owner or each.owned_by(selection.owner)]
+    return bool(selection.name) and not owned
+
+
+def as_json(info: ProviderInfo) -> dict[str, Any]:
+    """A provider as the contract's JSON has it."""
+    return {
+        "name": info.name,
+        "active": info.active,
+        "state": info.state,
+        "source": info.source,
+        "distribution": info.distribution,
+        "version": info.version,
+        "entry_point": info.entry_point,
+        "description": info.description,
+        "problem": info.problem,
+    }
+
+
+def version_of(info: ProviderInfo) -> str:
+    """The version, with the beginning of the commit that a directory came from."""
+    commit, edited, _ = info.commit.partition("+")
+    return f"{info.version} {commit[:7]}{edited}".strip()
+
+
+def _print_rows(found: list[ProviderInfo]) -> None:
+    rows = [
+        [
+            plain(cell)
+            for cell in (
+                each.name,
+                each.state,
+                version_of(each),
+                each.distribution or each.source,
+                each.problem or each.description,
+            )
+        ]
+        for each in found
+    ]
+    if on_terminal():
+        rows.insert(0, list(_HEADER))
+        lines = _laid_out(rows, terminal_width())
+        lines[0] = bold(lines[0])
+        for number, each in enumerate(found, 1):
+            lines[number] = "\n".join(paint(part, each.state) for part in lines[number].split("\n"))
+    else:
+        lines = ["\t".join(row) for row in rows]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _laid_out(rows: list[list[str]], room: int) -> list[str]:
+    """Align the columns and wrap the description: beside the others, or else below them."""
+    widths = [max(map(width_of, column)) for column in list(zip(*rows, strict=True))[:-1]]
+    start = sum(widths) + 2 * len(widths)
+    beside = room - start >= _NARROW
+    found = []
+    for number, (*cells, description) in enumerate(rows):
+        pairs = zip(cells, widths, strict=True)
+        line = "".join(cell + " " * (width - width_of(cell) + 2) for cell, width in pairs)
+        if beside:
+            line = "\n".join(wrapped(line + description, room, start))
+        else:
+            # The header of a column that is not there would only be read as a provider.
+            below = wrapped("    " + description, room, 4) if description and number else []
+            line = "\n".join(_cut(each, room) for each in (line.rstrip(), *below))
+        found.append("\n".join(each.rstrip() for each in line.split("\n")))
+    return found
+
+
+def _cut(line: str, room: int) -> str:
+    if width_of(line) <= room:
+        return line
+    while width_of(line) >= room:
+        line = line[:-1]
+    return line + "…"

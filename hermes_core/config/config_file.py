@@ -1,0 +1,374 @@
+"""What config.yaml says: the selection that `list` needs, and the whole file, validated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isnan
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hermes_core.config.document import Document, read_document, read_text, type_name
+from hermes_core.config.lock_file import LockEntry, Pin, PluginFacts, entry_of, read_lock_file
+from hermes_core.config.names import name_problem, normalise, split_choice
+from hermes_core.errors import ConfigError
+from hermes_core.provider import BUILTIN
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+_PINS: Final = ("memory", "pins")
+
+
+class Selection(NamedTuple):
+    """Which external provider a person chose. ``name`` is "" for none."""
+
+    name: str = ""
+    owner: str = ""
+    pins: Mapping[str, Pin] = _EMPTY
+    strict: bool = False
+    facts: Mapping[str, PluginFacts] = _EMPTY
+
+    @property
+    def choice(self) -> str:
+        """As it is written: name, or name@owner."""
+        return f"{self.name}@{self.owner}" if self.owner else self.name
+
+    @property
+    def pin(self) -> Pin | None:
+        """The chosen provider's pin."""
+        return self.pins.get(normalise(self.name))
+
+
+class Config(NamedTuple):
+    """A validated config.yaml. ``memory`` has our keys and the providers' sections."""
+
+    home: Path
+    selection: Selection = Selection()
+    memory: Mapping[str, Any] = _EMPTY
+    warnings: tuple[str, ...] = ()
+    secrets_backend: str = "auto"
+
+    @property
+    def path(self) -> Path:
+        """Where it was read from."""
+        return self.home / "config.yaml"
+
+    @property
+    def own_warnings(self) -> tuple[str, ...]:
+        """Those about ``memory``; hermes-agent has a dozen keys beside it."""
+        return tuple(each for each in self.warnings if ": memory." in each)
+
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """The observers that a person named."""
+        return tuple(self.memory.get("observers") or ())
+
+    @property
+    def redacts(self) -> bool:
+        """Whether secrets are redacted from what an external provider gets."""
+        return self.memory.get("redact") is not False
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is stored is to survive a power cut, not only a crash."""
+        return self.memory.get("durability") == "full"
+
+    @property
+    def outbox_max_mb(self) -> float | None:
+        """How large the outbox may grow, if configured."""
+        return (self.memory.get("outbox") or {}).get("max_mb")
+
+    @property
+    def context_max_chars(self) -> int | None:
+        """How much recalled text a turn may have, if configured."""
+        return self.memory.get("context_max_chars")
+
+    @property
+    def deadlines(self) -> Mapping[str, float]:
+        """The deadlines that differ from ours, by field name of `Deadlines`."""
+        own = dict(self.memory.get("deadlines") or {})
+        if "prefetch_budget" in self.memory:
+            own["prefetch"] = self.memory["prefetch_budget"]
+        return own
+
+
+def read_selection(home: Path) -> Selection:
+    """Read only the selection, with plain type checks: `list` must not load a validator."""
+    return _selection(*_read(home))
+
+
+def load_config(home: Path) -> Config:
+    """Read and validate config.yaml.
+
+    Raises:
+        ConfigError: Has every problem, each with its line.
+    """
+    document, recorded = _read(home)
+    warnings = validate(document)
+    memory = document.data.get("memory") or {}
+    secrets = document.data.get("secrets") or {}
+    return Config(
+        home,
+        _selection(document, recorded),
+        MappingProxyType(memory),
+        warnings,
+        secrets_backend=secrets.get("backend") or "auto",
+    )
+
+
+def _read(home: Path) -> tuple[Document, dict[str, LockEntry]]:
+    """config.yaml and the lock file of one moment.
+
+    `enable` replaces the two one after the other. The lock file is read last, since a pin is
+    in it before it leaves config.yaml; and both again if config.yaml changed meanwhile.
+    """
+    document = read_document(home)
+    recorded = read_lock_file(home)
+    while recorded and read_text(document.path) != document.mark + document.text:
+        document = read_document(home)
+        recorded = read_lock_file(home)
+    return document, recorded
+
+
+def _selection(document: Document, recorded: Mapping[str, LockEntry]) -> Selection:
+    memory = _expect(document, ("memory",), document.data.get("memory"), dict, "a mapping") or {}
+    choice = provider_choice(document, memory.get("provider"))
+    name, owner = split_choice(choice)
+    entries = {**pins_in(document), **recorded}
+    if normalise(name) == BUILTIN:
+        name = owner = ""
+    # Either name selects a provider whose own name differs; the listed one is used.
+    if name and normalise(name) not in entries:
+        wanted = normalise(name)
+        listed = [
+            each.name for each in entries.values() if normalise(each.facts.provider) == wanted
+        ]
+        name = listed[0] if len(listed) == 1 else name
+    return Selection(
+        name,
+        owner,
+        MappingProxyType({key: each.pin for key, each in entries.items()}),
+        memory.get("pin") == "strict",
+        MappingProxyType({key: each.facts for key, each in entries.items()}),
+    )
+
+
+def pins_in(document: Document) -> dict[str, LockEntry]:
+    """The entries that older versions wrote to ``memory.pins``, by normalised name."""
+    memory = _expect(document, ("memory",), document.data.get("memory"), dict, "a mapping") or {}
+    section = _expect(document, _PINS, memory.get("pins"), dict, "a mapping") or {}
+    found = {}
+    for key, value in section.items():
+        path = (*_PINS, str(key))
+        values = _expect(document, path, value, dict, "a mapping") or {}
+        for name in ("owner", "version", "hash", "provider", "registers"):
+            _expect(document, (*path, name), values.get(name), str, "a string")
+        found[normalise(str(key))] = entry_of(str(key), values)
+    return found
+
+
+def provider_choice(document: Document, value: Any) -> str:
+    """``memory.provider``: a string, or nothing."""
+    keys = ("memory", "provider")
+    if isinstance(value, list):
+        raise ConfigError(
+            "expected a string, got a list; only one external provider can be active",
+            where=document.where(keys),
+        )
+    choice: str = _expect(document, keys, value, str, "a string") or ""
+    return choice.strip()
+
+
+def _expect(document: Document, keys: tuple[str, ...], value: Any, kind: type, name: str) -> Any:
+    if value is None or isinstance(value, kind):
+        return value
+    raise ConfigError(f"expected {name}, got {type_name(value)}", where=document.where(keys))
+
+
+_LIKENESS: Final = 0.75
+
+#: The words of hermes-agent for approval, beside true and false.
+_APPROVAL: Final = ("on", "true", "yes", "1", "approve", "enabled")
+_NO_APPROVAL: Final = ("off", "false", "no", "0", "disabled", "")
+
+_TEXT: Final = {"type": ["string", "null"]}
+_SWITCH: Final = {"type": ["boolean", "null"]}
+_SIZE: Final = {"type": ["integer", "null"], "minimum": 1}
+_COUNT: Final = {"type": ["integer", "null"], "minimum": 0}
+_SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": 3600}
+
+_OUTBOX: Final = ("max_mb",)
+_DEADLINES: Final = ("load", "available", "initialize", "tool", "hook", "write", "shutdown")
+
+_KEYS: Final[dict[str, Any]] = {
+    "provider": _TEXT,
+    "pin": {"enum": ["warn", "strict", None]},
+    "pins": {
+        "type": ["object", "null"],
+        "additionalProperties": {
+            "type": "object",
+            "required": ["owner"],
+            "properties": {
+                "owner": {"type": "string"},
+                **dict.fromkeys(("version", "hash", "provider", "registers"), _TEXT),
+            },
+        },
+    },
+    "redact": _SWITCH,
+    "context_max_chars": {"type": ["integer", "null"], "minimum": 0},
+    "durability": {"enum": ["normal", "full", None]},
+    "outbox": {
+        "type": ["object", "null"],
+        "properties": {"max_mb": {"type": "number", "exclusiveMinimum": 0}},
+    },
+    "observers": {"type": ["array", "null"], "items": {"type": "string"}, "uniqueItems": True},
+    "prefetch_budget": {"type": "number", "minimum": 0, "maximum": 600},
+    "deadlines": {
+        "type": ["object", "null"],
+        "properties": dict.fromkeys(_DEADLINES, _SECONDS),
+    },
+    "memory_enabled": _SWITCH,
+    "user_profile_enabled": _SWITCH,
+    "memory_char_limit": _SIZE,
+    "user_char_limit": _SIZE,
+    "write_approval": {"type": ["boolean", "string", "null"]},
+    "nudge_interval": _COUNT,
+}
+
+#: The section is hermes-agent's, which names its own sources of secrets there.
+_SECRETS: Final[dict[str, Any]] = {"backend": {"enum": ["auto", "keyring", "dotenv", None]}}
+
+SCHEMA: Final[dict[str, Any]] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "memory": {"type": ["object", "null"], "properties": _KEYS},
+        "secrets": {"type": ["object", "null"], "properties": _SECRETS},
+    },
+}
+
+_TYPE_NAMES: Final = {
+    "string": "a string",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+_BOUNDS: Final = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+}
+
+
+def validate(document: Document) -> tuple[str, ...]:
+    """Raise one `ConfigError` with every problem; return the warnings."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow; `list` does not need it
+    from referencing import Registry  # noqa: PLC0415
+
+    # An empty registry: a $ref is never fetched.
+    validator = Draft202012Validator(SCHEMA, registry=Registry())
+    found = sorted(validator.iter_errors(document.data), key=lambda each: list(map(str, each.path)))
+    problems = [_explain(document, error) for error in found]
+    problems += _odd_values(document)
+    unknown, warnings = _unknown_keys(document)
+    problems += unknown
+    if problems:
+        raise ConfigError("; ".join(problems), problems=tuple(problems))
+    return tuple(warnings)
+
+
+def _explain(document: Document, error: ValidationError) -> str:
+    keys = tuple(str(part) for part in error.absolute_path)
+    return f"{document.where(keys)}: {_cause(keys, error)}"
+
+
+def _cause(keys: tuple[str, ...], error: ValidationError) -> str:
+    allowed: Any = error.validator_value
+    got: Any = error.instance
+    if error.validator == "type":
+        names = [allowed] if isinstance(allowed, str) else [n for n in allowed if n != "null"]
+        expected = " or ".join(_TYPE_NAMES[name] for name in names)
+        cause = f"expected {expected}, got {type_name(got)}"
+        if keys == ("memory", "provider") and isinstance(got, list):
+            cause += "; only one external provider can be active"
+        elif isinstance(got, bool) and "string" in names:
+            cause += "; put it in quotes"
+        return cause
+    if error.validator == "enum":
+        choices = ", ".join(str(choice) for choice in allowed if choice is not None)
+        return f"expected one of {choices}, got {got!r}"
+    if word := _BOUNDS.get(str(error.validator)):
+        return f"expected {word} {allowed}, got {got}"
+    return " ".join(error.message.split())
+
+
+def _section(document: Document, *keys: str) -> dict[Any, Any]:
+    found: Any = document.data
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _odd_values(document: Document) -> list[str]:
+    """What a JSON Schema can't say."""
+    memory = _section(document, "memory")
+    found = []
+    times = {("memory", "prefetch_budget"): memory.get("prefetch_budget")}
+    for key, value in _section(document, "memory", "deadlines").items():
+        times["memory", "deadlines", str(key)] = value  # type: ignore[index]
+    for keys, value in times.items():
+        if isinstance(value, float) and isnan(value):
+            found.append(f"{document.where(keys)}: expected a number, got not-a-number")
+    approval = memory.get("write_approval")
+    if isinstance(approval, str) and not _is_switch(approval):
+        where = document.where(("memory", "write_approval"))
+        found.append(f"{where}: expected true or false, got {approval!r}")
+    choice = _chosen_name(memory.get("provider"))
+    if choice and choice != BUILTIN and (problem := name_problem(choice)):
+        found.append(f"{document.where(('memory', 'provider'))}: {problem}")
+    return found
+
+
+def _is_switch(word: str) -> bool:
+    return word.strip().casefold() in (*_APPROVAL, *_NO_APPROVAL)
+
+
+def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:
+    from difflib import get_close_matches  # noqa: PLC0415 - slow; `list` does not need it
+
+    problems: list[str] = []
+    warnings: list[str] = []
+    memory = _section(document, "memory")
+    chosen = _chosen_name(memory.get("provider"))
+    for keys, known in (
+        (("memory",), tuple(_KEYS)),
+        (("memory", "deadlines"), _DEADLINES),
+        (("memory", "outbox"), _OUTBOX),
+        (("secrets",), tuple(_SECRETS)),
+        ((), ("memory", "secrets")),
+    ):
+        for key, value in _section(document, *keys).items():
+            if key in known or (keys == ("memory",) and normalise(str(key)) == chosen):
+                continue
+            where = document.where((*keys, str(key)))
+            close = get_close_matches(str(key).casefold(), known, n=1, cutoff=_LIKENESS)
+            if close:
+                problems.append(f"{where}: unknown key; did you mean {close[0]}?")
+            elif known in (_DEADLINES, _OUTBOX):  # nobody else has keys there
+                problems.append(f"{where}: unknown key; there are {', '.join(known)}")
+            elif keys == ("secrets",):
+                continue
+            elif keys != ("memory",) or not isinstance(value, dict):  # else a provider's section
+                # Only a warning: hermes-agent has a dozen keys of which we know nothing.
+                warnings.append(f"{where}: unknown key, left alone")
+    return problems, warnings
+
+
+def _chosen_name(provider: Any) -> str:
+    return normalise(split_choice(provider)[0]) if isinstance(provider, str) else ""

@@ -1,0 +1,71 @@
+"""How names of providers compare, and what somebody may have meant."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+from hermes_core.provider import BUILTIN
+
+#: Our own keys under ``memory`` in config.yaml. They can't be a provider's name, since its
+#: settings would stand in the same place.
+MEMORY_KEYS: Final = (
+    "provider",
+    "pin",
+    "pins",
+    "observers",
+    "prefetch_budget",
+    "deadlines",
+    "redact",
+    "context_max_chars",
+    "durability",
+    "outbox",
+    "memory_enabled",
+    "user_profile_enabled",
+    "memory_char_limit",
+    "user_char_limit",
+    "write_approval",
+    "nudge_interval",
+)
+
+_SEPARATORS: Final = re.compile(r"[-_.]+")
+
+
+def normalise(name: str) -> str:
+    """The form in which names compare: PEP 503, case and NFKC folded."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return _SEPARATORS.sub("-", unicodedata.normalize("NFKC", folded))
+
+
+def name_problem(name: object, *, ours: bool = False) -> str:
+    """Why something can't be a provider's name, or ""."""
+    if not isinstance(name, str):
+        try:
+            shown = repr(name)
+        except Exception:  # noqa: BLE001 - a plugin's object; its type has to do
+            shown = f"a {type(name).__name__}"
+        return f"its name is {shown}, not a string"
+    if not name.strip():
+        return f"its name is empty: {name!r}"
+    if not name.isprintable() or "@" in name:
+        return f"{name!r} can't be a provider's name"
+    key = normalise(name)
+    if (key == BUILTIN and not ours) or key in map(normalise, MEMORY_KEYS):
+        return f"the name {name} is reserved"
+    return ""
+
+
+def split_choice(choice: str) -> tuple[str, str]:
+    """``name@owner`` as (name, owner); the owner is "" where none is given."""
+    name, _, owner = choice.partition("@")
+    return name.strip(), owner.strip()
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that look most like ``name``, best first."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
+
+    by_normal = {normalise(each): each for each in known}
+    return [by_normal[match] for match in get_close_matches(normalise(name), by_normal, cutoff=0.6)]

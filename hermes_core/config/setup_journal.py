@@ -1,0 +1,185 @@
+"""The setup journal: secrets, config.yaml and the provider's own file change all or not at all.
+
+Setup writes several files, and the machine may stop between any two of them. So it first
+stores the new secrets under temporary names, then writes a journal of the changes, without
+secrets. Once the journal is in place the setup counts: the next process completes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hermes_core.config import load_config
+from hermes_core.config.config_file import validate
+from hermes_core.config.document import parse_document, read_document
+from hermes_core.config.editor import DELETE, LOCK_SECONDS, change_config, change_plugins, edited
+from hermes_core.config.lock_file import LockEntry, entry_of
+from hermes_core.config.names import normalise
+from hermes_core.errors import HermesError
+from hermes_core.secrets import Secrets, check_name, check_value
+from hermes_core.storage.files import file_lock, replace_file, sync_folder
+from hermes_core.storage.home import ensure_folder
+
+_JOURNAL: Final = "setup.json"
+_LOCK: Final = "setup.json.lock"
+_STAGED: Final = "HERMES_STAGED_"
+_DELETED: Final = {"$deleted": True}
+
+
+class Journal(NamedTuple):
+    """What a setup does: to config.yaml, to secrets (by variable); then ``save_config``.
+
+    ``plugin`` is the new entry of the lock file, if the setup enables the plugin.
+    """
+
+    provider: str
+    changes: Sequence[tuple[tuple[str, ...], Any]]
+    secrets: Sequence[str]
+    plugin: LockEntry | None = None
+
+
+def commit(home: Path, secrets: Secrets, journal: Journal, values: Mapping[str, str]) -> None:
+    """Carry out a setup, but for ``save_config``, which needs the provider.
+
+    Args:
+        home: HERMES_HOME.
+        secrets: Where secrets go.
+        journal: What is to be done.
+        values: The new secrets, by variable.
+
+    Raises:
+        HermesError: It can't be done; everything is as it was.
+    """
+    _check(home, journal, values)
+    ensure_folder(home)
+    with _locked(home):
+        _clear_staged(secrets)
+        try:
+            for name, value in values.items():
+                secrets.set(_STAGED + name, value, journal.provider)
+            _write(home, journal)
+        except BaseException:
+            with suppress(HermesError, OSError):
+                remove_journal(home)
+                _clear_staged(secrets)
+            raise
+        _finish(home, secrets, journal)
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """One setup at a time; an `OSError` becomes a `HermesError`."""
+    try:
+        with file_lock(home / _LOCK, LOCK_SECONDS):
+            yield
+    except OSError as error:
+        raise HermesError(
+            f"a setup can't be written: {error.strerror or error}", where=str(home)
+        ) from error
+
+
+def _check(home: Path, journal: Journal, values: Mapping[str, str]) -> None:
+    """See that config.yaml and the stores will take what there is for them."""
+    document = read_document(home)
+    validate(parse_document(document.path, edited(document, dict(journal.changes))))
+    for name, value in values.items():
+        check_value(check_name(name), value)
+
+
+def _write(home: Path, journal: Journal) -> None:
+    changes = [
+        [list(keys), _DELETED if value is DELETE else value] for keys, value in journal.changes
+    ]
+    plugin = None if journal.plugin is None else [journal.plugin.name, journal.plugin.as_json()]
+    text = json.dumps({"schema": 1, **journal._asdict(), "changes": changes, "plugin": plugin})
+    replace_file(home / _JOURNAL, text.encode(), mode=0o600)
+
+
+def _finish(home: Path, secrets: Secrets, journal: Journal) -> None:
+    """Apply a journal to secrets and config.yaml; steps that are done are skipped."""
+    if not journal.secrets and not journal.changes and journal.plugin is None:
+        return
+    for name in journal.secrets:
+        staged = secrets.get(_STAGED + name, journal.provider)
+        if staged is not None:
+            secrets.set(name, staged.value, journal.provider)
+            secrets.delete(_STAGED + name)
+    if journal.plugin is None:
+        change_config(home, dict(journal.changes))
+    else:
+        change_plugins(home, dict(journal.changes), [journal.plugin])
+    _write(home, journal._replace(changes=[], secrets=[], plugin=None))
+
+
+def recover(home: Path) -> None:
+    """Finish a setup that was interrupted, before config.yaml is read.
+
+    Raises:
+        HermesError: It can't be finished now.
+    """
+    if not (home / _JOURNAL).exists():
+        return
+    with _locked(home):
+        journal = pending(home)  # somebody else may have finished it
+        if journal is None:
+            return
+        _finish(home, Secrets(home, load_config(home).secrets_backend), journal)
+        if normalise(load_config(home).selection.name) != normalise(journal.provider):
+            remove_journal(
+                home
+            )  # another provider was chosen since: this one does not get its settings
+
+
+def needs_save_config(home: Path, provider: str) -> bool:
+    """Whether a provider's ``save_config`` was not called with the last change yet."""
+    journal = pending(home)
+    return journal is not None and normalise(journal.provider) == normalise(provider)
+
+
+def remove_journal(home: Path) -> None:
+    """Remove the journal: the setup is complete."""
+    with suppress(FileNotFoundError):
+        (home / _JOURNAL).unlink()
+        sync_folder(home)
+
+
+def pending(home: Path) -> Journal | None:
+    """Return the journal of an unfinished setup, or None."""
+    path = home / _JOURNAL
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        changes = [
+            (tuple(keys), DELETE if value == _DELETED else value) for keys, value in data["changes"]
+        ]
+        plugin = entry_of(*data["plugin"]) if data.get("plugin") else None
+        journal = Journal(str(data["provider"]), changes, list(data["secrets"]), plugin)
+        return _with_lock_entry(journal)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HermesError(
+            f"an unfinished setup can't be read: {error}",
+            where=str(path),
+            hint="remove the file and run: hermes-plugins setup",
+        ) from error
+
+
+def _with_lock_entry(journal: Journal) -> Journal:
+    """The journal; one of an older version has the entry among the changes of config.yaml."""
+    pins = [change for change in journal.changes if change[0][:2] == ("memory", "pins")]
+    if not pins:
+        return journal
+    rest = [change for change in journal.changes if change not in pins]
+    entries = [entry_of(keys[-1], value) for keys, value in pins if value is not DELETE]
+    return journal._replace(changes=rest, plugin=entries[0] if entries else None)
+
+
+def _clear_staged(secrets: Secrets) -> None:
+    """Remove the temporary secrets of a setup that stopped before its journal was written."""
+    for each in secrets.names():
+        if each.variable.startswith(_STAGED):
+            secrets.delete(each.variable)

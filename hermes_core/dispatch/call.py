@@ -1,0 +1,226 @@
+"""One call of one method: how its arguments fit, how long it may take, what came of it.
+
+Plugins in the wild were written against older contracts: ``sync_turn`` without
+``messages``, ``on_memory_write`` without ``metadata`` or with it under another name,
+``handle_tool_call`` without ``**kwargs``. `Invocation` passes each method what it accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from functools import cache
+from inspect import Parameter, signature
+from itertools import count
+from os import getpid, urandom
+from time import time
+from typing import Any, Final, NamedTuple
+
+from hermes_core.errors import WrongReturnType
+from hermes_core.hookspecs import HOOKS
+from hermes_core.provider import MemoryProvider, ProbeResult
+
+#: Seconds until a plugin that hangs while it loads is given up.
+LOAD_SECONDS: Final = 10.0
+
+# Keywords that a method receives only if it names them; ``**kwargs`` is not enough.
+_IDENTITY: Final = frozenset({"turn_id", "event_id", "attempt", "said_at"})
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Deadlines(NamedTuple):
+    """Seconds that each kind of call may take; ``memory.deadlines`` in config.yaml."""
+
+    load: float = LOAD_SECONDS
+    available: float = 5.0
+    initialize: float = 30.0
+    prefetch: float = 4.0
+    tool: float = 60.0
+    hook: float = 5.0
+    write: float = 120.0
+    shutdown: float = 5.0
+
+
+class Outcome(NamedTuple):
+    """The result of one hook call at one provider.
+
+    An outcome is never None: pluggy drops None, and results could not be told apart by
+    position. After a failure ``error`` says why and ``value`` is the hook's neutral value.
+    """
+
+    provider: str
+    hook: str
+    value: Any
+    error: Exception | None = None
+    seconds: float = 0.0
+
+
+def checked_value(hook: str, value: Any) -> Any:
+    """Return what a provider returned, if the contract allows it.
+
+    Raises:
+        WrongReturnType: The contract does not allow it.
+    """
+    rule = HOOKS[hook]
+    if value is None:
+        return rule.neutral
+    if hook == "probe":
+        return _probe_result(value)
+    if hook == "recall_status" and not hasattr(value, "provider_label"):
+        raise WrongReturnType(f"returned {type(value).__name__}, expected RecallStatus")
+    if not rule.returns:
+        return value
+    if not isinstance(value, rule.returns):
+        expected = rule.returns[0].__name__
+        raise WrongReturnType(f"returned {type(value).__name__}, expected {expected}")
+    walk: Any = value
+    # A subclass of list may raise when it is walked: do that here, where it is caught.
+    return [*walk] if rule.returns[0] is list else value
+
+
+def _probe_result(value: Any) -> ProbeResult:
+    if not hasattr(value, "ok") or not hasattr(value, "detail"):
+        raise WrongReturnType(f"returned {type(value).__name__}, expected ProbeResult")
+    return ProbeResult(bool(value.ok), str(value.detail))
+
+
+# -- methods of a provider --------------------------------------------------------------------
+
+
+def method_of(provider: object, hook: str) -> Callable[..., Any] | None:
+    """Return the provider's method for a hook, its own or inherited; None if it has none.
+
+    A duck type lacks some, and most providers lack the optional capabilities.
+    """
+    method: Callable[..., Any] | None = getattr(provider, hook, None)
+    return method
+
+
+def overrides(provider: object, hook: str) -> bool:
+    """Return whether a provider has its own method for a hook, not `MemoryProvider`'s default."""
+    method = method_of(provider, hook)
+    default = getattr(MemoryProvider, hook, None)
+    inherited = default is not None and getattr(method, "__func__", None) is default
+    return method is not None and not inherited
+
+
+class Invocation:
+    """How to call one method: read from its signature once, used for every call."""
+
+    __slots__ = (
+        "_keywords",
+        "_method",
+        "_required",
+        "_slots",
+        "_takes_any_keyword",
+        "_takes_any_position",
+    )
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        self._slots: list[str] = []
+        self._keywords: set[str] = set()
+        self._required: set[str] = set()
+        self._takes_any_keyword = self._takes_any_position = False
+        try:
+            parameters = signature(method).parameters.values()
+        except (TypeError, ValueError):  # written in C: there is no signature to adapt to
+            self._takes_any_keyword = self._takes_any_position = True
+            return
+        for parameter in parameters:
+            if parameter.kind in _POSITIONAL:
+                self._slots.append(parameter.name)
+            if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
+                self._keywords.add(parameter.name)
+                if parameter.default is Parameter.empty:
+                    self._required.add(parameter.name)
+            self._takes_any_keyword |= parameter.kind is Parameter.VAR_KEYWORD
+            self._takes_any_position |= parameter.kind is Parameter.VAR_POSITIONAL
+
+    def __call__(
+        self,
+        *args: Any,
+        optional: Mapping[str, Any] | None = None,
+        by_position: Mapping[str, Any] | None = None,
+        by_name: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> Any:
+        """Call the method.
+
+        Args:
+            *args: What every version of the contract passes by position.
+            optional: Keywords, passed if the method names them or takes any.
+            by_position: Like ``optional``, but also passed to a method that has one more
+                positional parameter, whatever its name is.
+            by_name: Returns keywords that are passed only if the method names them. It is
+                called only then.
+        """
+        if not self._takes_any_position:
+            args = args[: len(self._slots)]
+        keywords: dict[str, Any] = {}
+        if optional:
+            taken = self._slots[: len(args)]
+            keywords = {
+                key: value
+                for key, value in optional.items()
+                if self.accepts(key) and key not in taken
+            }
+        if by_name is not None and self._keywords & _IDENTITY:
+            keywords |= {k: v for k, v in by_name().items() if k in self._keywords}
+        for key, value in by_position.items() if by_position else ():
+            if self.accepts(key):
+                keywords[key] = value
+            elif len(args) < len(self._slots):
+                args = (*args, value)
+        return self._method(*args, **keywords)
+
+    def demanded(self, keywords: Iterable[str]) -> list[str]:
+        """Return those of the keywords without which the method can't be called."""
+        return [name for name in keywords if name in self._required]
+
+    def accepts(self, keyword: str) -> bool:
+        """Return whether the method can be called with this keyword."""
+        return self._takes_any_keyword or keyword in self._keywords
+
+
+# -- the write that a call delivers -----------------------------------------------------------
+
+
+class Delivery(NamedTuple):
+    """The identity of a write, the same over retries, and the number of the attempt, from 1.
+
+    ``created`` is when it entered the outbox, in Unix seconds.
+    """
+
+    event_id: str
+    attempt: int
+    created: float
+
+
+# Counts the writes of this process; together with `_prefix` a number is used once.
+_NUMBERS: Final = count(1)
+
+#: Set around each delivery, in the job's own context: a call that hangs keeps its delivery.
+DELIVERY: Final[ContextVar[Delivery | None]] = ContextVar("hermes_delivery", default=None)
+
+
+def new_event() -> str:
+    """Return a new identity for a write: a prefix of this process, and a number."""
+    return f"{_prefix(getpid())}{next(_NUMBERS):012x}"
+
+
+@cache
+def _prefix(_pid: int) -> str:
+    """Random for each process; a forked child draws again."""
+    return urandom(10).hex()
+
+
+def turn_identity() -> dict[str, Any]:
+    """Return the keywords that identify a turn."""
+    event_id, attempt, said_at = DELIVERY.get() or Delivery(new_event(), 1, time())
+    return {"turn_id": event_id, "attempt": attempt, "said_at": said_at}
+
+
+def event_identity() -> dict[str, Any]:
+    """Return the keywords that identify any other write."""
+    event_id, attempt, said_at = DELIVERY.get() or Delivery(new_event(), 1, time())
+    return {"event_id": event_id, "attempt": attempt, "said_at": said_at}

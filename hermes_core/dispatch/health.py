@@ -1,0 +1,174 @@
+"""Counts a provider's calls, and decides when to stop calling a hook that keeps failing."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, NamedTuple
+
+from hermes_core.errors import AnswerLate, ProviderPaused
+from hermes_core.hookspecs import HOOKS, Lane
+
+logger = logging.getLogger("hermes_core")
+
+#: Hooks with their own breaker. That one of them fails says nothing about the other or about
+#: writes, and a warm-up that works does not mean that recall does.
+_RECALL_HOOKS: Final = ("prefetch", "queue_prefetch")
+
+#: A failure that took this long made its caller wait.
+SLOW_SECONDS: Final = 0.25
+
+
+class HookHealth(NamedTuple):
+    """The calls of one hook at one provider so far, and the state of its breaker."""
+
+    calls: int
+    failures: int
+    last_error: str
+    last_seconds: float
+    p95_seconds: float
+    breaker: str
+
+
+class HookStats:
+    """Counts the calls of one hook."""
+
+    __slots__ = ("_recent", "calls", "failures", "last_error", "last_seconds")
+
+    _WINDOW: Final = 128
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.failures = 0
+        self.last_error = ""
+        self.last_seconds = 0.0
+        self._recent: deque[float] = deque(maxlen=self._WINDOW)
+
+    def record(self, seconds: float, error: str = "") -> None:
+        """Count one call."""
+        self.calls += 1
+        self.last_seconds = seconds
+        self._recent.append(seconds)
+        if error:
+            self.failures += 1
+            self.last_error = error
+
+    def health(self, breaker: str) -> HookHealth:
+        """Return the current figures."""
+        ordered = sorted(self._recent)
+        p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))] if ordered else 0.0
+        return HookHealth(
+            self.calls, self.failures, self.last_error, self.last_seconds, p95, breaker
+        )
+
+
+class Breaker:
+    """Stops calls to a hook that keeps failing, and lets one through after a while.
+
+    ``closed``: calls go through. ``open``: they don't, for ``cooldown`` seconds. Then
+    ``half-open``: one call goes through, and its outcome decides.
+
+    A failure that made the caller wait counts more than one that came at once: two of them
+    in a row open the breaker.
+    """
+
+    THRESHOLD: Final = 5
+    SLOW_THRESHOLD: Final = 2
+    COOLDOWN: Final = 30.0
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._slow_failures = 0
+        self._opened: float | None = None
+
+    @property
+    def state(self) -> str:
+        """closed, open or half-open."""
+        if self._opened is None:
+            return "closed"
+        return "open" if self._clock() - self._opened < self.COOLDOWN else "half-open"
+
+    def succeeded(self) -> None:
+        """Note a call that returned."""
+        self._failures = self._slow_failures = 0
+        self._opened = None
+
+    def failed(self, *, slow: bool = False) -> None:
+        """Note a call that raised; ``slow`` if the caller had to wait for that."""
+        self._failures += 1
+        self._slow_failures += slow
+        if self._failures >= self.THRESHOLD or self._slow_failures >= self.SLOW_THRESHOLD:
+            self.trip()
+
+    def trip(self) -> None:
+        """Open at once, because a call hangs. The cooldown starts again."""
+        self._failures = max(self._failures, self.THRESHOLD)
+        self._opened = self._clock()
+
+
+class CallStatistics:
+    """The calls of one provider: figures and breakers by hook, and warnings in the log.
+
+    Args:
+        name: The provider's name, for the log.
+        clock: Measures how long a breaker stays open.
+    """
+
+    def __init__(self, name: str, *, clock: Callable[[], float] = monotonic) -> None:
+        self._name = name
+        self._hooks: dict[str, HookStats] = {}
+        self._breakers = {key: Breaker(clock=clock) for key in (*Lane, *_RECALL_HOOKS)}
+        self._warned: set[tuple[str, str]] = set()
+
+    def health(self) -> dict[str, HookHealth]:
+        """Return the figures of each hook that was called."""
+        return {
+            hook: stats.health(self._breaker(hook).state)
+            for hook, stats in self._hooks.copy().items()  # other threads go on meanwhile
+        }
+
+    def is_paused(self, hook: str) -> bool:
+        """Return whether a hook is not to be called now."""
+        # Nothing is warmed up while recall itself is paused.
+        hooks = (hook, "prefetch") if hook == "queue_prefetch" else (hook,)
+        return any(self._breaker(each).state == "open" for each in hooks)
+
+    def succeeded(self, hook: str) -> None:
+        """Close a hook's breaker without counting a call."""
+        self._breaker(hook).succeeded()
+
+    def record(self, hook: str, seconds: float, error: Exception | None, text: str = "") -> None:
+        """Count one call, and log its ``error`` as ``text``."""
+        stats = self._hooks.get(hook)
+        if stats is None:
+            stats = self._hooks[hook] = HookStats()
+        stats.record(seconds, text)
+        if error is None:
+            self._breaker(hook).succeeded()
+        else:
+            self._warn(hook, text)
+
+    def count_failure(self, hook: str, error: Exception, seconds: float, *, hangs: bool) -> None:
+        """Let a failure count against the hook's breaker.
+
+        A call that hangs opens it. Any other error does so only for recall: elsewhere an error
+        is an answer, and costs nothing to receive again.
+        """
+        if isinstance(error, ProviderPaused | AnswerLate):
+            return
+        if hangs:
+            self._breaker(hook).trip()
+        elif hook in _RECALL_HOOKS:
+            self._breaker(hook).failed(slow=seconds >= SLOW_SECONDS)
+
+    def _breaker(self, hook: str) -> Breaker:
+        return self._breakers[hook if hook in _RECALL_HOOKS else HOOKS[hook].lane]
+
+    def _warn(self, hook: str, text: str) -> None:
+        """Warn once for each way in which a hook fails; `health` has the count."""
+        level = logging.DEBUG if (hook, text) in self._warned else logging.WARNING
+        self._warned.add((hook, text))
+        logger.log(level, "memory provider %s: %s failed: %s", self._name, hook, text)

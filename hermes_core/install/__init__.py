@@ -1,0 +1,41 @@
+"""Plugins come and go: packages by pip or uv, directory plugins below the home, bridges.
+
+Nothing here imports a plugin. What a package brings is read from its files before it is
+installed.
+"""
+
+from __future__ import annotations
+
+from hermes_core.install._bridge import Bridge, build_bridge, remove_bridge
+from hermes_core.install._directories import Staged, plugins_folder, put, remove_folder, stage
+from hermes_core.install._installers import OURSELVES, Change, Installer, Plan, installer
+from hermes_core.install._sources import (
+    Folder,
+    InstallError,
+    NeedsBuild,
+    Package,
+    Repository,
+    read_source,
+)
+
+__all__ = [
+    "OURSELVES",
+    "Bridge",
+    "Change",
+    "Folder",
+    "InstallError",
+    "Installer",
+    "NeedsBuild",
+    "Package",
+    "Plan",
+    "Repository",
+    "Staged",
+    "build_bridge",
+    "installer",
+    "plugins_folder",
+    "put",
+    "read_source",
+    "remove_bridge",
+    "remove_folder",
+    "stage",
+]

@@ -1,0 +1,200 @@
+"""Directory plugins: copied or cloned below ``$HERMES_HOME/plugins``, completely or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hermes_core.config.names import name_problem
+from hermes_core.discovery import (
+    RECORD,
+    ProviderInfo,
+    Record,
+    content_hash,
+    describe_directory,
+    manifest_of,
+    write_record,
+)
+from hermes_core.install._commands import Completed, run
+from hermes_core.install._sources import Folder, InstallError, Repository
+from hermes_core.storage.files import LockTimeoutError, file_lock, sync_folder
+from hermes_core.storage.home import ensure_folder
+
+_LOCK_SECONDS: Final = 10
+_STAGED: Final = ".installing-"
+_ASIDE: Final = ".replaced-"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NOT_COPIED: Final = (".git", "__pycache__", ".venv", "node_modules", RECORD)
+
+
+class Staged(NamedTuple):
+    """A directory plugin that is ready to be moved to its place, and what is known about it."""
+
+    folder: Path
+    name: str
+    info: ProviderInfo
+    record: Record
+
+
+@contextmanager
+def plugins_folder(home: Path) -> Iterator[Path]:
+    """The ``plugins`` folder of a home, locked; removes what a killed process left there."""
+    folder = ensure_folder(home / "plugins")
+    try:
+        with file_lock(folder / ".lock", _LOCK_SECONDS):
+            _clear(folder)
+            try:
+                yield folder
+            finally:
+                _clear(folder)
+    except LockTimeoutError as error:
+        raise InstallError(error.what, where=error.where, hint=error.hint) from error
+
+
+def _clear(folder: Path) -> None:
+    for each in folder.glob(f"{_ASIDE}*"):
+        # The process was killed before the replacement was in place: this is the plugin.
+        original = folder / each.name.removeprefix(_ASIDE)
+        if not original.exists():
+            each.rename(original)
+    for pattern in (f"{_ASIDE}*", f"{_STAGED}*"):
+        for each in folder.glob(pattern):
+            remove_tree(each)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder, also what git made read-only."""
+    for parent, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            with suppress(OSError):
+                if not os.path.islink(path := os.path.join(parent, name)):  # noqa: PTH114, PTH118
+                    os.chmod(path, 0o700)  # noqa: PTH101
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def stage(source: Folder | Repository, plugins: Path) -> Staged:
+    """Copy or clone a plugin into a folder beside its place, and check it."""
+    work = plugins / f"{_STAGED}{os.urandom(4).hex()}"
+    if isinstance(source, Folder):
+        shutil.copytree(
+            source.path, work, symlinks=True, ignore=shutil.ignore_patterns(*_NOT_COPIED)
+        )
+        found, origin, commit = work, str(source.path), commit_of(source.path)
+        called = source.path.name
+    else:
+        commit = check_out(source, work)
+        # One commit is installed. A `git pull` in there would change what runs without a question.
+        remove_tree(work / ".git")
+        found, origin, called = work / source.subdirectory, source.shown, source.name
+    _refuse_strange(found, work, origin)
+    info = describe_directory(found)
+    name = str(manifest_of(info).get("name") or called)
+    problem = name_problem(name)
+    if problem or not _NAME.fullmatch(name):
+        raise InstallError(problem or f"{name!r} can't be the name of a folder", where=origin)
+    record = Record(source=origin, commit=commit, hash=content_hash(info))
+    return Staged(found, name, info._replace(name=name, commit=commit), record)
+
+
+def _refuse_strange(found: Path, work: Path, origin: str) -> None:
+    if not (found / "plugin.yaml").is_file():
+        package = (found / "pyproject.toml").is_file()
+        raise InstallError(
+            "has no plugin.yaml" + (", but a pyproject.toml: it is a package" if package else ""),
+            where=origin,
+            hint=f'run: hermes-plugins install "NAME @ git+{origin}"' if package else "",
+        )
+    root = work.resolve()
+    for parent, folders, names in os.walk(found):
+        for name in (*folders, *names):
+            path = Path(parent, name)
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                inner = path.relative_to(found).as_posix()
+                raise InstallError(f"{inner} is a link to a file outside of it", where=origin)
+
+
+def put(folder: Path, target: Path, record: Record) -> None:
+    """Move a staged folder to its place; only then remove what was there."""
+    write_record(folder, record)
+    aside = target.with_name(f"{_ASIDE}{target.name}")
+    replacing = target.exists()
+    if replacing:
+        target.rename(aside)
+    folder.rename(target)
+    with suppress(OSError):
+        sync_folder(target.parent)
+    if replacing:
+        remove_tree(aside)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a directory plugin, completely or not at all."""
+    aside = folder.with_name(f"{_STAGED}{os.urandom(4).hex()}")
+    folder.rename(aside)
+    remove_tree(aside)
+
+
+_REASON: Final = re.compile(r"^(?:fatal|error|ERROR): (.+)$", re.MULTILINE)
+_MISSING: Final = re.compile(r"couldn't find remote ref|not our ref|no such remote ref")
+_ABSENT: Final = re.compile(r"does not appear to be a git repository|not found|does not exist")
+
+
+def check_out(repository: Repository, folder: Path) -> str:
+    """Check a revision out into a new folder, and return the commit.
+
+    Only fetches and checks out: no hook and nothing else of the repository is run.
+    """
+    folder.mkdir(mode=0o700)
+    wanted = repository.revision or "HEAD"
+    _git(folder, "init", "--quiet")
+    done = _git(folder, "fetch", "--quiet", "--depth=1", "--no-tags", "--", repository.url, wanted)
+    if done.code:
+        raise _failure(repository, done)
+    for command in (("checkout", "--quiet", "--detach", "FETCH_HEAD"), ("rev-parse", "HEAD")):
+        done = _git(folder, *command)
+        if done.code:
+            raise _failure(repository, done)
+    return done.out.strip()
+
+
+def commit_of(folder: Path) -> str:
+    """The commit that a folder has checked out, with ``+changes`` if it has been edited."""
+    if shutil.which("git") is None:
+        return ""
+    done = _git(folder, "rev-parse", "HEAD")
+    if done.code:
+        return ""
+    edited = _git(folder, "status", "--porcelain", "--", ".").out.strip()
+    return done.out.strip() + ("+changes" if edited else "")
+
+
+def _git(folder: Path, *arguments: str) -> Completed:
+    program = shutil.which("git")
+    if program is None:
+        raise InstallError("git is not installed", hint="install git, or give a folder instead")
+    # Without a terminal, a prompt for a password would wait for ever.
+    prompt = "1" if sys.stdin.isatty() else "0"
+    return run(
+        [program, "-C", str(folder), "-c", f"core.hooksPath={os.devnull}", *arguments],
+        prompts=True,
+        GIT_TERMINAL_PROMPT=prompt,
+    )
+
+
+def _failure(repository: Repository, done: Completed) -> InstallError:
+    reasons = _REASON.findall(done.err) or done.err.strip().splitlines()[-1:]
+    if _MISSING.search(done.err):
+        what = f"has no revision {repository.revision or 'HEAD'}"
+        hint = "give a branch, a tag or a full commit id"
+    elif _ABSENT.search(done.err):
+        what, hint = "no git repository found", "check the URL, and your access to it"
+    else:
+        what, hint = reasons[0] if reasons else "git failed without an error message", ""
+    what = what.replace(repository.url, repository.shown)
+    return InstallError(what, where=repository.shown, hint=hint)

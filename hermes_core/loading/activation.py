@@ -1,0 +1,288 @@
+"""The one path from config.yaml to an external provider that is ready.
+
+`MemoryManager.from_config`, ``status`` and ``enable`` all use it, so that what they report is
+what happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hermes_core.config import Config, Selection
+from hermes_core.config.environment import Lease
+from hermes_core.config.fields import Field, SchemaError, Settings, active_fields, read_fields
+from hermes_core.config.names import normalise
+from hermes_core.config.settings import ProviderConfigError, Sources, own_settings_of, secrets_in
+from hermes_core.config.setup_journal import needs_save_config, remove_journal
+from hermes_core.discovery import (
+    ProviderInfo,
+    find_provider,
+    manifest_of,
+    pin_problem,
+    scan,
+)
+from hermes_core.dispatch import Deadlines, SingleProvider
+from hermes_core.errors import (
+    HermesError,
+    ProviderConflictError,
+    ProviderUnavailableError,
+    describe,
+)
+from hermes_core.loading import load, load_provider
+from hermes_core.loading.requirements import missing_needs, missing_packages
+from hermes_core.privacy import mask_error, masked
+from hermes_core.provider import BUILTIN, MemoryProvider
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """The result of activating the configured provider: the provider, or the error.
+
+    ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` holds the
+    variables that were set for it, to be released when it is no longer used; ``secrets`` are
+    the values that must not be shown, whatever an error of the plugin says; ``own_name``
+    is what the provider calls itself, ``registered`` what its plugin registers besides.
+    """
+
+    info: ProviderInfo | None = None
+    provider: MemoryProvider | None = None
+    error: HermesError | None = None
+    warnings: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+    settings: Settings | None = None
+    own_name: str = ""
+    registered: Mapping[str, int] = field(default_factory=dict)
+    lease: Lease = field(default_factory=Lease)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+def deadlines_of(config: Config) -> Deadlines:
+    """Return the deadlines: the defaults, overridden by the configuration."""
+    return Deadlines(**config.deadlines)
+
+
+def installed_providers(config: Config) -> list[ProviderInfo]:
+    """Return all providers in which the one that the configuration names can be found.
+
+    One scan of declared plugins is enough for nearly every home. Only if the configured provider
+    is not among them, a second scan also reads packages that declare nothing.
+    """
+    selection = config.selection
+    found = scan(config.home, selection)
+    same = [each for each in found if each.key == normalise(selection.name)]
+    meant = [each for each in same if not selection.owner or each.owned_by(selection.owner)]
+    # A project's plugin has to stand behind what only a longer search finds.
+    if selection.name and not any(each.loadable and each.source != "project" for each in meant):
+        return scan(config.home, selection, everything=True)
+    return found
+
+
+def activate_builtin(config: Config, installed: list[ProviderInfo] | None = None) -> MemoryProvider:
+    """Return the built-in, found through its entry point like every other provider."""
+    found = scan(config.home, config.selection) if installed is None else installed
+    return load_provider(find_provider(BUILTIN, found))
+
+
+def chosen(config: Config, installed: list[ProviderInfo] | None = None) -> ProviderInfo | None:
+    """Return the external provider that the configuration names, or None.
+
+    Args:
+        config: What config.yaml says.
+        installed: The result of `installed_providers`, if it is known.
+
+    Raises:
+        HermesError: There is no such provider, several claim its name, or it is no longer
+            the one that was enabled.
+    """
+    selection = config.selection
+    if not selection.name:
+        return None
+    found = installed_providers(config) if installed is None else installed
+    info = find_provider(selection.choice, found)
+    problem = _changed(info, selection)
+    pin = selection.pin
+    if problem and (selection.strict or (pin is not None and not info.owned_by(pin.owner))):
+        raise ProviderConflictError(problem, where=f"plugin {info.name}")
+    return info
+
+
+def _changed(info: ProviderInfo, selection: Selection) -> str:
+    """How a provider differs from its pin. The scan compared them, unless the name differs."""
+    if info.active or info.state == "changed":
+        return info.problem if info.state == "changed" else ""
+    return pin_problem(info, selection)
+
+
+def activate(
+    config: Config,
+    arguments: Mapping[str, Any] | None = None,
+    installed: list[ProviderInfo] | None = None,
+) -> Activation:
+    """Load the configured provider, and check that it is set up and available.
+
+    Args:
+        config: What config.yaml says.
+        arguments: Settings that override every other source.
+        installed: The result of `installed_providers`, if it is known.
+
+    Never raises for an error of the plugin: the built-in has to go on.
+    """
+    result = Activation()
+    try:
+        info = chosen(config, installed)
+        if info is None:
+            return result
+        result = replace(result, info=info)
+        changed = _changed(info, config.selection)
+        if changed:
+            result = replace(result, warnings=(f"plugin {info.name}: {changed}",))
+        sources = Sources(config, info, manifest_of(info), arguments)
+        environment = sources.environment()
+        result = replace(result, secrets=secrets_in((), None, environment))
+        result.lease.set(environment, f"plugin {info.name}")
+        deadlines = deadlines_of(config)
+        loaded = load(info, config.home, deadline=deadlines.load)
+        provider = loaded.provider
+        told = (masked(each, result.secrets) for each in loaded.warnings)
+        warnings = (*result.warnings, *told)
+        result = replace(
+            result,
+            own_name=loaded.name,
+            registered=loaded.registered,
+            warnings=warnings,
+        )
+        sources.reported = own_settings_of(provider, info.name, config.home, deadlines)
+        result = _set_up(result, provider, sources, deadlines)
+        if result.settings is not None and result.settings.problems:
+            raise ProviderConfigError(info.name, result.settings.problems)
+        _tell_settings(result, provider, config)
+        require_available(info, provider, deadlines)
+        _require_packages(info)
+    except HermesError as error:
+        result.lease.release()
+        mask_error(error, result.secrets)
+        return replace(result, error=error)
+    return replace(result, provider=provider)
+
+
+def _require_packages(info: ProviderInfo) -> None:
+    """Raise `ProviderUnavailableError` if a directory plugin lacks a package that it declares.
+
+    hermes-agent installs such packages when they are first used, so a plugin may say that it is
+    available without them, and then drop every turn. One that pip installed has what it needs.
+    """
+    lacks = missing_packages(info) if info.directory is not None and not info.distribution else []
+    if lacks:
+        raise ProviderUnavailableError(
+            f"is not available: {'; '.join(lacks)}", where=f"plugin {info.name}"
+        )
+
+
+def _tell_settings(result: Activation, provider: MemoryProvider, config: Config) -> None:
+    """Call ``save_config`` if an earlier change of the settings could not do so."""
+    if result.info is not None and needs_save_config(config.home, result.info.name):
+        settings = result.settings or Settings({}, {}, ())
+        save_config(provider, result.info, config, plain_values(result.fields, settings))
+        remove_journal(config.home)
+
+
+def plain_values(fields: tuple[Field, ...], settings: Settings) -> dict[str, Any]:
+    """Return the values that are not secret."""
+    secret = {field.key for field in active_fields(fields, settings.values) if field.secret}
+    return {key: value for key, value in settings.values.items() if key not in secret}
+
+
+def save_config(
+    provider: MemoryProvider, info: ProviderInfo, config: Config, values: dict[str, Any]
+) -> str:
+    """Call the provider's ``save_config``; return what went wrong, or ""."""
+    with SingleProvider(provider, info.name, deadlines=deadlines_of(config)) as single:
+        outcome = single.call("save_config", values=dict(values), hermes_home=str(config.home))
+    return "" if outcome.error is None else describe(outcome.error)
+
+
+def _set_up(
+    result: Activation, provider: MemoryProvider, sources: Sources, deadlines: Deadlines
+) -> Activation:
+    """Read the settings of a loaded provider; they may be invalid."""
+    name = result.info.name if result.info else ""
+    fields = fields_of(provider, name, deadlines)
+    settings = sources.settings(fields)
+    environment = sources.environment(fields)
+    secrets = secrets_in(fields, settings, environment)
+    result.lease.set(environment, f"plugin {name}")
+    clear = [
+        f"plugin {name}: {each}" for each in sources.exposed(active_fields(fields, settings.values))
+    ]
+    warnings = (*result.warnings, *clear)
+    return replace(result, fields=fields, settings=settings, warnings=warnings, secrets=secrets)
+
+
+def fields_of(provider: MemoryProvider, name: str, deadlines: Deadlines) -> tuple[Field, ...]:
+    """Return the fields of a provider's ``get_config_schema``."""
+    with SingleProvider(provider, name, deadlines=deadlines) as single:
+        outcome = single.call("get_config_schema")
+    if outcome.error is not None:
+        raise ProviderUnavailableError(
+            f"get_config_schema failed: {describe(outcome.error)}",
+            where=f"plugin {name}",
+            hint="This is a bug in the plugin. Please report it to its author.",
+        ) from outcome.error
+    try:
+        return read_fields(outcome.value, name)
+    except SchemaError:
+        raise
+    except Exception as error:  # the plugin's own objects may do anything
+        raise SchemaError(
+            f"its get_config_schema() can't be read: {describe(error)}",
+            where=f"plugin {name}",
+            hint="This is a bug in the plugin. Please report it to its author.",
+        ) from error
+
+
+def require_available(info: ProviderInfo, provider: MemoryProvider, deadlines: Deadlines) -> None:
+    """Raise `ProviderUnavailableError` unless the provider says that it can work."""
+    with SingleProvider(provider, info.name, deadlines=deadlines) as single:
+        outcome = single.call("is_available")
+        if outcome.value:
+            return
+        if outcome.error is not None:
+            raise ProviderUnavailableError(
+                f"is_available failed: {describe(outcome.error)}",
+                where=f"plugin {info.name}",
+                hint="This is a bug in the plugin. Please report it to its author.",
+            ) from outcome.error
+        reason = single.call("unavailable_reason").value or "; ".join(missing_needs(info))
+    raise ProviderUnavailableError(
+        f"is not available: {reason or 'the plugin gives no reason'}",
+        where=f"plugin {info.name}",
+        hint="see its documentation for what it needs: credentials, a server, a setting",
+    )
+
+
+def settings_rows(activation: Activation) -> list[dict[str, Any]]:
+    """Return a row per field: its value and where it comes from; no value of a secret."""
+    rows = []
+    settings = activation.settings or Settings({}, {}, ())
+    problems = {each.field.rpartition(".")[2]: each for each in settings.problems}
+    for each in active_fields(activation.fields, settings.values):
+        problem = problems.get(each.key)
+        known = each.key in settings.values
+        if not known and problem is None and not each.applies(settings.values):
+            continue
+        rows.append(
+            {
+                "key": each.key,
+                "variable": each.variable,
+                "secret": each.secret,
+                "required": each.required,
+                "origin": settings.origins.get(each.key, ""),
+                "value": None if each.secret else settings.values.get(each.key),
+                "set": known,
+                "problem": "" if problem is None else str(problem),
+                "url": each.url,
+            }
+        )
+    return rows

@@ -1,0 +1,388 @@
+"""Loads a plugin: from what was found to a provider, with a deadline and a cause for every failure.
+
+A plugin may offer its provider as an instance, a class, a factory without arguments,
+``register(ctx)``, or a module with ``register`` or with a subclass of `MemoryProvider`. A step
+that raises is an error, never a reason to try the next shape: that would turn a plugin's bug
+into "not found".
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, cast
+
+from hermes_core.config import read_selection
+from hermes_core.config.names import name_problem, normalise
+from hermes_core.discovery import (
+    ProviderInfo,
+    find_provider,
+    pin_problem,
+    reference_in,
+    registering_module,
+    same_owner,
+    scan,
+)
+from hermes_core.dispatch import LOAD_SECONDS
+from hermes_core.dispatch.caller import ProviderInstance, register_instance
+from hermes_core.dispatch.streams import guarded_streams, stdout_to_stderr
+from hermes_core.dispatch.worker import Worker, as_exception
+from hermes_core.errors import (
+    DeadlineExceeded,
+    ProviderCallError,
+    ProviderConflictError,
+    ProviderLoadError,
+    describe,
+)
+from hermes_core.loading.compat import (
+    base_classes,
+    begin_with_theirs,
+    clash_of,
+    is_written_for_hermes_agent,
+    offer_hermes_agent_modules,
+)
+from hermes_core.loading.context import PluginContext, PluginManifest, counted
+from hermes_core.loading.modules import import_directory, import_value
+from hermes_core.provider import BUILTIN, REQUIRED_MEMBERS, MemoryProvider
+from hermes_core.storage.home import resolve_home
+
+
+class Loaded(NamedTuple):
+    """A loaded provider.
+
+    ``name`` is what the provider calls itself, ``registered`` counts what else its plugin
+    registers, ``warnings`` are problems that did not keep it from being loaded.
+    """
+
+    provider: MemoryProvider
+    name: str = ""
+    registered: Mapping[str, int] = {}
+    warnings: tuple[str, ...] = ()
+
+
+def load_provider(
+    name_or_info: str | ProviderInfo,
+    home: str | os.PathLike[str] | None = None,
+    *,
+    deadline: float = LOAD_SECONDS,
+) -> MemoryProvider:
+    """Import a plugin and return its provider.
+
+    Args:
+        name_or_info: ``name``, ``name@owner`` or an item of `discover`.
+        home: HERMES_HOME; by default the environment's.
+        deadline: How many seconds loading may take.
+
+    Raises:
+        ProviderLoadError: It can't be loaded. The error names the plugin, its distribution, the
+            step and the cause; ``__cause__`` is the plugin's own exception.
+        UnknownProviderError: No such plugin is installed.
+        ProviderConflictError: Two owners claim the name.
+    """
+    if isinstance(name_or_info, ProviderInfo):
+        info = name_or_info
+        if info.state == "conflict":
+            raise ProviderConflictError(info.problem, where=f"plugin {info.name}")
+    else:
+        folder = resolve_home(home)
+        selection = read_selection(folder)
+        info = find_provider(name_or_info, scan(folder, selection, everything=True))
+        if info.key == normalise(selection.name) and not same_owner(info, selection.pin):
+            raise ProviderConflictError(pin_problem(info, selection), where=f"plugin {info.name}")
+    return load(info, None if home is None else resolve_home(home), deadline=deadline).provider
+
+
+def load(info: ProviderInfo, home: Path | None, *, deadline: float = LOAD_SECONDS) -> Loaded:
+    """Load like `load_provider`; return also what else was found out."""
+    if info.source == BUILTIN:  # ours: it needs no guard
+        return Loaded(_provider(info, Progress()))
+    return _Loading(info, home, deadline).provider()
+
+
+def load_observer(info: ProviderInfo, deadline: float = LOAD_SECONDS) -> Any:
+    """Import an observer: return what its entry point names, as it is."""
+    return _Loading(info, None, deadline).run(_value)
+
+
+class _Loading:
+    """The steps of loading, on a thread that may be left behind."""
+
+    def __init__(self, info: ProviderInfo, home: Path | None, deadline: float) -> None:
+        self._info = info
+        self._deadline = deadline
+        self._context = PluginContext(_manifest(info), home)
+        self._progress = Progress(self._context)
+        self._instance = ProviderInstance(info.name, home)
+
+    def provider(self) -> Loaded:
+        """Load the provider; offer hermes-agent's modules if it was written for that."""
+        if is_written_for_hermes_agent(self._info):
+            offer_hermes_agent_modules()
+        found: MemoryProvider = self.run(_provider)
+        register_instance(found, self._instance)
+        self._instance.unload = self._context.unload
+        complaints = [f"plugin {self._info.name}: {each}" for each in self._context.complaints]
+        return Loaded(
+            found,
+            self._progress.name,
+            dict(self._context.registered),
+            tuple(complaints),
+        )
+
+    def run(self, steps: Callable[[ProviderInfo, Progress], Any]) -> Any:
+        lane = Worker(f"load-{self._info.name}")
+
+        def run() -> Any:
+            begin_with_theirs(self._instance)
+            with stdout_to_stderr():
+                return steps(self._info, self._progress)
+
+        try:
+            with guarded_streams():
+                return lane.call(run, self._deadline)
+        except ProviderLoadError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the plugin boundary
+            raise self._error(error) from (_cause(error) or error)
+        finally:
+            lane.close()
+
+    def _error(self, error: Exception) -> ProviderLoadError:
+        if isinstance(error, DeadlineExceeded):
+            what = f"not finished after {self._deadline:g} s"
+        else:
+            what = clash_of(error) or describe(_cause(error) or error)
+        return _failure(self._info, self._progress, what, _hint(error))
+
+
+def _manifest(info: ProviderInfo) -> PluginManifest:
+    """Return what a plugin can read about itself."""
+    place = info.directory or info.location
+    return PluginManifest(
+        name=info.name,
+        version=info.version,
+        description=info.description,
+        source=info.source,
+        path=None if place is None else str(place),
+        kind="exclusive",
+        key=info.name,
+    )
+
+
+def _cause(error: Exception) -> BaseException | None:
+    """Return what a plugin really raised: an exit is wrapped in an error of ours."""
+    return error.__cause__ if isinstance(error, ProviderCallError) else None
+
+
+def _value(info: ProviderInfo, progress: Progress) -> Any:
+    if not info.loadable:
+        raise _failure(info, progress, info.problem)
+    progress.step = "import"
+    if info.directory is not None:
+        return _offering(import_directory(info.directory, info.location), info.directory)
+    return import_value(info.entry_point)
+
+
+def _offering(package: ModuleType, folder: Path) -> Any:
+    """Return a directory plugin, or the part of its modules that has the provider."""
+    if offers_provider(package):
+        return package
+    reference = registering_module(folder) or reference_in(folder)
+    if not reference:
+        return package
+    module, _, attribute = reference.partition(":")
+    found = importlib.import_module(f"{package.__name__}.{module}")
+    return found if attribute in ("", "register") else getattr(found, attribute)
+
+
+def _provider(info: ProviderInfo, progress: Progress) -> MemoryProvider:
+    attribute = info.entry_point.partition("[")[0].rpartition(":")[2].rpartition(".")[2].strip()
+    provider = provider_from(_value(info, progress), info.name, progress, attribute)
+    progress.step = "check"
+    progress.name = provider.name
+    problem = name_problem(progress.name, ours=info.source == BUILTIN)
+    if problem:
+        raise _failure(info, progress, problem)
+    return provider
+
+
+def _failure(
+    info: ProviderInfo, progress: Progress, what: str, hint: str = ""
+) -> ProviderLoadError:
+    return ProviderLoadError(
+        what, plugin=info.name, distribution=info.distribution, step=progress.step, hint=hint
+    )
+
+
+def _hint(error: Exception) -> str:
+    if clash_of(error):
+        return "rename that module, or run the agent from another folder"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"the module {error.name} is not installed"
+    return ""
+
+
+class Progress:
+    """How far loading got: the step that an error names, and what else is known."""
+
+    def __init__(self, context: PluginContext | None = None) -> None:
+        self.step = "find"
+        self.name = ""  # what the provider calls itself, read once: a property may do anything
+        self.context = context or PluginContext()
+
+
+def provider_from(value: Any, name: str, progress: Progress, attribute: str = "") -> MemoryProvider:
+    """Return the provider that the value of an entry point stands for.
+
+    Args:
+        value: What it names.
+        name: The provider's name, for choosing among several.
+        progress: Records how far it got.
+        attribute: The name of the value where it was found.
+    """
+    if isinstance(value, ModuleType):
+        return _from_module(value, name, progress)
+    if inspect.isclass(value):
+        return _constructed(value, progress)
+    if looks_like_provider(value):
+        return cast("MemoryProvider", value)
+    if callable(value):
+        return _from_callable(value, name, progress, attribute)
+    raise TypeError(f"{type(value).__name__} is neither a provider nor a way to get one")
+
+
+def looks_like_provider(value: Any) -> bool:
+    """Return whether an object has what every provider has; duck types are welcome."""
+    return not missing_members(value)
+
+
+def missing_members(value: Any) -> list[str]:
+    """Return what an object lacks to be a provider.
+
+    Looks at the class first, so that a ``name`` property which raises is not run yet.
+    """
+    return [
+        member
+        for member in REQUIRED_MEMBERS
+        if not hasattr(type(value), member) and not hasattr(value, member)
+    ]
+
+
+def _from_module(module: ModuleType, name: str, progress: Progress) -> MemoryProvider:
+    register = getattr(module, "register", None)
+    if callable(register):
+        return _registered(register, name, progress)
+    classes = _provider_classes(module)
+    # A class that lacks a method is constructed anyway: Python says which one it is.
+    candidates = [each for each in classes if not inspect.isabstract(each)] or classes
+    candidates = [each for each in candidates if _is_within(each, module)] or candidates
+    if len(candidates) == 1:
+        return _constructed(candidates[0], progress)
+    if candidates:
+        names = ", ".join(each.__name__ for each in candidates)
+        raise TypeError(f"module {module.__name__} has several providers: {names}")
+    raise TypeError(f"module {module.__name__} has neither register(ctx) nor a MemoryProvider")
+
+
+def offers_provider(module: ModuleType) -> bool:
+    """Return whether a module offers a provider."""
+    return callable(getattr(module, "register", None)) or bool(_provider_classes(module))
+
+
+def _provider_classes(module: ModuleType) -> list[type]:
+    bases = base_classes()
+    named = dict.fromkeys(each for each in vars(module).values() if inspect.isclass(each))
+    return [each for each in named if issubclass(each, bases) and each not in bases]
+
+
+def _is_within(kind: type, module: ModuleType) -> bool:
+    return f"{kind.__module__}.".startswith(f"{module.__name__}.")
+
+
+def _from_callable(
+    value: Callable[..., Any], name: str, progress: Progress, attribute: str
+) -> MemoryProvider:
+    if attribute == "register" or _wants_context(value):
+        return _registered(value, name, progress)
+    progress.step = "construct"
+    return _instance(value(), progress)
+
+
+def _wants_context(value: Callable[..., Any]) -> bool:
+    try:
+        parameters = list(inspect.signature(value).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    first = parameters[0] if parameters else None
+    if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        return False
+    return first.default is first.empty or first.name in ("ctx", "context")
+
+
+def _takes_one(register: Callable[..., Any]) -> bool:
+    """Return whether a ``register`` accepts the context."""
+    try:
+        inspect.signature(register).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # written in C: the contract says that it takes one
+        return True
+    return True
+
+
+def _registered(register: Callable[..., Any], name: str, progress: Progress) -> MemoryProvider:
+    progress.step = "register"
+    context = progress.context
+    returned = _called(register, context)
+    offered = list(context.providers)
+    if not offered and (inspect.isclass(returned) or looks_like_provider(returned)):
+        offered = [returned]
+    if not offered:
+        others = counted(context.registered)
+        raise LookupError(f"it registered no memory provider{others and f', only {others}'}")
+    providers = [_instance(each, progress) for each in offered]
+    if len(providers) == 1:
+        return providers[0]
+    named = [each for each in providers if normalise(str(each.name)) == normalise(name)]
+    if len(named) == 1:
+        return named[0]
+    raise LookupError(f"it registered {len(providers)} providers, not one called {name}")
+
+
+def _called(register: Callable[..., Any], context: PluginContext) -> Any:
+    """Call ``register``; an error after it registered its provider is only reported."""
+    try:
+        return register(context) if _takes_one(register) else register()
+    except (Exception, SystemExit) as error:
+        if not context.providers:
+            raise
+        context.complaints.append(
+            f"register() failed after it registered its memory provider, which is used: "
+            f"{describe(as_exception(error))}"
+        )
+        return None
+
+
+def _instance(value: Any, progress: Progress) -> MemoryProvider:
+    if inspect.isclass(value):
+        return _constructed(value, progress)
+    if looks_like_provider(value):
+        return cast("MemoryProvider", value)
+    raise TypeError(_no_provider(value))
+
+
+def _no_provider(value: Any) -> str:
+    missing = ", ".join(missing_members(value))
+    return f"{type(value).__name__} is not a memory provider: it lacks {missing}"
+
+
+def _constructed(kind: type[Any], progress: Progress) -> MemoryProvider:
+    progress.step = "construct"
+    value = kind()
+    if looks_like_provider(value):
+        return cast("MemoryProvider", value)
+    raise TypeError(_no_provider(value))

@@ -1,0 +1,98 @@
+"""What a plugin declares that it needs: packages, programs and variables."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hermes_core.discovery import ProviderInfo, manifest_of
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+
+def applicable_requirements(texts: Iterable[object]) -> tuple[list[Requirement], list[str]]:
+    """Parse requirements such as ``acme>=2; python_version < "3.13"``.
+
+    Returns:
+        Those whose marker holds for this interpreter with no extra chosen, and the texts that
+        are not valid requirements.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow
+
+    found: list[Requirement] = []
+    invalid: list[str] = []
+    for text in map(str, texts):
+        try:
+            wanted = Requirement(text)
+        except InvalidRequirement:
+            invalid.append(text)
+            continue
+        if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+            found.append(wanted)
+    return found, invalid
+
+
+def missing_packages(info: ProviderInfo) -> list[str]:
+    """Return the declared packages that are not installed, each with the command to install it."""
+    declared = _listed(manifest_of(info), "pip_dependencies")
+    if not declared:
+        return []
+    return [
+        f"the package {each.name} is not installed: pip install {_quoted(each)}"
+        for each in applicable_requirements(declared)[0]
+        if not _is_installed(each.name)
+    ]
+
+
+def _quoted(requirement: Requirement) -> str:
+    """Return a requirement as a shell takes it; its marker holds, so it is left out."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    place = f" @ {requirement.url}" if requirement.url else str(requirement.specifier)
+    return shlex.quote(f"{requirement.name}{extras}{place}")
+
+
+def missing_needs(info: ProviderInfo) -> list[str]:
+    """Return all that a plugin.yaml declares and this machine lacks."""
+    manifest = manifest_of(info)
+    programs = _missing_programs(_listed(manifest, "external_dependencies"))
+    variables = _missing_variables(_listed(manifest, "requires_env"))
+    return [*missing_packages(info), *programs, *variables]
+
+
+def _listed(manifest: Mapping[str, Any], key: str) -> list[Any]:
+    value = manifest.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _is_installed(package: str) -> bool:
+    from importlib_metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow
+
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    except Exception:  # noqa: BLE001 - metadata without a version: something is there
+        return True
+    return True
+
+
+def _missing_programs(declared: list[Any]) -> Iterator[str]:
+    for each in declared:
+        if not isinstance(each, Mapping):
+            continue
+        words = str(each.get("check") or each.get("name") or "").split()
+        if words and shutil.which(words[0]) is None:
+            install = each.get("install")
+            advice = f"; its plugin.yaml says: {install}" if install else ""
+            yield f"the program {words[0]} is not on the PATH{advice}"
+
+
+def _missing_variables(declared: list[Any]) -> Iterator[str]:
+    for each in declared:
+        name = each.get("name") if isinstance(each, Mapping) else each
+        if isinstance(name, str) and name not in os.environ:
+            yield f"the variable {name} is not set"

@@ -1,0 +1,766 @@
+"""`MemoryManager`: the one object that an agent's loop calls.
+
+It calls the built-in provider first and at most one external provider; no provider can break a
+turn::
+
+    manager = MemoryManager.from_config()
+    manager.initialize_all("session-1", platform="cli")
+    system_prompt += manager.build_system_prompt()
+    ...
+    manager.on_turn_start(1, message)
+    recalled = manager.recall_block(message)
+    ...                                       # the model; manager.handle_tool_call(...)
+    manager.sync_all(message, answer)
+    manager.queue_prefetch_all(message)
+    ...
+    manager.shutdown_all()
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hermes_core.config.names import name_problem, normalise
+from hermes_core.dispatch import (
+    Deadlines,
+    HookCalls,
+    HookHealth,
+    LateAnswer,
+    Outcome,
+    ProviderAdapter,
+    as_builtin,
+)
+from hermes_core.dispatch.caller import use_home
+from hermes_core.errors import CheckpointError, HermesError, describe
+from hermes_core.hookspecs import Messages
+from hermes_core.manager.prompts import as_typed, spoken, typed_messages, user_instruction
+from hermes_core.manager.tools import ToolRegistry, committed_writes, result_of
+from hermes_core.provider import (
+    BUILTIN,
+    PRE_COMPRESS_CHECKPOINT_API_VERSION,
+    BuiltinMethods,
+    MemoryProvider,
+    described,
+)
+from hermes_core.session import SessionContext
+
+if TYPE_CHECKING:
+    from hermes_core.call_log import CallLog
+    from hermes_core.outbox.writer import OutboxSettings, OutboxWriter
+    from hermes_core.privacy import Redactor
+
+logger = logging.getLogger("hermes_core")
+
+#: How many characters of recalled text a turn may have, with the frame around it.
+CONTEXT_MAX_CHARS: Final = 12_000
+#: What a tool call says about itself, for the metadata of what it writes.
+_TOOL_CALL: Final[ContextVar[Mapping[str, Any]]] = ContextVar("hermes_tool_call")
+#: How many results of the built-in's memory tool are recognised when the host reports them.
+_REMEMBERED: Final = 64
+_PROVENANCE: Final = ("execution_context", "task_id", "tool_call_id", "parent_session_id")
+
+
+class Recollection(NamedTuple):
+    """What recall injects for a question, every provider's answer, and what was left out."""
+
+    text: str
+    outcomes: tuple[Outcome, ...]
+    left_out: tuple[str, ...]
+
+
+class MemoryManager:
+    """Calls the built-in and at most one external provider, from session start to shutdown.
+
+    One manager serves one conversation at a time; a process can have many managers.
+
+    Args:
+        external_prefetch_timeout: Seconds that recall may take per turn, as a number or as text.
+        deadlines: Seconds for every other kind of call.
+        reserved_tools: Tool names that the host keeps for itself.
+        home: HERMES_HOME; by default the environment's.
+        redactor: Masks secrets in what the external provider receives; by default what looks
+            like a secret.
+        context_max_chars: How many characters the text of `recall_block` may have.
+        log_calls: Whether to record calls, without their content, in logs/memory-calls.db.
+    """
+
+    def __init__(
+        self,
+        *,
+        external_prefetch_timeout: float | str | None = None,
+        deadlines: Deadlines | None = None,
+        reserved_tools: Iterable[str] = (),
+        home: str | os.PathLike[str] | None = None,
+        redactor: Redactor | None = None,
+        context_max_chars: int = CONTEXT_MAX_CHARS,
+        log_calls: bool = False,
+    ) -> None:
+        self._redactor = redactor
+        self._context_max_chars = context_max_chars
+        self._deadlines = deadlines or Deadlines()
+        if external_prefetch_timeout is not None:
+            self._deadlines = self._deadlines._replace(prefetch=_budget(external_prefetch_timeout))
+        self._home = home
+        self._hooks = HookCalls()
+        self._builtin: ProviderAdapter | None = None
+        #: What only our own built-in has; another provider in its place may lack it.
+        self._builtin_methods: BuiltinMethods | None = None
+        self._closing: list[Callable[[], None]] = []
+        self._external: ProviderAdapter | None = None
+        self._writes: OutboxWriter | None = None
+        #: How the outbox is kept; `from_config` sets it before it adds the provider.
+        self._outbox_settings: OutboxSettings | None = None
+        self._log_calls = log_calls
+        self._call_log: CallLog | None = None
+        self._tools = ToolRegistry(self._hooks, reserved_tools)
+        self._session = SessionContext()
+        # The built-in's memory tool forwards its own writes. A host that reports their results
+        # again (`notify_memory_tool_write`) must not make the provider store them twice.
+        self._forwarded: list[Any] = []
+        self._recall_skipped = False
+        self._drain_state: dict[str, Any] = {
+            "status": "not_started",
+            "abandoned_writes": 0,
+            "abandoned_prefetches": 0,
+            "active_tasks": 0,
+            "waiting_writes": 0,
+        }
+        self._closed = False
+        #: Why the configuration, a provider or an observer could not be used.
+        self.problems: tuple[HermesError, ...] = ()
+        #: Why providers were refused.
+        self.refusals: tuple[str, ...] = ()
+        #: The external provider's settings and their sources; secrets without their values.
+        self.setting_rows: tuple[dict[str, Any], ...] = ()
+        self._warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
+        """Build a manager as ``config.yaml`` describes it. It always has the built-in.
+
+        A wrong configuration or a broken external provider does not raise: it is logged, and
+        listed in ``problems``.
+        """
+        from hermes_core.manager.from_config import assemble  # noqa: PLC0415 - discovery, YAML, jsonschema
+
+        return assemble(cls, home)[0]
+
+    # -- providers ------------------------------------------------------------------------
+
+    @property
+    def providers(self) -> list[MemoryProvider]:
+        """The providers, the built-in first."""
+        return [adapter.provider for adapter in self._adapters()]
+
+    def get_provider(self, name: str) -> MemoryProvider | None:
+        """Return the provider of that name; None if there is none."""
+        for adapter in self._adapters():
+            if normalise(name) in (normalise(adapter.name), normalise(adapter.own_name)):
+                return adapter.provider
+        return None
+
+    def add_provider(
+        self,
+        provider: MemoryProvider,
+        *,
+        name: str = "",
+        provider_config: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Add the built-in, or one external provider; False if it was refused.
+
+        Args:
+            provider: A `MemoryProvider`, or anything that looks like one.
+            name: Its name in this manager, if that is not ``provider.name``.
+            provider_config: Its settings, which ``initialize`` receives.
+        """
+        try:
+            own, reason = provider.name, ""
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a property
+            own, reason = "", f"its name can't be read: {describe(error)}"
+        name = name or own
+        if not reason and not (isinstance(name, str) and normalise(name) == BUILTIN):
+            reason = name_problem(name)
+        if reason:
+            return self._refuse(f"{type(provider).__name__}: {reason}")
+        builtin = normalise(name) == BUILTIN
+        present = self._builtin if builtin else self._external
+        if present is not None:
+            return self._refuse(
+                f"{name}: {present.name} is already active; only one external provider is allowed"
+                if not builtin
+                else "builtin: the built-in is already added"
+            )
+        adapter = ProviderAdapter(
+            provider,
+            name,
+            deadlines=self._deadlines,
+            inline=builtin,
+            config=provider_config,
+            home=None if builtin else self._known_home(),
+        )
+        adapter.own_name = own
+        self._hooks.add(adapter)
+        if builtin:
+            self._builtin = adapter
+            self._builtin_methods = methods = as_builtin(provider)
+            if methods is not None:
+                methods.mirror_to(self._on_builtin_write)
+        else:
+            self._external = adapter
+            self._equip(adapter)
+        self._tools.refresh(adapter)
+        return True
+
+    def _equip(self, adapter: ProviderAdapter) -> None:
+        """Give an external provider a redactor and an outbox."""
+        from hermes_core.outbox.writer import OutboxSettings, OutboxWriter  # noqa: PLC0415
+        from hermes_core.privacy import Redactor  # noqa: PLC0415 - not needed without one
+
+        adapter.redactor = self._redactor if self._redactor is not None else Redactor()
+        settings = self._outbox_settings or OutboxSettings()
+        self._writes = OutboxWriter(adapter, self._hooks, self._home_folder, settings)
+        if adapter.instance.home is not None:
+            self.when_closed(use_home(adapter.instance.home, self))
+
+    def add_observer(self, name: str, observer: Any) -> None:
+        """Register an observer, which sees every hook call and can change its results."""
+        self._hooks.observe(name, observer)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What works, but needs a person's attention."""
+        starts = [
+            f"provider {each.name}: receives no turns, because its initialize failed: "
+            f"{each.error_text(each.start_error)}"
+            for each in self._adapters()
+            if each.start_error is not None
+        ]
+        unkept = self._writes.warnings if self._writes is not None else []
+        return (*self._warnings, *starts, *self._tools.warnings, *unkept)
+
+    def _refuse(self, reason: str) -> bool:
+        logger.warning("memory provider refused: %s", reason)
+        self.refusals = (*self.refusals, reason)
+        return False
+
+    def _adapters(self) -> list[ProviderAdapter]:
+        return [each for each in (self._builtin, self._external) if each is not None]
+
+    # -- a session ------------------------------------------------------------------------
+
+    def initialize_all(self, session_id: str, **kwargs: Any) -> None:
+        """Start a session at every provider."""
+        self._initialize("initialize", session_id, kwargs)
+
+    def initialize_all_for_inspection(self, session_id: str, **kwargs: Any) -> None:
+        """Like `initialize_all`, for inspection only: no network, no workers."""
+        self._initialize("initialize_for_inspection", session_id, kwargs)
+
+    def _initialize(self, hook: str, session_id: str, given: Mapping[str, Any]) -> None:
+        home = str(self._home_folder())
+        session = SessionContext.from_keywords(session_id, {"hermes_home": home, **given})
+        self._session = session
+        if self._log_calls and self._call_log is None and hook == "initialize":
+            self._start_log()
+        starts = hook == "initialize" and session.is_primary
+        if starts and self._external is not None and self._builtin_methods is not None:
+            # Plugins may read state.db in their `initialize`. `explain` asks as a subagent does.
+            self._builtin_methods.prepare_archive(Path(session.hermes_home))
+        self._hooks.call(hook, session_id=session_id, extra=session.keywords())
+        for adapter in self._adapters():
+            self._tools.refresh(adapter)
+        if starts and self._writes is not None:
+            self._writes.begin(session)
+
+    def build_system_prompt(self) -> str:
+        """Return every provider's static text, joined by blank lines."""
+        return _joined(self._hooks.call("system_prompt_block"))
+
+    def on_session_end(self, messages: Messages) -> None:
+        """End the session; providers receive the whole conversation."""
+        self._write("on_session_end", messages=typed_messages(messages))
+
+    def on_session_switch(
+        self,
+        new_session_id: str,
+        *,
+        parent_session_id: str = "",
+        reset: bool = False,
+        rewound: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Continue with another session; earlier writes still belong to the old one."""
+        if not new_session_id:
+            return
+        self._session = self._session.switched(new_session_id, parent_session_id, kwargs)
+        arguments = {
+            "new_session_id": new_session_id,
+            "parent_session_id": parent_session_id,
+            "reset": reset,
+            "rewound": rewound,
+            "extra": kwargs,
+        }
+        self._at_builtin("on_session_switch", arguments)
+        if self._external is not None and self._writes is not None:
+            call = partial(self._hooks.only(self._external, "on_session_switch"), **arguments)
+            self._writes.switch(new_session_id, parent_session_id, kwargs, call)
+
+    def commit_session_boundary_async(
+        self,
+        messages: Messages,
+        *,
+        new_session_id: str,
+        parent_session_id: str = "",
+        reason: str = "new_session",
+    ) -> None:
+        """End the old session, then switch to the new one, in this order. Returns at once.
+
+        Args:
+            messages: The whole conversation of the old session.
+            new_session_id: The session that begins.
+            parent_session_id: The one that it follows, if that matters.
+            reason: Why, for the providers.
+        """
+        self.on_session_end(messages)
+        self.on_session_switch(
+            new_session_id, parent_session_id=parent_session_id, reset=True, reason=reason
+        )
+
+    # -- a turn ---------------------------------------------------------------------------
+
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+        """Report that a turn begins. Returns at once; recall and tools come after it.
+
+        Args:
+            turn_number: Which turn of the session it is.
+            message: What the user said.
+            **kwargs: Passed to providers that accept them, such as ``model``, ``platform`` and
+                who wrote the message: ``author_id``, ``author_name``, ``author_is_bot``.
+        """
+        message = user_instruction(message) if isinstance(message, str) else message
+        arguments = {"turn_number": turn_number, "message": message, "extra": kwargs}
+        self._at_builtin("on_turn_start", arguments)
+        # Queued, not awaited: its deadline would come on top of the budget of recall.
+        self._post("on_turn_start", arguments)
+
+    def prefetch_all(self, query: str, *, session_id: str = "") -> str:
+        """Return what the providers recall for ``query``, joined by blank lines; "" if nothing.
+
+        Providers are not called for a blank query, nor for a skill invoked without an instruction.
+        """
+        return _joined(self._prefetch(query, session_id))
+
+    def _prefetch(self, query: str, session_id: str) -> list[Outcome]:
+        asked = user_instruction(query)
+        self._recall_skipped = not asked
+        if not asked:
+            return []
+        return self._hooks.call(
+            "prefetch", query=asked, session_id=session_id or self._session.session_id
+        )
+
+    def recall_block(self, query: str, *, session_id: str = "") -> str:
+        """Return what to append to the API copy of the user's message; "" if nothing was recalled.
+
+        The text is fenced, labelled as recalled data, and of bounded length. It belongs neither to
+        the system prompt nor to the stored message.
+        """
+        return self.recall(query, session_id=session_id).text
+
+    def recall(self, query: str, *, session_id: str = "") -> Recollection:
+        """Like `recall_block`, with every provider's answer and what was left out."""
+        from hermes_core.fence import RecalledText, fenced  # noqa: PLC0415 - hosts may do without
+
+        outcomes = self._prefetch(query, session_id)
+        parts = [
+            RecalledText(each.provider, each.value, getattr(each.value, "question", ""))
+            for each in outcomes
+            if isinstance(each.value, str)
+        ]
+        scan = None if self._builtin_methods is None else self._builtin_methods.objections
+        block = fenced(parts, max_chars=self._context_max_chars, scan=scan)
+        return Recollection(block.text, tuple(outcomes), block.left_out)
+
+    def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:
+        """After a turn, let the providers start the recall for the next one. Returns at once."""
+        asked = user_instruction(query)
+        if not asked:
+            return
+        arguments = {"query": asked, "session_id": session_id or self._session.session_id}
+        self._at_builtin("queue_prefetch", arguments)
+        self._post("queue_prefetch", arguments)
+
+    def recall_status_all(self) -> list[Any]:
+        """Return what the last recall of each provider injected."""
+        outcomes = self._hooks.call("recall_status")
+        return [each.value for each in outcomes if each.value is not None]
+
+    def describe_recall(self) -> str:
+        """Return one line for a person about what the last recall injected; "" if nothing.
+
+        For example ``🧠 Honcho — recalled 3 memories``. Call it after `prefetch_all`.
+        """
+        return "" if self._recall_skipped else described(self.recall_status_all())
+
+    def sync_all(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: Messages | None = None,
+        interrupted: bool = False,
+        turn_author: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Store a completed turn. Returns at once; an interrupted or half-empty turn is dropped.
+
+        The archive stores a skill as the user typed it; the external provider receives the
+        instruction, and nothing for a skill that was invoked without one.
+
+        Args:
+            user_content: What the user said.
+            assistant_content: What the agent answered.
+            session_id: The session, if it is not the current one.
+            messages: The turn with the tools' part, or the whole conversation.
+            interrupted: Whether the answer was cut off.
+            turn_author: Who wrote ``user_content``: ``{"id", "name", "is_bot"}``. Passed to
+                providers that accept it.
+        """
+        texts = (user_content, assistant_content)
+        if interrupted or not all(isinstance(each, str) and each.strip() for each in texts):
+            return
+        turn: dict[str, Any] = {
+            "user_content": as_typed(user_content),
+            "assistant_content": assistant_content,
+            "session_id": session_id or self._session.session_id,
+            "messages": None if messages is None else typed_messages(messages),
+            "turn_author": dict(turn_author) if isinstance(turn_author, Mapping) else None,
+        }
+        self._at_builtin("sync_turn", turn)
+        instruction = user_instruction(user_content)
+        if not instruction:
+            return
+        if turn["turn_author"] and self._external is not None:
+            # People choose their names themselves, so a name may contain a secret.
+            turn["turn_author"] = dict(self._external.redact_session(turn["turn_author"]))
+        self._send("sync_turn", {**turn, "user_content": instruction})
+
+    def supports_pre_compress_checkpoint(
+        self, api_version: int = PRE_COMPRESS_CHECKPOINT_API_VERSION
+    ) -> bool:
+        """Return whether a provider promises durable checkpoints of this version."""
+        return any(each.checkpoint_version >= api_version for each in self._adapters())
+
+    def on_pre_compress(
+        self,
+        messages: Messages,
+        *,
+        evidence_messages: Messages | None = None,
+        require_checkpoint: bool = False,
+        checkpoint_api_version: int = PRE_COMPRESS_CHECKPOINT_API_VERSION,
+    ) -> str:
+        """Before messages are discarded, return the providers' texts for the summary.
+
+        Args:
+            messages: What is about to be discarded.
+            evidence_messages: What providers with checkpoints receive instead; by default what
+                the user and the assistant said in ``messages``, as text.
+            require_checkpoint: Whether to raise if no durable checkpoint was made.
+            checkpoint_api_version: From which version on a provider counts as one with
+                checkpoints.
+
+        Raises:
+            CheckpointError: A checkpoint was required, and no provider promises one or a
+                provider could not make one. Don't compress.
+        """
+        if not self.supports_pre_compress_checkpoint(checkpoint_api_version):
+            if require_checkpoint:
+                version = checkpoint_api_version
+                raise CheckpointError(f"no provider makes pre-compress checkpoints, API v{version}")
+            given = typed_messages(messages)
+            return _joined(self._hooks.call("on_pre_compress", messages=given, extra={}))
+        evidence = spoken(messages) if evidence_messages is None else evidence_messages
+        outcomes = []
+        for adapter in self._adapters():
+            call = self._hooks.only(adapter, "on_pre_compress")
+            if adapter.checkpoint_version < checkpoint_api_version:
+                # An older provider does not know the keyword, so it is not asked for one.
+                outcomes.append(call(messages=typed_messages(messages), extra={}))
+                continue
+            extra = {"require_checkpoint": require_checkpoint}
+            outcomes.append(call(messages=typed_messages(evidence), extra=extra))
+            if require_checkpoint:
+                _require_success(outcomes[-1])
+        return _joined(outcomes)
+
+    def on_delegation(
+        self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any
+    ) -> None:
+        """Report that a subagent of this agent has completed its task."""
+        self._write(
+            "on_delegation",
+            task=task,
+            result=result,
+            child_session_id=child_session_id,
+            extra=kwargs,
+        )
+
+    def on_memory_write(
+        self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
+    ) -> None:
+        """Tell the external provider that the notes changed."""
+        self._send(
+            "on_memory_write",
+            {
+                "action": action,
+                "target": target,
+                "content": content,
+                "metadata": dict(metadata or {}),
+            },
+        )
+
+    def notify_memory_tool_write(
+        self,
+        tool_result: Any,
+        tool_args: dict[str, Any],
+        *,
+        build_metadata: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:
+        """Report a call of the host's own ``memory`` tool, and forward its writes as notes.
+
+        A call that failed or waits for an approval forwards nothing. Neither does one that the
+        built-in of this manager answered, because it forwards its own writes.
+
+        Args:
+            tool_result: What the tool returned: JSON text, or a mapping.
+            tool_args: What it was called with.
+            build_metadata: Returns the metadata of each write. ``old_text`` and
+                ``previous_content`` are added where they are known.
+        """
+        result = result_of(tool_result)
+        if result is None:
+            return
+        try:
+            self._forwarded.remove(result)
+        except ValueError:
+            pass
+        else:
+            return
+        for write in committed_writes(result, tool_args):
+            metadata = {**_built(build_metadata), **write.details}
+            self.on_memory_write(write.action, write.target, write.content, metadata)
+
+    def _on_builtin_write(
+        self, action: str, target: str, content: str, metadata: dict[str, Any]
+    ) -> None:
+        known = {"parent_session_id": self._session.parent_session_id, **_TOOL_CALL.get({})}
+        source = {name: known[name] for name in _PROVENANCE if known.get(name)}
+        self.on_memory_write(action, target, content, {**source, **metadata})
+
+    def pending_nudge(self) -> str:
+        """Return a reminder to take notes, for the next user message; "" most of the time."""
+        return "" if self._builtin_methods is None else self._builtin_methods.pending_nudge()
+
+    def review_prompt(self, messages: Messages) -> str:
+        """Return what to send to a model in the background, with the memory tool, after a nudge."""
+        builtin = self._builtin_methods
+        return "" if builtin is None else builtin.review_prompt(messages)
+
+    # -- tools ----------------------------------------------------------------------------
+
+    def get_all_tool_schemas(self) -> list[dict[str, Any]]:
+        """Return the schemas of all tools, bare: name, description, parameters."""
+        return self._tools.schemas()
+
+    def get_all_tool_names(self) -> set[str]:
+        """Return the names of all tools."""
+        return self._tools.names()
+
+    def has_tool(self, tool_name: str) -> bool:
+        """Return whether a provider has that tool."""
+        return self._tools.owner(tool_name) is not None
+
+    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Run a tool at its owner. Always returns a JSON string.
+
+        Args:
+            tool_name: The tool.
+            args: Its arguments.
+            **kwargs: Passed to its owner, such as ``session_id``. ``task_id``, ``tool_call_id``
+                and ``execution_context`` (by default "foreground") also go into the metadata of
+                the notes that the tool writes.
+        """
+        token = _TOOL_CALL.set({"execution_context": "foreground", **kwargs})
+        try:
+            answer = self._tools.call(tool_name, args, kwargs)
+        finally:
+            _TOOL_CALL.reset(token)
+        if tool_name == "memory" and self._tools.owner(tool_name) == BUILTIN:
+            self._forwarded.append(result_of(answer))
+            del self._forwarded[:-_REMEMBERED]  # most hosts never report them
+        return answer
+
+    # -- health and the end ---------------------------------------------------------------
+
+    def health(self) -> dict[str, dict[str, HookHealth]]:
+        """Return calls, failures and times of every hook of every provider and observer."""
+        return dict(self._hooks.health())
+
+    def flush_pending(self, timeout: float | None = None) -> bool:
+        """Return whether every write is delivered, after at most ``timeout`` seconds.
+
+        That includes what earlier processes left in this home for the external provider. Writes
+        that wait for another attempt are retried at once, then with back-off. Writes that were
+        set aside because they keep failing don't count; `status` shows them.
+        """
+        if self._external is None or self._writes is None:
+            return True
+        end = monotonic() + (self._deadlines.write if timeout is None else timeout)
+        delivered = self._writes.flush(max(end - monotonic(), 0))
+        return self._external.flush(max(end - monotonic(), 0)) and delivered
+
+    @property
+    def shutdown_drain_state(self) -> dict[str, Any]:
+        """What `shutdown_all` could not finish.
+
+        ``status`` is not_started, draining, drained or timed_out. ``waiting_writes`` stay in the
+        outbox and are delivered later, so ``abandoned_writes`` is always 0.
+        """
+        return dict(self._drain_state)
+
+    def shutdown_all(self) -> None:
+        """Deliver what waits, within the deadline, and shut the providers down.
+
+        What could not be delivered stays in the outbox; what was delivered is removed from it.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._drain_state["status"] = "draining"
+        end = monotonic() + self._deadlines.shutdown
+        if self._writes is not None:
+            self._writes.finish(self._deadlines.shutdown * 3 / 4)
+        self._drained()
+        for adapter in reversed(self._adapters()):
+            left = max(end - monotonic(), self._deadlines.shutdown / 4)
+            adapter.deadlines = self._deadlines._replace(shutdown=left)
+            self._hooks.only(adapter, "shutdown")()
+            adapter.close(max(end - monotonic(), 0))
+        if self._writes is not None:
+            self._writes.close(max(end - monotonic(), self._deadlines.shutdown / 4))
+        self._hooks.close()
+        for close in self._closing:
+            close()
+
+    def _drained(self) -> None:
+        """Record what is not finished, before the providers are shut down."""
+        external = self._external
+        prefetches, active = external.unfinished() if external is not None else (0, 0)
+        waiting = self._writes.waiting() if self._writes is not None else 0
+        self._drain_state |= {
+            "status": "timed_out" if prefetches or active or waiting else "drained",
+            "abandoned_prefetches": prefetches,
+            "active_tasks": active,
+            "waiting_writes": waiting,
+        }
+
+    # -- ways to call ---------------------------------------------------------------------
+
+    def _at_builtin(self, hook: str, arguments: Mapping[str, Any]) -> None:
+        if self._builtin is not None:
+            self._hooks.only(self._builtin, hook)(**arguments)
+
+    def _post(self, hook: str, arguments: Mapping[str, Any]) -> None:
+        """Queue a call of the external provider, and return at once."""
+        if self._external is not None:
+            call = partial(self._hooks.only(self._external, hook), **arguments)
+            self._external.post(hook, call)
+
+    def _write(self, hook: str, **arguments: Any) -> None:
+        """Send a write to the built-in now, and to the external provider through the outbox."""
+        self._at_builtin(hook, arguments)
+        self._send(hook, arguments)
+
+    def _send(self, hook: str, arguments: Mapping[str, Any]) -> None:
+        """Send a write to the external provider, if this is the agent itself.
+
+        The words of a cron job or a subagent would corrupt what the provider knows about its user.
+        """
+        if self._closed:
+            logger.warning("memory: %s after shutdown_all is lost: the manager is shut down", hook)
+        elif self._writes is not None and self._session.is_primary:
+            self._writes.put(hook, arguments)
+
+    def _start_log(self) -> None:
+        """Record every call from now on."""
+        from hermes_core.call_log import CallLog  # noqa: PLC0415 - not for a look only
+
+        self._call_log = CallLog.of(self._home_folder())
+        self.when_closed(self._call_log.close)
+        for adapter in self._adapters():
+            adapter.listener = self._call_log.listener(
+                adapter.name, lambda: self._session.session_id
+            )
+
+    def _home_folder(self) -> Path:
+        if self._home is not None:
+            return Path(os.path.abspath(os.path.expanduser(self._home)))  # noqa: PTH100, PTH111
+        from hermes_core.storage.home import resolve_home  # noqa: PLC0415
+
+        return resolve_home()
+
+    def _known_home(self) -> Path | None:
+        """The home; None if it can't be used. Whoever needs it raises the error."""
+        try:
+            return self._home_folder()
+        except HermesError:
+            return None
+
+    def when_closed(self, close: Callable[[], None]) -> None:
+        """Call ``close`` at the end of `shutdown_all`."""
+        self._closing.append(close)
+
+
+def _joined(outcomes: list[Outcome]) -> str:
+    return "\n\n".join(_labelled(each.value) for each in outcomes if _has_text(each.value))
+
+
+def _labelled(value: str) -> str:
+    """Return a text, with a label if it answers an earlier question."""
+    if isinstance(value, LateAnswer):
+        return f"[recalled for the earlier question: {value.question}]\n{value}"
+    return value
+
+
+def _has_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _require_success(outcome: Outcome) -> None:
+    if outcome.error is not None:
+        where = f"provider {outcome.provider}"
+        raise CheckpointError(describe(outcome.error), where=where) from outcome.error
+
+
+def _built(build_metadata: Callable[[], dict[str, Any]] | None) -> dict[str, Any]:
+    """Return the host's metadata of a write. If it fails, the write goes on without it."""
+    try:
+        return dict(build_metadata() if build_metadata is not None else {})
+    except Exception as error:  # noqa: BLE001 - the host's own function
+        logger.warning("memory: build_metadata failed: %s", describe(error))
+        return {}
+
+
+def _budget(seconds: float | str) -> float:
+    """Return the seconds that recall may take; a setting may be text."""
+    budget = float(seconds)
+    if not budget >= 0:
+        raise ValueError(f"external_prefetch_timeout must not be negative: {seconds}")
+    return budget

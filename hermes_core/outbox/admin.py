@@ -1,0 +1,429 @@
+"""What a person can see of the outbox and do to it: list, retry, drop, backfill."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hermes_core.config import Config
+from hermes_core.errors import HermesError
+from hermes_core.outbox.store import OutboxStore, Stream, StreamKey, WriteState, used_bytes
+from hermes_core.outbox.worker import DEFAULT_MAX_MB
+from hermes_core.session import SessionContext
+from hermes_core.storage.processes import is_alive
+
+_ENTRY: Final = (
+    "SELECT writes.id, event_id, hook, state, created, attempts, failing_since, error, "
+    "length(payload), stream, provider, owner, session, keywords "
+    "FROM writes JOIN streams ON streams.id = stream"
+)
+_BACKLOGS: Final = (
+    "SELECT provider, owner, sum(state = 'waiting'), sum(state = 'aside'), sum(state = 'dead'), "
+    "sum(state = 'missed'), "
+    "min(created) FILTER (WHERE state = 'waiting'), "
+    "min(failing_since) FILTER (WHERE state = 'waiting') "
+    "FROM writes JOIN streams ON streams.id = stream "
+    "GROUP BY provider, owner ORDER BY provider, owner"
+)
+_LAST_ERROR: Final = (
+    "SELECT error FROM writes JOIN streams ON streams.id = stream "
+    "WHERE provider = ? AND owner = ? AND state = ? AND error != '' "
+    "ORDER BY failing_since DESC, writes.id DESC LIMIT 1"
+)
+
+
+class Entry(NamedTuple):
+    """A write without its content."""
+
+    id: int
+    event_id: str
+    hook: str
+    state: WriteState
+    created: float
+    attempts: int
+    failing_since: float | None
+    error: str
+    bytes: int
+    stream: int
+    key: StreamKey
+
+
+class Backlog(NamedTuple):
+    """The undelivered writes for one provider.
+
+    Attributes:
+        provider: Its name.
+        owner: The distribution that it came from.
+        waiting: How many will be delivered, in order.
+        skipped: How many failed while others succeeded; they are retried later.
+        failed: How many failed permanently; they are retried only if a person asks for it.
+        missed: How many had no room; the archive may have them.
+        oldest: When the oldest waiting one was stored.
+        failing_since: When the first waiting one began to fail; None if none has.
+        due: When the next attempt is made, if an agent runs.
+        error: The last error of the waiting ones.
+        skipped_error: The last error of the skipped ones.
+        failed_error: The last error of those that failed permanently.
+        deliverers: The processes that deliver some of them now.
+    """
+
+    provider: str
+    owner: str
+    waiting: int
+    skipped: int
+    failed: int
+    missed: int
+    oldest: float | None
+    failing_since: float | None
+    due: float
+    error: str
+    skipped_error: str
+    failed_error: str
+    deliverers: tuple[str, ...]
+
+
+class OutboxReport(NamedTuple):
+    """What the outbox of a home contains.
+
+    Attributes:
+        backlogs: One for each provider.
+        bytes: How much of the file is in use.
+        max_bytes: How large it may grow.
+        damaged: The names of damaged files beside it.
+    """
+
+    backlogs: tuple[Backlog, ...]
+    bytes: int
+    max_bytes: int
+    damaged: tuple[str, ...]
+
+
+def report(store: OutboxStore) -> OutboxReport:
+    """Return what the outbox contains.
+
+    Raises:
+        DatabaseError: It can't be read.
+    """
+    streams = store.waiting_streams()
+
+    def work(database: sqlite3.Connection) -> tuple[list[Backlog], int]:
+        rows = database.execute(_BACKLOGS).fetchall()
+        return [_backlog(database, row, streams, store.clock()) for row in rows], used_bytes(
+            database
+        )
+
+    backlogs, size = store.file.read(work)
+    if not store.file.path.exists():
+        size = 0  # an empty database in memory was read instead
+    return OutboxReport(tuple(backlogs), size, store.max_bytes, damaged_files(store.file.path))
+
+
+def _backlog(
+    database: sqlite3.Connection, row: tuple[Any, ...], streams: Sequence[Stream], now: float
+) -> Backlog:
+    provider, owner, waiting, skipped, failed, missed, oldest, failing_since = row
+    own = [each for each in streams if each.key[:2] == (provider, owner)]
+
+    def last_error(state: str) -> str:
+        found = database.execute(_LAST_ERROR, (provider, owner, state)).fetchone()
+        return str(found[0]) if found else ""
+
+    return Backlog(
+        provider, owner, waiting, skipped, failed, missed, oldest, failing_since,
+        due=min((each.due for each in own), default=0.0),
+        error=last_error(WriteState.WAITING),
+        skipped_error=last_error(WriteState.SKIPPED),
+        failed_error=last_error(WriteState.FAILED),
+        deliverers=tuple(sorted({each.holder for each in own if is_held(each, now)})),
+    )  # fmt: skip
+
+
+def is_held(stream: Stream, now: float) -> bool:
+    """Whether a running process delivers a stream."""
+    return bool(stream.holder) and stream.expires > now and is_alive(stream.holder)
+
+
+def damaged_files(path: Path) -> tuple[str, ...]:
+    """Return the names of damaged files beside the outbox."""
+    found = path.parent.glob(f"{path.name}.damaged-*")
+    return tuple(sorted(each.name for each in found if not each.name.endswith(("-wal", "-shm"))))
+
+
+# -- single writes ---------------------------------------------------------------------------
+
+
+def entries(store: OutboxStore, state: WriteState | None = None, limit: int = -1) -> list[Entry]:
+    """Return the writes in the outbox, the oldest first."""
+    rows = store.file.read(
+        lambda database: database.execute(
+            f"{_ENTRY} WHERE ? IN ('', state) ORDER BY writes.id LIMIT ?", (state or "", limit)
+        ).fetchall()
+    )
+    return [_entry(row) for row in rows]
+
+
+def entry(store: OutboxStore, number: int) -> Entry:
+    """Return one write.
+
+    Raises:
+        HermesError: There is no write with that number.
+    """
+    row = store.file.read(
+        lambda database: database.execute(f"{_ENTRY} WHERE writes.id = ?", (number,)).fetchone()
+    )
+    if row is None:
+        raise HermesError(
+            f"there is no write {number} in the outbox",
+            hint="it may have been delivered; run: hermes-plugins outbox list",
+        )
+    return _entry(row)
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    *own, provider, owner, session, keywords = row
+    own[3] = WriteState(own[3])
+    return Entry._make((*own, StreamKey(provider, owner, session, keywords)))
+
+
+def content(store: OutboxStore, number: int) -> dict[str, Any]:
+    """Return the arguments of a write's hook; {} if there was no room for them."""
+    row = store.file.read(
+        lambda database: database.execute(
+            "SELECT payload FROM writes WHERE id = ?", (number,)
+        ).fetchone()
+    )
+    found: dict[str, Any] = json.loads(row[0]) if row and row[0] else {}
+    return found
+
+
+def retry(store: OutboxStore, number: int = 0) -> int:
+    """Let writes that failed permanently or were skipped wait again; return how many.
+
+    One, or all. They keep their old place and are due now. A write that was skipped before is
+    skipped again as soon as it fails and one behind it is accepted.
+    """
+    count = store.file.change(
+        lambda database: (
+            database.execute(
+                "UPDATE writes SET state = 'waiting', failing_since = NULL "
+                "WHERE state IN ('dead', 'aside') AND ? IN (0, id)",
+                (number,),
+            ).rowcount
+        )
+    )
+    store.make_due([entry(store, number).stream] if number else None)
+    return count
+
+
+def drop(store: OutboxStore, number: int) -> None:
+    """Delete a write: it will not be delivered."""
+    store.file.change(
+        lambda database: database.execute("DELETE FROM writes WHERE id = ?", (number,))
+    )
+    store.compact()
+
+
+# -- missed writes ---------------------------------------------------------------------------
+
+
+def refill(store: OutboxStore, number: int, payload: str) -> bool:
+    """Add the content of a missed write, so that it waits; False if there is no room."""
+
+    def work(database: sqlite3.Connection) -> bool:
+        if used_bytes(database) + len(payload) > store.max_bytes:
+            return False
+        database.execute(
+            "UPDATE writes SET state = 'waiting', payload = ? WHERE id = ? AND state = 'missed'",
+            (payload, number),
+        )
+        return True
+
+    return store.file.change(work)
+
+
+def add_turn(
+    store: OutboxStore, key: StreamKey, event_id: str, payload: str, created: float
+) -> bool:
+    """Store an earlier turn, so that it waits; False if there is no room."""
+
+    def work(database: sqlite3.Connection) -> bool:
+        if used_bytes(database) + len(payload) > store.max_bytes:
+            return False
+        database.execute(
+            "INSERT OR IGNORE INTO streams (provider, owner, session, keywords) "
+            "VALUES (?, ?, ?, ?)",
+            key,
+        )
+        database.execute(
+            "INSERT INTO writes (stream, event_id, hook, payload, created) "
+            "SELECT id, ?, 'sync_turn', ?, ? FROM streams "
+            "WHERE provider = ? AND owner = ? AND session = ? AND keywords = ?",
+            (event_id, payload, created, *key),
+        )
+        return True
+
+    return store.file.change(work)
+
+
+def known_key(store: OutboxStore, provider: str, owner: str, session: str) -> StreamKey | None:
+    """Return the key of a session with a stream in the outbox; None if there is none."""
+    row = store.file.read(
+        lambda database: database.execute(
+            "SELECT provider, owner, session, keywords FROM streams "
+            "WHERE provider = ? AND owner = ? AND session = ? ORDER BY id DESC LIMIT 1",
+            (provider, owner, session),
+        ).fetchone()
+    )
+    return StreamKey(*row) if row else None
+
+
+def max_mb(config: Config) -> float:
+    """Return how many megabytes the outbox may use."""
+    return DEFAULT_MAX_MB if config.outbox_max_mb is None else config.outbox_max_mb
+
+
+def open_store(config: Config, *, set_aside: bool) -> OutboxStore:
+    """Return the store of a home; with ``set_aside``, a damaged file is renamed and replaced."""
+    limit = int(max_mb(config) * 1_000_000)
+    path = config.home / "outbox.db"
+    return OutboxStore(path, max_bytes=limit, durable=config.durable, set_aside=set_aside)
+
+
+# -- backfill --------------------------------------------------------------------------------
+
+
+#: A missed turn is found by its time: without room for its content, there was no room for a
+#: reference either. A turn is archived at most so many seconds before it is stored here.
+_ARCHIVED_BEFORE: Final = 60.0
+
+Turn = Mapping[str, Any]
+#: Returns the archived turns of a session, by its id and its keywords.
+TurnsOf = Callable[[str, Mapping[str, Any]], Sequence[Turn]]
+#: Removes secrets from a value.
+Mask = Callable[[Any], Any]
+
+
+class BackfillResult(NamedTuple):
+    """What a backfill did.
+
+    Attributes:
+        refilled: How many missed writes wait again.
+        added: How many turns were added.
+        known: How many turns were left alone, since they wait already.
+        not_found: Missed writes that are not in the archive.
+        no_room: Whether the outbox was full before the end.
+    """
+
+    refilled: int = 0
+    added: int = 0
+    known: int = 0
+    not_found: tuple[Entry, ...] = ()
+    no_room: bool = False
+
+
+def refill_missed(store: OutboxStore, turns_of: TurnsOf, mask: Mask) -> BackfillResult:
+    """Add the content of every missed write from the archive, under its old event id."""
+    refilled, not_found = 0, []
+    missed = sorted(entries(store, WriteState.MISSED), key=lambda each: (each.stream, each.id))
+    for _, group in groupby(missed, key=lambda each: each.stream):
+        for write, arguments in _found(list(group), turns_of):
+            if arguments is None:
+                not_found.append(write)
+            elif refill(store, write.id, _payload(arguments, mask)):
+                refilled += 1
+            else:
+                return BackfillResult(refilled, not_found=tuple(not_found), no_room=True)
+    return BackfillResult(refilled, not_found=tuple(not_found))
+
+
+def _found(writes: list[Entry], turns_of: TurnsOf) -> Iterator[tuple[Entry, dict[str, Any] | None]]:
+    """Yield the writes of one stream, each with its arguments; None if not in the archive."""
+    key = writes[0].key
+    turns = turns_of(key.session, key.context.keywords())
+    used: set[int] = set()
+    for write in writes:
+        if write.hook == "on_session_end":
+            said = [turn for turn in turns if turn["at"] <= write.created]
+            messages = [message for turn in said for message in turn["messages"]]
+            yield write, {"messages": messages} if messages else None
+            continue
+        place = _turn_of(turns, write) if write.hook == "sync_turn" else -1
+        if place < 0 or place in used:
+            yield write, None
+        else:
+            used.add(place)
+            yield write, _arguments(turns[place], key.session)
+
+
+def _turn_of(turns: Sequence[Turn], write: Entry) -> int:
+    """Return the index of a write's turn; -1 if it is not in the archive."""
+    said = [place for place, turn in enumerate(turns) if turn["at"] <= write.created]
+    if not said or write.created - turns[said[-1]]["at"] > _ARCHIVED_BEFORE:
+        return -1
+    return said[-1]
+
+
+def _arguments(turn: Turn, session: str) -> dict[str, Any]:
+    return {
+        "user_content": turn["user_content"],
+        "assistant_content": turn["assistant_content"],
+        "session_id": session,
+        "messages": turn["messages"],
+    }
+
+
+def _payload(arguments: dict[str, Any], mask: Mask) -> str:
+    clean = mask(arguments)
+    kept = {name: arguments[name] for name in ("session_id",) if name in arguments}
+    return json.dumps({**clean, **kept}, default=str)
+
+
+def add_archived(
+    store: OutboxStore, whose: tuple[str, str], sessions: Iterable[Mapping[str, Any]], mask: Mask
+) -> BackfillResult:
+    """Add archived turns that are not in the outbox.
+
+    Args:
+        store: The outbox.
+        whose: The provider that gets them, and its owner.
+        sessions: Each with its ``session``, ``keywords`` and ``turns``.
+        mask: Removes secrets.
+    """
+    added = known = 0
+    present = entries(store)
+    ids = {each.event_id for each in present}
+    for session in sessions:
+        key = _key_of(store, whose, session)
+        turns = session["turns"]
+        own = [each for each in present if each.key[:3] == key[:3]]
+        wait = {_turn_of(turns, each) for each in own if each.hook == "sync_turn"}
+        for place, turn in enumerate(turns):
+            event_id = _identity(key, turn)
+            if place in wait or event_id in ids:
+                known += 1
+                continue
+            payload = _payload(_arguments(turn, key.session), mask)
+            if not add_turn(store, key, event_id, payload, turn["at"]):
+                return BackfillResult(added=added, known=known, no_room=True)
+            added += 1
+    return BackfillResult(added=added, known=known)
+
+
+def _key_of(store: OutboxStore, whose: tuple[str, str], session: Mapping[str, Any]) -> StreamKey:
+    """Return the key that the session's own manager used, if it is known."""
+    known = known_key(store, *whose, session["session"])
+    archived = SessionContext.from_keywords(session["session"], session["keywords"])
+    if known is not None and known.context.user_id == archived.user_id:
+        return known
+    return StreamKey.of(*whose, archived)
+
+
+def _identity(key: StreamKey, turn: Turn) -> str:
+    """Return an event id that is always the same for a turn, so that it is not added twice."""
+    text = "\0".join((*key[:3], repr(turn["at"])))
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -1,0 +1,453 @@
+"""The outbox of one home in one process: shared by its managers, with one worker.
+
+The worker starts deliveries when they are due. It also delivers *inherited* streams: what a
+session of another process, or an earlier session of this one, left behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
+
+from hermes_core.dispatch import HookCalls, Job, ProviderAdapter
+from hermes_core.dispatch.worker import Worker
+from hermes_core.errors import HermesError, describe
+from hermes_core.outbox.delivery import (
+    InheritedDelivery,
+    SessionStream,
+    StreamDelivery,
+    back_off,
+)
+from hermes_core.outbox.store import OutboxStore, Stream, StreamKey
+from hermes_core.storage.sqlite import close_before_fork
+
+logger = logging.getLogger("hermes_core")
+
+DEFAULT_MAX_MB: Final = 256
+
+_D = TypeVar("_D", bound=StreamDelivery)
+
+#: How often to look for inherited streams, and for calls that hang.
+_POLL_SECONDS: Final = 15.0
+#: The same while there is free space to return to the file system.
+_COMPACT_SECONDS: Final = 0.05
+#: The same while another process has claimed a stream of ours.
+_CLAIMED_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class FreshProvider:
+    """A new instance of a provider, made for an inherited stream.
+
+    Attributes:
+        adapter: Calls it.
+        close: Releases what was opened for it.
+    """
+
+    adapter: ProviderAdapter
+    close: Callable[[], None]
+
+
+#: Makes a new instance for a stream, not initialised yet. Raises HermesError.
+ProviderFactory = Callable[[StreamKey], FreshProvider]
+
+
+class Outbox:
+    """Stores writes until the external provider has accepted them, and delivers them."""
+
+    def __init__(
+        self, home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = False
+    ) -> None:
+        self.home = home
+        self.store = OutboxStore(
+            home / "outbox.db", max_bytes=int(max_mb * 1_000_000), durable=durable
+        )
+        #: The open sessions of this process, each with the factory for inherited streams.
+        self._sessions: dict[StreamDelivery, ProviderFactory | None] = {}
+        self._users = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        """Begin without a thread: at first, and in a forked child."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._worker = Worker("memory-outbox", step=self._step)
+        self._inheritor = Worker("memory-inherited", linger=0)
+        #: The delivery of an inherited stream that runs, or the last one.
+        self._inherited_job: Job | None = None
+        self._substitutes: list[StreamDelivery] = []
+        #: The delivery of an inherited stream through a fresh instance, while there is one.
+        self.inherited: StreamDelivery | None = None
+        #: Streams for which no instance can be made in this process.
+        self._undeliverable: set[int] = set()
+        self._compacts = True
+
+    # -- for managers ---------------------------------------------------------------------
+
+    def open_session(
+        self,
+        key: StreamKey,
+        adapter: ProviderAdapter,
+        hooks: HookCalls,
+        make_provider: ProviderFactory | None = None,
+    ) -> SessionStream:
+        """Return the stream of a session. What waits in it from before is delivered first."""
+        session = SessionStream(self, key, adapter, hooks)
+        session.after = adapter.session_switch
+        with self.in_this_process()._lock:  # noqa: SLF001 - ours
+            self._sessions[session] = make_provider
+        try:
+            session.stream = self.store.find_stream(key)
+            if self.store.open_streams():
+                self.wake()
+        except HermesError as error:
+            logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+        return session
+
+    def close_session(self, session: StreamDelivery) -> None:
+        """Deliver nothing more for a session; what is left waits for the next one."""
+        self.in_this_process()
+        for each in (session, *self._substitutes):
+            if each.adapter is session.adapter and (each is session or each.busy):
+                each.stop()
+        with self._lock:
+            self._sessions.pop(session, None)
+
+    def flush(
+        self, sessions: Iterable[StreamDelivery], timeout: float, *, once: bool = False
+    ) -> bool:
+        """Deliver what these sessions can deliver; return whether all of it was.
+
+        That is what they wrote, and what processes that ended left for the same provider. What
+        waits for a later attempt is tried now, then again when it is due. Skipped writes don't
+        count.
+
+        Args:
+            sessions: Open or closed ones.
+            timeout: How many seconds to try.
+            once: Stop when everything was tried and the rest failed.
+        """
+        self.in_this_process()
+        sessions = [*sessions]
+        end = monotonic() + timeout
+        self._retry_now(sessions)
+        pause = 0.002
+        while True:
+            busy = any(each.busy for each in sessions)
+            left = self.undelivered(sessions)
+            if not left and not busy:
+                return True
+            idle = not busy and not self._delivers_inherited()
+            if monotonic() >= end or (once and idle and self._all_failed(left, sessions)):
+                return False
+            sleep(max(min(pause, end - monotonic()), 0))
+            pause = min(pause * 1.5, 0.05)
+
+    def _all_failed(self, left: list[Stream], sessions: list[StreamDelivery]) -> bool:
+        """Whether what is left was tried and failed.
+
+        One failed inherited stream is enough: each needs its own instance, and a service that is
+        unreachable for one of them is so for all.
+        """
+        now = self.store.clock()
+        own = {each.stream for each in sessions}
+        ours = [each.due > now for each in left if each.id in own]
+        theirs = [each.due > now for each in left if each.id not in own]
+        return all(ours) and (any(theirs) or not theirs)
+
+    def unfinished(self, sessions: Iterable[_D]) -> list[_D]:
+        """Return the sessions with waiting writes or a running delivery."""
+        return [each for each in sessions if each.busy or self.store.count(each.stream)]
+
+    def undelivered(self, sessions: Iterable[StreamDelivery]) -> list[Stream]:
+        """Return the streams with waiting writes that these sessions can or could deliver."""
+        sessions = [*sessions]
+        own = {each.stream for each in sessions}
+        found = self.store.waiting_streams()
+        return [each for each in found if each.id in own or self._inherits(each, sessions)]
+
+    def _inherits(self, stream: Stream, sessions: list[StreamDelivery]) -> bool:
+        """Whether a stream's own session is gone, and one of these sessions can deliver it."""
+        with self._lock:
+            all_sessions = dict(self._sessions)
+        related = [each for each in sessions if each.open and each.key[:2] == stream.key[:2]]
+        if not related or stream.id in self._undeliverable:
+            return False
+        if self.store.is_claimed_elsewhere(stream):
+            return False
+        if any(each.key == stream.key for each in all_sessions):
+            return False  # another manager of this process has it
+        if any(all_sessions.get(each) for each in related):
+            return True
+        write = self.store.next_waiting(stream.id)
+        return write is not None and any(
+            _participants(each.key) == _participants(stream.key)
+            and self._substitute(stream, each).accepts(write)
+            for each in related
+        )
+
+    def _retry_now(self, sessions: list[StreamDelivery]) -> None:
+        """Try what waits for a later attempt."""
+        waiting = self.undelivered(sessions)
+        if not waiting:
+            return
+        self.store.make_due(each.id for each in waiting)
+        ids = {each.id for each in waiting}
+        for each in sessions:
+            if each.stream in ids:
+                each.retry_now()
+        self.wake()
+
+    def _delivers_inherited(self) -> bool:
+        return self._inherited_job is not None and not self._inherited_job.wait(0)
+
+    def stop_inherited(self, timeout: float) -> None:
+        """Stop the delivery of inherited streams, unless another session is open."""
+        with self._lock:
+            job = self._inherited_job if not self._sessions else None
+        if job is None or self._inheritor.on_thread():
+            return
+        inherited = self.inherited
+        if inherited is not None:
+            inherited.stop()
+        job.wait(timeout)
+        if inherited is not None:
+            inherited.stop()  # removes what was delivered meanwhile
+
+    # -- users ----------------------------------------------------------------------------
+
+    def acquire(self) -> None:
+        """Count one more user: a manager, or a running delivery."""
+        with _SHARED.lock:
+            self._users += 1
+            if self._users == 1:  # it was closed, and is used again
+                _SHARED.outboxes.setdefault(self.home, self)
+
+    def release(self) -> None:
+        """Count one user less; the last one closes the file."""
+        with _SHARED.lock:
+            self._users -= 1
+            if self._users > 0:
+                return
+            if _SHARED.outboxes.get(self.home) is self:  # else a new one is in use already
+                del _SHARED.outboxes[self.home]
+        with self._lock:  # `wake` must not start it again after this
+            self._worker.stop()
+        self._worker.join(1.0)
+        self.store.close()
+
+    def in_this_process(self) -> Outbox:
+        """Return this outbox, without threads and claims of the parent if this is a fork."""
+        if self._pid != os.getpid():
+            self._users = len(self._sessions)
+            self._reset()
+            self.store.claimed.clear()
+            for session in self._sessions:
+                session.reset_after_fork()
+        return self
+
+    # -- the worker -----------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look for due deliveries now."""
+        self.in_this_process()
+        with self._lock:
+            if self._users > 0:
+                self._worker.wake()
+
+    def ensure_worker(self) -> None:
+        """Start the worker if it does not run: it notices calls that hang, and renews claims."""
+        self.in_this_process()
+        if not self._worker.alive:
+            self.wake()
+
+    def _step(self) -> float:
+        """Do what is due; return the seconds until there is something to do again."""
+        try:
+            return self._deliver_due()
+        except HermesError as error:
+            logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+            return _POLL_SECONDS
+
+    def _deliver_due(self) -> float:
+        now = self.store.clock()
+        soonest = now + _POLL_SECONDS
+        with self._lock:
+            sessions = dict(self._sessions)
+        streams = self.store.open_streams()
+        for stream in streams:
+            paused = (each.paused_until for each in sessions if each.stream == stream.id)
+            due = max(stream.due, *paused, 0.0)
+            if due > now:
+                soonest = min(soonest, due)
+            elif not self._start_delivery(stream, sessions):
+                soonest = min(soonest, now + _CLAIMED_SECONDS)
+        self._watch([each for each in sessions if each.busy])
+        if streams:
+            self._compacts = True
+        elif self._compacts:
+            self._compacts = self.store.compact()
+            soonest = now + (_COMPACT_SECONDS if self._compacts else _POLL_SECONDS)
+        return max(soonest - now, 0.001)
+
+    def _start_delivery(
+        self, stream: Stream, sessions: dict[StreamDelivery, ProviderFactory | None]
+    ) -> bool:
+        """Have a stream delivered; False if another process has claimed it now."""
+        for session in sessions:
+            if session.key == stream.key:
+                return session.busy or session.try_start()
+        related = [each for each in sessions if each.key[:2] == stream.key[:2] and each.open]
+        factory = next((sessions[each] for each in related if sessions[each]), None)
+        if factory is not None:
+            return self._start_inherited(stream, factory)
+        for session in related:
+            if _participants(session.key) == _participants(stream.key):
+                substitute = self._substitute(stream, session)
+                busy = [each for each in self._substitutes if each.busy]
+                self._substitutes = [*busy, substitute]
+                return substitute.try_start()
+        return True  # it waits for its own session
+
+    def _substitute(self, stream: Stream, session: StreamDelivery) -> InheritedDelivery:
+        substitute = InheritedDelivery(self, stream.key, session.adapter, session.hooks)
+        substitute.stream = stream.id
+        return substitute
+
+    def _watch(self, busy: list[StreamDelivery]) -> None:
+        """Renew our claims, and notice calls that hang."""
+        self.store.renew_claims()
+        for each in busy:
+            each.adapter.hangs()
+
+    # -- inherited streams ----------------------------------------------------------------
+
+    def _start_inherited(self, stream: Stream, factory: ProviderFactory) -> bool:
+        """Deliver a stream through a fresh instance, one stream at a time."""
+        if self._delivers_inherited() or not self.store.claim(stream.id):
+            return False
+        self.acquire()
+        deliver = partial(self._deliver_inherited, stream, factory)
+        self._inherited_job = self._inheritor.submit(deliver)
+        return True
+
+    def _deliver_inherited(self, stream: Stream, factory: ProviderFactory) -> None:
+        try:
+            deliver_inherited(self, stream, factory)
+        except HermesError as error:
+            self._undeliverable.add(stream.id)
+            logger.warning("memory: writes of an earlier session wait: %s", error)
+        finally:
+            self.wake()
+            self.release()
+
+    def fresh_provider(self, key: StreamKey, factory: ProviderFactory) -> FreshProvider:
+        """Make an instance for a stream; raises if the plugin has one instance for all."""
+        fresh = factory(key)
+        with self._lock:
+            used = any(each.adapter.provider is fresh.adapter.provider for each in self._sessions)
+        if used:
+            fresh.close()
+            raise HermesError(
+                f"{key.provider} has a single instance, which another session uses",
+                hint="when no agent runs: hermes-plugins outbox retry",
+            )
+        return fresh
+
+
+def deliver_inherited(outbox: Outbox, stream: Stream, factory: ProviderFactory) -> bool:
+    """Deliver a claimed stream through a fresh instance; return whether nothing is left of it.
+
+    Raises:
+        HermesError: No instance can be made.
+    """
+    try:
+        session = replace(stream.key.context, hermes_home=str(outbox.home))
+        fresh = outbox.fresh_provider(stream.key, factory)
+    except HermesError as error:
+        _fail_next(outbox, stream, describe(error))
+        raise
+    adapter = fresh.adapter
+    hooks = HookCalls()
+    hooks.add(adapter)
+    try:
+        initialize = hooks.only(adapter, "initialize")
+        outcome = initialize(session_id=session.session_id, extra=session.keywords())
+        if outcome.error is not None:
+            _fail_next(outbox, stream, adapter.error_text(outcome.error))
+            return False
+        delivery = StreamDelivery(outbox, stream.key, adapter, hooks)
+        delivery.stream = stream.id
+        outbox.inherited = delivery
+        delivery.mark_claimed()
+        delivery.start()
+        while delivery.busy and not adapter.hangs():
+            sleep(0.01)
+        return not delivery.busy and outbox.store.count(stream.id) == 0
+    finally:
+        outbox.inherited = None
+        hooks.only(adapter, "shutdown")()
+        adapter.close(0)
+        hooks.close()
+        fresh.close()
+
+
+def _fail_next(outbox: Outbox, stream: Stream, error: str) -> None:
+    """No instance could be made: that is a failed attempt of the next write."""
+    write = outbox.store.next_waiting(stream.id)
+    if write is not None:
+        due = outbox.store.clock() + back_off(write.attempts)
+        outbox.store.mark_failed(write, error, due)
+    outbox.store.release(stream.id)
+
+
+def _participants(key: StreamKey) -> dict[str, Any]:
+    """Who talks and where: a session may deliver for another one with the same participants."""
+    try:
+        return key.context.participants()
+    except HermesError:
+        return {"session": key.session}
+
+
+# -- one outbox per home and process ---------------------------------------------------------
+
+
+class _SharedOutboxes:
+    """The outboxes of this process by their homes."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.outboxes: dict[Path, Outbox] = {}
+        self._pid = os.getpid()
+
+    def before_fork(self) -> None:
+        """Don't wait for the lock: threads take it while they hold that of an outbox's file."""
+
+    def after_fork(self) -> None:
+        """Another thread may have held the lock, and a child does not have that thread."""
+        if self._pid != os.getpid():
+            self._pid, self.lock = os.getpid(), threading.RLock()
+
+
+# Module state, since the managers of a process that share a home must share the worker: two would
+# deliver the same write twice.
+_SHARED: Final = _SharedOutboxes()
+
+
+def open_outbox(home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = False) -> Outbox:
+    """Return the outbox of a home. Every call needs an `Outbox.release`."""
+    close_before_fork(_SHARED)
+    with _SHARED.lock:
+        outbox = _SHARED.outboxes.get(home)
+        if outbox is None:
+            outbox = Outbox(home, max_mb=max_mb, durable=durable)
+            _SHARED.outboxes[home] = outbox
+        outbox.in_this_process().acquire()
+        return outbox

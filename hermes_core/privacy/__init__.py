@@ -1,0 +1,14 @@
+"""What must not leave the machine: secrets are masked in whatever an external provider receives.
+
+formats      tokens that are known by how they look
+_contexts    secrets that are known by what precedes them
+_redactor    `Redactor`, which masks both, and secrets whose values are known
+error_text   masks secrets in errors that people read
+"""
+
+from __future__ import annotations
+
+from hermes_core.privacy._redactor import Redacted, Redactor
+from hermes_core.privacy.error_text import mask_error, masked
+
+__all__ = ["Redacted", "Redactor", "mask_error", "masked"]

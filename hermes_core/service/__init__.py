@@ -1,0 +1,60 @@
+"""The base of plugins whose memories are in a service.
+
+`ServiceProvider` is a `MemoryProvider` that leaves to a plugin what only the plugin knows: how to
+call its service, and what its exceptions mean.
+"""
+
+from __future__ import annotations
+
+from hermes_core.dispatch.worker import EventLoop
+from hermes_core.provider import ProbeResult, hand_over
+from hermes_core.service.failures import (
+    BackendError,
+    Cause,
+    RefusedError,
+    cause_of_status,
+    failure,
+    seconds_asked,
+)
+from hermes_core.service.ids import Alphabet, expanded_id, made_id
+from hermes_core.service.provider import (
+    Delegation,
+    Ending,
+    Note,
+    Recalled,
+    ServiceProvider,
+    Start,
+    Tool,
+    Turn,
+    read_own_file,
+    save_own_file,
+)
+from hermes_core.service.write_queue import WriteQueue
+from hermes_core.storage.home import resolve_home
+
+__all__ = [
+    "Alphabet",
+    "BackendError",
+    "Cause",
+    "Delegation",
+    "Ending",
+    "EventLoop",
+    "Note",
+    "ProbeResult",
+    "Recalled",
+    "RefusedError",
+    "ServiceProvider",
+    "Start",
+    "Tool",
+    "Turn",
+    "WriteQueue",
+    "cause_of_status",
+    "expanded_id",
+    "failure",
+    "hand_over",
+    "made_id",
+    "read_own_file",
+    "resolve_home",
+    "save_own_file",
+    "seconds_asked",
+]

@@ -1,0 +1,110 @@
+"""Ids for users, sessions and banks, in a service's alphabet, without collisions.
+
+A text that fits is its own id, so that ids stay what hermes-agent and people call them. Any
+other text is converted to the alphabet and gets a hash of the original.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from string import Formatter
+from typing import Final, NamedTuple
+
+from hermes_core.errors import ConfigError
+
+_DIGITS: Final = 12
+_HASHED: Final = re.compile(rf"(?:^|.*[-_.:])[0-9a-f]{{{_DIGITS}}}", re.DOTALL)
+_JOINTS: Final = "-_"
+
+
+class Alphabet(NamedTuple):
+    """What a service accepts as an id.
+
+    Attributes:
+        allowed: The characters, as inside the brackets of a regular expression.
+        longest: The maximum length.
+        filler: Replaces characters that are not allowed.
+    """
+
+    allowed: str
+    longest: int
+    filler: str = "-"
+
+    def takes(self, text: str) -> bool:
+        """Return whether a text is a valid id."""
+        return bool(re.fullmatch(f"[{self.allowed}]{{1,{self.longest}}}", text))
+
+    def sanitised(self, text: str) -> str:
+        """Return the text with each run of forbidden characters replaced by the filler."""
+        return re.sub(f"[^{self.allowed}]+", self.filler, text)
+
+
+def made_id(text: str, alphabet: Alphabet) -> str:
+    """Return the id of a text: the text itself if it fits, else one with a hash."""
+    if alphabet.takes(text) and not _HASHED.fullmatch(text):
+        return text
+    return _with_hash(text, text, alphabet)
+
+
+def expanded_id(template: str, values: Mapping[str, str], alphabet: Alphabet) -> str:
+    """Return the id for a template such as ``hermes-{profile}-{user}``.
+
+    A field without a value is left out with its separator, as hermes-agent does. Values that
+    could collide with others get a hash.
+
+    Raises:
+        ConfigError: The template is invalid or has an unknown field.
+    """
+    parts = _parsed(template, values)
+    named = [values[field] for _, field in parts if field]
+    text = alphabet.sanitised("".join(before + values.get(field, "") for before, field in parts))
+    text = re.sub(r"([-_])\1+", r"\1", text).strip(_JOINTS)
+    if _is_plain(parts, named, alphabet) and alphabet.takes(text) and not _HASHED.fullmatch(text):
+        return text
+    return _with_hash(text, repr(named), alphabet)
+
+
+def _with_hash(text: str, origin: str, alphabet: Alphabet) -> str:
+    digits = hashlib.sha256(origin.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    room = alphabet.longest - _DIGITS - len(alphabet.filler)
+    start = alphabet.sanitised(text)[:room].strip(_JOINTS)
+    return f"{start}{alphabet.filler}{digits}" if start else digits
+
+
+def _parsed(template: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return its parts: the text before a field, and the field ("" after the last)."""
+    try:
+        parts = [(before, field or "") for before, field, *_ in Formatter().parse(template)]
+    except ValueError as error:
+        raise ConfigError(f"the template {template!r} is invalid: {error}") from error
+    unknown = [field for _, field in parts if field and field not in values]
+    if unknown:
+        known = ", ".join(f"{{{name}}}" for name in values)
+        raise ConfigError(
+            f"the template {template!r} has the unknown field {unknown[0]!r}",
+            hint=f"known: {known}",
+        )
+    return parts
+
+
+def _is_plain(parts: Sequence[tuple[str, str]], named: Sequence[str], alphabet: Alphabet) -> bool:
+    """Return whether no other values could make the same text."""
+    if any(value and not _is_calm(value, alphabet) for value in named):
+        return False
+    if len(named) < 2:  # noqa: PLR2004 - one value can't be taken for another
+        return True
+    joints = [before for before, field in parts if field][1:]
+    if not all(joints):  # two fields that touch
+        return False
+    first_empty = next((at for at, value in enumerate(named) if not value), len(named))
+    if any(named[first_empty:]):
+        return False
+    return not any(char in value for value in named[:-1] for char in set("".join(joints)))
+
+
+def _is_calm(value: str, alphabet: Alphabet) -> bool:
+    """Return whether a value stays unchanged wherever it appears in the id."""
+    doubled = re.search(r"([-_])\1", value)
+    return alphabet.takes(value) and not doubled and value.strip(_JOINTS) == value

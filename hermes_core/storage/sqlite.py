@@ -1,0 +1,644 @@
+"""SQLite files: private, created whole, migrated, reopened when replaced, closed before a fork.
+
+`SqliteFile` is the one class through which this project uses a SQLite database: the outbox, the
+call log, the history of the notes and the archive of conversations. The functions below it do
+the same for a single connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+from weakref import WeakSet
+
+from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
+from hermes_core.storage.files import file_lock, network_file_system, sync_folder
+from hermes_core.storage.home import ensure_folder
+
+logger = logging.getLogger("hermes_core")
+
+_T = TypeVar("_T")
+
+WAIT_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.01
+_LOCK_SECONDS: Final = 10.0
+_SUFFIXES: Final = ("-wal", "-shm", "")
+
+Migration = str | Callable[[sqlite3.Connection], None]
+Pragmas = Mapping[str, int]
+
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DENIED: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+_HINTS: Final = {
+    sqlite3.SQLITE_FULL: "free some disk space; what was stored before is safe",
+    sqlite3.SQLITE_READONLY: "check its permissions",
+    sqlite3.SQLITE_BUSY: "another process is using it; try again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a kind of database contains.
+
+    Attributes:
+        name: For messages, such as "the archive".
+        application_id: Stored in the file's header; a file with another one is refused.
+        migrations: The nth takes version n to n + 1. All that are needed run in one
+            transaction.
+        prepare: Pragmas for a new, empty file, which can't be set later.
+    """
+
+    name: str
+    application_id: int
+    migrations: Sequence[Migration]
+    prepare: str = ""
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return len(self.migrations)
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+
+def error_code(error: BaseException | None) -> int:
+    """SQLite's primary result code of an error, or of the one that it wraps; 0 if none."""
+    if isinstance(error, DatabaseError):
+        while isinstance(error, DatabaseError):
+            error = error.__cause__
+    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error says that the file's content is not what was written."""
+    return error_code(error) in _DAMAGE
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether another connection holds a lock, so that trying again may help."""
+    return error_code(error) in _BUSY
+
+
+# -- a file for all threads of a process -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A connection, and which file it is connected to."""
+
+    connection: sqlite3.Connection
+    identity: tuple[int, int]
+
+
+class SqliteFile:
+    """One database file for all threads of a process.
+
+    It is opened when first needed, opened again when another file has taken its name, and closed
+    before the process forks. Reading never creates the file.
+
+    Args:
+        path: The file.
+        schema: What it contains.
+        durable: Whether a commit survives a power cut, too (``synchronous = FULL``).
+        separate_reader: Whether readers get their own connection, so that they never wait for a
+            writer, nor it for them. They may then read a file that they may not write.
+        pragmas: For the connection that writes, such as ``{"cache_size": -32000}``.
+        reader_pragmas: The same for the separate reader.
+        on_open: Called with every new connection that may write.
+        wait_seconds: How long to wait for another process.
+        set_aside: Whether a damaged file is renamed and replaced by a new one. Otherwise damage
+            is an error, with ``damage_hint``.
+        keep_all_damaged: Whether each damaged file keeps its own name
+            (``outbox.db.damaged-DATE``), or the last one replaces the others (``.damaged``).
+        damage_hint: What to do about a damaged file.
+        on_new_file: Called under the lock after the file in use was replaced: with the name that
+            the damaged one has now, or with "" if somebody moved or removed it.
+
+    Every method raises `DatabaseError` if the file can't be used.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: Schema,
+        *,
+        durable: bool = False,
+        separate_reader: bool = False,
+        pragmas: Pragmas | None = None,
+        reader_pragmas: Pragmas | None = None,
+        on_open: Callable[[sqlite3.Connection], None] | None = None,
+        wait_seconds: float = WAIT_SECONDS,
+        set_aside: bool = False,
+        keep_all_damaged: bool = True,
+        damage_hint: str = "",
+        on_new_file: Callable[[str], None] | None = None,
+    ) -> None:
+        self.path = path
+        self.schema = schema
+        #: Held while the connection that writes is in use. Take it to make several steps one.
+        self.lock = threading.RLock()
+        #: How often another file took the place of the one in use: row numbers mean others then.
+        self.replacements = 0
+        self._name = os.fspath(path)
+        self._pragmas = {**(pragmas or {}), **({"synchronous": 2} if durable else {})}
+        self._reader_pragmas = reader_pragmas or {}
+        self._separate = separate_reader
+        self._on_open = on_open
+        self._wait_seconds = wait_seconds
+        self._sets_aside = set_aside
+        self._keeps_all = keep_all_damaged
+        self._damage_hint = damage_hint
+        self._on_new_file = on_new_file
+        # Whoever needs both locks takes the writer's first.
+        self._reader_lock = threading.RLock() if separate_reader else self.lock
+        self._writer: _Opened | None = None
+        self._reader: _Opened | None = None
+        close_before_fork(self)
+
+    # -- whole steps: these may be repeated with a new file --------------------------------
+
+    def change(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run ``work`` in a transaction; it may be run again, with a new file after damage."""
+
+        def attempt() -> _T:
+            with self.transaction() as connection:
+                return work(connection)
+
+        return self._repeated(attempt)
+
+    def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run ``work``, which only reads; it may be run again, with a new file after damage."""
+
+        def attempt() -> _T:
+            with self.reading() as connection:
+                return work(connection)
+
+        return self._repeated(attempt)
+
+    def _repeated(self, attempt: Callable[[], _T]) -> _T:
+        try:
+            return attempt()
+        except DatabaseError as error:
+            if not self._sets_aside or not is_damage(error):
+                raise
+        with self.lock:
+            self.set_aside_damaged()
+            return attempt()
+
+    # -- connections -----------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit everything done inside, or nothing. A nested one is part of the outer one."""
+        with self.writing() as connection, transaction(connection):
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, for this thread alone; each statement commits by itself."""
+        with self.lock, self._errors():
+            yield self._current_writer()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection to read from; an empty database in memory if there is no file."""
+        with self._reader_lock, self._errors():
+            reader = self._current_reader() if self._separate else self._existing_writer()
+            if reader is None:
+                with closing(empty_database(self.schema)) as nothing:
+                    yield nothing
+            else:
+                yield reader
+
+    @contextmanager
+    def hurried(self, seconds: float) -> Iterator[sqlite3.Connection]:
+        """Like `writing`, for what can be done later: wait ``seconds`` for other processes."""
+        with self.writing() as connection:
+            connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+            try:
+                yield connection
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {int(self._wait_seconds * 1000)}")
+
+    def is_whole(self) -> bool:
+        """Whether SQLite finds nothing wrong with the file. Reads all of it."""
+        with self.reading() as connection:
+            return bool(connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok")
+
+    def close(self) -> None:
+        """Close the connections; the next use opens new ones."""
+        with self.lock, self._reader_lock:
+            for opened in (self._reader, self._writer):
+                if opened is not None:
+                    with suppress(sqlite3.Error):
+                        opened.connection.close()
+            self._reader = self._writer = None
+
+    def _current_writer(self) -> sqlite3.Connection:
+        if self._writer is not None and self._was_replaced(self._writer):
+            self._forget_replaced()
+        if self._writer is None:
+            self._writer = self._opened()
+        return self._writer.connection
+
+    def _existing_writer(self) -> sqlite3.Connection | None:
+        if self._writer is not None and self._was_replaced(self._writer):
+            self._forget_replaced()
+        if self._writer is None and not os.path.lexists(self._name):
+            return None
+        return self._current_writer()
+
+    def _current_reader(self) -> sqlite3.Connection | None:
+        if self._reader is not None and self._was_replaced(self._reader):
+            self._reader.connection.close()
+            self._reader = None
+        if self._reader is None:
+            if not os.path.lexists(self._name):
+                return None
+            self._reader = self._opened_reader()
+        return self._reader.connection
+
+    def _was_replaced(self, opened: _Opened) -> bool:
+        """Whether somebody moved or removed the file: nobody would look into it again."""
+        return not opened.connection.in_transaction and opened.identity != _identity(self._name)
+
+    def _forget_replaced(self) -> None:
+        self.close()
+        self.replacements += 1
+        if self._on_new_file is not None:
+            self._on_new_file("")
+
+    def _opened(self) -> _Opened:
+        connection = open_database(self.path, self.schema)
+        pragmas = {"busy_timeout": int(self._wait_seconds * 1000), **self._pragmas}
+        return self._configured(connection, pragmas)
+
+    def _opened_reader(self) -> _Opened:
+        try:
+            connection = open_database(self.path, self.schema)
+        except DatabaseError as error:
+            if error_code(error) not in _DENIED:
+                raise
+            opened = _Opened(self._read_only(), _identity(self._name))
+        else:
+            opened = self._configured(connection, {})
+        for name, value in {"query_only": 1, **self._reader_pragmas}.items():
+            opened.connection.execute(f"PRAGMA {name} = {value}")
+        return opened
+
+    def _configured(self, connection: sqlite3.Connection, pragmas: Pragmas) -> _Opened:
+        try:
+            if self._on_open is not None:
+                self._on_open(connection)
+            for name, value in pragmas.items():
+                connection.execute(f"PRAGMA {name} = {value}")
+        except BaseException:
+            connection.close()
+            raise
+        return _Opened(connection, _identity(self._name))
+
+    def _read_only(self) -> sqlite3.Connection:
+        # SQLite can't read a WAL database in a folder where it may not create files. It can if a
+        # writer has created them already, or if we say that nobody changes the file.
+        way = "mode=ro" if os.path.exists(f"{self._name}-wal") else "immutable=1"  # noqa: PTH110
+        address = f"{self.path.absolute().as_uri()}?{way}"
+        connection = sqlite3.connect(
+            address, uri=True, isolation_level=None, check_same_thread=False
+        )
+        connection.text_factory = _text
+        return connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """SQLite's errors as `DatabaseError`: what, where, what to do."""
+        try:
+            yield
+        except DatabaseError as error:
+            error.hint = error.hint or self._hint(error)
+            raise
+        except sqlite3.Error as error:
+            what = f"{self.schema.name} can't be used: {error}"
+            raise DatabaseError(what, where=self._name, hint=self._hint(error)) from error
+        except UnicodeDecodeError as error:  # in the text of SQLite's message about a damaged file
+            what = f"{self.schema.name} is damaged"
+            raise DatabaseError(what, where=self._name, hint=self._damage_hint) from error
+
+    def _hint(self, error: BaseException) -> str:
+        return self._damage_hint if is_damage(error) else _HINTS.get(error_code(error), "")
+
+    # -- damage ----------------------------------------------------------------------------
+
+    def set_aside_damaged(self) -> str:
+        """Rename a damaged file, so that the next use creates a new one.
+
+        Returns:
+            Its new name; "" if the file is whole, since another process was faster.
+
+        Raises:
+            DatabaseError: It can't be renamed.
+        """
+        with self.lock:
+            self.close()
+            seconds = min(self._wait_seconds, _LOCK_SECONDS)
+            try:
+                with file_lock(self.path.with_name(f"{self.path.name}.lock"), seconds):
+                    name = "" if self._is_whole_now() else self._renamed()
+            except (OSError, HermesError) as error:
+                if isinstance(error, ForeignDatabase):
+                    raise
+                what = f"{self.schema.name} is damaged and can't be set aside: {error}"
+                raise DatabaseError(what, where=self._name) from error
+            if name:
+                self.replacements += 1
+                if self._on_new_file is not None:
+                    self._on_new_file(name)
+            return name
+
+    def _is_whole_now(self) -> bool:
+        try:
+            with closing(open_database(self.path, self.schema)) as connection:
+                answer = connection.execute("PRAGMA integrity_check(1)").fetchone()
+                return bool(answer[0] == "ok")
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            return False
+        except DatabaseError as error:
+            if is_damage(error):
+                return False
+            raise
+
+    def _renamed(self) -> str:
+        """Rename the file and what belongs to it; returns its new name."""
+        name = f"{self.path.name}.damaged"
+        if self._keeps_all:
+            stamp = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+            names = (f"{stamp}-{number}" if number else stamp for number in count())
+            name = next(each for each in names if not os.path.lexists(self.path.with_name(each)))
+        # The database last: a new one must not find an old WAL, whose pages SQLite would add.
+        for suffix in _SUFFIXES:
+            with suppress(FileNotFoundError):
+                aside = self.path.with_name(name + suffix)
+                self.path.with_name(self.path.name + suffix).replace(aside)
+        return name
+
+    # -- forks -----------------------------------------------------------------------------
+    #
+    # A child inherits SQLite's record of its locks, and then even a new connection there takes
+    # none. So connections are closed before a fork, and both sides open their own.
+
+    def before_fork(self) -> None:
+        """Close the file, and keep it closed until the fork is over."""
+        self.lock.acquire()
+        self._reader_lock.acquire()
+        if self._writer is None or not self._writer.connection.in_transaction:
+            self.close()
+
+    def after_fork(self) -> None:
+        """Let threads use the file again, in the parent and in the child."""
+        self._reader_lock.release()
+        self.lock.release()
+
+
+def _identity(name: str) -> tuple[int, int]:
+    """Which file has this name now: an open connection may have one that was moved away."""
+    try:
+        found = os.stat(name)  # noqa: PTH116 - at every use
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+# -- one connection --------------------------------------------------------------------------
+
+
+def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
+    """Return a connection in autocommit mode, for any thread; create or migrate the file.
+
+    Raises:
+        ForeignDatabase: The file belongs to another program; it is not changed.
+        DatabaseError: It can't be opened.
+    """
+    try:
+        if not path.exists():
+            _create(path, schema)
+        elif not path.is_file():
+            raise DatabaseError("is not a regular file", where=str(path), hint="move it away")
+        return _patiently(lambda: _connected(path, schema))
+    except sqlite3.Error as error:
+        raise DatabaseError(f"{schema.name} can't be opened: {error}", where=str(path)) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise DatabaseError(f"{schema.name} can't be opened: {reason}", where=str(path)) from error
+
+
+def empty_database(schema: Schema) -> sqlite3.Connection:
+    """Return an empty database in memory, to read from while there is no file yet."""
+    database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _migrate(database, schema)
+    return database
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Commit everything done inside, or nothing. A nested one is part of the outer one."""
+    if database.in_transaction:
+        yield database
+        return
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield database
+        database.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
+
+
+def _create(path: Path, schema: Schema) -> None:
+    """Create a database under a temporary name, and rename it unless another process was faster.
+
+    So nobody ever sees half of a database.
+    """
+    ensure_folder(path.parent)
+    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        with closing(sqlite3.connect(aside, isolation_level=None)) as database:
+            database.executescript(schema.prepare)
+            database.execute(f"PRAGMA journal_mode = {_journal(path)}")
+            _migrate(database, schema)
+        _publish(aside, path)
+        with suppress(OSError):
+            sync_folder(path.parent)
+    finally:
+        for suffix in _SUFFIXES:
+            with suppress(OSError):
+                aside.with_name(aside.name + suffix).unlink()
+
+
+def _publish(aside: Path, path: Path) -> None:
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        if not path.exists():
+            aside.rename(path)
+
+
+def _patiently(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+    # SQLite itself waits in most calls, but not when the journal mode changes.
+    end = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return connect()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() >= end:
+                raise
+        time.sleep(_POLL_SECONDS)
+
+
+def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
+    database = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=WAIT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    database.text_factory = _text
+    try:
+        version = _checked(database, path, schema)
+        if version == 0:
+            database.executescript(schema.prepare)
+        wanted = _journal(path)
+        if database.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
+            database.execute(f"PRAGMA journal_mode = {wanted}")
+        database.execute("PRAGMA synchronous = NORMAL")
+        if version < schema.version:
+            _migrate(database, schema)
+    except (sqlite3.DataError, UnicodeDecodeError) as error:
+        # Random bytes in place of the schema can look like an endless value, or appear in SQLite's
+        # message, which is then not UTF-8.
+        database.close()
+        damage = sqlite3.DatabaseError("its schema is damaged")
+        damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise damage from error
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _text(stored: bytes) -> str:
+    """Decode what can be decoded: a damaged letter must not hide all others."""
+    return stored.decode("utf-8", "replace")
+
+
+def _journal(path: Path) -> str:
+    """The journal mode: WAL needs memory shared by all processes, so none over a network."""
+    kind = network_file_system(path)
+    if not kind:
+        return "wal"
+    logger.warning("%s is on a network file system (%s): writing is slower there", path, kind)
+    return "truncate"
+
+
+def _checked(database: sqlite3.Connection, path: Path, schema: Schema) -> int:
+    """Return the version of the database; raise if it is not ours."""
+    version = int(database.execute("PRAGMA user_version").fetchone()[0])
+    owner = int(database.execute("PRAGMA application_id").fetchone()[0])
+    if owner != schema.application_id and not (version == owner == 0 and _is_empty(database)):
+        raise ForeignDatabase(
+            f"is not {schema.name} of hermes-plugins",
+            where=str(path),
+            hint="it was not changed; move it away to start with a new file",
+        )
+    if version > schema.version:
+        raise ForeignDatabase(
+            f"{schema.name} was written by a newer version of hermes-plugins "
+            f"(format {version}, this one knows {schema.version})",
+            where=str(path),
+            hint="it was not changed; upgrade hermes-plugins",
+        )
+    return version
+
+
+def _is_empty(database: sqlite3.Connection) -> bool:
+    return database.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+
+
+def _migrate(database: sqlite3.Connection, schema: Schema) -> None:
+    with transaction(database):
+        version = int(database.execute("PRAGMA user_version").fetchone()[0])
+        for migration in schema.migrations[version:]:
+            if callable(migration):
+                migration(database)
+            else:
+                for statement in filter(str.strip, migration.split(";\n")):
+                    database.execute(statement)
+        database.execute(f"PRAGMA application_id = {schema.application_id}")
+        database.execute(f"PRAGMA user_version = {schema.version}")
+
+
+# -- forks -----------------------------------------------------------------------------------
+
+
+class Forkable(Protocol):
+    """An object with connections or locks that a forked child must not inherit in use."""
+
+    def before_fork(self) -> None:
+        """Wait for what is going on, let nothing begin, and close connections."""
+
+    def after_fork(self) -> None:
+        """Go on, in the parent or in the child."""
+
+
+class _ForkHandlers:
+    """Calls every `Forkable` around a fork. Registers itself with Python when first used."""
+
+    def __init__(self) -> None:
+        self._all: WeakSet[Forkable] = WeakSet()
+        self._waiting: list[Forkable] = []
+        self._registered = False
+
+    def add(self, holder: Forkable) -> None:
+        if not self._registered and hasattr(os, "register_at_fork"):
+            self._registered = True
+            os.register_at_fork(
+                before=self._before, after_in_parent=self._after, after_in_child=self._after
+            )
+        self._all.add(holder)
+
+    def _before(self) -> None:
+        self._waiting.extend(self._all)
+        for holder in self._waiting:
+            holder.before_fork()
+
+    def _after(self) -> None:
+        while self._waiting:
+            self._waiting.pop().after_fork()
+
+
+# Module state, since fork handlers belong to the process and Python can't unregister them.
+_FORK_HANDLERS: Final = _ForkHandlers()
+
+
+def close_before_fork(holder: Forkable) -> None:
+    """Have ``before_fork`` and ``after_fork`` of an object called around each fork.
+
+    SQLite's locks belong to a process, and its notes about them are copied into a child: even a
+    new connection there would take no lock. So connections are closed before.
+    """
+    _FORK_HANDLERS.add(holder)

@@ -1,0 +1,106 @@
+"""The checks of the notes and the archive that `hermes-plugins doctor` runs."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from hermes_builtin.notes import Finding, Notes
+from hermes_builtin.notes.guard import SECRET
+from hermes_builtin.sessions.hermes_agent import not_imported, place
+from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_core import HermesError
+
+#: What was looked at, how it is (ok, warning, problem), details, and what to do.
+Row = tuple[str, str, str, str]
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def diagnose(home: Path, *, fix: bool) -> Iterator[Row]:
+    """Look at the notes and the conversations by using them."""
+    yield from _notes(home, fix=fix)
+    yield from _archive(home, fix=fix)
+
+
+def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
+    notes = Notes(home)
+    try:
+        for notebook in notes.notebooks.values():
+            path = notebook.file.path
+            try:
+                page = notebook.read()
+                left_out = notebook.findings(page.entries)
+            except HermesError as error:
+                yield path.name, "problem", getattr(error, "what", str(error)), error.hint
+                continue
+            if left_out:
+                yield from _left_out(path.name, list(left_out.values()))
+            else:
+                yield path.name, "ok", f"{len(page.entries)} entries", ""
+            yield from _mode(path, fix=fix)
+        if notes.history.exists:
+            try:
+                notes.database.check()
+                yield "history of the notes", "ok", "whole", ""
+            except HermesError as error:
+                yield "history of the notes", "problem", error.what, error.hint
+    finally:
+        notes.close()
+
+
+def _left_out(name: str, findings: list[Finding]) -> Iterator[Row]:
+    """What is kept out of the prompt: orders to the model, and secrets."""
+    secrets = sorted({each.detail for each in findings if each.kind == SECRET})
+    count = sum(each.kind == SECRET for each in findings)
+    if orders := len(findings) - count:
+        detail = f"{orders} entries are kept out of the prompt by the guard"
+        yield name, "warning", detail, "run: hermes-plugins memory show"
+    if count:
+        detail = f"{count} entries with secrets are kept out of the prompt ({', '.join(secrets)})"
+        hint = "store them with: hermes-plugins secrets set; then run: hermes-plugins memory edit"
+        yield name, "warning", detail, hint
+
+
+def _mode(path: Path, *, fix: bool) -> Iterator[Row]:
+    if os.name != "posix" or not path.exists():
+        return
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & _OTHERS:
+        return
+    if fix:
+        path.chmod(0o600)
+        yield path.name, "ok", "others could read it; fixed: it is private now", ""
+    else:
+        yield path.name, "warning", f"others can read it (mode {mode:04o})", f"chmod 600 {path}"
+
+
+def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
+    try:
+        where = place(home)
+    except HermesError as error:
+        yield "conversations", "problem", str(error), error.hint
+        return
+    if where.path.exists():
+        with closing(SqliteArchive(where.path)) as archive:
+            yield from _examined(archive, fix=fix)
+            if where.theirs is not None and (missing := not_imported(where.theirs, archive)):
+                detail = f"{missing:,} conversations of hermes-agent are not imported"
+                yield "conversations", "warning", detail, "run: hermes-plugins sessions import"
+
+
+def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
+    problems = archive.check()
+    if not problems:
+        yield "conversations", "ok", f"{archive.stats().messages:,} messages, all searchable", ""
+        return
+    if fix and all(problem.index_only for problem in problems):
+        done = archive.repair()
+        yield "conversations", "ok", f"fixed: the index was rebuilt; a copy is {done['copy']}", ""
+        return
+    for problem in problems:
+        yield "conversations", "problem", problem.what, "run: hermes-plugins sessions repair"

@@ -1,0 +1,513 @@
+"""`hermes-plugins memory`: show, change and approve notes, and undo changes.
+
+Every change goes through the code that the tool uses, and through a manager, so that the
+external provider receives it too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from hermes_builtin.notes import (
+    TARGETS,
+    Change,
+    History,
+    Notebook,
+    Notes,
+    NotesError,
+    Operation,
+    Origin,
+    Page,
+    Planned,
+    Refused,
+    Settings,
+    Staged,
+    Written,
+    entry_id,
+    operation,
+    previews,
+    render,
+)
+from hermes_builtin.notes.guard import SECRET
+from hermes_builtin.provider import BuiltinProvider
+from hermes_core import HermesError, MemoryManager
+from hermes_core.cli.output import bold, paint, plain, print_json, say
+from hermes_core.config import load_config
+from hermes_core.errors import one_line
+from hermes_core.storage.home import resolve_home
+
+# -- helpers of all commands --------------------------------------------------------------------
+#
+# Every change goes through the code that the tool uses, and through a manager, so that the
+# external provider hears of it too.
+
+json_option: Final = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+
+
+def notes_of(ctx: click.Context) -> Notes:
+    """The notes, to look at."""
+    home = resolve_home(ctx.obj)
+    return Notes(home, Settings.of(load_config(home).memory))
+
+
+@contextmanager
+def writable(ctx: click.Context) -> Iterator[BuiltinProvider]:
+    """The built-in within a manager, so that what is written is mirrored."""
+    home = resolve_home(ctx.obj)
+    load_config(home)  # what is wrong with it stops us before anything is changed
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all("hermes-plugins", platform="cli")
+    builtin = manager.get_provider("builtin")
+    if not isinstance(builtin, BuiltinProvider):
+        raise HermesError("the built-in is not ours", where=type(builtin).__name__)
+    try:
+        yield builtin
+    except Refused as refused:
+        raise RejectedError(refused) from refused
+    finally:
+        manager.shutdown_all()
+        problems = [str(problem) for problem in manager.problems]
+        problems += [
+            health["on_memory_write"].last_error
+            for name, health in manager.health().items()
+            if name != "builtin" and "on_memory_write" in health
+        ]
+        for problem in filter(None, problems):
+            click.echo(f"The external provider did not receive it: {problem}", err=True)
+
+
+class RejectedError(HermesError):
+    """A change that can't be made, with what there is to choose from."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.text, hint="; ".join(previews(refused.matches)))
+
+
+def indented(text: str, first: str, width: int) -> str:
+    """Whole lines of a text after a first word, without what steers a terminal."""
+    lines = [one_line(line) for line in text.split("\n")]
+    return first + f"\n{' ' * width}".join(lines)
+
+
+# -- `memory edit` ------------------------------------------------------------------------------
+
+
+class Draft:
+    """A text for an editor. Its file stays until it is discarded: it may hold all there is."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._before = f"{text}\n".encode() if text else b""
+        handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".md")
+        with os.fdopen(handle, "wb") as file:
+            file.write(self._before)
+        self.path = Path(path)
+
+    @property
+    def kept(self) -> str:
+        """Where the person finds what they wrote."""
+        return f"your text is kept in {self.path}"
+
+    def edit(self) -> str | None:
+        """What the person made of it; None if they left it as it was."""
+        try:
+            click.edit(filename=str(self.path))
+        except click.ClickException as error:
+            if self._is_changed():
+                raise HermesError(error.message, hint=self.kept) from error
+            self.discard()
+            raise
+        if not self._is_changed():
+            self.discard()
+            return None
+        try:
+            return self.path.read_bytes().decode()
+        except UnicodeDecodeError as error:
+            raise HermesError(
+                "the editor did not save UTF-8 text; nothing was changed", hint=self.kept
+            ) from error
+
+    def discard(self) -> None:
+        """It was taken over, or never changed."""
+        self.path.unlink(missing_ok=True)
+
+    def _is_changed(self) -> bool:
+        return self.path.exists() and self.path.read_bytes() != self._before
+
+
+# -- `hermes-plugins memory pending`, `approve`, `reject` and `allow`: only a person decides ----
+
+_names = click.argument("names", nargs=-1, required=True, metavar="ID|all")
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@json_option
+@click.pass_context
+def allow(ctx: click.Context, name: str, json_wanted: bool) -> None:
+    """Allow a text that the guard blocks.
+
+    No tool of the model can do this.
+    """
+    text = notes_of(ctx).allow(name)
+    if json_wanted:
+        print_json(allowed={"id": entry_id(text), "text": text})
+    else:
+        say(f"Allowed: {plain(text)}")
+
+
+@click.command()
+@json_option
+@click.pass_context
+def pending(ctx: click.Context, json_wanted: bool) -> None:
+    """Show the writes that wait for your approval."""
+    notes = notes_of(ctx)
+    waiting = notes.planned()
+    blocked = notes.blocked()
+    if json_wanted:
+        rows = [_pending_row(*each) for each in waiting]
+        print_json(pending=rows, blocked=[each._asdict() for each in blocked])
+        return
+    for staged, planned in waiting:
+        session = f"  session {plain(staged.session)}" if staged.session else ""
+        say(f"{staged.id}  {plain(staged.target)}{session}")
+        for each in planned:
+            _print_planned(each)
+    for refused in blocked:
+        line = f"{refused.id}  refused by the guard ({refused.reason}): {plain(refused.text)}"
+        say(paint(line, "broken"))
+    if not waiting and not blocked:
+        say("Nothing is pending.")
+
+
+def _pending_row(staged: Staged, planned: list[Planned]) -> dict[str, Any]:
+    operations = [
+        {"action": each.action, "content": each.content, "old_text": each.old_text}
+        for each in staged.operations
+    ]
+    changes = [
+        {
+            "action": each.wanted.action,
+            "removed": each.goes,
+            "added": each.wanted.content,
+            "problem": each.problem.text if each.problem else "",
+        }
+        for each in planned
+    ]
+    return {**staged._asdict(), "operations": operations, "changes": changes}
+
+
+def _print_planned(planned: Planned) -> None:
+    wanted = planned.wanted
+    say(f"    {wanted.action}")
+    if planned.goes:
+        say(indented(planned.goes, "      - ", 8))
+    if wanted.action != "remove":
+        say(indented(wanted.content, "      + ", 8))
+    if planned.problem is not None:
+        line = f"      can't be applied now: {plain(planned.problem.text)}"
+        say(paint(line, "broken"))
+
+
+@click.command()
+@_names
+@json_option
+@click.pass_context
+def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> None:
+    """Approve writes that wait.
+
+    A write that fails does not stop the others.
+    """
+    approved, failed = [], []
+    with writable(ctx) as builtin:
+        for name in _named(builtin.notes, names):
+            try:
+                staged, written = builtin.notes.approve(name, Origin("tool, approved"))
+            except Refused as refused:
+                failed.append({"id": name, "error": str(RejectedError(refused))})
+                continue
+            except HermesError as error:
+                failed.append({"id": name, "error": str(error)})
+                continue
+            builtin.mirror(staged.target, written.steps, "command", staged.session)
+            approved.append({"id": name, "target": staged.target, "summary": staged.summary})
+            if not json_wanted:
+                say(f"Approved: {plain(staged.summary)}")
+    if json_wanted:
+        print_json(approved=approved, failed=failed)
+        ctx.exit(1 if failed else 0)
+    if failed:
+        raise NotesError("; ".join(f"{each['id']} still waits: {each['error']}" for each in failed))
+
+
+@click.command()
+@_names
+@json_option
+@click.pass_context
+def reject(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> None:
+    """Discard pending writes."""
+    notes = notes_of(ctx)
+    rejected = _named(notes, names)
+    for name in rejected:
+        if not notes.pending.exists(name):
+            raise NotesError(f"nothing with the id {name} is pending", hint="nothing was changed")
+    for name in rejected:
+        notes.pending.discard(name)
+        if not json_wanted:
+            say(f"Rejected: {name}")
+    if json_wanted:
+        print_json(rejected=rejected)
+
+
+def _named(notes: Notes, names: tuple[str, ...]) -> list[str]:
+    return [each.id for each in notes.pending.all()] if names == ("all",) else list(names)
+
+
+# -- `hermes-plugins memory`: the notes, for the person whose they are --------------------------
+
+_COMMAND = Origin("command")
+
+_target = click.option(
+    "--target",
+    type=click.Choice(TARGETS),
+    default="memory",
+    show_default=True,
+    help="Use MEMORY.md (memory) or USER.md (user).",
+)
+
+
+@click.group("memory")
+def memory() -> None:
+    """Show and change the notes that the agent keeps.
+
+    The notes are the files MEMORY.md and USER.md.
+    """
+
+
+def _tell(
+    builtin: BuiltinProvider, target: str, written: Written, text: str, json_wanted: bool
+) -> None:
+    builtin.mirror(target, written.steps, "command")
+    page = written.page
+    if json_wanted:
+        _print_state(target, page, changed=written.changed, durable=written.durable)
+        return
+    say(text if written.changed else "Nothing to change.")
+    say(f"{target}: {_count(len(page.entries), 'entry')}, {page.usage}")
+    if not written.durable:
+        click.echo("The disk did not confirm it: a power cut could undo it.", err=True)
+
+
+def _print_state(target: str, page: Page, *, changed: bool, durable: bool = True) -> None:
+    print_json(
+        changed=changed,
+        target=target,
+        usage=page.usage,
+        entry_count=len(page.entries),
+        durable=durable,
+    )
+
+
+@memory.command()
+@click.option("--target", type=click.Choice(TARGETS), help="Show only this notebook.")
+@json_option
+@click.pass_context
+def show(ctx: click.Context, target: str | None, json_wanted: bool) -> None:
+    """Show the notes as they are now."""
+    notes = notes_of(ctx)
+    books = {name: _book(notes.notebooks[name]) for name in ([target] if target else TARGETS)}
+    waiting = len(notes.pending.all())
+    if json_wanted:
+        print_json(notebooks=books, pending=waiting)
+    else:
+        for name, book in books.items():
+            _print_book(name, book)
+        if waiting:
+            say(f"{_count(waiting, 'write')} waiting for approval: hermes-plugins memory pending")
+    if any(book["error"] for book in books.values()):
+        ctx.exit(1)
+
+
+def _book(notebook: Notebook) -> dict[str, Any]:
+    book: dict[str, Any] = {"path": str(notebook.file.path), "usage": "", "entries": []}
+    try:
+        page = notebook.read()
+        findings = notebook.findings(page.entries)
+    except NotesError as error:
+        return {**book, "error": str(error)}
+    book |= {"usage": page.usage, "error": ""}
+    book["entries"] = [
+        {"id": entry_id(each), "text": each, "objection": str(findings.get(each, ""))}
+        for each in page.entries
+    ]
+    return book
+
+
+def _print_book(name: str, book: dict[str, Any]) -> None:
+    say(bold(f"{name}  {book['usage'] or 'unreadable'}") + f"  {book['path']}")
+    if book["error"]:
+        click.echo(f"  {book['error']}", err=True)
+    for entry in book["entries"]:
+        say(indented(entry["text"], f"  {entry['id']}  ", 12))
+        if entry["objection"]:
+            text = f"kept out of the prompt ({entry['objection']})"
+            say(paint(f"            {text}; memory allow {entry['id']}", "broken"))
+            if entry["objection"].startswith(f"{SECRET}: "):
+                say("            Store it with: hermes-plugins secrets set; then remove it here.")
+
+
+def _count(number: int, what: str) -> str:
+    plural = {"entry": "entries"}.get(what, f"{what}s")
+    return f"{number} {what if number == 1 else plural}"
+
+
+@memory.command()
+@click.argument("text")
+@_target
+@json_option
+@click.pass_context
+def add(ctx: click.Context, text: str, target: str, json_wanted: bool) -> None:
+    """Add an entry; TEXT may be - for standard input."""
+    _change(ctx, target, "add", content=_given(text), json_wanted=json_wanted)
+
+
+@memory.command()
+@click.argument("old")
+@click.argument("new")
+@_target
+@json_option
+@click.pass_context
+def replace(ctx: click.Context, old: str, new: str, target: str, json_wanted: bool) -> None:
+    """Replace the entry that contains OLD with NEW.
+
+    Use - to read NEW from standard input.
+    """
+    _change(ctx, target, "replace", content=_given(new), old_text=old, json_wanted=json_wanted)
+
+
+@memory.command()
+@click.argument("old")
+@_target
+@json_option
+@click.pass_context
+def remove(ctx: click.Context, old: str, target: str, json_wanted: bool) -> None:
+    """Remove the entry that contains OLD."""
+    _change(ctx, target, "remove", old_text=old, json_wanted=json_wanted)
+
+
+def _given(text: str) -> str:
+    if text != "-":
+        return text
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise HermesError("standard input is not UTF-8 text") from error
+
+
+def _change(
+    ctx: click.Context,
+    target: str,
+    action: str,
+    *,
+    content: str | None = None,
+    old_text: str | None = None,
+    json_wanted: bool,
+) -> None:
+    with writable(ctx) as builtin:
+        wanted: Operation = operation(action, content, old_text)
+        written = builtin.notes.change(target, [wanted], _COMMAND)
+        _tell(builtin, target, written, "Saved.", json_wanted)
+
+
+@memory.command()
+@_target
+@json_option
+@click.pass_context
+def edit(ctx: click.Context, target: str, json_wanted: bool) -> None:
+    """Open a notebook in your editor ($VISUAL or $EDITOR)."""
+    page = notes_of(ctx).notebooks[target].read()
+    draft = Draft(render(page.entries), target)
+    text = draft.edit()
+    if text is None:
+        if json_wanted:
+            _print_state(target, page, changed=False)
+        else:
+            say("Nothing was changed.")
+        return
+    try:
+        with writable(ctx) as builtin:
+            written = builtin.notes.notebooks[target].edited(page.entries, text, _COMMAND)
+            _tell(builtin, target, written, "Saved.", json_wanted)
+    except HermesError as error:
+        if not json_wanted:
+            say("Your text, so that it is not lost:\n" + text)
+        raise HermesError(str(error), hint=draft.kept) from error
+    draft.discard()
+
+
+@memory.command()
+@click.option("--target", type=click.Choice(TARGETS), help="Show only this notebook.")
+@click.option("--limit", default=20, show_default=True, help="Show at most this many changes.")
+@json_option
+@click.pass_context
+def history(ctx: click.Context, target: str | None, limit: int, json_wanted: bool) -> None:
+    """Show what was changed, when and by whom, newest first."""
+    notes = notes_of(ctx)
+    with suppress(HermesError):  # `show` reports what can't be read now
+        if notes.history.exists:
+            notes.catch_up()
+    log = notes.history
+    changes = log.changes(target, limit) if log.exists else []
+    rows = [_row(log, each) for each in changes]
+    if json_wanted:
+        print_json(changes=rows)
+        return
+    for row in rows:
+        session = f", session {row['session']}" if row["session"] else ""
+        what = f"{row['target']}  {row['action']} by {row['who']}{session}"
+        say(f"{row['id']:>5}  {row['at']}  {what}")
+        for sign, key in (("-", "removed"), ("+", "added")):
+            for entry in row[key]:
+                say(f"       {sign} {plain(entry)}")
+    if not rows:
+        say("No change has been recorded yet.")
+
+
+def _row(log: History, change: Change) -> dict[str, Any]:
+    before, after = log.before(change), change.known.entries
+    return {
+        "id": change.id,
+        "at": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(change.at)),
+        "target": change.target,
+        "who": change.who,
+        "action": change.action,
+        "session": change.session,
+        "removed": [entry for entry in before if entry not in after],
+        "added": [entry for entry in after if entry not in before],
+    }
+
+
+@memory.command()
+@click.argument("number", type=int, required=False, metavar="[ID]")
+@json_option
+@click.pass_context
+def undo(ctx: click.Context, number: int | None, json_wanted: bool) -> None:
+    """Undo the newest change, or the one with this ID.
+
+    An undo can itself be undone.
+    """
+    with writable(ctx) as builtin:
+        change, written = builtin.notes.undo(number, _COMMAND)
+        _tell(builtin, change.target, written, f"Change {change.id} was undone.", json_wanted)
+
+
+for _each in (allow, pending, approve, reject):
+    memory.add_command(_each)

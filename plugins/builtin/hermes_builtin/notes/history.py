@@ -1,0 +1,417 @@
+"""``memories/history.db``: changes to the notes, refused writes, and texts a person allowed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hermes_builtin.notes.entries import Known, NotesError, entry_id, parse, split, text_hash
+from hermes_core.errors import DatabaseError
+from hermes_core.storage.sqlite import Schema, SqliteFile
+
+# -- ``memories/history.db``: what it holds, and the one connection to it -----------------------
+
+_SCHEMA: Final = Schema(
+    "the history",
+    application_id=0x48504E31,  # "HPN1"
+    migrations=(
+        """
+CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE changes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    target TEXT NOT NULL,
+    done INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    at REAL NOT NULL,
+    who TEXT NOT NULL,
+    action TEXT NOT NULL,
+    session TEXT NOT NULL,
+    before INTEGER NOT NULL REFERENCES texts,
+    after INTEGER NOT NULL REFERENCES texts,
+    entries TEXT
+);
+CREATE TABLE allowed (hash TEXT PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE blocked (
+    id TEXT PRIMARY KEY, at REAL NOT NULL, target TEXT NOT NULL, text TEXT NOT NULL,
+    reason TEXT NOT NULL
+);
+""",
+        # One row for a change, written once: one commit instead of two.
+        """
+-- temporary: the file that had the new text; while it is there, the change was not made.
+-- inode: the file's, to tell an appended text from a new file.
+-- before: NULL if it is what the change before it left.
+-- entries: what we saw in a text that somebody else wrote, as JSON.
+CREATE TABLE noted (
+    id INTEGER PRIMARY KEY,
+    target TEXT NOT NULL,
+    at REAL NOT NULL,
+    who TEXT NOT NULL,
+    action TEXT NOT NULL,
+    session TEXT NOT NULL,
+    temporary TEXT NOT NULL,
+    inode INTEGER NOT NULL,
+    before TEXT,
+    after TEXT NOT NULL,
+    entries TEXT
+);
+INSERT INTO noted
+    SELECT changes.id, target, at, who, action, session, '', inode, old.text, new.text, entries
+    FROM changes JOIN texts old ON old.id = before JOIN texts new ON new.id = after
+    WHERE done = 1;
+DROP TABLE changes;
+DROP TABLE texts;
+ALTER TABLE noted RENAME TO changes;
+CREATE INDEX changes_of ON changes (target);
+""",
+    ),
+)
+
+_UNTOUCHED: Final = "the notes themselves are untouched; move the file away to start with a new one"
+
+
+class NotesDatabase:
+    """The file history.db. Its errors say that the notes themselves are untouched."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = SqliteFile(path, _SCHEMA)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._file.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit everything done inside, or nothing. A nested one is part of the outer one."""
+        with _as_notes_errors(), self._file.transaction() as database:
+            yield database
+
+    @contextmanager
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone; each statement is a transaction."""
+        with _as_notes_errors(), self._file.writing() as database:
+            yield database
+
+    def check(self) -> None:
+        """Raise `NotesError` unless the file has no damage."""
+        with self.opened() as database:
+            (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise NotesError(
+                f"the history is damaged: {found}", where=str(self.path), hint=_UNTOUCHED
+            )
+
+
+@contextmanager
+def _as_notes_errors() -> Iterator[None]:
+    try:
+        yield
+    except DatabaseError as error:
+        raise NotesError(error.what, where=error.where, hint=_UNTOUCHED) from error
+
+
+# -- Every change to the notes, for those who want to know or to take it back -------------------
+#
+# A change is noted right before its temporary file takes the notebook's place, and the note is
+# never touched again: the rename itself says that it was made. As long as the temporary file is
+# there, it was not.
+
+KEPT: Final = 5000
+_PRUNED_EVERY: Final = 100
+
+FILE_EDIT: Final = "file edit"
+FOUND: Final = "found"
+
+#: What the change before it left.
+_EARLIER: Final = (
+    "(SELECT after FROM changes earlier WHERE earlier.target = changes.target"
+    " AND earlier.id < changes.id ORDER BY earlier.id DESC LIMIT 1)"
+)
+_NEWEST: Final = "SELECT id, at, inode FROM changes WHERE target = ? ORDER BY id DESC LIMIT 1"
+
+logger = logging.getLogger("hermes_builtin")
+
+
+class Change(NamedTuple):
+    """One change: who made it, when, and the file's text before and after.
+
+    ``seen`` are the entries in a text that somebody else wrote, as JSON.
+    """
+
+    target: str
+    who: str
+    action: str
+    session: str
+    before: str
+    after: str
+    seen: str | None = None
+    inode: int = 0
+    temporary: str = ""
+    id: int = 0
+    at: float = 0.0
+
+    @property
+    def known(self) -> Known:
+        """The state that it left."""
+        entries = split(self.after) if self.seen is None else json.loads(self.seen)
+        return Known(self.after, entries, self.inode)
+
+    @property
+    def made(self) -> bool:
+        """Whether it was made, and not only begun. Only the newest can be unmade."""
+        return not (self.temporary and os.path.lexists(self.temporary))
+
+
+class Noted(NamedTuple):
+    """A change in the record, and the state that it leaves."""
+
+    id: int
+    at: float
+    known: Known
+
+    @property
+    def row(self) -> tuple[int, float, int]:
+        """What distinguishes it from any other."""
+        return self.id, self.at, self.known.inode
+
+
+class History:
+    """The changes in ``memories/history.db``; callers hold the notebook's lock."""
+
+    def __init__(self, file: NotesDatabase) -> None:
+        self._file = file
+        self._latest: dict[str, Noted] = {}
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything has ever been noted."""
+        return self._file.path.exists()
+
+    # -- noting ---------------------------------------------------------------------------
+
+    def begin(self, change: Change, entries: list[str]) -> Noted:
+        """Note a change whose temporary file is ready, with the entries that there will be."""
+        with self._file.opened() as database:
+            return _insert(database, change, entries)
+
+    def finish(self, target: str, noted: Noted) -> None:
+        """The change was made."""
+        self._latest[target] = noted
+        if noted.id % _PRUNED_EVERY == 0:
+            with self._file.transaction() as database:
+                _prune(database, target, noted.id - KEPT)
+
+    def forget(self, number: int) -> None:
+        """The change was not made."""
+        with self._file.opened() as database:
+            database.execute("DELETE FROM changes WHERE id = ?", (number,))
+
+    def separated(self, target: str, text: str, inode: int) -> bool:
+        """Note that an edit of others now has its separators; False if there is none."""
+        last = self.last(target)
+        if last is None or last.who != FILE_EDIT:
+            return False
+        with self._file.opened() as database:
+            database.execute(
+                "UPDATE changes SET after = ?, entries = NULL, inode = ? WHERE id = ?",
+                (text, inode, last.id),
+            )
+        return True
+
+    def catch_up(self, target: str, text: str, inode: int) -> list[str]:
+        """Make the record agree with the file; returns the entries in it.
+
+        A change that was noted but not made is forgotten. A text that nobody noted is
+        somebody's edit of the file; what was there before we first looked is nobody's.
+        """
+        known = self._up_to_date(target, text)
+        if known is not None:
+            return known.entries
+        with self._file.transaction() as database:
+            newest = self._newest(target)
+            unmade = newest if newest is not None and not newest.made else None
+            if unmade is not None:
+                self.forget(unmade.id)
+            last = self.last(target)
+            entries = parse(text, last.known if last else None, inode)
+            if text != (last.after if last else ""):
+                seen = json.dumps(entries, ensure_ascii=False) if text else None
+                action, before = ("edit", last.after) if last else (FOUND, text)
+                edit = Change(target, FILE_EDIT, action, "", before, text, seen, inode)
+                _insert(database, edit, entries)
+        if unmade is not None:
+            with suppress(OSError):
+                os.unlink(unmade.temporary)  # noqa: PTH108
+        return entries
+
+    def _up_to_date(self, target: str, text: str) -> Known | None:
+        """What is known of the text, if the newest change left it; else None.
+
+        The text of the newest change is read only if it is not the one seen last.
+        """
+        with self._file.opened() as database:
+            row = database.execute(_NEWEST, (target,)).fetchone()
+            latest = self._latest.get(target)
+            if latest is None or latest.row != row:
+                newest = self._newest(target)
+                if newest is None or not newest.made:
+                    return None
+                latest = self._latest[target] = Noted(newest.id, newest.at, newest.known)
+            return latest.known if latest.known.text == text else None
+
+    # -- looking --------------------------------------------------------------------------
+
+    def entries(self, target: str, text: str, inode: int) -> list[str]:
+        """The entries that are in a file, without noting anything.
+
+        Notes can be read whatever has become of their history.
+        """
+        if not text:
+            return []
+        try:
+            last = self._newest(target) if self.exists else None
+            if last is not None and last.after != text and not last.made:
+                last = self.last(target)
+        except (NotesError, OSError) as error:
+            logger.warning("notes: %s", error)
+            last = None
+        return parse(text, last.known if last else None, inode)
+
+    def before(self, change: Change) -> list[str]:
+        """The entries that there were before a change."""
+        earlier = self._made("target = ? AND id < ?", change.target, change.id)
+        return parse(change.before, earlier[0].known if earlier else None)
+
+    def last(self, target: str) -> Change | None:
+        """The newest change of a notebook."""
+        return next(iter(self._made("target = ?", target)), None)
+
+    def changes(self, target: str | None = None, limit: int = 50) -> list[Change]:
+        """The newest changes first."""
+        if target is None:
+            return self._made("1", limit=limit)
+        return self._made("target = ?", target, limit=limit)
+
+    def newest(self) -> Change | None:
+        """The newest change of all, but for what was there before us."""
+        return next(iter(self._made("action != ?", FOUND)), None)
+
+    def change(self, number: int) -> Change | None:
+        """One change."""
+        if not 0 < number < 2**63:
+            return None
+        return next(iter(self._made("id = ?", number)), None)
+
+    def _newest(self, target: str) -> Change | None:
+        """The newest change that was noted, made or not."""
+        return next(iter(self._rows("target = ?", target, limit=1)), None)
+
+    def _made(self, where: str, *values: object, limit: int = 1) -> list[Change]:
+        """Changes that were made; of each of the two notebooks one may not have been."""
+        if limit < 0:
+            return [change for change in self._rows(where, *values, limit=limit) if change.made]
+        rows = self._rows(where, *values, limit=limit + 2)
+        return [change for change in rows if change.made][:limit]
+
+    def _rows(self, where: str, *values: object, limit: int) -> list[Change]:
+        with self._file.opened() as database:
+            rows = database.execute(
+                "SELECT target, who, action, session,"  # noqa: S608
+                f" coalesce(before, {_EARLIER}, ''), after, entries, inode, temporary, id, at"
+                f" FROM changes WHERE {where} ORDER BY id DESC LIMIT ?",
+                (*values, limit),
+            ).fetchall()
+        return [Change(*row) for row in rows]
+
+
+def _insert(database: sqlite3.Connection, change: Change, entries: list[str]) -> Noted:
+    before = change.before if change.action == FOUND else None
+    at = time.time()
+    row = database.execute(
+        "INSERT INTO changes"
+        " (target, who, action, session, before, after, entries, inode, temporary, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*change[:4], before, *change[5:9], at),
+    )
+    return Noted(row.lastrowid or 0, at, Known(change.after, entries, change.inode))
+
+
+def _prune(database: sqlite3.Connection, target: str, oldest: int) -> None:
+    """Drop the changes of a notebook up to ``oldest``; the first one left keeps its before."""
+    database.execute(
+        f"UPDATE changes SET before = {_EARLIER} WHERE before IS NULL AND id ="  # noqa: S608
+        " (SELECT min(id) FROM changes WHERE target = ? AND id > ?)",
+        (target, oldest),
+    )
+    database.execute("DELETE FROM changes WHERE target = ? AND id <= ?", (target, oldest))
+
+
+# -- what the guard refused, and what a person allowed ------------------------------------------
+
+_BLOCKED_KEPT: Final = 100
+
+
+class Blocked(NamedTuple):
+    """A write that the guard refused."""
+
+    id: str
+    at: float
+    target: str
+    text: str
+    reason: str
+
+
+class GuardDecisions:
+    """The texts that a person vouches for, and those that wait for one who does."""
+
+    def __init__(self, file: NotesDatabase) -> None:
+        self._file = file
+
+    def allow(self, text: str) -> None:
+        """A person vouches for a text."""
+        with self._file.transaction() as database:
+            database.execute(
+                "INSERT OR IGNORE INTO allowed VALUES (?, ?)", (text_hash(text), time.time())
+            )
+            database.execute("DELETE FROM blocked WHERE id = ?", (entry_id(text),))
+
+    def is_allowed(self, text: str) -> bool:
+        """Whether a person has vouched for exactly this text."""
+        if not self._file.path.exists():
+            return False
+        try:
+            with self._file.opened() as database:
+                found = database.execute("SELECT 1 FROM allowed WHERE hash = ?", (text_hash(text),))
+                return found.fetchone() is not None
+        except NotesError:  # nobody can tell, so it is not
+            return False
+
+    def block(self, target: str, text: str, reason: str) -> str:
+        """Remember a refused write, so that a person can allow it; returns its id."""
+        with self._file.transaction() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO blocked VALUES (?, ?, ?, ?, ?)",
+                (entry_id(text), time.time(), target, text, reason),
+            )
+            database.execute(
+                "DELETE FROM blocked WHERE id NOT IN"
+                " (SELECT id FROM blocked ORDER BY at DESC LIMIT ?)",
+                (_BLOCKED_KEPT,),
+            )
+        return entry_id(text)
+
+    def blocked(self) -> list[Blocked]:
+        """The refused writes that nobody has allowed, newest first."""
+        if not self._file.path.exists():
+            return []
+        with self._file.opened() as database:
+            rows = database.execute("SELECT * FROM blocked ORDER BY at DESC").fetchall()
+        return [Blocked(*row) for row in rows]

@@ -1,0 +1,487 @@
+"""A notebook (MEMORY.md or USER.md): its file, its cap, its guard and its history.
+
+Files are read with care and replaced under the lock that hermes-agent takes too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hermes_builtin.notes.entries import (
+    DELIMITER,
+    FileChanged,
+    NotesError,
+    Operation,
+    Refused,
+    Step,
+    apply_all,
+    expected,
+    parse,
+    render,
+    settle,
+    usage,
+)
+from hermes_builtin.notes.guard import Finding, find_secret, scan
+from hermes_builtin.notes.history import FILE_EDIT, Change, GuardDecisions, History
+from hermes_core.storage.files import LockTimeoutError, StagedFile, file_lock, stage_file
+from hermes_core.storage.home import ensure_folder
+
+# -- One notebook file: read with care, replaced under the lock that hermes-agent takes too -----
+
+MAX_BYTES: Final = 16_000_000
+
+
+class Seen(NamedTuple):
+    """What is in a file, and which one it is; there is none if the inode is 0."""
+
+    text: str
+    inode: int
+
+
+class NotesFile:
+    """A file, its lock, and the promise that it holds the old text or the new."""
+
+    def __init__(self, path: Path, *, lock_seconds: float = 10.0) -> None:
+        self.path = path
+        self._name = str(path)
+        self._folder = path.parent
+        self._lock_path = path.with_name(f"{path.name}.lock")
+        self._lock_seconds = lock_seconds
+
+    def read(self) -> str:
+        """The text; "" if there is no file. Any other problem raises."""
+        return self.look().text
+
+    def look(self) -> Seen:
+        """The text, and which file it is in."""
+        # Without O_NONBLOCK, opening a FIFO waits until somebody writes to it.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        try:
+            handle = os.open(self._name, flags)
+        except FileNotFoundError:
+            if self.path.is_symlink() and not self.path.resolve().parent.is_dir():
+                raise self._error(
+                    "is a link to a file that is not there", "is its disk mounted?"
+                ) from None
+            return Seen("", 0)
+        except OSError as error:
+            raise self._error(f"can't be read: {error.strerror or error}") from error
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise self._error("is not a regular file", "move it away")
+            if status.st_size > MAX_BYTES:
+                raise self._error(f"has {status.st_size:,} bytes, too many for notes")
+            content = _whole(handle, status.st_size)
+        except OSError as error:
+            raise self._error(f"can't be read: {error.strerror or error}") from error
+        finally:
+            os.close(handle)
+        return Seen(self._decoded(content), status.st_ino)
+
+    def _decoded(self, content: bytes) -> str:
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise self._error(
+                f"is not UTF-8 text (line {line}, byte {error.start})",
+                "convert it to UTF-8 in an editor; nothing was changed",
+            ) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock, so that what is read inside is still true when it is written."""
+        if not os.path.isdir(self._folder):  # noqa: PTH112 - at every change
+            ensure_folder(self._folder)
+        try:
+            with file_lock(self._lock_path, self._lock_seconds):
+                yield
+        except LockTimeoutError as error:
+            raise self._error(f"is {error.what}", f"{error.hint}; nothing was changed") from error
+        except OSError as error:
+            raise self._error(f"can't be locked: {error.strerror or error}") from error
+
+    def write_aside(self, text: str) -> StagedFile:
+        """A new text on the disk, ready to be put in place."""
+        try:
+            return stage_file(self.path, text.encode(), mode=0o600)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def put_in_place(self, staged: StagedFile, expected: str) -> bool:
+        """Let it take the place of ``expected``; False if it may not survive a power cut.
+
+        Raises:
+            FileChanged: Somebody without our lock, such as an editor, was faster.
+            NotesError: It can't be done; the file is as it was.
+        """
+        if self.read() != expected:
+            raise FileChanged(f"{self.path} was changed in the meantime")
+        try:
+            return staged.commit()
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> NotesError:
+        return self._error(f"can't be written: {error.strerror or error}", "nothing was changed")
+
+    def _error(self, what: str, hint: str = "") -> NotesError:
+        return NotesError(what, where=str(self.path), hint=hint)
+
+
+def _whole(handle: int, size: int) -> bytes:
+    """All that is in a file, which may have grown since its size was asked for."""
+    content = os.read(handle, size + 1)
+    if len(content) == size:
+        return content
+    pieces = [content]
+    while piece := os.read(handle, MAX_BYTES):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+# -- A notebook: its file, its history, its cap and its guard, behind three operations ----------
+#
+# The file under the lock is the truth. Whatever somebody else wrote to it (an editor,
+# ``echo >>``, another agent) is taken over as it stands and noted as a file edit.
+
+_FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}
+TARGETS: Final = tuple(_FILES)
+
+_TRIES: Final = 5
+
+
+class Origin(NamedTuple):
+    """Who changes a notebook: tool, command, import or approval; in which session."""
+
+    who: str = "tool"
+    session: str = ""
+
+
+class Page(NamedTuple):
+    """What is in a notebook at one moment."""
+
+    entries: list[str]
+    length: int
+    limit: int
+
+    @property
+    def usage(self) -> str:
+        """How full it is."""
+        return usage(self.length, self.limit)
+
+
+class Written(NamedTuple):
+    """What came of a change. ``durable`` is False if a power cut could undo it."""
+
+    page: Page
+    steps: list[Step]
+    durable: bool = True
+    changed: bool = False
+
+
+class Notebook:
+    """MEMORY.md or USER.md."""
+
+    def __init__(
+        self, folder: Path, target: str, limit: int, history: History, decisions: GuardDecisions
+    ) -> None:
+        self.target = target
+        self.limit = limit
+        self.file = NotesFile(folder / _FILES[target])
+        self._history = history
+        self._vouching = decisions
+
+    def read(self) -> Page:
+        """What is in it now. Takes no lock: a file is always whole."""
+        return self._page(self._history.entries(self.target, *self.file.look()))
+
+    def findings(self, entries: Sequence[str]) -> dict[str, Finding]:
+        """The entries that the prompt must not have, unless a person has allowed them.
+
+        These are orders to the model, which the guard finds, and secrets.
+        """
+        # One look at all of them is nearly always enough.
+        if not entries or (scan("\n\n".join(entries)) or find_secret(list(entries))) is None:
+            return {}
+        found = {entry: find_secret(entry) or scan(entry) for entry in entries}
+        return {
+            entry: finding
+            for entry, finding in found.items()
+            if finding is not None and not self._vouching.is_allowed(entry)
+        }
+
+    def check(self, operations: Sequence[Operation]) -> None:
+        """Refuse content that is too large, has a secret, or that the guard objects to."""
+        for number, wanted in enumerate(operations, 1):
+            which = f"Operation {number}: " if len(operations) > 1 else ""
+            if len(wanted.content) > self.limit:
+                raise Refused(
+                    f"{which}This entry alone has {len(wanted.content):,} characters, and all of "
+                    f"{_FILES[self.target]} may have {self.limit:,}. Save the gist of it.",
+                    current=True,
+                )
+            # First, since the guard stores what it refuses.
+            self._refuse_secret(wanted.content, which)
+            finding = scan(wanted.content)
+            if finding is not None and not self._vouching.is_allowed(wanted.content):
+                name = self._vouching.block(self.target, wanted.content, str(finding))
+                raise Refused(
+                    f"{which}Not saved: this looks like an attempt to command the model "
+                    f"({finding}). Notes are facts. If the user wants this one, they can run: "
+                    f"hermes-plugins memory allow {name}"
+                )
+
+    def _refuse_secret(self, content: str, which: str = "") -> None:
+        secret = find_secret(content)
+        if secret is not None and not self._vouching.is_allowed(content):
+            raise Refused(
+                f"{which}Not saved: this contains a secret ({secret.detail}), and notes are part "
+                "of every system prompt. Save the note without it. The user can store the secret "
+                "with: hermes-plugins secrets set"
+            )
+
+    def settle(
+        self, operations: Sequence[Operation], waiting: Iterable[Sequence[Operation]]
+    ) -> list[Operation]:
+        """The operations as they can wait: checked, and with the ids of the entries they mean.
+
+        Args:
+            operations: What is wanted.
+            waiting: What waits already: an operation may be about what that will save.
+        """
+        self.check(operations)
+        return settle(expected(self.read().entries, waiting), operations)
+
+    def change(self, operations: Sequence[Operation], origin: Origin) -> Written:
+        """Carry out all operations, or none.
+
+        Raises:
+            Refused: One of them can't be carried out, or the notebook would be too full.
+            NotesError: The file can't be read or written; it is as it was.
+        """
+        self.check(operations)
+        action = operations[0].action if len(operations) == 1 else "batch"
+        return self._rewrite(partial(apply_all, operations=operations), action, origin)
+
+    def edited(self, base: Sequence[str], text: str, origin: Origin) -> Written:
+        """Take over what a person made of the entries ``base`` in an editor."""
+        wanted = parse(text)
+        self.check([Operation("add", entry) for entry in wanted if entry not in base])
+        return self._rewrite(_merger(base, wanted), "edit", origin)
+
+    def undo(self, change: Change, origin: Origin) -> Written:
+        """Take one change back, and keep what came after it.
+
+        Raises:
+            Refused: That would bring back an entry with a secret.
+            NotesError: The file can't be read or written; it is as it was.
+        """
+        base, wanted = change.known.entries, self._history.before(change)
+        for entry in _surplus(wanted, base):
+            self._refuse_secret(entry)
+        return self._rewrite(_merger(base, wanted), "undo", origin, capped=False)
+
+    def _rewrite(
+        self,
+        edit: Callable[[list[str]], tuple[list[str], list[Step]]],
+        action: str,
+        origin: Origin,
+        *,
+        capped: bool = True,
+    ) -> Written:
+        with self.file.locked():
+            for _ in range(_TRIES):
+                try:
+                    return self._rewrite_once(edit, action, origin, capped=capped)
+                except FileChanged:
+                    continue  # an editor was faster; its text is the truth now
+        raise NotesError(
+            "is being changed all the time by a program that does not take its lock",
+            where=str(self.file.path),
+            hint="nothing was changed",
+        )
+
+    def _rewrite_once(
+        self,
+        edit: Callable[[list[str]], tuple[list[str], list[Step]]],
+        action: str,
+        origin: Origin,
+        *,
+        capped: bool,
+    ) -> Written:
+        before, inode = self.file.look()
+        entries = self._history.catch_up(self.target, before, inode)
+        changed, steps = edit(list(entries))
+        if changed == entries:
+            self._separate(before, entries)
+            return Written(self._page(entries), [])
+        text = render(changed)
+        if capped and len(text) > self.limit:
+            page = self._page(entries)
+            if len(text) > page.length:
+                raise Refused(_full(page, len(text)), current=True)
+        change = Change(self.target, origin.who, action, origin.session, before, text)
+        durable = self._make(change, changed)
+        return Written(Page(changed, len(text), self.limit), steps, durable, changed=True)
+
+    def _make(self, change: Change, entries: list[str]) -> bool:
+        """Note a change and make it; False if a power cut could undo it."""
+        aside = self.file.write_aside(change.after)
+        try:
+            noted = self._history.begin(
+                change._replace(inode=aside.inode, temporary=aside.path), entries
+            )
+        except BaseException:
+            aside.discard()
+            raise
+        try:
+            durable = self.file.put_in_place(aside, expected=change.before)
+        except BaseException:
+            # Until the note is gone, the temporary file says that nothing was changed.
+            with suppress(NotesError):
+                self._history.forget(noted.id)
+                aside.discard()
+            raise
+        with suppress(NotesError):
+            self._history.finish(self.target, noted)
+        return durable
+
+    def _separate(self, before: str, entries: list[str]) -> None:
+        """Put separators between what others have run together, so that it stays apart."""
+        last = self._history.last(self.target)
+        if last is None or last.who != FILE_EDIT or parse(before) == entries:
+            return
+        text = render(entries)
+        aside = self.file.write_aside(text)
+        try:
+            self.file.put_in_place(aside, expected=before)
+        except BaseException:
+            aside.discard()
+            raise
+        with suppress(NotesError):
+            self._history.separated(self.target, text, aside.inode)
+
+    def _page(self, entries: list[str]) -> Page:
+        return Page(entries, len(render(entries)), self.limit)
+
+
+def _merger(
+    base: Sequence[str], wanted: Sequence[str]
+) -> Callable[[list[str]], tuple[list[str], list[Step]]]:
+    """Makes of the entries as they are now what ``wanted`` makes of ``base``."""
+
+    def merge(entries: list[str]) -> tuple[list[str], list[Step]]:
+        if entries == base:
+            result = list(wanted)
+        else:
+            result = _without(entries, _surplus(base, wanted))
+            result += [entry for entry in _surplus(wanted, base) if entry not in result]
+        return result, steps_between(entries, result)
+
+    return merge
+
+
+def steps_between(before: Sequence[str], after: Sequence[str]) -> list[Step]:
+    """The removals and additions that lead from one list of entries to another."""
+    removed = [Step("remove", entry, entry) for entry in _surplus(before, after)]
+    return removed + [Step("add", entry) for entry in _surplus(after, before)]
+
+
+def _surplus(entries: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Those entries that ``other`` has not, or has less often."""
+    left = Counter(other)
+    found = []
+    for entry in entries:
+        if left[entry] > 0:
+            left[entry] -= 1
+        else:
+            found.append(entry)
+    return found
+
+
+def _without(entries: Sequence[str], gone: Sequence[str]) -> list[str]:
+    left = Counter(gone)
+    kept = []
+    for entry in entries:
+        if left[entry] > 0:
+            left[entry] -= 1
+        else:
+            kept.append(entry)
+    return kept
+
+
+def _full(before: Page, length: int) -> str:
+    return (
+        f"The notebook is full: {before.length:,} of {before.limit:,} characters are used, and "
+        f"this would make {length:,}. Consolidate: in one call with operations, remove or "
+        "shorten what is outdated or said twice, and add the new entry."
+    )
+
+
+# -- What the model may see of a notebook -------------------------------------------------------
+#
+# Whatever the guard objects to is for the person only, and of a file that somebody made far
+# too long there is only a part: the cap stops our writes, but not an editor.
+
+#: Stands for an entry that the guard objects to: it is there, and counts.
+KEPT_BACK: Final = "[kept from you by the guard: hermes-plugins memory show]"
+
+#: A notebook is shown up to so many times its cap.
+_ROOM: Final = 2
+
+
+class View(NamedTuple):
+    """The entries that there is room for, what the guard says of them, and how many are missing."""
+
+    entries: list[str]
+    objections: Mapping[str, Finding]
+    left_out: int
+
+    @property
+    def harmless(self) -> list[str]:
+        """Those that the guard does not object to."""
+        return [entry for entry in self.entries if entry not in self.objections]
+
+    @property
+    def masked(self) -> list[str]:
+        """All of them, with a placeholder for those that the guard objects to."""
+        return [KEPT_BACK if entry in self.objections else entry for entry in self.entries]
+
+    @property
+    def remark(self) -> str:
+        """What to say of the missing ones; "" if there are none."""
+        if not self.left_out:
+            return ""
+        entries = "1 entry is" if self.left_out == 1 else f"{self.left_out:,} entries are"
+        return f"[{entries} left out: the notebook is far over its cap. Tell the user.]"
+
+
+def view(notebook: Notebook, page: Page) -> View:
+    """What the model may see of a page."""
+    entries = page.entries if page.length <= _ROOM * page.limit else _fitting(page)
+    return View(entries, notebook.findings(entries), len(page.entries) - len(entries))
+
+
+def _fitting(page: Page) -> list[str]:
+    """The entries, from the first one on, that there is room for."""
+    room = _ROOM * page.limit
+    found = []
+    for entry in page.entries:
+        if len(entry) <= room:
+            found.append(entry)
+            room -= len(entry) + len(DELIMITER)
+    return found
+
+
+def masked(notebook: Notebook, entries: Sequence[str]) -> list[str]:
+    """Entries with a placeholder for those that the guard objects to."""
+    return View(list(entries), notebook.findings(entries), 0).masked

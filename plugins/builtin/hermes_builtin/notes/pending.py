@@ -1,0 +1,129 @@
+"""Writes that wait for a person, where ``memory.write_approval`` is on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hermes_builtin.notes.entries import NotesError, Operation, Refused, operation, previews
+from hermes_builtin.notes.notebook import Origin
+from hermes_core.storage.files import replace_file
+from hermes_core.storage.home import ensure_folder
+
+logger = logging.getLogger("hermes_builtin")
+
+_NAME: Final = re.compile(r"[0-9a-f]{8}")
+
+
+class Staged(NamedTuple):
+    """A write that waits."""
+
+    id: str
+    created_at: float
+    origin: str
+    session: str
+    summary: str
+    target: str
+    operations: list[Operation]
+
+
+class Pending:
+    """``pending/memory`` below the home."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "pending" / "memory"
+
+    def stage(self, target: str, operations: Sequence[Operation], origin: Origin) -> str:
+        """Keep a write until a person decides; returns its id."""
+        name = secrets.token_hex(4)
+        batch = len(operations) > 1
+        first = operations[0]
+        payload: dict[str, Any] = {"target": target}
+        if batch:
+            payload |= {"action": "batch", "operations": [each._asdict() for each in operations]}
+        else:
+            payload |= first._asdict()
+        record = {
+            "id": name,
+            "subsystem": "memory",
+            "action": "batch" if batch else first.action,
+            "summary": "; ".join(_summary(each) for each in operations),
+            "origin": origin.who,
+            "session": origin.session,
+            "created_at": time.time(),
+            "payload": payload,
+        }
+        ensure_folder(self.folder)
+        try:
+            content = json.dumps(record, ensure_ascii=False, indent=2).encode()
+            replace_file(self.folder / f"{name}.json", content, mode=0o600)
+        except OSError as error:
+            raise NotesError(
+                f"the write could not be staged: {error.strerror or error}", where=str(self.folder)
+            ) from error
+        return name
+
+    def all(self) -> list[Staged]:
+        """What waits, oldest first. A broken record hides no other."""
+        found = []
+        for path in self.folder.glob("*.json"):
+            try:
+                found.append(self._read(path))
+            except NotesError as error:
+                logger.warning("notes: %s", error)
+        return sorted(found, key=lambda each: each.created_at)
+
+    def operations(self, target: str) -> list[list[Operation]]:
+        """What waits for a notebook, oldest first."""
+        return [each.operations for each in self.all() if each.target == target]
+
+    def get(self, name: str) -> Staged:
+        """One of them."""
+        path = self.folder / f"{name}.json"
+        if not self.exists(name):
+            raise NotesError(f"nothing with the id {name} is pending")
+        return self._read(path)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a record, whatever is in it."""
+        return bool(_NAME.fullmatch(name)) and (self.folder / f"{name}.json").exists()
+
+    def discard(self, name: str) -> None:
+        """It has been decided."""
+        (self.folder / f"{name}.json").unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> Staged:
+        try:
+            record = json.loads(path.read_text("utf-8"))
+            payload = record["payload"]
+            wanted = payload.get("operations") or [payload]
+            return Staged(
+                path.stem,
+                float(record.get("created_at") or 0),
+                str(record.get("origin") or ""),
+                str(record.get("session") or ""),
+                str(record.get("summary") or ""),
+                str(payload["target"]),
+                [_operation(each) for each in wanted],
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, Refused) as error:
+            raise NotesError(
+                f"is not a staged write: {error}", where=str(path), hint="move it away"
+            ) from error
+
+
+def _operation(record: dict[str, Any]) -> Operation:
+    """One that was staged; hermes-agent settles no entry."""
+    wanted = operation(record.get("action"), record.get("content"), record.get("old_text"))
+    return wanted._replace(entry=str(record.get("entry") or ""))
+
+
+def _summary(wanted: Operation) -> str:
+    text = previews([wanted.content or wanted.old_text])[0]
+    return f"{wanted.action}: {text}"

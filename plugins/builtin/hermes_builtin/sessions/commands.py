@@ -1,0 +1,546 @@
+"""`hermes-plugins sessions`: list, search, show, import, export, delete, check and repair."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from hermes_builtin.sessions import display
+from hermes_builtin.sessions.archive import (
+    EVERYBODY,
+    HIDDEN_SOURCES,
+    ROLES,
+    Archive,
+    Message,
+    Scope,
+    SearchOptions,
+    Session,
+)
+from hermes_builtin.sessions.display import link
+from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
+from hermes_builtin.sessions.importers import import_file
+from hermes_builtin.sessions.query import Query, age, parse
+from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.tool import linked
+from hermes_builtin.sessions.words import storable
+from hermes_core import DatabaseError, HermesError
+from hermes_core.cli.output import bold, paint, plain, print_json, print_table, progress, say
+from hermes_core.storage.files import replace_file
+from hermes_core.storage.home import resolve_home
+
+# -- helpers of all commands --------------------------------------------------------------------
+
+_json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+_yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+
+
+def _as_text(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """What was typed, without bytes that are no text."""
+    return storable(value)
+
+
+@contextmanager
+def _open_archive(ctx: click.Context) -> Iterator[tuple[SqliteArchive, Place]]:
+    where = place(resolve_home(ctx.obj))
+    with closing(SqliteArchive(where.path)) as archive:
+        yield archive, where
+
+
+@contextmanager
+def _open_damaged_archive(ctx: click.Context) -> Iterator[tuple[SqliteArchive, Place]]:
+    """The archive to be checked or repaired, which may be too damaged to be recognised."""
+    home = resolve_home(ctx.obj)
+    try:
+        where = place(home)
+    except DatabaseError:
+        where = Place(home / "state.db")
+        if not where.path.is_file():
+            raise
+    with closing(SqliteArchive(where.path)) as archive:
+        yield archive, where
+
+
+def _find_session(archive: SqliteArchive, session_id: str) -> Session:
+    """The conversation that a person names by its id, or by the link that an agent gave them."""
+    session = archive.session(session_id, EVERYBODY)
+    if session is None:
+        found = archive.session(linked(session_id)[1], EVERYBODY)
+        session = found if found is not None and link(found) == session_id.strip() else None
+    if session is None:
+        raise HermesError(
+            "no such conversation",
+            where=session_id,
+            hint="see: hermes-plugins sessions list",
+        )
+    return session
+
+
+def _session_facts(session: Session) -> dict[str, Any]:
+    return {key: value for key, value in session._asdict().items() if key != "number"}
+
+
+def _mention_not_imported(missing: int, where: Place) -> None:
+    if missing:
+        click.echo(
+            f"{missing:,} conversations of hermes-agent are not imported. "
+            f"Run: hermes-plugins sessions import {where.theirs}",
+            err=True,
+        )
+
+
+def _date(at: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    except (OverflowError, ValueError, OSError):
+        return "?"
+
+
+# -- import, export -----------------------------------------------------------------------------
+
+_TOLD_APART: Final = ("id", "messages")
+
+
+@click.command("import")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--user", default="", help="User to import for, if FILE names none.")
+@click.option("--profile", default="", help="Profile to import for, if FILE names none.")
+@click.option("--hidden", is_flag=True, help="Also those that are hidden in hermes-agent.")
+@_json_option
+@click.pass_context
+def import_command(
+    ctx: click.Context, /, file: Path | None, json_wanted: bool, **given: Any
+) -> None:
+    """Import the conversations of FILE.
+
+    Skips messages that are already stored.
+    FILE is hermes-agent's state.db (by default that of this home), JSONL of messages, or the
+    conversations.json of ChatGPT or Claude.
+    """
+    with _open_archive(ctx) as (archive, where):
+        source = file or where.theirs
+        if source is None:
+            raise click.UsageError("Name the file: hermes-agent has no conversations in this home.")
+        if not source.exists():
+            raise HermesError("no such file", where=str(source))
+        if where.theirs is None and where.path.exists() and source.samefile(where.path):
+            raise HermesError("this is the archive itself", where=str(source))
+        with progress("Importing conversations", 1) as step:
+            owner = Scope(given["user"], profile=given["profile"])
+            taken = import_file(archive, source, owner, step.update, hidden=given["hidden"])
+    if json_wanted:
+        print_json(**taken._asdict())
+        return
+    say(
+        f"{taken.sessions:,} conversations with {taken.messages:,} messages from {taken.origin}; "
+        f"{taken.known:,} were there already."
+    )
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--user", default="", help="Show only conversations of this user.")
+@click.pass_context
+def export(ctx: click.Context, file: Path | None, user: str) -> None:
+    """Write all conversations as JSONL.
+
+    Writes one conversation per line, to FILE or standard output.
+    """
+    with _open_archive(ctx) as (archive, _):
+        lines = (_line(archive, session) for session in archive.sessions(Scope(user_id=user)))
+        if file is None:
+            for line in lines:
+                click.echo(line)  # data: not wrapped on a terminal
+            return
+        written = list(lines)
+        replace_file(file, "".join(f"{line}\n" for line in written).encode(), mode=0o600)
+        say(f"{len(written):,} conversations are in {file}.")
+
+
+def _line(archive: SqliteArchive, session: Session) -> str:
+    return json.dumps(
+        {
+            "session_id": session.id,
+            **{
+                key: value
+                for key, value in _session_facts(session).items()
+                if key not in ("id", "messages")
+            },
+            "messages": list(map(_message_facts, archive.messages(session))),
+        },
+        ensure_ascii=False,
+    )
+
+
+def _message_facts(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "content": message.content,
+        "timestamp": message.at,
+        **message.extra,
+    }
+
+
+# -- list, search, show, stats ------------------------------------------------------------------
+
+_BROWSED: Final = 20
+_WIDTH: Final = 60
+
+
+@click.command("list")
+@click.option(
+    "--limit",
+    default=_BROWSED,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Show at most this many.",
+)
+@click.option("--user", default="", help="Show only conversations of this user.", callback=_as_text)
+@click.option("--all", "hidden", is_flag=True, help="Also show those of subagents and tools.")
+@_json_option
+@click.pass_context
+def list_command(
+    ctx: click.Context, limit: int, user: str, hidden: bool, json_wanted: bool
+) -> None:
+    """Show the conversations with the newest messages."""
+    with _open_archive(ctx) as (archive, where):
+        found = archive.browse(Scope(user_id=user), limit, hidden=hidden)
+        missing = not_imported(where.theirs, archive) if where.theirs else 0
+        previews = [archive.first(each, 1, ("user",)) for each in found]
+    if json_wanted:
+        print_json(sessions=list(map(_session_facts, found)), not_imported=missing)
+        return
+    rows = [
+        (each.id, _date(each.active), each.source, str(each.messages), _title(each, first))
+        for each, first in zip(found, previews, strict=True)
+    ]
+    if rows:
+        print_table(("ID", "LAST", "SOURCE", "MESSAGES", "ABOUT"), rows, [""] * len(rows))
+    else:
+        click.echo("There are no conversations yet.", err=True)
+    _mention_not_imported(missing, where)
+
+
+def _title(session: Session, first: list[Message]) -> str:
+    text = session.title or (first[0].content[: 4 * _WIDTH] if first else "")
+    text = plain(text)
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}…"
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -word is not an option
+@click.argument("query", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--limit",
+    default=5,
+    show_default=True,
+    type=click.IntRange(1, 50),
+    help="Show at most this many.",
+)
+@click.option("--user", default="", help="Show only conversations of this user.")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Choice(ROLES),
+    help="Search only messages of these roles.",
+)
+@click.option("--sort", type=click.Choice(["newest", "oldest"]), help="Sort by time.")
+@_json_option
+@click.pass_context
+def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **given: Any) -> None:
+    """Search past conversations.
+
+    QUERY has words, "phrases", -without, prefix*, role:, after: and before:.
+    """
+    options = SearchOptions(
+        Scope(user_id=storable(given["user"])),
+        frozenset(given["roles"] or (*ROLES, "")),
+        given["limit"],
+        None if given["sort"] is None else given["sort"] == "newest",
+        hidden=True,
+    )
+    asked = parse(storable(" ".join(query)))
+    with _open_archive(ctx) as (archive, where):
+        found = archive.search(asked, options)
+        anchors = [
+            archive.around(hit.session, hit.message_id, 0, ()).messages for hit in found.hits
+        ]
+        results = [
+            (hit.session, anchor[0], display.snippet(anchor[0], found.words))
+            for hit, anchor in zip(found.hits, anchors, strict=True)
+            if anchor
+        ]
+        results += _by_title(archive, asked, options, {hit.session.number for hit in found.hits})
+        reason = "" if results else _why_nothing(archive, asked, options)
+        missing = not_imported(where.theirs, archive) if where.theirs else 0
+    results = results[: given["limit"]]
+    if json_wanted:
+        print_json(
+            results=[
+                {
+                    **_session_facts(session),
+                    "message_id": message.id,
+                    "role": message.role,
+                    "snippet": text,
+                }
+                for session, message, text in results
+            ],
+            approximate=found.approximate,
+            behind=found.behind,
+            reason=reason,
+            not_imported=missing,
+        )
+        return
+    for session, message, text in results:
+        source = plain(session.source)
+        say(f"{bold(plain(session.id))}  {_date(message.at)}  {source}  {message.role}")
+        say(f"    {_marked(plain(text))}")
+    if not results:
+        click.echo(reason, err=True)
+    elif found.approximate:
+        click.echo("These words are very frequent: the newest were looked at.", err=True)
+    if found.behind:
+        click.echo(f"The newest messages were not looked at: {found.behind}", err=True)
+    if not results:
+        _mention_not_imported(missing, where)
+
+
+def _by_title(
+    archive: Archive, query: Query, options: SearchOptions, known: AbstractSet[int]
+) -> Iterator[tuple[Session, Message, str]]:
+    """Other conversations whose titles have the words, each with its first message.
+
+    One of the words is enough where nothing else is found.
+    """
+    words = frozenset(term.word for term in query.with_nothing_required().terms)
+    titled = archive.titled(query, options)
+    if not titled and not known:
+        titled = archive.titled(query.with_any_word(), options)
+    for session, _ in titled:
+        if session.number not in known:
+            for first in archive.first(session, 1):
+                yield session, first._replace(role="session_title"), display.title(session, words)
+
+
+def _why_nothing(archive: Archive, query: Query, options: SearchOptions) -> str:
+    """What kept a search from finding anything, or that there is nothing."""
+    every_role = options._replace(roles=frozenset((*ROLES, "")))
+    for other, where, reason in (
+        (query._replace(roles=frozenset()), every_role, "other roles have said it"),
+        (query, options._replace(scope=EVERYBODY), "it was said in conversations of others"),
+        (query._replace(after=None, before=None), options, "it was said at another time"),
+        (query.with_nothing_excluded(), options, "all that match have what is excluded"),
+        (query.with_nothing_required(), options, "its words are there, but not in a row"),
+    ):
+        if archive.search(other, where).hits:
+            return f"Nothing is found like this; {reason}."
+    return "No conversation has these words."
+
+
+def _marked(text: str) -> str:
+    pieces = text.replace("<<<", ">>>").split(">>>")
+    return "".join(paint(piece, "active") if at % 2 else piece for at, piece in enumerate(pieces))
+
+
+@click.command()
+@click.argument("session_id", metavar="ID")
+@_json_option
+@click.pass_context
+def show(ctx: click.Context, session_id: str, json_wanted: bool) -> None:
+    """Print a conversation."""
+    with _open_archive(ctx) as (archive, _):
+        session = _find_session(archive, session_id)
+        if json_wanted:
+            print_json(
+                session=_session_facts(session),
+                messages=list(map(_message_facts, archive.messages(session))),
+            )
+            return
+        say(bold(f"{plain(session.id)}  {display.when(session.started)}  {plain(session.source)}"))
+        for message in archive.messages(session):
+            name = message.extra.get("tool_name") or message.role
+            say(f"\n{bold(plain(str(name)))}  {_date(message.at)}")
+            for line in message.content.splitlines():
+                say(f"  {plain(line)}")
+
+
+@click.command()
+@_json_option
+@click.pass_context
+def stats(ctx: click.Context, json_wanted: bool) -> None:
+    """Show how much the archive holds."""
+    with _open_archive(ctx) as (archive, where):
+        found = archive.stats()
+        missing = not_imported(where.theirs, archive) if where.theirs else 0
+    if json_wanted:
+        print_json(path=str(where.path), **found._asdict(), not_imported=missing)
+        return
+    say(f"{where.path}: {found.bytes / 1e6:,.1f} MB")
+    say(f"{found.sessions:,} conversations, {found.messages:,} messages")
+    if found.oldest is not None and found.newest is not None:
+        say(f"from {_date(found.oldest)} to {_date(found.newest)}")
+    for source, count in found.by_source.items():
+        hidden = " (not searched by the tool)" if source in HIDDEN_SOURCES else ""
+        say(f"  {plain(source) or '?'}: {count:,}{hidden}")
+    _mention_not_imported(missing, where)
+
+
+# -- delete, forget, prune; check, repair -------------------------------------------------------
+
+
+@click.command()
+@click.argument("session_id", metavar="ID")
+@_yes_option
+@_json_option
+@click.pass_context
+def delete(ctx: click.Context, session_id: str, yes: bool, json_wanted: bool) -> None:
+    """Delete one conversation."""
+    _forget(ctx, lambda archive: [_find_session(archive, session_id)], yes, json_wanted)
+
+
+@click.command()
+@click.option(
+    "--user", required=True, help="Delete the conversations of this user.", callback=_as_text
+)
+@_yes_option
+@_json_option
+@click.pass_context
+def forget(ctx: click.Context, user: str, yes: bool, json_wanted: bool) -> None:
+    """Delete all conversations of a user.
+
+    Does not change the notes.
+    """
+    if not user:
+        raise click.UsageError("--user is empty.")
+    _forget(ctx, lambda archive: list(archive.sessions(Scope(user_id=user))), yes, json_wanted)
+
+
+@click.command()
+@click.option(
+    "--older-than",
+    "older",
+    required=True,
+    metavar="AGE",
+    help="Delete those without a message for, say, 90d or 12w.",
+)
+@_yes_option
+@_json_option
+@click.pass_context
+def prune(ctx: click.Context, older: str, yes: bool, json_wanted: bool) -> None:
+    """Delete old conversations."""
+    seconds = age(older)
+    if seconds is None:
+        raise click.UsageError(f"{older!r} is not an age such as 90d, 12w or 1y.")
+    limit = time.time() - seconds
+    _forget(
+        ctx,
+        lambda archive: [each for each in archive.sessions(EVERYBODY) if each.active < limit],
+        yes,
+        json_wanted,
+    )
+
+
+def _forget(
+    ctx: click.Context,
+    choose: Callable[[SqliteArchive], list[Session]],
+    yes: bool,
+    json_wanted: bool,
+) -> None:
+    with _open_archive(ctx) as (archive, _):
+        chosen = choose(archive)
+        messages = sum(session.messages for session in chosen)
+        question = f"Delete {len(chosen):,} conversations with {messages:,} messages?"
+        if chosen and not yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
+            raise HermesError("nothing was deleted", hint="use --yes to delete them")
+        with progress("Deleting conversations", 1) as step:
+            gone = archive.delete(chosen, step.update)
+    if json_wanted:
+        print_json(sessions=len(chosen), messages=gone)
+    else:
+        say(f"{len(chosen):,} conversations with {gone:,} messages are deleted.")
+
+
+@click.command()
+@_json_option
+@click.pass_context
+def check(ctx: click.Context, json_wanted: bool) -> None:
+    """Check the archive for damage.
+
+    Also runs the queries of the search tool. Exit code 1 if there is damage.
+    """
+    with (
+        _open_damaged_archive(ctx) as (archive, where),
+        progress("Checking the archive", 1) as step,
+    ):
+        problems = archive.check(step.update)
+    if json_wanted:
+        print_json(path=str(where.path), problems=[problem._asdict() for problem in problems])
+    elif not problems:
+        say(f"{where.path} has no damage.")
+    for problem in () if json_wanted else problems:
+        say(plain(problem.what))
+    if problems:
+        only = all(problem.index_only for problem in problems)
+        click.echo(
+            f"{'The conversations are whole, the index is not' if only else 'There is damage'}. "
+            "Run: hermes-plugins sessions repair",
+            err=True,
+        )
+        ctx.exit(1)
+
+
+@click.command()
+@_json_option
+@click.pass_context
+def repair(ctx: click.Context, json_wanted: bool) -> None:
+    """Repair the archive, after making a verified copy."""
+    with (
+        _open_damaged_archive(ctx) as (archive, where),
+        progress("Indexing conversations", 1) as step,
+    ):
+        done = archive.repair(step.update)
+    if json_wanted:
+        print_json(path=str(where.path), **done)
+    elif not done["problems"]:
+        say(f"{where.path} has no damage; nothing was changed.")
+    else:
+        say(f"{where.path} is repaired; a copy of the damaged file is {done['copy']}.")
+        if done["lost"] is None:
+            say("Nothing in it could be read; a new archive is used from now on.")
+        elif done["lost"]:
+            say(f"{done['lost']:,} messages could not be recovered.")
+        if done["recover"]:
+            say(f"hint: SQLite's shell may recover more: {done['recover']}")
+
+
+# -- `hermes-plugins sessions`: past conversations, for the person whose they are ---------------
+
+_COMMANDS: Final = (
+    list_command,
+    search,
+    show,
+    stats,
+    import_command,
+    export,
+    delete,
+    forget,
+    prune,
+    check,
+    repair,
+)
+
+
+@click.group("sessions")
+def sessions() -> None:
+    """Search and manage past conversations."""
+
+
+for _command in _COMMANDS:
+    sessions.add_command(_command)

@@ -1,0 +1,288 @@
+"""The conversations of a home as one agent sees them, and archived conversations as turns."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_builtin.sessions.archive import (
+    CRON,
+    EVERYBODY,
+    HIDDEN_SOURCES,
+    Message,
+    NewMessage,
+    Scope,
+    Session,
+    SessionFacts,
+    new_message,
+)
+from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
+from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
+from hermes_builtin.sessions.words import storable
+
+# -- The conversations of a home, as one agent sees them: who is speaking, and to whom ----------
+
+logger = logging.getLogger("hermes_builtin")
+
+_SHARED: Final = SharedArchives()
+_PRIMARY: Final = "primary"
+_RECENT: Final = 40
+_NO_CONTINUATION: Final = ("resume", "new_session")
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+def prepare_archive(home: Path) -> None:
+    """Make the archive of a home and its views, unless hermes-agent has its own there."""
+    with suppress(Exception):  # whoever needs the archive gets the error
+        where = place(Path(home))
+        if where.theirs is None:
+            with closing(SqliteArchive(where.path)) as archive:
+                archive.prepare()
+
+
+class Conversations:
+    """Opens the archive when it is first needed, and keeps what one agent's sessions are."""
+
+    def __init__(self, home: Path, session_id: str, facts: Mapping[str, Any]) -> None:
+        self._home = home
+        self._place: Place | None = None
+        self._archive: SqliteArchive | None = None
+        settings = facts.get("provider_config") or {}
+        self._durable = settings.get("durability") == "full"
+        context = str(facts.get("agent_context") or _PRIMARY)
+        platform = str(facts.get("platform") or "")
+
+        def given(name: str) -> str:
+            return _text_or(facts, name, "")
+
+        self._facts = SessionFacts(
+            session_id,
+            source=platform if context == _PRIMARY else context,
+            user_id=given("user_id"),
+            chat_id=given("chat_id"),
+            profile=given("agent_identity"),
+            title=given("session_title"),
+            parent=given("parent_session_id"),
+            started=time.time(),
+        )
+
+    @property
+    def scope(self) -> Scope:
+        """Whose conversations this agent may see."""
+        return Scope(self._facts.user_id, self._facts.chat_id, self._facts.profile)
+
+    @property
+    def session_id(self) -> str:
+        """The session that runs now."""
+        return self._facts.id
+
+    @property
+    def parent_id(self) -> str:
+        """The session that this one continues."""
+        return self._facts.parent
+
+    @property
+    def archive(self) -> SqliteArchive:
+        """The archive."""
+        if self._archive is None:
+            self._place = place(self._home)
+            self._archive = _SHARED.open(self._place.path, durable=self._durable)
+            if self._place.theirs is not None and self._archive.once("told of hermes-agent"):
+                logger.warning(
+                    "sessions: hermes-agent keeps its conversations in %s; ours are in %s. "
+                    "To search its too, run: hermes-plugins sessions import %s",
+                    self._place.theirs, self._place.path.name, self._place.theirs,
+                )  # fmt: skip
+        return self._archive
+
+    def elsewhere(self) -> int:
+        """How many conversations of hermes-agent in this home were not taken over."""
+        archive = self.archive
+        theirs = self._place.theirs if self._place is not None else None
+        return not_imported(theirs, archive) if theirs is not None else 0
+
+    def switch(self, session_id: str, parent: str, reset: bool, given: Mapping[str, Any]) -> None:
+        """Another session runs from now on.
+
+        It continues its parent after a compression or a branch. A new or a resumed one does
+        not: there the parent is only the session that was left.
+        """
+        continues = not reset and given.get("reason") not in _NO_CONTINUATION
+        self._facts = self._facts._replace(
+            id=session_id,
+            parent=storable(parent) if continues else "",
+            title="",
+            started=time.time(),
+            user_id=_text_or(given, "user_id", self._facts.user_id),
+            chat_id=_text_or(given, "chat_id", self._facts.chat_id),
+        )
+
+    def scope_for(self, given: Mapping[str, Any]) -> Scope:
+        """Whose conversations may be seen in a call for which the host may say more."""
+        return Scope(
+            _text_or(given, "user_id", self._facts.user_id),
+            _text_or(given, "chat_id", self._facts.chat_id),
+            self._facts.profile,
+        )
+
+    def turn(
+        self, user: str, assistant: str, session_id: str, messages: Messages | None
+    ) -> list[int]:
+        """Keep a turn."""
+        facts = self._facts
+        if session_id and session_id != facts.id:
+            facts = facts._replace(id=session_id, parent="", title="")
+        now = time.time()
+        messages = [each for each in messages or () if isinstance(each, Mapping)]
+        between = turn_part(user, [new_message(each, now) for each in messages])
+        if between is None:
+            between = self._not_said_before(facts, messages, now)
+        return self.archive.append(facts, turn_messages(user, assistant, between, now))
+
+    def _not_said_before(
+        self, facts: SessionFacts, messages: Messages, now: float
+    ) -> list[NewMessage]:
+        """What follows the last message of a user, unless it belongs to an earlier turn."""
+        start = max(
+            (at for at, each in enumerate(messages) if each.get("role") == "user"), default=None
+        )
+        if start is None:
+            return []
+        tail = [new_message(each, now) for each in messages[start + 1 :]]
+        session = self.archive.session(facts.id, self.scope)
+        stored = self.archive.last(session, _RECENT) if session is not None else []
+        known = {(each.role, each.content) for each in stored}
+        return [] if all((each.role, each.content) in known for each in tail) else tail
+
+    def end(self) -> None:
+        """The session that runs has ended."""
+        self.archive.end(self._facts.id, time.time(), self.scope)
+
+    def close(self) -> None:
+        """Let go of the archive."""
+        archive, self._archive = self._archive, None
+        if archive is not None:
+            _SHARED.close(archive)
+
+
+def _text_or(given: Mapping[str, Any], name: str, otherwise: str) -> str:
+    value = given.get(name)
+    return otherwise if value is None else storable(str(value))
+
+
+def turn_part(user: str, messages: Sequence[NewMessage]) -> list[NewMessage] | None:
+    """What came after what the user said; None if that is not among the messages.
+
+    A host may hand over the whole conversation. It may have added to what the user said, and
+    may have appended other messages.
+    """
+    for at in reversed(range(len(messages))):
+        if _says(messages[at], "user", user):
+            return list(messages[at + 1 :])
+    return None
+
+
+def turn_messages(
+    user: str, assistant: str, between: Sequence[NewMessage], now: float
+) -> list[NewMessage]:
+    """The messages of a turn: what was asked, the tools' part, and what was answered."""
+    kept = [each for each in between if each.content.strip() or each.extra]
+    if not any(_says(each, "assistant", assistant) for each in kept):
+        kept.append(NewMessage("assistant", assistant, now))
+    return [NewMessage("user", user, now), *kept]
+
+
+def _says(message: NewMessage, role: str, text: str) -> bool:
+    said = message.content.strip()
+    if role == "user":
+        return message.role == role and text.strip() in said
+    return message.role == role and said == text.strip()
+
+
+# -----------------------------------------------------------------------------------------------
+# Archived conversations as the turns that they were written as: to hand them over once more
+
+#: Where no person spoke, and who never reaches an external provider.
+_NOT_PRIMARY: Final = HIDDEN_SOURCES | {CRON, "flush"}
+
+
+def archived_turns(home: Path, session_id: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The turns of one session in their order; none if the archive does not have it.
+
+    Args:
+        home: Whose archive.
+        session_id: As the host called it.
+        facts: The keywords of ``initialize``: two users may have sessions of one name.
+    """
+    names = ("user_id", "chat_id", "agent_identity")
+    scope = Scope(*(str(facts.get(name) or "") for name in names))
+    with closing(SqliteArchive(place(home).path)) as archive:
+        session = archive.session(session_id, scope)
+        return [] if session is None else list(_turns(archive.messages(session)))
+
+
+def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
+    """The sessions in which a person spoke since then: what is known of each, and its turns.
+
+    What was imported is left out: it was never to be sent.
+    """
+    with closing(SqliteArchive(place(home).path)) as archive:
+        for session in archive.sessions(EVERYBODY):
+            if session.active < since or session.source in _NOT_PRIMARY:
+                continue
+            if archive.imported("", session.id):
+                continue
+            turns = [each for each in _turns(archive.messages(session)) if each["at"] >= since]
+            if turns:
+                yield {
+                    "session": _given_name(archive, session),
+                    "keywords": _keywords(session),
+                    "turns": turns,
+                }
+
+
+def _turns(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
+    """Each turn from what the user said up to the last answer to it."""
+    turn: list[Message] = []
+    for message in messages:
+        if message.role == "user" and turn:
+            yield from _turn(turn)
+            turn = []
+        turn.append(message)
+    yield from _turn(turn)
+
+
+def _turn(messages: list[Message]) -> Iterator[dict[str, Any]]:
+    answers = [each.content for each in messages if each.role == "assistant" and each.content]
+    if messages and messages[0].role == "user" and answers:
+        yield {
+            "at": messages[0].at,
+            "user_content": messages[0].content,
+            "assistant_content": answers[-1],
+            "messages": [
+                {"role": each.role, "content": each.content, **each.extra} for each in messages
+            ],
+        }
+
+
+def _given_name(archive: SqliteArchive, session: Session) -> str:
+    """What the host called a session whose name was taken here."""
+    name = session.id.rpartition("@")[0]
+    scope = Scope(session.user_id, session.chat_id, session.profile)
+    return name if name and session.id in archive.names(name, scope) else session.id
+
+
+def _keywords(session: Session) -> dict[str, str]:
+    known = {
+        "platform": session.source,
+        "agent_identity": session.profile,
+        "user_id": session.user_id,
+        "chat_id": session.chat_id,
+        "parent_session_id": session.parent,
+    }
+    return {name: value for name, value in known.items() if value}

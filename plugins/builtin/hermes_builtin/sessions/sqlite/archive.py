@@ -1,0 +1,374 @@
+"""`SqliteArchive`: every conversation of a home in one SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Container, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_builtin.sessions.archive import (
+    EVERYBODY,
+    HIDDEN_SOURCES,
+    Found,
+    Message,
+    NewMessage,
+    Problem,
+    Progress,
+    Scope,
+    SearchOptions,
+    Session,
+    SessionFacts,
+    Stats,
+    Titled,
+    Window,
+)
+from hermes_builtin.sessions.query import Query
+from hermes_builtin.sessions.sqlite import maintenance
+from hermes_builtin.sessions.sqlite.database import (
+    OTHER,
+    archive_file,
+    bounds,
+    place_of,
+    role_code,
+    role_name,
+    session_of,
+)
+from hermes_builtin.sessions.sqlite.index import facts_of
+from hermes_builtin.sessions.sqlite.maintenance import Backlog, totals_of
+from hermes_builtin.sessions.sqlite.repair import check, repair
+from hermes_builtin.sessions.sqlite.search import Search, Totals
+from hermes_builtin.sessions.sqlite.tables import Sessions, alias, append
+from hermes_builtin.sessions.words import storable
+from hermes_core.errors import DatabaseError
+from hermes_core.storage.sqlite import is_damage
+
+# -- The archive in a SQLite file ---------------------------------------------------------------
+
+_TOTAL_SECONDS: Final = 60.0
+_PAGE: Final = 500
+
+
+class SqliteArchive:
+    """Every conversation of a home, in one file.
+
+    Args:
+        path: The file; made with the first message.
+        durable: Whether what is stored survives a power cut, too.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = False) -> None:
+        self.path = path
+        self._file = archive_file(path, durable=durable)
+        self._totals = (0.0, Totals(0, 0))
+        self._damage: DatabaseError | None = None
+        self._backlog = Backlog(self._file)
+
+    # -- writing --------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the file, if need be, and its views.
+
+        Raises:
+            DatabaseError: It can't be opened for writing.
+        """
+        with self._file.writing():
+            pass
+
+    def append(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
+        """Keep messages, all or none; the session is begun if it is new. Gives their ids."""
+        if self._damage is not None:
+            raise self._damage
+        self._backlog.before_write()
+        try:
+            with self._file.transaction() as database:
+                numbers = append(database, facts, messages)
+        except DatabaseError as error:
+            if is_damage(error):
+                self._damage = DatabaseError(
+                    f"the archive is damaged, nothing more is written to it: {error.__cause__}",
+                    where=str(self.path),
+                    hint="run: hermes-plugins sessions repair",
+                )
+                raise self._damage from error
+            raise
+        self._backlog.add(len(messages))
+        return numbers
+
+    def index_pending(self) -> DatabaseError | None:
+        """Index all that is not yet; why not, if it can't be done."""
+        return self._backlog.index_all()
+
+    def end(self, session_id: str, at: float, scope: Scope) -> None:
+        """Note when a session ended, if it may be seen."""
+        session = self.session(session_id, scope)
+        if session is not None:
+            with self._file.transaction() as database:
+                database.execute(
+                    "UPDATE archive_sessions SET ended = ? WHERE number = ?", (at, session.number)
+                )
+
+    def once(self, what: str) -> bool:
+        """Whether this is the first time that somebody asks, so that a thing is said once."""
+        with self._file.transaction() as database:
+            done = database.execute("INSERT OR IGNORE INTO archive_meta VALUES (?, 'yes')", (what,))
+            return done.rowcount == 1
+
+    def imported(self, origin: str, session: str) -> int:
+        """How much of a session of somebody else, or of anybody, was taken over before."""
+        with self._file.reading() as database:
+            row = database.execute(
+                "SELECT position FROM archive_imports WHERE session = ? AND ? IN ('', origin)",
+                (storable(session), origin),
+            ).fetchone()
+        return int(row[0]) if row else 0
+
+    def take_over(
+        self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]
+    ) -> None:
+        """Keep messages of somebody else, and that it was done up to ``position``."""
+        with self._file.transaction() as database:
+            if messages:
+                self.append(facts, messages)
+            database.execute(
+                "INSERT OR REPLACE INTO archive_imports VALUES (?, ?, ?)",
+                (origin, storable(facts.id), position),
+            )
+
+    def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
+        """Delete sessions; returns the number of deleted messages."""
+        behind = self.index_pending()
+        if behind is not None and not is_damage(behind):  # a damaged index is rebuilt
+            raise behind
+        self._backlog.forget()  # words that nobody uses any more leave the table of terms
+        gone = 0
+        for done, session in enumerate(sessions, 1):
+            gone += maintenance.delete(self._file, session)
+            if progress is not None:
+                progress(done, len(sessions))
+        if gone:
+            maintenance.tidy(self._file)
+        return gone
+
+    # -- reading --------------------------------------------------------------------------
+
+    def session(self, session_id: str, scope: Scope) -> Session | None:
+        """One session, if it may be seen."""
+        with self._file.reading() as database:
+            sessions = Sessions(database)
+            for name in self.names(session_id, scope):
+                found = sessions.by_id(name)
+                if found is not None and sessions.is_in(found, scope):
+                    return found
+            return None
+
+    @staticmethod
+    def names(session_id: str, scope: Scope) -> tuple[str, ...]:
+        """What a session may be called here: as it is, or otherwise if that was taken."""
+        name = storable(session_id)
+        return (name, alias(name, tuple(map(storable, scope))))
+
+    def lineage(self, session: Session) -> list[str]:
+        """The ids of a session and of those that it continues, up to the first."""
+        with self._file.reading() as database:
+            return Sessions(database).lineage(session)
+
+    def browse(
+        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
+    ) -> list[Session]:
+        """The sessions with the newest messages; of these profiles only, if any is named."""
+        with self._file.reading() as database:
+            found = []
+            for session in Sessions(database).newest(scope, -1):
+                shown = hidden or session.source not in HIDDEN_SOURCES
+                if session.messages and shown and (not profiles or session.profile in profiles):
+                    found.append(session)
+                if len(found) >= limit:
+                    break
+            return found
+
+    def search(self, query: Query, options: SearchOptions) -> Found:
+        """The sessions that say most of what a query asks for."""
+        try:
+            with self._file.reading() as database:
+                pending, marked = maintenance.state_of_index(database)
+            behind = self.index_pending() if pending else None
+            if behind is not None:
+                with self._file.reading() as database:
+                    marked = maintenance.index_is_marked(database)
+            if not marked:
+                return self._search(query, options, behind)
+        except DatabaseError as error:
+            if not is_damage(error):
+                raise
+        maintenance.rebuild_if_small(self._file)
+        return self._search(query, options)
+
+    def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
+        """The sessions whose titles a query asks for, those that it names exactly first."""
+        with self._file.reading() as database:
+            return Search(database, query, options, Totals(0, 0)).titled()
+
+    def owner(self, message_id: int, scope: Scope) -> Session | None:
+        """The session that a message belongs to, if it may be seen."""
+        with self._file.reading() as database:
+            if not self._select(database, "id = ?", message_id):
+                return None
+            sessions = Sessions(database)
+            found = next(sessions.by_number([session_of(message_id)]), None)
+            return found if found is not None and sessions.is_in(found, scope) else None
+
+    def has_profile(self, profiles: Iterable[str]) -> bool:
+        """Whether there is a session of one of these profiles."""
+        with self._file.reading() as database:
+            return Sessions(database).has_profile(profiles)
+
+    def _search(
+        self, query: Query, options: SearchOptions, behind: DatabaseError | None = None
+    ) -> Found:
+        with self._file.reading() as database:
+            found = Search(database, query, options, self._count(database)).found()
+        if behind is None:
+            return found
+        if not found.hits:  # it may be among the messages that could not be looked at
+            raise behind
+        return found._replace(behind=str(behind))
+
+    def _count(self, database: sqlite3.Connection) -> Totals:
+        """About how much there is."""
+        at, totals = self._totals
+        if not totals.messages or time.monotonic() - at > _TOTAL_SECONDS:
+            totals = totals_of(database)
+            self._totals = (time.monotonic(), totals)
+        return totals
+
+    def around(
+        self, session: Session, message_id: int, window: int, roles: Iterable[str]
+    ) -> Window:
+        """The messages on either side of one, and that one."""
+        low, high = bounds(session.number)
+        condition = _role_condition(roles)
+        with self._file.reading() as database:
+            here = self._select(database, "id = ?", message_id)
+            if not here or not low <= message_id <= high:
+                return Window([], 0, 0)
+            before = self._select(
+                database, f"id >= ? AND id < ?{condition} ORDER BY id DESC LIMIT ?",
+                low, message_id, window,
+            )  # fmt: skip
+            after = self._select(
+                database, f"id > ? AND id <= ?{condition} ORDER BY id LIMIT ?",
+                message_id, high, window,
+            )  # fmt: skip
+        messages = [*before[::-1], *here, *after]
+        left = session.messages - 1 - place_of(messages[-1].id)
+        return Window(messages, place_of(messages[0].id), max(left, 0))
+
+    def first(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+        """How a session begins."""
+        return self._edge(session, count, roles, "")
+
+    def last(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+        """How a session ends, in order."""
+        return self._edge(session, count, roles, " DESC")[::-1]
+
+    def _edge(
+        self, session: Session, count: int, roles: Iterable[str], order: str
+    ) -> list[Message]:
+        condition = f"id BETWEEN ? AND ?{_role_condition(roles)} ORDER BY id{order} LIMIT ?"
+        with self._file.reading() as database:
+            return self._select(database, condition, *bounds(session.number), count)
+
+    def messages(self, session: Session) -> Iterator[Message]:
+        """All that was said in a session."""
+        low, high = bounds(session.number)
+        while True:
+            with self._file.reading() as database:
+                page = self._select(
+                    database, "id BETWEEN ? AND ? ORDER BY id LIMIT ?", low, high, _PAGE
+                )
+            yield from page
+            if len(page) < _PAGE:
+                return
+            low = page[-1].id + 1
+
+    def sessions(self, scope: Scope = EVERYBODY) -> Iterator[Session]:
+        """All sessions, the oldest first."""
+        with self._file.reading() as database:
+            found = list(Sessions(database).newest(scope, -1))
+        return reversed(found)
+
+    @staticmethod
+    def _select(database: sqlite3.Connection, condition: str, *values: int) -> list[Message]:
+        rows = database.execute(
+            f"SELECT id, content, at, extra FROM archive_messages WHERE {condition}",  # noqa: S608
+            values,
+        )
+        return [_message(*row) for row in rows]
+
+    # -- care -----------------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """How much there is."""
+        with self._file.reading() as database:
+            return maintenance.stats(database)
+
+    def check(self, progress: Progress | None = None) -> list[Problem]:
+        """Look at everything, also with the queries that the tool uses."""
+        self.index_pending()  # if it can't be done, a look at everything says why
+        return check(self._file, progress)
+
+    def repair(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Make it whole again, from a verified copy; says what was done."""
+        self._damage = None
+        self._backlog.stop()  # nobody must open a file that is being replaced
+        return repair(self._file, progress)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._backlog.close()
+        self._file.close()
+
+
+def _role_condition(roles: Iterable[str]) -> str:
+    codes = sorted({role_code(role) for role in roles})
+    return f" AND (id & {OTHER}) IN ({', '.join(map(str, codes))})" if codes else ""
+
+
+def _message(number: int, content: Any, at: Any, extra: Any) -> Message:
+    """A message, whatever damage has made of its columns."""
+    facts = facts_of(extra)
+    role = role_name(number) or str(facts.pop("role", "other"))
+    when = float(at) if isinstance(at, int | float) else 0.0
+    return Message(number, role, content if isinstance(content, str) else "", when, facts)
+
+
+# -- One archive for all who use a file in this process: a gateway has hundreds of managers -----
+
+
+class SharedArchives:
+    """Archives by file, each closed when its last user lets go of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users: dict[Path, tuple[SqliteArchive, int]] = {}
+
+    def open(self, path: Path, *, durable: bool = False) -> SqliteArchive:
+        """The archive of a file, as its first user wants it. Every call needs a `close`."""
+        with self._lock:
+            archive, users = self._users.get(path) or (SqliteArchive(path, durable=durable), 0)
+            self._users[path] = (archive, users + 1)
+            return archive
+
+    def close(self, archive: SqliteArchive) -> None:
+        """One user less."""
+        with self._lock:
+            current, users = self._users.get(archive.path, (archive, 1))
+            if current is archive and users > 1:
+                self._users[archive.path] = (archive, users - 1)
+                return
+            if current is archive:
+                self._users.pop(archive.path, None)
+        archive.close()

@@ -1,0 +1,346 @@
+"""Indexing in the background, deleting sessions, rebuilding the index, and statistics."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from contextlib import closing, suppress
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from hermes_builtin.sessions.archive import Progress, Session, Stats
+from hermes_builtin.sessions.sqlite.database import bounds, checkpoint
+from hermes_builtin.sessions.sqlite.index import BATCH, Index, Indexer, indexed_words, is_pending
+from hermes_builtin.sessions.sqlite.search import Totals
+from hermes_core.dispatch.worker import Worker
+from hermes_core.errors import DatabaseError
+from hermes_core.storage.sqlite import WAIT_SECONDS, SqliteFile, is_damage, transaction
+
+# -- Care of the file: deleting and counting, the index, and what is left of a damaged one ------
+
+#: At most so many messages are indexed again while somebody waits for a search.
+_SMALL: Final = 50_000
+_STEP: Final = 200
+_MERGED_PAGES: Final = 200
+_VACUUMED_PAGES: Final = 200
+_CHECKPOINTS: Final = 20
+_PAUSE: Final = 0.05
+
+Row = tuple[int, str, str | None]
+
+
+def delete(file: SqliteFile, session: Session) -> int:
+    """Forget a session, some messages at a time, so that nobody has to wait."""
+    low, high = bounds(session.number)
+    gone = 0
+    while True:
+        with file.transaction() as database:
+            database.execute("PRAGMA secure_delete = 1")  # what is forgotten is gone
+            rows: list[Row] = database.execute(
+                "SELECT id, content, extra FROM archive_messages WHERE id BETWEEN ? AND ? LIMIT ?",
+                (low, high, _STEP),
+            ).fetchall()
+            if not rows:
+                database.execute("DELETE FROM archive_sessions WHERE number = ?", (session.number,))
+                database.execute("DELETE FROM archive_imports WHERE session = ?", (session.id,))
+                return gone
+            _unindex(database, rows)
+            database.execute(
+                "DELETE FROM archive_messages WHERE id BETWEEN ? AND ?", (rows[0][0], rows[-1][0])
+            )
+            database.execute(
+                "UPDATE archive_sessions SET messages = messages - ? WHERE number = ?",
+                (len(rows), session.number),
+            )
+            gone += len(rows)
+
+
+def _unindex(database: sqlite3.Connection, rows: list[Row]) -> None:
+    """Take messages out of the index, and words out of the vocabulary that nobody uses now."""
+    words: set[str] = set()
+    for number, content, extra in rows:
+        found = set(indexed_words(content, extra))
+        words |= found
+        database.execute(
+            "INSERT INTO archive_index (archive_index, rowid, words) VALUES ('delete', ?, ?)",
+            (number, " ".join(found)),
+        )
+    index = Index(database)
+    unused = [(word,) for word in words if not index.newest(f'"{word}"', 1)]
+    database.executemany("DELETE FROM archive_terms WHERE term = ?", unused)
+
+
+def tidy(file: SqliteFile) -> None:
+    """Give back the room of what was deleted, in small steps, and leave no trace of it."""
+    pages = -_MERGED_PAGES
+    while True:
+        with file.transaction() as database:
+            before = database.total_changes
+            database.execute(
+                "INSERT INTO archive_index (archive_index, rank) VALUES ('merge', ?)", (pages,)
+            )
+            if database.total_changes - before < 2:  # noqa: PLR2004 - nothing is left to merge
+                break
+        pages = _MERGED_PAGES
+    with file.writing() as database:
+        while database.execute("PRAGMA freelist_count").fetchone()[0]:
+            left = database.execute("PRAGMA freelist_count").fetchone()[0]
+            # It frees one page per step, and only a script is stepped to its end.
+            database.executescript(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})")
+            if database.execute("PRAGMA freelist_count").fetchone()[0] >= left:
+                break
+    # Whoever reads just now must not keep all writers waiting.
+    with file.hurried(0) as database:
+        for _ in range(_CHECKPOINTS):
+            busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            if not busy:
+                break
+            time.sleep(_PAUSE)
+
+
+def totals_of(database: sqlite3.Connection) -> Totals:
+    """How many messages and sessions there are."""
+    messages, sessions = database.execute(
+        "SELECT total(messages), count(*) FROM archive_sessions"
+    ).fetchone()
+    return Totals(int(messages), int(sessions))
+
+
+def stats(database: sqlite3.Connection) -> Stats:
+    """How much there is."""
+    sessions, messages, oldest, newest = database.execute(
+        "SELECT count(*), total(messages), min(started), max(active) FROM archive_sessions"
+    ).fetchone()
+    pages = database.execute("PRAGMA page_count").fetchone()[0]
+    size = database.execute("PRAGMA page_size").fetchone()[0]
+    sources = database.execute(
+        "SELECT source, count(*) FROM archive_sessions GROUP BY source ORDER BY 2 DESC"
+    )
+    return Stats(sessions, int(messages), oldest, newest, pages * size, dict(sources.fetchall()))
+
+
+# -- the index ----------------------------------------------------------------------------------
+
+
+def mark_index(database: sqlite3.Connection) -> None:
+    """Note that messages are missing in the index."""
+    database.execute("INSERT OR REPLACE INTO archive_meta VALUES ('index', 'damaged')")
+
+
+def index_is_marked(database: sqlite3.Connection) -> bool:
+    """Whether messages are missing in the index."""
+    query = "SELECT 1 FROM archive_meta WHERE key = 'index'"
+    return database.execute(query).fetchone() is not None
+
+
+def state_of_index(database: sqlite3.Connection) -> tuple[bool, bool]:
+    """Whether messages are yet to be indexed, and whether some are missing in it."""
+    pending, marked = database.execute(
+        "SELECT EXISTS (SELECT 1 FROM archive_unindexed),"
+        " EXISTS (SELECT 1 FROM archive_meta WHERE key = 'index')"
+    ).fetchone()
+    return bool(pending), bool(marked)
+
+
+def rebuild_if_small(file: SqliteFile) -> None:
+    """Rebuild the index if that takes seconds; otherwise raise an error that asks a person to."""
+    with file.reading() as database:
+        count = database.execute("SELECT total(messages) FROM archive_sessions").fetchone()[0]
+    if count > _SMALL:
+        raise DatabaseError(
+            "the index of the archive is damaged; the conversations are whole",
+            where=str(file.path),
+            hint="run: hermes-plugins sessions repair",
+        )
+    rebuild(file)
+
+
+def rebuild(file: SqliteFile, progress: Progress | None = None) -> int:
+    """Rebuild the index from the messages in one transaction; return how many there are."""
+    try:
+        with file.transaction() as database:
+            database.execute("DELETE FROM archive_terms")
+            database.execute("INSERT INTO archive_index (archive_index) VALUES ('delete-all')")
+            return _fill(database, progress)
+    except DatabaseError as error:
+        if not is_damage(error):
+            raise
+    try:
+        _cut_out(file)
+    except sqlite3.Error as error:
+        what = f"{file.schema.name} can't be used: {error}"
+        raise DatabaseError(what, where=str(file.path)) from error
+    with file.transaction() as database:
+        return _fill(database, progress)
+
+
+def _fill(database: sqlite3.Connection, progress: Progress | None) -> int:
+    total = database.execute("SELECT count(*) FROM archive_messages").fetchone()[0]
+    indexer = Indexer()
+    after, done = -1, 0
+    while rows := database.execute(
+        "SELECT id, checksum, content, extra FROM archive_messages WHERE id > ?"
+        " ORDER BY id LIMIT ?",
+        (after, _STEP),
+    ).fetchall():
+        if rows[-1][0] <= after:
+            raise sqlite3.DatabaseError("messages are not in order")
+        indexer.add(database, rows)
+        after, done = rows[-1][0], done + len(rows)
+        if progress is not None:
+            progress(done, total)
+    database.execute("DELETE FROM archive_unindexed")
+    database.execute("DELETE FROM archive_meta WHERE key = 'index'")
+    return done
+
+
+def _cut_out(file: SqliteFile) -> None:
+    """Take an index out of the file that is too damaged to be emptied, and make a new one.
+
+    Its pages can't be walked through to be freed, so it is taken out of the schema; VACUUM
+    then leaves its pages behind.
+    """
+    file.close()
+    with closing(sqlite3.connect(file.path, timeout=30, isolation_level=None)) as database:
+        definitions = database.execute(
+            "SELECT sql FROM sqlite_master WHERE name IN ('archive_index', 'archive_terms')"
+        ).fetchall()
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute(
+            "DELETE FROM sqlite_master WHERE name LIKE 'archive!_index%' ESCAPE '!'"
+            " OR tbl_name = 'archive_terms'"
+        )
+        database.execute("PRAGMA writable_schema = RESET")
+        database.execute("VACUUM")
+        for (definition,) in definitions:
+            database.execute(definition)
+
+
+def copy_of(path: Path, name: str) -> Path:
+    """Where a copy of the archive is put: beside it, under a name that is free."""
+    candidate = path.with_name(f"{path.name}.{name}")
+    number = 2
+    while candidate.exists():
+        candidate = path.with_name(f"{path.name}.{name}-{number}")
+        number += 1
+    return candidate
+
+
+# -- messages that are stored and not indexed yet -----------------------------------------------
+# They are indexed in a quiet moment, when somebody searches, or when the archive is closed.
+
+logger = logging.getLogger("hermes_builtin")
+
+#: How long nothing must have been stored. A model takes longer than this to answer; turns
+#: without a model come faster.
+_QUIET_SECONDS: Final = 0.25
+#: So many messages may wait for a quiet moment to be indexed; the first search pays for them.
+_MOST_PENDING: Final = 16 * BATCH
+#: What nobody waits for waits for no other process for longer than this.
+_BRIEFLY: Final = 0.5
+#: So long may the index hold up the end; what is left, the next search pays for.
+_CLOSING_SECONDS: Final = 1.0
+
+
+class Backlog:
+    """Indexes messages in a quiet moment, when somebody searches, or at the end."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+        self._indexer = Indexer()
+        self._pending = 0
+        self._counted = False
+        self._last_write = 0.0
+        self._worker = Worker("hermes-index", step=self._work_if_quiet, linger=0)
+
+    def before_write(self) -> None:
+        """Let a write wait for one step of the worker at most."""
+        self._last_write = monotonic()
+        if not self._counted and self._file.path.exists():
+            self._counted = True  # an earlier process may have left much, see `_index_again`
+            with self._file.reading() as database:
+                self._pending += BATCH if is_pending(database) else 0
+
+    def add(self, messages: int) -> None:
+        """Count messages that were stored, and have them indexed when there are many."""
+        self._pending += messages
+        if self._pending >= _MOST_PENDING:
+            self._index_briefly()
+        self._last_write = monotonic()
+        if self._pending >= BATCH and not self._worker.alive:
+            self._worker.wake()
+
+    def index_all(self) -> DatabaseError | None:
+        """Index all that is not yet; why not, if it can't be done.
+
+        What is stored is safe whatever becomes of the index.
+        """
+        with self._file.reading() as database:
+            more = is_pending(database)
+        try:
+            while more:
+                more = self._index_some(WAIT_SECONDS)
+        except DatabaseError as error:
+            return error
+        return None
+
+    def forget(self) -> None:
+        """Words may have left the table of terms."""
+        self._indexer.forget()
+
+    def stop(self) -> None:
+        """Stop the worker after the step that it is taking."""
+        self._worker.stop(inf)
+
+    def close(self) -> None:
+        """Stop, and index what can be indexed soon."""
+        self.stop()
+        end = monotonic() + _CLOSING_SECONDS
+        more = self._pending > 0
+        while more and monotonic() < end:
+            more = self._index_briefly()
+
+    def _work_if_quiet(self) -> float | None:
+        """Do some work that a turn should not wait for; return when to go on, or None."""
+        noise = self._last_write + _QUIET_SECONDS - monotonic()
+        if noise > 0:
+            return noise
+        if self._index_briefly():
+            return 0
+        with suppress(DatabaseError):  # then the next turn that finds the WAL too long does it
+            checkpoint(self._file)
+        return None
+
+    def _index_briefly(self) -> bool:
+        """Index some messages, if that can be done now; return whether there are more."""
+        try:
+            return self._index_some(_BRIEFLY)
+        except DatabaseError as error:
+            self._pending = max(self._pending - BATCH, 0)  # not with every turn again
+            logger.warning("sessions: the index is behind: %s", error)
+            return False
+
+    def _index_some(self, seconds: float) -> bool:
+        """Index some messages; whether there are more."""
+        try:
+            with self._file.hurried(seconds) as database:
+                indexed, more = self._indexed(database)
+        except DatabaseError as error:
+            # Nothing in the index can be in the way of a message that is not in it yet.
+            if is_damage(error) or isinstance(error.__cause__, sqlite3.IntegrityError):
+                with suppress(DatabaseError), self._file.transaction() as database:
+                    mark_index(database)
+            raise
+        self._pending = max(self._pending - indexed, 0)
+        return more
+
+    def _indexed(self, database: sqlite3.Connection) -> tuple[int, bool]:
+        try:
+            with transaction(database):
+                return self._indexer.some_pending(database)
+        except BaseException:  # before anybody else writes
+            self._indexer.forget()
+            raise

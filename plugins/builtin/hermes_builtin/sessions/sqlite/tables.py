@@ -1,0 +1,304 @@
+"""Storing messages and reading sessions. The index follows later: see `maintenance`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
+from typing import Any, Final
+from zlib import crc32
+
+from hermes_builtin.sessions.archive import NewMessage, Scope, Session, SessionFacts
+from hermes_builtin.sessions.sqlite.database import (
+    MOST_MESSAGES,
+    OTHER,
+    message_id,
+    role_code,
+    session_of,
+)
+from hermes_builtin.sessions.words import storable
+from hermes_core.errors import DatabaseError
+
+# -- Putting messages into the tables: one transaction, all or nothing. The index follows -------
+
+_ODD: Final = 2000
+
+
+def checksum(number: int, at: float, content: str, extra: str | None) -> int:
+    """A checksum: whether a message is still what was stored."""
+    return crc32(f"{number}\0{at!r}\0{content}\0{extra or ''}".encode("utf-8", "replace"))
+
+
+def session_checksum(*facts: object) -> int:
+    """The same for a session: id, source, user, chat, profile, title, parent, and its start."""
+    return crc32("\0".join(map(str, facts)).encode("utf-8", "replace"))
+
+
+def insert(
+    database: sqlite3.Connection, session: int, start: int, messages: Iterable[NewMessage]
+) -> list[int]:
+    """Insert messages from a place on."""
+    rows = []
+    for place, message in enumerate(messages, start):
+        content = storable(message.content)
+        extra: dict[str, Any] = dict(message.extra or {})
+        if role_code(message.role) == OTHER:
+            extra["role"] = message.role
+        text = storable(_json(extra)) if extra else None
+        number = message_id(session, place, message.role)
+        at = float(message.at) if isfinite(message.at) else time.time()
+        check = checksum(number, at, content, text)
+        rows.append((number, at, len(content), check, content, text))
+    database.executemany("INSERT INTO archive_messages VALUES (?, ?, ?, ?, ?, ?)", rows)
+    return [row[0] for row in rows]
+
+
+def _json(extra: dict[str, Any]) -> str:
+    """What else is known of a message, whatever it is made of."""
+    try:
+        return json.dumps(extra, ensure_ascii=False, default=str, skipkeys=True)
+    except (ValueError, RecursionError):  # it holds itself
+        return json.dumps({key: str(value)[:_ODD] for key, value in extra.items()})
+
+
+def append(
+    database: sqlite3.Connection, facts: SessionFacts, messages: Sequence[NewMessage]
+) -> list[int]:
+    """Append to a session, which is begun if it is new."""
+    number, start = _find_or_create(database, facts, messages)
+    if start + len(messages) > MOST_MESSAGES:
+        raise DatabaseError(
+            f"a conversation can have {MOST_MESSAGES:,} messages, and this one is full",
+            where=facts.id,
+            hint="begin a new session",
+        )
+    numbers = insert(database, number, start, messages)
+    if messages:
+        database.execute(
+            "INSERT OR IGNORE INTO archive_unindexed VALUES (?, ?)", (number, numbers[0])
+        )
+        times = [message.at for message in messages if isfinite(message.at)]
+        _count(database, numbers, max(times, default=time.time()))
+    return numbers
+
+
+def _count(database: sqlite3.Connection, numbers: list[int], at: float) -> None:
+    """Count messages in their session, if they are found again: on a damaged page they may not."""
+    updated = database.execute(
+        "UPDATE archive_sessions SET next = next + :count, messages = messages + :count,"
+        " active = max(active, :at), ended = CASE WHEN ended < :at THEN NULL ELSE ended END"
+        " WHERE number = :session"
+        " AND :count = (SELECT count(*) FROM archive_messages WHERE id BETWEEN :first AND :last)",
+        {
+            "count": len(numbers),
+            "at": at,
+            "session": session_of(numbers[0]),
+            "first": numbers[0],
+            "last": numbers[-1],
+        },
+    )
+    if updated.rowcount != 1:
+        raise DatabaseError(
+            "the archive is damaged: what is stored in it is not found again",
+            hint="run: hermes-plugins sessions repair",
+        )
+
+
+def _find_or_create(
+    database: sqlite3.Connection, facts: SessionFacts, messages: Sequence[NewMessage]
+) -> tuple[int, int]:
+    """The number of a session, and the place of its next message."""
+    texts = list(map(storable, facts[:7]))
+    owner = tuple(texts[2:5])
+    row = _known(database, texts[0], owner)
+    if row is not None and not row[3]:
+        # The same name for a conversation of somebody else: theirs stays theirs.
+        texts[0] = alias(texts[0], owner)
+        row = _known(database, texts[0], owner)
+    if row is not None:
+        number, following, is_nameless, _ = row
+        if facts.title and is_nameless:
+            name_session(database, int(number), storable(facts.title))
+        return int(number), int(following)
+    started = facts.started or (messages[0].at if messages else 0.0)
+    started = started if isfinite(started) else time.time()
+    inserted = database.execute(
+        "INSERT INTO archive_sessions"
+        " (id, source, user_id, chat_id, profile, title, parent, started, ended, active,"
+        " messages, next, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
+        (*texts, started, facts.ended, started, session_checksum(*texts, started)),
+    )
+    return int(inserted.lastrowid or 0), 0
+
+
+def alias(name: str, owner: tuple[str, ...]) -> str:
+    """What a session is called whose name somebody else's has already."""
+    return f"{name}@{session_checksum(*owner):08x}"
+
+
+def _known(
+    database: sqlite3.Connection, name: str, owner: tuple[str, ...]
+) -> tuple[Any, ...] | None:
+    """A session's number, its next place, whether it has no title, and whether it is theirs."""
+    row: tuple[Any, ...] | None = database.execute(
+        "SELECT number, next, title = '', user_id = ? AND chat_id = ? AND profile = ?"
+        " FROM archive_sessions WHERE id = ?",
+        (*owner, name),
+    ).fetchone()
+    return row
+
+
+def name_session(database: sqlite3.Connection, number: int, title: str) -> None:
+    """Give a session its title."""
+    row = database.execute(
+        "SELECT id, source, user_id, chat_id, profile, parent, started FROM archive_sessions"
+        " WHERE number = ?",
+        (number,),
+    ).fetchone()
+    database.execute(
+        "UPDATE archive_sessions SET title = ?, checksum = ? WHERE number = ?",
+        (title, session_checksum(*row[:5], title, *row[5:]), number),
+    )
+
+
+# -- Sessions in the tables: which there are, who may see them, where they come from ------------
+
+_COLUMNS: Final = ", ".join(Session._fields)
+_LARGEST: Final = 1e15
+
+
+class Sessions:
+    """The sessions as seen through one connection."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self._parents: dict[str, str] = {}
+
+    def by_id(self, session_id: str) -> Session | None:
+        """The session of this name."""
+        return next(self._where("id = ?", session_id), None)
+
+    def by_number(self, numbers: Iterable[int]) -> Iterator[Session]:
+        """Sessions by their numbers, the largest first."""
+        wanted = f"[{','.join(map(str, numbers))}]"
+        return self._where(
+            "number IN (SELECT value FROM json_each(?)) ORDER BY number DESC", wanted
+        )
+
+    def newest(
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        oldest: bool = False,
+        after: float | None = None,
+        before: float | None = None,
+    ) -> Iterator[Session]:
+        """The sessions that may be seen, those with the newest messages first, or the oldest.
+
+        With ``after`` and ``before`` only those that were going on in that time.
+        """
+        given: dict[str, object] = {
+            f"{name} = ?": value for name, value in zip(scope._fields, scope, strict=True) if value
+        }
+        given |= {} if after is None else {"active >= ?": after}
+        given |= {} if before is None else {"started < ?": before}
+        where = " AND ".join(given) or "1"
+        values = list(given.values())
+        order = "active, number" if oldest else "active DESC, number DESC"
+        return self._where(f"{where} ORDER BY {order} LIMIT ?", *values, limit)
+
+    def in_times(self, times: Iterable[tuple[float, float]], limit: int) -> Iterator[Session]:
+        """Sessions that were going on in one of these times, at most so many of each."""
+        for begin, end in times:
+            yield from self._where(
+                "active >= ? AND started <= ? ORDER BY active LIMIT ?", begin, end, limit
+            )
+
+    def titles(self) -> Iterator[tuple[int, str]]:
+        """The title of each session that has one, by its number."""
+        rows = self._database.execute(
+            "SELECT number, title FROM archive_sessions WHERE title != ''"
+        )
+        return ((number, title) for number, title in rows if isinstance(title, str))
+
+    def has_profile(self, profiles: Iterable[str]) -> bool:
+        """Whether there is a session of one of these profiles."""
+        wanted = list(profiles)
+        marks = ", ".join("?" * len(wanted))
+        query = f"SELECT 1 FROM archive_sessions WHERE profile IN ({marks}) LIMIT 1"  # noqa: S608
+        return self._database.execute(query, wanted).fetchone() is not None
+
+    def times(self, numbers: Iterable[int]) -> Iterator[tuple[int, float]]:
+        """When sessions had their last message."""
+        return self._database.execute(
+            "SELECT number, active FROM archive_sessions"
+            " WHERE number IN (SELECT value FROM json_each(?))",
+            (f"[{','.join(map(str, numbers))}]",),
+        )
+
+    @staticmethod
+    def is_in(session: Session, scope: Scope) -> bool:
+        """Whether a session may be seen."""
+        return all(
+            not wanted or getattr(session, name) == wanted
+            for name, wanted in zip(scope._fields, scope, strict=True)
+        )
+
+    def lineage(self, session: Session) -> list[str]:
+        """The ids of a session and of those that it continues."""
+        return self._climbed(session.id, session.parent)
+
+    def root_of(self, session_id: str) -> str:
+        """The first session of the lineage of a session, which need not be there."""
+        return self._climbed(session_id, self._parent(session_id))[-1]
+
+    def _climbed(self, session_id: str, parent: str) -> list[str]:
+        found = dict.fromkeys([session_id])
+        while parent and parent not in found:
+            found[parent] = None
+            parent = self._parent(parent)
+        return list(found)
+
+    def root(self, session: Session) -> str:
+        """The first session of a lineage."""
+        return self.lineage(session)[-1] if session.parent else session.id
+
+    def _parent(self, session_id: str) -> str:
+        """The session that one continues; remembered, since many may share a lineage."""
+        if session_id not in self._parents:
+            row = self._database.execute(
+                "SELECT parent FROM archive_sessions WHERE id = ?", (session_id,)
+            ).fetchone()
+            self._parents[session_id] = row[0] if row and isinstance(row[0], str) else ""
+        return self._parents[session_id]
+
+    def _where(self, condition: str, *values: object) -> Iterator[Session]:
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS} FROM archive_sessions WHERE {condition}",  # noqa: S608
+            values,
+        )
+        return map(_session_from, rows)
+
+
+def _session_from(row: tuple[Any, ...]) -> Session:
+    """A session, whatever damage has made of its columns."""
+    texts = [text if isinstance(text, str) else "" for text in row[1:8]]
+    started, ended, active, messages = row[8:]
+    return Session._make(
+        (
+            row[0],
+            *texts,
+            _number(started),
+            None if ended is None else _number(ended),
+            _number(active),
+            int(_number(messages)),
+        )
+    )
+
+
+def _number(value: Any) -> float:
+    is_number = isinstance(value, int | float) and abs(value) < _LARGEST
+    return float(value) if is_number else 0.0

@@ -1,0 +1,583 @@
+"""The `session_search` tool: its arguments, and its answers from past conversations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from hermes_builtin.sessions import display
+from hermes_builtin.sessions.archive import (
+    ROLES,
+    TALK,
+    Found,
+    Hit,
+    Message,
+    SearchOptions,
+    Session,
+    Titled,
+    Window,
+)
+from hermes_builtin.sessions.conversations import Conversations
+from hermes_builtin.sessions.display import LINK
+from hermes_builtin.sessions.query import LONGEST_QUERY, Query, parse
+from hermes_builtin.sessions.words import storable
+from hermes_core import HermesError
+
+# -- The arguments of `session_search`, as a model passes them ----------------------------------
+
+
+class BadRequest(Exception):  # noqa: N818 - the tool answers with it
+    """Arguments that can't be meant; the text is for the model."""
+
+
+class Request(NamedTuple):
+    """The tool's arguments, checked."""
+
+    query: str = ""
+    roles: frozenset[str] = frozenset()
+    limit: int = 3
+    newest: bool | None = None
+    session_id: str = ""
+    around: int | None = None
+    window: int = 5
+    full: bool = False
+    profile: str = ""
+
+    @classmethod
+    def of(cls, args: Mapping[str, Any]) -> Request:
+        """Take what a model gave.
+
+        As in hermes-agent, a number or an order that makes no sense counts as not given.
+
+        Raises:
+            BadRequest: It can't be known what is meant.
+        """
+        if not isinstance(args, Mapping):
+            raise BadRequest("The arguments must be an object.")
+        return cls(
+            _text(args, "query"),
+            _roles(args.get("role_filter")),
+            min(max(_number(args.get("limit"), 3), 1), 10),
+            {"newest": True, "oldest": False}.get(_word(args.get("sort"))),
+            _text(args, "session_id"),
+            _message_id(args.get("around_message_id")),
+            min(max(_number(args.get("window"), 5), 1), 20),
+            _word(args.get("detail")) == "full",
+            _text(args, "profile"),
+        )
+
+
+def linked(link: str, own: str = "") -> tuple[str, str]:
+    """The profile and the id that a link ``@session:profile/id`` names.
+
+    ``own`` is the reader's profile, which may have a slash in its name.
+    """
+    text = link.strip().removeprefix(LINK)
+    if own and text.startswith(f"{own}/"):
+        return own, text[len(own) + 1 :]
+    profile, slash, name = text.partition("/")
+    return (profile, name) if slash else ("", profile)
+
+
+def _text(args: Mapping[str, Any], name: str) -> str:
+    value = args.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadRequest(f"{name} must be a string.")
+    value = storable(value)
+    return value if name in ("query", "session_id") else value.strip()
+
+
+def _word(value: Any) -> str:
+    return value.strip().lower() if isinstance(value, str) else ""
+
+
+def _number(value: Any, default: int) -> int:
+    if isinstance(value, bool):
+        return default
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return default
+
+
+def _message_id(value: Any) -> int | None:
+    if value is None:
+        return None
+    number = _number(value, -1)
+    if not 0 <= number < 2**63:
+        raise BadRequest("around_message_id must be a whole number.")
+    return number
+
+
+def _roles(given: Any) -> frozenset[str]:
+    texts = given if isinstance(given, list | tuple) else [given]
+    parts = [part for text in texts if isinstance(text, str) for part in text.split(",")]
+    roles = frozenset(part.strip().lower() for part in parts if part.strip())
+    unknown = roles - {*ROLES, "system"}
+    if unknown:
+        raise BadRequest(
+            f"role_filter has {', '.join(sorted(unknown))[:100]}; use user, assistant, tool."
+        )
+    return roles
+
+
+# -- The `session_search` tool: a model's way into past conversations ---------------------------
+
+SCHEMA: Final[dict[str, Any]] = {
+    "name": "session_search",
+    "description": (
+        "Search past conversations. Use it when the user refers to something said before, or "
+        "when you would otherwise ask for what they may have told you already. With query: the "
+        "best matching conversations, each with the messages around the hit and how it began and "
+        'ended. Ask in plain words; "a phrase", -without, prefix*, role:user, after:2026-01, '
+        "before:7d also work; titles are searched too. With session_id: that conversation. With "
+        "session_id and around_message_id: the messages around one; messages_before and "
+        "messages_after count those shown on either side, remaining_before and remaining_after "
+        "those beyond. With nothing: the newest conversations. Name a conversation to the user by "
+        "its link."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "What to look for."},
+            "role_filter": {
+                "type": "string",
+                "description": "Whose messages: user, assistant, tool; several with commas. "
+                "Default: user,assistant.",
+            },
+            "limit": {"type": "integer", "description": "Conversations to return: 3, 1 to 10."},
+            "sort": {
+                "type": "string",
+                "enum": ["newest", "oldest"],
+                "description": "By time instead of by relevance.",
+            },
+            "detail": {
+                "type": "string",
+                "enum": ["adaptive", "full"],
+                "description": "adaptive (default): the best conversation with its messages, the "
+                "others with the hit alone. full: all with their messages.",
+            },
+            "session_id": {
+                "type": "string",
+                "description": "Read this conversation: its id, or a link @session:profile/id.",
+            },
+            "around_message_id": {
+                "type": "integer",
+                "description": "With session_id: show the messages around this one.",
+            },
+            "window": {
+                "type": "integer",
+                "description": "Messages on either side of it: 5, 1 to 20.",
+            },
+            "profile": {
+                "type": "string",
+                "description": "Only conversations of this profile. Default: your own.",
+            },
+        },
+        "required": [],
+    },
+}
+
+_READ_FIRST: Final = 20
+_READ_LAST: Final = 10
+_BOOKEND: Final = 3
+_AROUND_HIT: Final = 5
+_ANSWER: Final = 48_000  # characters of conversation in one answer
+_LONGEST_MESSAGE: Final = 4000
+_BOOKEND_LENGTH: Final = 300
+_PREVIEW: Final = 60
+
+_OTHER_ROLES: Final = (
+    'There are matches in messages of other roles: ask with role_filter "user,assistant,tool".'
+)
+_ROLES_OF_QUERY: Final = "There are matches, but by others than the query's role: asks for."
+_HIDDEN: Final = "There are matches, but only in conversations of subagents and tools."
+_HERE: Final = "It was said in this conversation only, which is not searched."
+_EXCLUDED: Final = "There are matches, but all of them have what the query excludes."
+_SOME_WORDS: Final = "No message matches; the titles of these have some of the words."
+_OTHER_TIME: Final = "There are matches, but none in that time."
+
+
+class _Match(NamedTuple):
+    """A conversation to show: found by a message, or by its title (``message_id`` is None)."""
+
+    session: Session
+    message_id: int | None
+
+
+class SessionSearch:
+    """Answers calls of the tool, for one agent."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
+        self._scope = conversations.scope
+
+    def call(
+        self,
+        args: Mapping[str, Any],
+        session_id: str = "",
+        context: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The answer as JSON; an error is said to be one.
+
+        Args:
+            args: What the model gave.
+            session_id: The session that asks.
+            context: What the host says about this call: a user, a chat.
+        """
+        self._scope = self._conversations.scope_for(context or {})
+        try:
+            answer = self._answer(Request.of(args), session_id or self._conversations.session_id)
+        except (BadRequest, HermesError) as error:
+            answer = {"success": False, "error": str(error)}
+        return json.dumps(answer, ensure_ascii=False)
+
+    def _answer(self, request: Request, current: str) -> dict[str, Any]:
+        if request.session_id and request.around is not None:
+            return self._scroll(request)
+        if request.session_id:
+            return self._read(request)
+        if request.query.strip():
+            return self._discover(request, current)
+        return self._browse(request, current)
+
+    # -- discover -------------------------------------------------------------------------
+
+    def _discover(self, request: Request, current: str) -> dict[str, Any]:
+        query = parse(request.query)
+        archive, scope = self._conversations.archive, self._scope
+        parent = self._conversations.parent_id
+        options = SearchOptions(
+            scope,
+            request.roles or TALK,
+            request.limit,
+            request.newest,
+            without=(*archive.names(current, scope), *filter(None, [parent])),
+            profiles=self._profiles(request.profile),
+        )
+        titled = archive.titled(query, options)
+        found, note = self._found(query, options, plainly=not titled)
+        if not titled and not found.hits:
+            titled = archive.titled(query.with_any_word(), options)
+            note = _SOME_WORDS if titled else note
+        notes = [note] if note else []
+        if len(request.query) > LONGEST_QUERY:
+            notes.append(f"Only the first {LONGEST_QUERY:,} characters of the query were used.")
+        matches = self._with_titles(found.hits, titled, query, options)
+        words = found.words or {term.word for term in query.with_nothing_required().terms}
+        results = self._results(matches, frozenset(words), full=request.full)
+        answer: dict[str, Any] = {
+            "success": True,
+            "mode": "discover",
+            "query": request.query[:500],
+            "detail": "full" if request.full else "adaptive",
+            "results": results,
+            "count": len(results),
+            "sessions_searched": len(results),
+        }
+        if found.approximate and (results or not query.has_words):
+            answer["approximate"] = True
+        if found.approximate and found.hits and query.has_words:
+            notes.append(
+                "These words are in very many messages: the newest conversations were looked at. "
+                "A rarer word finds more."
+            )
+        if found.behind:
+            notes.append(f"The newest messages were not looked at: {found.behind}")
+        if not results:
+            notes.append(self._why_nothing(query, options))
+        if notes:
+            answer["message"] = " ".join(notes)
+        return answer
+
+    def _found(self, query: Query, options: SearchOptions, *, plainly: bool) -> tuple[Found, str]:
+        """What a query finds; or ``plainly`` what its words find, and a note that says so."""
+        archive = self._conversations.archive
+        found = archive.search(query, options)
+        if found.hits or not query.required or not plainly:
+            return found, ""
+        words_only = archive.search(query.with_nothing_required(), options)
+        if not words_only.hits:
+            return found, ""
+        partly = "The newest messages were read for it: n" if found.approximate else "N"
+        return words_only, f"{partly}othing matches the query as it stands; these have its words."
+
+    def _with_titles(
+        self, hits: list[Hit], titled: list[Titled], query: Query, options: SearchOptions
+    ) -> list[_Match]:
+        """The hits in their order, and conversations that only their titles let find.
+
+        Whoever asks for an exact title wants that conversation: it comes first, as in
+        hermes-agent. Others come last; one has a place among full results if its title has
+        several words of the query, and all of them.
+        """
+        exact = [_Match(each.session, None) for each in titled if each.exact][:1]
+        by_root = self._by_root([*exact, *(_Match(hit.session, hit.message_id) for hit in hits)])
+        found = list(by_root.values())[: options.limit]
+        others = self._by_root([_Match(each.session, None) for each in titled])
+        more = [match for root, match in others.items() if root not in by_root]
+        if more and len(found) == options.limit > 1 and len(query.terms) > 1:
+            found.pop()
+        return [*found, *more][: options.limit]
+
+    def _by_root(self, matches: list[_Match]) -> dict[str, _Match]:
+        """The first match of each lineage, by the first session of it."""
+        found: dict[str, _Match] = {}
+        for match in matches:
+            found.setdefault(self._conversations.archive.lineage(match.session)[-1], match)
+        return found
+
+    def _results(
+        self, matches: list[_Match], words: frozenset[str], *, full: bool
+    ) -> list[dict[str, Any]]:
+        """The conversations, the first one always in full."""
+        most = _ANSWER // max(len(matches), 1)
+        results: list[dict[str, Any]] = []
+        for match in matches:
+            if shown := self._result(match, words, most, full=full or not results):
+                results.append(shown)
+        return results
+
+    def _result(
+        self, match: _Match, words: frozenset[str], most: int, *, full: bool
+    ) -> dict[str, Any] | None:
+        """A conversation that was found; None if it was deleted in the meantime."""
+        archive, session = self._conversations.archive, match.session
+        anchor_id = match.message_id
+        if anchor_id is None:
+            anchor_id = next((each.id for each in archive.first(session, 1)), 0)
+        window = archive.around(session, anchor_id, _AROUND_HIT, TALK)
+        if not window.messages:
+            return None
+        anchor = window.messages[window.shown_before(anchor_id)]
+        shown = window.messages if full else [anchor]
+        share = max(most // (len(window.messages) + 2), 200)
+        by_title = match.message_id is None
+        begin, end = self._bookends(session, window) if full else ([], [])
+        result = {
+            "session_id": session.id,
+            "link": display.link(session),
+            "when": display.when(session.started),
+            "source": session.source[: display.FACT],
+            "model": "unknown",
+            "title": session.title[: display.FACT],
+            "matched_role": "session_title" if by_title else anchor.role,
+            "match_message_id": anchor_id,
+            "snippet": display.title(session, words)
+            if by_title
+            else display.snippet(anchor, words),
+            "bookend_start": [display.message(each, _BOOKEND_LENGTH) for each in begin],
+            "messages": [_shown(each, anchor, words, share) for each in shown],
+            "bookend_end": [display.message(each, _BOOKEND_LENGTH) for each in end],
+            **_counts(window, anchor_id),
+            "detail": "full" if full else "compact",
+        }
+        lineage = archive.lineage(session)
+        if len(lineage) > 1:
+            result["parent_session_id"] = lineage[-1]
+        return result
+
+    def _bookends(self, session: Session, window: Window) -> tuple[list[Message], list[Message]]:
+        """How a conversation begins and ends, as far as the window does not show it."""
+        archive, shown = self._conversations.archive, window.messages
+        first = archive.first(session, _BOOKEND, TALK) if window.before else []
+        last = archive.last(session, _BOOKEND, TALK) if window.after else []
+        begin = [each for each in first if each.id < shown[0].id]
+        return begin, [each for each in last if each.id > shown[-1].id]
+
+    def _why_nothing(self, query: Query, options: SearchOptions) -> str:
+        """Why a search found nothing: what was not looked at, or that it is not there."""
+        reasons = [self._out_of_sight(query, options) or _absent(query)]
+        scope = options.scope
+        if scope.user_id or scope.chat_id or scope.profile not in ("", "default"):
+            reasons.append("Only conversations of this user, chat and profile were searched.")
+        elif options.profiles:
+            reasons.append(f"Only profile {max(options.profiles)!r} was searched.")
+        if missing := self._conversations.elsewhere():
+            reasons.append(
+                f"{missing:,} conversations of hermes-agent in this home are not imported; the "
+                "user can run: hermes-plugins sessions import"
+            )
+        return " ".join(reasons)
+
+    def _out_of_sight(self, query: Query, options: SearchOptions) -> str:
+        """What keeps matches from being found, if there are any."""
+        all_roles = options._replace(roles=frozenset((*ROLES, "")), limit=1)
+        plain = query._replace(roles=frozenset())
+        timeless = plain._replace(after=None, before=None)
+        for other, where, reason in (
+            (plain, all_roles, _ROLES_OF_QUERY if query.roles else _OTHER_ROLES),
+            (plain, all_roles._replace(hidden=True), _HIDDEN),
+            (plain, all_roles._replace(without=()), _HERE),
+            (plain.with_nothing_excluded(), all_roles, _EXCLUDED),
+            (timeless, all_roles, _OTHER_TIME),
+        ):
+            if self._conversations.archive.search(other, where).hits:
+                return reason
+        return ""
+
+    # -- scroll, read, browse ---------------------------------------------------------------
+
+    def _scroll(self, request: Request) -> dict[str, Any]:
+        archive = self._conversations.archive
+        named = self._session(request)
+        around = request.around or 0
+        session = self._owner(named, around)
+        window = archive.around(session, around, request.window, ())
+        if not window.messages:
+            raise BadRequest(f"around_message_id {around} is not in session {named.id[:200]}")
+        share = min(_LONGEST_MESSAGE, _ANSWER // len(window.messages))
+        answer = {
+            "success": True,
+            "mode": "scroll",
+            "session_id": session.id,
+            "link": display.link(session),
+            "around_message_id": around,
+            "window": request.window,
+            "session_meta": display.session_facts(session),
+            "messages": [
+                display.message(each, share, anchor=each.id == around) for each in window.messages
+            ],
+            **_counts(window, around),
+            "count": len(window.messages),
+        }
+        if session.id != named.id:
+            answer["warning"] = (
+                f"Message {around} is in {session.id[:200]}, which is of the same conversation as "
+                f"{named.id[:200]}."
+            )
+        return answer
+
+    def _owner(self, named: Session, message_id: int) -> Session:
+        """The session that has a message, if it is of the same lineage as the one named."""
+        archive = self._conversations.archive
+        owner = archive.owner(message_id, self._scope)
+        if owner is None or owner.number == named.number:
+            return named
+        return owner if archive.lineage(owner)[-1] == archive.lineage(named)[-1] else named
+
+    def _read(self, request: Request) -> dict[str, Any]:
+        archive = self._conversations.archive
+        session = self._session(request)
+        whole = session.messages <= _READ_FIRST + _READ_LAST
+        messages = archive.first(session, session.messages if whole else _READ_FIRST)
+        last = [] if whole else archive.last(session, _READ_LAST)
+        share = min(_LONGEST_MESSAGE, _ANSWER // max(len(messages) + len(last), 1))
+        answer: dict[str, Any] = {
+            "success": True,
+            "mode": "read",
+            "session_id": session.id,
+            "link": display.link(session),
+            "session_meta": display.session_facts(session),
+            "messages": [display.message(each, share) for each in (*messages, *last)],
+            "message_count": session.messages,
+            "count": len(messages) + len(last),
+            "truncated": not whole,
+        }
+        if not whole:
+            left_out = session.messages - len(messages) - len(last)
+            answer["message"] = (
+                f"{left_out:,} messages in the middle are left out: "
+                f"scroll with around_message_id {messages[-1].id}."
+            )
+        return answer
+
+    def _session(self, request: Request) -> Session:
+        """The session that is named by its id or its link."""
+        archive = self._conversations.archive
+        session = archive.session(request.session_id, self._scope)
+        profiles = self._profiles(request.profile)
+        if session is None:
+            profile, name = linked(request.session_id, self._scope.profile)
+            profiles = profiles or self._profiles(profile)
+            session = archive.session(name, self._scope)
+        # Not there, or not theirs: the same words for both.
+        if session is None or (profiles and session.profile not in profiles):
+            raise BadRequest(f"session_id not found: {request.session_id[:200]}")
+        return session
+
+    def _profiles(self, wanted: str) -> frozenset[str]:
+        """The profiles to which a request is limited; empty for all that this agent sees.
+
+        Raises:
+            BadRequest: This agent may not see that profile, or it has no conversations.
+        """
+        own = self._scope.profile
+        if not wanted or wanted == own:
+            return frozenset()
+        if own:
+            raise BadRequest(
+                f"profile {wanted[:100]!r} can't be read: you run as profile {own[:100]!r} and "
+                "see its conversations only. Omit profile."
+            )
+        profiles = frozenset((wanted, "") if wanted == display.DEFAULT_PROFILE else (wanted,))
+        if not self._conversations.archive.has_profile(profiles):
+            raise BadRequest(f"There are no conversations of profile {wanted[:100]!r} here.")
+        return profiles
+
+    def _browse(self, request: Request, current: str) -> dict[str, Any]:
+        archive = self._conversations.archive
+        here = archive.names(current, self._scope)
+        profiles = self._profiles(request.profile)
+        found = archive.browse(self._scope, request.limit + 1, profiles=profiles)
+        sessions = [each for each in found if each.id not in here][: request.limit]
+        results = [
+            {
+                "session_id": session.id,
+                "link": display.link(session),
+                "title": session.title[: display.FACT],
+                "source": session.source[: display.FACT],
+                "started_at": session.started,
+                "last_active": session.active,
+                "message_count": session.messages,
+                "preview": _preview(archive.first(session, 1, ("user",))),
+            }
+            for session in sessions
+        ]
+        answer: dict[str, Any] = {
+            "success": True,
+            "mode": "browse",
+            "results": results,
+            "count": len(results),
+        }
+        if not results:
+            missing = self._conversations.elsewhere()
+            answer["message"] = (
+                f"{missing:,} conversations of hermes-agent are not imported yet: the user can "
+                "run: hermes-plugins sessions import"
+                if missing
+                else "There are no past conversations."
+            )
+        return answer
+
+
+def _shown(each: Message, anchor: Message, words: frozenset[str], share: int) -> dict[str, Any]:
+    if each.id != anchor.id:
+        return display.message(each, share)
+    around = display.first_hit(each.content, words) if len(each.content) > share else 0
+    return display.message(each, 2 * share, around=around, anchor=True)
+
+
+def _counts(window: Window, anchor_id: int) -> dict[str, int]:
+    """How many messages of a window are on either side of one, and how many are beyond it."""
+    before = window.shown_before(anchor_id)
+    return {
+        "messages_before": before,
+        "messages_after": len(window.messages) - 1 - before,
+        "remaining_before": window.before,
+        "remaining_after": window.after,
+    }
+
+
+def _absent(query: Query) -> str:
+    if query.has_words:
+        return "No conversation that was searched has these words."
+    return "None of the newest messages has these signs; older ones were not read."
+
+
+def _preview(messages: list[Message]) -> str:
+    text = " ".join(messages[0].content[: 4 * _PREVIEW].split()) if messages else ""
+    return text if len(text) <= _PREVIEW else f"{text[:_PREVIEW]}..."

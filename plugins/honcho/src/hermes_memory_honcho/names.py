@@ -1,0 +1,293 @@
+"""Who is who in Honcho: workspace, person, agent and session; and the data types of this plugin."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from hermes_core import DatabaseError, HermesError
+from hermes_core.service import Alphabet, Start, expanded_id, made_id, read_own_file, save_own_file
+from hermes_memory_honcho.settings import Settings
+
+# -----------------------------------------------------------------------------------------------
+# Small databases of the plugin's own, below the home: for their owner alone, for all processes
+
+_BUSY_SECONDS: Final = 10.0
+
+
+def writable(name: str) -> str:
+    """A name as a file can hold it: ids of a gateway and names of folders may be no Unicode."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+@contextmanager
+def opened(path: Path, table: str) -> Iterator[sqlite3.Connection]:
+    """A connection for one change, which is made as a whole or not at all.
+
+    Raises:
+        DatabaseError: The file can't be used.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as db, db:
+            db.execute(table)
+            yield db
+    except (OSError, sqlite3.Error) as error:
+        raise DatabaseError(
+            f"can't store the state of writes to Honcho: {error}",
+            where=str(path),
+            hint="free some disk space; if the file is damaged, move it away",
+        ) from error
+
+
+# -- Whose a plain name is: two platforms may have the same number for two people ----------------
+#
+# hermes-agent calls somebody by their number alone. Whoever came first keeps that name, so that
+# their memory goes on; a home remembers from which platform that was.
+
+_TABLE: Final = "CREATE TABLE IF NOT EXISTS people (name TEXT PRIMARY KEY, platform TEXT)"
+
+
+def is_first(home: Path, name: str, platform: str) -> bool:
+    """Whether a name belongs to a platform; it does if nobody had it before.
+
+    In a home that can't be written to it belongs to nobody: then no two people can share it.
+    """
+    key = writable(name)
+    try:
+        with opened(home / "honcho" / "people.db", _TABLE) as db:
+            db.execute("INSERT OR IGNORE INTO people VALUES (?, ?)", (key, platform))
+            row = db.execute("SELECT platform FROM people WHERE name = ?", (key,)).fetchone()
+    except DatabaseError:
+        return False
+    return bool(row[0] == platform)
+
+
+# -- Names of folders: the last part of the path, unless another folder has that name already ---
+#
+# ``app`` is what hermes-agent calls the session of ``~/work/app``. That of ``~/play/app`` must be
+# another one, so a home remembers which folder came first.
+
+
+def folder_name(home: Path, folder: Path) -> str:
+    """What a folder is called in this home. A path is the name of all others that share it."""
+    name = folder.name or "root"
+    file = home / "honcho" / "folders.json"
+    key, path = writable(name), writable(str(folder))
+    first = read_own_file(file).get(key)
+    if first is None:
+        with suppress(HermesError, OSError):  # other checks report a read-only home
+            save_own_file(file, {key: path})
+        return name
+    return name if first == path else str(folder)
+
+
+# -----------------------------------------------------------------------------------------------
+# Who is who in Honcho: the workspace, the person, the agent and the session of a conversation
+#
+# The names are hermes-agent's where they fit Honcho's alphabet. A name that does not fit gets a
+# hash, so that two people, or two chats, never become one.
+
+#: The server takes 512; hermes-agent keeps to 100, and so do names that it made.
+ALPHABET: Final = Alphabet("a-zA-Z0-9_-", 100)
+_NOBODY: Final = "user-default"  # a person without a name
+
+
+class Place(NamedTuple):
+    """Where a conversation is kept: everything that its messages need to be filed."""
+
+    session: str
+    user: str
+    ai: str
+
+
+class Said(NamedTuple):
+    """Something that somebody said."""
+
+    peer: str
+    text: str
+
+
+class Names:
+    """The names of one agent: settings, and what is known of who talks to it, where."""
+
+    def __init__(self, settings: Settings, start: Start, folder: Path) -> None:
+        self._settings = settings
+        self._start = start
+        self._folder = folder
+        self.workspace = made_id(settings.workspace, ALPHABET)
+        self.ai = made_id(settings.ai_peer, ALPHABET)
+
+    @cached_property
+    def user(self) -> str:
+        """The person."""
+        return self._apart(self._user())
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the agent talks to several people, of whom this is one."""
+        return bool(self._start.user_id or self._start.user_id_alt) and not self._pinned
+
+    def place(self, session_id: str) -> Place:
+        """Where a session of ours is kept."""
+        return Place(self._session(session_id), self.user, self.ai)
+
+    # -- the person -------------------------------------------------------------------------------
+
+    @property
+    def _pinned(self) -> bool:
+        return self._settings.pin_user_peer and bool(self._settings.peer_name)
+
+    def _user(self) -> str:
+        settings = self._settings
+        known = [each for each in (self._start.user_id, self._start.user_id_alt) if each]
+        if self._pinned or (settings.peer_name and not known and not self._is_elsewhere):
+            return made_id(settings.peer_name, ALPHABET)
+        for each in known:
+            if each in settings.user_peer_aliases:
+                return made_id(settings.user_peer_aliases[each], ALPHABET)
+        if known:
+            return self._stranger(f"{settings.runtime_peer_prefix}{known[0]}")
+        if settings.session_strategy == "per-session" and not self._chat:
+            return _NOBODY  # else every session would have another person
+        return made_id(f"{_NOBODY}-{self._chat or self._common_session}", ALPHABET)
+
+    def _stranger(self, name: str) -> str:
+        """Somebody without an alias, who is taken for nobody else.
+
+        They may call themselves like the person at the terminal, and have a number on one platform
+        that is somebody else's on another: who came first has the plain name.
+        """
+        settings, start = self._settings, self._start
+        named = {settings.peer_name, *settings.user_peer_aliases.values()}
+        if name in named or name.startswith(_NOBODY):
+            return made_id(f"{start.platform}\0{name}", ALPHABET)
+        if not is_first(start.home, f"{self.workspace}/{name}", start.platform):
+            return made_id(f"{start.platform}\0{name}", ALPHABET)
+        return made_id(name, ALPHABET)
+
+    def _apart(self, user: str) -> str:
+        """A person is never the agent, whatever they are called."""
+        return made_id(f"{user}\0", ALPHABET) if user == self.ai else user
+
+    # -- the session ------------------------------------------------------------------------------
+
+    def _session(self, session_id: str) -> str:
+        settings = self._settings
+        if self._chat:
+            return made_id(self._chat, ALPHABET)
+        if settings.session_strategy == "per-session" and session_id:
+            return self._prefixed(session_id)
+        name = self._common_session
+        if not self.is_shared:
+            return name
+        # A folder is the same for everybody, and a session's summary is for who is in it. The NUL
+        # makes it a name with a hash: a folder may be called like a person and another folder.
+        return made_id(f"{self.user}\0{name}", ALPHABET)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this is a chat of a gateway: anybody may talk there."""
+        return bool(self._chat) and self._start.platform != "cli"
+
+    @property
+    def _chat(self) -> str:
+        """What a chat is called: as the gateway says, or else by its number."""
+        start = self._start
+        if start.gateway_session_key or not start.chat_id:
+            return start.gateway_session_key
+        return "\0".join(filter(None, ("chat", start.platform, start.chat_id, start.thread_id)))
+
+    @cached_property
+    def _common_session(self) -> str:
+        """The session of a folder, a repository or everything."""
+        settings, folder = self._settings, self._folder
+        mapped = settings.sessions.get(str(folder))
+        if mapped:
+            return made_id(mapped, ALPHABET)
+        if self._start.session_title:
+            return self._prefixed(self._start.session_title)
+        if settings.session_strategy == "global":
+            return self.workspace
+        if settings.session_strategy == "per-repo":
+            folder = repository(folder) or folder
+        return self._prefixed(folder_name(self._start.home, folder))
+
+    def _prefixed(self, name: str) -> str:
+        peer = self._settings.peer_name
+        if not (self._settings.session_peer_prefix and peer):
+            return made_id(name, ALPHABET)
+        return expanded_id("{peer}-{name}", {"peer": peer, "name": name}, ALPHABET)
+
+
+def repository(folder: Path) -> Path | None:
+    """The root of the Git repository that a folder is in."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+
+
+# -- What travels between the modules of this plugin --------------------------------------------
+
+
+class Entry(NamedTuple):
+    """What was said in one turn.
+
+    Attributes:
+        key: The same for every attempt.
+        said: By whom, and what; however long.
+        facts: Kept with each message.
+        attempt: From the second on an earlier one may have come through, in part too.
+        said_at: When, in seconds since the epoch.
+    """
+
+    key: str
+    said: Sequence[Said]
+    facts: Mapping[str, Any]
+    attempt: int = 1
+    said_at: float = 0.0
+
+
+class Portrait(NamedTuple):
+    """What somebody knows of somebody: conclusions, and a card of facts."""
+
+    representation: str = ""
+    card: Sequence[str] = ()
+
+
+class Excerpt(NamedTuple):
+    """A message that was found."""
+
+    peer: str
+    session: str
+    text: str
+
+
+class Among(NamedTuple):
+    """Where to search: days or moments in ISO 8601, one session, values that metadata has."""
+
+    since: str = ""
+    until: str = ""
+    session: str = ""
+    metadata: Mapping[str, Any] = MappingProxyType({})
+
+
+class Context(NamedTuple):
+    """What there is on a session and somebody in it."""
+
+    summary: str = ""
+    portrait: Portrait = Portrait()
+    recent: Sequence[Excerpt] = ()
+
+
+class Queue(NamedTuple):
+    """How far Honcho is with drawing conclusions, in pieces of work."""
+
+    done: int = 0
+    working: int = 0
+    waiting: int = 0

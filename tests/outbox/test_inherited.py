@@ -1,0 +1,121 @@
+"""What a process that was killed left is part of the next one's flush and shutdown."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.agents import STAY, agent, kill_after
+from support.journals import noted
+from support.providers import eventually
+
+from hermes_core import MemoryManager
+
+STRESS = bool(os.environ.get("HERMES_STRESS"))
+RUNS = 50 if STRESS else 1
+TURNS = 30 if STRESS else 10
+
+#: The next process: it says whether everything was delivered.
+FLUSH = "print(manager.flush_pending(timeout=20), flush=True); manager.shutdown_all()"
+#: One that does not flush, and has little time.
+SHUT_DOWN = "manager.shutdown_all()"
+
+pytestmark = [
+    pytest.mark.scaled,
+    pytest.mark.skipif(os.name != "posix", reason="signals are POSIX"),
+]
+
+
+def kept(home: Path) -> int:
+    with closing(sqlite3.connect(home / "outbox.db")) as database:
+        return int(database.execute("SELECT count(*) FROM writes").fetchone()[0])
+
+
+def leave_turns(home: Path, session: str, *, plugin: bool) -> None:
+    """Have a process killed with turns that wait."""
+    (home / "down").touch()
+    process = agent(home, session, "anna", plugin=plugin, count=TURNS, ending=STAY)
+    assert kill_after(process, TURNS) == TURNS
+    (home / "down").unlink()
+
+
+def run(home: Path, ending: str, *, plugin: bool) -> str:
+    out, errors = agent(home, "next", "anna", plugin=plugin, count=0, ending=ending).communicate(
+        timeout=120
+    )
+    assert "Traceback" not in errors
+    return out.removeprefix("ready\n").strip()
+
+
+def arrived(home: Path) -> list[str]:
+    return [row["text"] for row in noted(home, "end") if row["hook"] == "sync_turn"]
+
+
+@pytest.mark.parametrize("plugin", [True, False], ids=["plugin", "hand-added"])
+def test_the_next_process_delivers_what_a_killed_one_left_once_and_says_so(
+    home: Path, plugin: bool, request: pytest.FixtureRequest
+) -> None:
+    if plugin:
+        request.getfixturevalue("plugged")
+    for number in range(RUNS):
+        leave_turns(home, f"s{number}", plugin=plugin)
+        assert run(home, FLUSH, plugin=plugin) == "True"
+        expected = [f"s{number} anna {turn}" for turn in range(TURNS)]
+        assert arrived(home)[-TURNS:] == expected
+        assert len(arrived(home)) == TURNS * (number + 1)
+        assert kept(home) == 0
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [True, pytest.param(False, marks=pytest.mark.stress)],
+    ids=["plugin", "hand-added"],
+)
+def test_a_shutdown_without_time_for_all_keeps_nothing_that_was_delivered(
+    home: Path, plugin: bool, request: pytest.FixtureRequest
+) -> None:
+    if plugin:
+        request.getfixturevalue("plugged")
+        with (home / "config.yaml").open("a") as file:
+            file.write("  deadlines: {shutdown: 1}\n")
+    leave_turns(home, "s", plugin=plugin)
+    (home / "slow").write_text("0.15" if STRESS else "0.3")
+    for _ in range(20):
+        run(home, SHUT_DOWN, plugin=plugin)
+        assert len(arrived(home)) == TURNS - kept(home)
+        if not kept(home):
+            break
+    assert arrived(home) == [f"s anna {turn}" for turn in range(TURNS)]
+
+
+def test_a_flush_is_not_true_before_the_leftovers_have_arrived(
+    plugged: Path, begun: Callable[..., MemoryManager]
+) -> None:
+    leave_turns(plugged, "s", plugin=True)
+    (plugged / "hold").touch()
+    manager = begun("next", user_id="anna")
+    assert eventually(lambda: noted(plugged, "begin"))
+    assert not manager.flush_pending(0.1)
+    (plugged / "hold").unlink()
+    assert manager.flush_pending(30)
+    assert len(arrived(plugged)) == TURNS
+
+
+def test_a_flush_leaves_what_a_live_process_delivers_to_it(
+    plugged: Path, begun: Callable[..., MemoryManager]
+) -> None:
+    (plugged / "hold").touch()
+    other = agent(plugged, "s", "anna", plugin=True, count=5, ending=STAY)
+    try:
+        assert eventually(lambda: noted(plugged, "begin"), 30)
+        manager = begun("next", user_id="anna")
+        assert manager.flush_pending(10)
+        assert len(noted(plugged, "begin")) == 1
+    finally:
+        (plugged / "hold").unlink()
+        other.kill()
+        other.communicate(timeout=20)

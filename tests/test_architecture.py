@@ -1,0 +1,269 @@
+"""The plan of the house, held by tests: its rooms, who imports whom, and what no module does."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CORE = ROOT / "hermes_core"
+
+#: The packages and modules of hermes_core, lowest first: each imports only what stands before it.
+LAYERS = (
+    "errors", "provider", "session", "hookspecs", "storage", "dispatch", "privacy", "fence",
+    "secrets", "call_log", "config", "discovery", "service", "outbox", "loading", "manager",
+    "checkup", "install", "testing", "conformance", "cli",
+)  # fmt: skip
+
+#: What a process shares by its nature, or what must be one per process, with the reason.
+SHARED_STATE = {
+    "call_log/log.py: _WRITERS": "managers of one home write to one file with one thread",
+    "config/environment.py: _CLAIMS": "a process has one environment",
+    "config/environment.py: _LOCK": "a process has one environment",
+    "dispatch/caller.py: _HOMES": "a plugin's own thread has to find the home in use",
+    "dispatch/caller.py: _INSTANCES": "a provider object is the same instance, whoever calls it",
+    "dispatch/streams.py: _ROUTER": "a process has one standard output",
+    "loading/modules.py: _FINDER": "a process has one list of import finders",
+    "outbox/worker.py: _SHARED": "managers of one home deliver from one file with one worker",
+    "storage/sqlite.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
+}
+
+#: What is copied into somebody's project as it is, and modules that stand for hermes-agent's.
+NOT_OURS = ("conformance/scaffold/project/",)
+STANDS_FOR_THE_HOST = "loading/compat/"
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name, and whether only a type checker sees it."""
+
+    module: str
+    name: str
+    line: int
+    typing_only: bool
+
+    @property
+    def path(self) -> list[str]:
+        return [*self.module.split("."), *filter(None, [self.name])]
+
+
+def sources(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(folder.rglob("*.py")):
+        if not any(part in path.as_posix() for part in NOT_OURS):
+            yield path, ast.parse(path.read_text("utf-8"))
+
+
+def imports(tree: ast.Module) -> Iterator[Import]:
+    typing_only = {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
+        for node in ast.walk(branch)
+    }
+    for node in ast.walk(tree):
+        hidden = id(node) in typing_only
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for name in node.names:
+                yield Import(node.module, name.name, node.lineno, hidden)
+        elif isinstance(node, ast.Import):
+            for name in node.names:
+                yield Import(name.name, "", node.lineno, hidden)
+
+
+def unit(path: Path) -> str:
+    """The top-level name of hermes_core to which a file belongs."""
+    return path.relative_to(CORE).with_suffix("").parts[0]
+
+
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT).as_posix()}:{line}"
+
+
+def test_hermes_core_has_these_names_and_no_more():
+    found = {
+        each.stem if each.is_file() else each.name
+        for each in CORE.iterdir()
+        if each.suffix == ".py" or (each / "__init__.py").is_file()
+    }
+    assert found == {*LAYERS, "__init__", "__main__"}
+    assert len({*LAYERS, "__main__"}) <= 22
+
+
+def test_packages_import_only_what_stands_below_them():
+    rank = {name: number for number, name in enumerate(LAYERS)}
+    wrong = [
+        f"{where(path, each.line)}: {unit(path)} -> {target}"
+        for path, tree in sources(CORE)
+        if unit(path) in rank and STANDS_FOR_THE_HOST not in path.as_posix()
+        for each in imports(tree)
+        if each.path[0] == "hermes_core" and len(each.path) > 1 and not each.typing_only
+        for target in [each.path[1]]
+        if rank.get(target, -1) > rank[unit(path)]
+    ]
+    assert wrong == []
+
+
+def test_nothing_private_is_imported_from_another_package():
+    wrong = [
+        f"{where(path, each.line)}: {'.'.join(each.path)}"
+        for folder in (CORE, ROOT / "plugins")
+        for path, tree in sources(folder)
+        for each in imports(tree)
+        if _is_private_elsewhere(each, path)
+    ]
+    assert wrong == []
+
+
+def _is_private_elsewhere(each: Import, path: Path) -> bool:
+    private = [part.startswith("_") and not part.startswith("__") for part in each.path]
+    if each.path[0] != "hermes_core" or not any(private):
+        return False
+    return not path.is_relative_to(CORE) or each.path[1] != unit(path)
+
+
+def test_hermes_core_imports_no_plugin():
+    plugins = ("hermes_builtin", "hermes_memory_")
+    wrong = [
+        where(path, each.line)
+        for path, tree in sources(CORE)
+        for each in imports(tree)
+        if each.module.startswith(plugins)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("plugin", ["honcho", "mem0", "hindsight"])
+def test_a_plugin_imports_public_names_only(plugin):
+    public = {
+        "hermes_core",
+        "hermes_core.service",
+        "hermes_core.conformance",
+        "hermes_core.cli.output",
+    }
+    wrong = [
+        f"{where(path, each.line)}: {each.module}"
+        for path, tree in sources(ROOT / "plugins" / plugin / "src")
+        for each in imports(tree)
+        if each.module.startswith("hermes_") and each.module not in public
+        if not each.module.startswith(f"hermes_memory_{plugin}")
+    ]
+    assert wrong == []
+
+
+def test_a_provider_is_looked_into_only_where_it_is_called():
+    """What a provider may have is declared in provider.py; only dispatch asks whether it has it."""
+    wrong = [
+        f"{where(path, node.lineno)}: {ast.unparse(node)}"
+        for path, tree in sources(CORE)
+        if unit(path) not in ("dispatch", "conformance")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _looks_into_a_provider(node)
+    ]
+    assert wrong == []
+
+
+def _looks_into_a_provider(call: ast.Call) -> bool:
+    function = call.func.id if isinstance(call.func, ast.Name) else ""
+    if function not in ("getattr", "hasattr") or not call.args:
+        return False
+    return ast.unparse(call.args[0]).split(".")[-1].lower() in ("provider", "memoryprovider")
+
+
+MUTABLE = re.compile(
+    r"(\w+\.)*(WeakSet|WeakKeyDictionary|WeakValueDictionary|dict|list|set|defaultdict|deque"
+    r"|Lock|RLock|local|OrderedDict|Counter|_[A-Z]\w*)\("
+)
+
+
+def test_state_that_a_process_shares_is_on_a_short_list():
+    found = {
+        f"{path.relative_to(CORE).as_posix()}: {name}"
+        for path, tree in sources(CORE)
+        for name, value in _assignments(tree)
+        if _is_mutable(value)
+    }
+    assert found == set(SHARED_STATE)
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            yield ast.unparse(node.targets[0]), node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield ast.unparse(node.target), node.value
+
+
+def _is_mutable(value: ast.expr) -> bool:
+    if isinstance(value, ast.Dict):
+        return not value.keys  # a filled one is a table
+    if isinstance(value, ast.List):
+        return not value.elts
+    return MUTABLE.match(ast.unparse(value)) is not None and not getattr(value, "args", None)
+
+
+IMPORT_ALL = """
+import os, pkgutil, sys, threading
+import hermes_core
+seen = []
+def audit(event, args):
+    writes = event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+")
+    if writes or event.startswith(("socket.", "subprocess.", "os.fork", "os.putenv", "os.mkdir")):
+        seen.append((event, *map(str, args[:2])))
+environment, stdout, finders = dict(os.environ), sys.stdout, list(sys.meta_path)
+names = [
+    each.name
+    for each in pkgutil.walk_packages(hermes_core.__path__, "hermes_core.")
+    if ".compat" not in each.name and ".scaffold.project" not in each.name
+    and not each.name.endswith("__main__")
+]
+import asyncio, multiprocessing, subprocess, pytest  # what they do is theirs
+sys.addaudithook(audit)
+sys.dont_write_bytecode = True
+for name in names:
+    __import__(name)
+assert len(names) > 40, names
+assert dict(os.environ) == environment
+assert (sys.stdout, sys.meta_path) == (stdout, finders)
+assert threading.active_count() == 1
+assert seen == [], seen
+"""
+
+
+def test_importing_does_no_work():
+    """No thread, no process, no file, no socket, and nothing of the interpreter changed."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", IMPORT_ALL],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_functions_are_short():
+    lengths = sorted(
+        node.end_lineno - _first_line(node) + 1
+        for folder in (CORE, ROOT / "plugins")
+        for _, tree in sources(folder)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
+    )
+    assert statistics.median(lengths) <= 6
+    assert lengths[int(len(lengths) * 0.9)] < 20
+
+
+def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The first line after the docstring."""
+    body = node.body
+    if len(body) > 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        return body[1].lineno
+    return body[0].lineno
