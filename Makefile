@@ -8,6 +8,10 @@ BIN    := $(VENV)/bin
 endif
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Options for every run of pytest; .ci/run sets it.
+PYTEST_OPTIONS ?=
+PYTEST := $(BIN)/python -P -m pytest -q $(PYTEST_OPTIONS)
+
 .PHONY: demo test lint types docs pytest pluggy-oldest test-fast test-live stress compat compat-light peer bench clean
 
 demo: $(VENV)/.installed
@@ -28,7 +32,7 @@ docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 
 pytest: $(VENV)/.installed-dev
-	$(BIN)/python -P -m pytest -q -n auto --dist loadgroup --ignore tests/live
+	$(PYTEST) -n auto --dist loadgroup --ignore tests/live
 
 # The part of the suite that starts few processes, for another Python:
 # make test-fast PYTHON=python3.13 VENV=.venv-3.13
@@ -36,21 +40,21 @@ FAST = $(addprefix tests/, config discovery dispatch fence manager privacy servi
 	test_errors.py test_hookspecs.py test_provider.py test_testing.py)
 
 test-fast: $(VENV)/.installed-dev
-	$(BIN)/python -P -m pytest -q -n auto $(FAST)
+	$(PYTEST) -n auto $(FAST)
 
 # The plugins against the engines that they are for. Hindsight's server is installed to .engines/
 # once (1.4 GB). Two processes at most: every one that uses the server starts one.
 test-live: $(VENV)/.installed-dev
-	$(BIN)/python -P -m pytest -q -n 2 --dist loadgroup tests/live
+	$(PYTEST) -n 2 --dist loadgroup tests/live
 
 # The oldest pluggy that we allow differs from the newest in what it passes to a hook.
 pluggy-oldest: $(VENV)/.pluggy-oldest
-	PYTHONPATH=$(VENV)/pluggy-oldest $(BIN)/python -P -m pytest -q -n auto tests/test_hookspecs.py tests/manager/test_manager.py \
+	PYTHONPATH=$(VENV)/pluggy-oldest $(PYTEST) -n auto tests/test_hookspecs.py tests/manager/test_manager.py \
 		tests/dispatch/test_observers.py
 
 # The fault and load tests that `make test` leaves out or runs small.
 stress: $(VENV)/.installed-dev
-	HERMES_STRESS=1 $(BIN)/python -P -m pytest -q -n auto --dist loadgroup -m "stress or scaled" --ignore tests/live
+	HERMES_STRESS=1 $(PYTEST) -n auto --dist loadgroup -m "stress or scaled" --ignore tests/live
 
 # Every public plugin for hermes-agent that we know, in a venv of its own beside our wheel, without
 # a network; docs/compatibility.md is made from what they do. The light ones take few minutes.
