@@ -279,9 +279,12 @@ class Outbox:
     def _deliver_due(self) -> float:
         now = self.store.clock()
         soonest = now + _POLL_SECONDS
+        # The streams first: a session is registered before anything is stored in its stream. The
+        # other way round, the stream of a session that begins in between would look abandoned,
+        # and another session would deliver its turns.
+        streams = self.store.open_streams()
         with self._lock:
             sessions = dict(self._sessions)
-        streams = self.store.open_streams()
         for stream in streams:
             paused = (each.paused_until for each in sessions if each.stream == stream.id)
             due = max(stream.due, *paused, 0.0)

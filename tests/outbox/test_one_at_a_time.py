@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.journals import Journal, noted, texts, twice_at_once
 from support.providers import eventually
 
 from hermes_core import Deadlines, MemoryManager
-from hermes_core.outbox import Outbox, StreamKey
+from hermes_core.outbox import Outbox, StreamKey, worker
 
 
 def test_two_managers_of_one_session_never_deliver_one_turn_twice(
@@ -108,3 +109,26 @@ def test_what_hangs_here_is_kept_from_other_processes_however_long(home: Path) -
         outbox._deliver_due()
     assert outbox.store.waiting_streams()[0].expires > now[0]
     outbox.store.close()
+
+
+def test_a_session_that_begins_while_the_worker_looks_delivers_its_own_turns(
+    home: Path, begun: Callable[..., MemoryManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun("other").sync_all("of the other", "answer")
+    outbox = worker._SHARED.outboxes[home]
+    look = outbox.store.open_streams
+
+    def look_late() -> list[Any]:
+        """A session begins, and its first turn is delivered between look and action."""
+        monkeypatch.setattr(outbox.store, "open_streams", look)
+        (home / "hold").touch()
+        session = begun("s1")
+        session.sync_all("turn 0", "answer")
+        found = list(look())
+        (home / "hold").unlink()
+        assert session.flush_pending(20)
+        return found
+
+    monkeypatch.setattr(outbox.store, "open_streams", look_late)
+    outbox._deliver_due()
+    assert not outbox._substitutes
