@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+# Where versions before the lock file wrote the pins; still read, moved on the next change.
 _PINS: Final = ("memory", "pins")
 
 
@@ -67,7 +68,7 @@ class Config(NamedTuple):
 
     @property
     def redacts(self) -> bool:
-        """Whether secrets are redacted from what an external provider gets."""
+        """Whether secrets are redacted from what is sent to an external provider."""
         return self.memory.get("redact") is not False
 
     @property
@@ -89,6 +90,8 @@ class Config(NamedTuple):
     def deadlines(self) -> Mapping[str, float]:
         """The deadlines that differ from ours, by field name of `Deadlines`."""
         own = dict(self.memory.get("deadlines") or {})
+        # The one deadline that people tune, so it is a key directly below ``memory`` and has no
+        # second spelling below ``deadlines``.
         if "prefetch_budget" in self.memory:
             own["prefetch"] = self.memory["prefetch_budget"]
         return own
@@ -107,6 +110,7 @@ def load_config(home: Path) -> Config:
     """
     document, recorded = _read(home)
     warnings = validate(document)
+    # `or {}`: "memory:" without a value is null in YAML, and the schema allows that.
     memory = document.data.get("memory") or {}
     secrets = document.data.get("secrets") or {}
     return Config(
@@ -126,6 +130,7 @@ def _read(home: Path) -> tuple[Document, dict[str, LockEntry]]:
     """
     document = read_document(home)
     recorded = read_lock_file(home)
+    # Compares text, not mtime: two changes within the clock's resolution have the same mtime.
     while recorded and read_text(document.path) != document.mark + document.text:
         document = read_document(home)
         recorded = read_lock_file(home)
@@ -136,7 +141,9 @@ def _selection(document: Document, recorded: Mapping[str, LockEntry]) -> Selecti
     memory = _expect(document, ("memory",), document.data.get("memory"), dict, "a mapping") or {}
     choice = provider_choice(document, memory.get("provider"))
     name, owner = split_choice(choice)
+    # The lock file wins over memory.pins, which `change_plugins` may fail to remove.
     entries = {**pins_in(document), **recorded}
+    # The built-in is always active, so naming it means: no external provider.
     if normalise(name) == BUILTIN:
         name = owner = ""
     # Either name selects a provider whose own name differs; the listed one is used.
@@ -145,6 +152,8 @@ def _selection(document: Document, recorded: Mapping[str, LockEntry]) -> Selecti
         listed = [
             each.name for each in entries.values() if normalise(each.facts.provider) == wanted
         ]
+        # Two plugins that call themselves the same can't be told apart here; `find_provider`
+        # reports the conflict later.
         name = listed[0] if len(listed) == 1 else name
     return Selection(
         name,
@@ -172,6 +181,7 @@ def pins_in(document: Document) -> dict[str, LockEntry]:
 def provider_choice(document: Document, value: Any) -> str:
     """``memory.provider``: a string, or nothing."""
     keys = ("memory", "provider")
+    # Its own message, since a list is what people try to activate two providers.
     if isinstance(value, list):
         raise ConfigError(
             "expected a string, got a list; only one external provider can be active",
@@ -187,6 +197,8 @@ def _expect(document: Document, keys: tuple[str, ...], value: Any, kind: type, n
     raise ConfigError(f"expected {name}, got {type_name(value)}", where=document.where(keys))
 
 
+# The least difflib ratio for "did you mean". One typo in a key of ours is about 0.9; unrelated
+# keys of hermes-agent must stay below, because a match is an error.
 _LIKENESS: Final = 0.75
 
 #: The words of hermes-agent for approval, beside true and false.
@@ -197,6 +209,7 @@ _TEXT: Final = {"type": ["string", "null"]}
 _SWITCH: Final = {"type": ["boolean", "null"]}
 _SIZE: Final = {"type": ["integer", "null"], "minimum": 1}
 _COUNT: Final = {"type": ["integer", "null"], "minimum": 0}
+# An hour is the limit: with more, a hanging provider would hang the agent as well.
 _SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": 3600}
 
 _OUTBOX: Final = ("max_mb",)
@@ -224,6 +237,7 @@ _KEYS: Final[dict[str, Any]] = {
         "properties": {"max_mb": {"type": "number", "exclusiveMinimum": 0}},
     },
     "observers": {"type": ["array", "null"], "items": {"type": "string"}, "uniqueItems": True},
+    # 0 means: do not wait, use only recalled text that is ready.
     "prefetch_budget": {"type": "number", "minimum": 0, "maximum": 600},
     "deadlines": {
         "type": ["object", "null"],
@@ -233,6 +247,7 @@ _KEYS: Final[dict[str, Any]] = {
     "user_profile_enabled": _SWITCH,
     "memory_char_limit": _SIZE,
     "user_char_limit": _SIZE,
+    # A string too: quoted words that YAML would not read as a boolean. `_odd_values` checks them.
     "write_approval": {"type": ["boolean", "string", "null"]},
     "nudge_interval": _COUNT,
 }
@@ -240,6 +255,8 @@ _KEYS: Final[dict[str, Any]] = {
 #: The section is hermes-agent's, which names its own sources of secrets there.
 _SECRETS: Final[dict[str, Any]] = {"backend": {"enum": ["auto", "keyring", "dotenv", None]}}
 
+# No "additionalProperties": false anywhere. hermes-agent shares the file and providers have
+# sections in it, so `_unknown_keys` decides by name which unknown keys are errors.
 SCHEMA: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -271,8 +288,9 @@ def validate(document: Document) -> tuple[str, ...]:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow; `list` does not need it
     from referencing import Registry  # noqa: PLC0415
 
-    # An empty registry: a $ref is never fetched.
+    # With an empty registry a $ref is never fetched over the network.
     validator = Draft202012Validator(SCHEMA, registry=Registry())
+    # jsonschema's order depends on the schema; sorted, the messages are the same in every run.
     found = sorted(validator.iter_errors(document.data), key=lambda each: list(map(str, each.path)))
     problems = [_explain(document, error) for error in found]
     problems += _odd_values(document)
@@ -297,6 +315,7 @@ def _cause(keys: tuple[str, ...], error: ValidationError) -> str:
         cause = f"expected {expected}, got {type_name(got)}"
         if keys == ("memory", "provider") and isinstance(got, list):
             cause += "; only one external provider can be active"
+        # YAML 1.1 reads on, off, yes and no as booleans.
         elif isinstance(got, bool) and "string" in names:
             cause += "; put it in quotes"
         return cause
@@ -323,6 +342,7 @@ def _odd_values(document: Document) -> list[str]:
     for key, value in _section(document, "memory", "deadlines").items():
         times["memory", "deadlines", str(key)] = value  # type: ignore[index]
     for keys, value in times.items():
+        # .nan passes every bound of a JSON Schema, since no comparison with it is true.
         if isinstance(value, float) and isnan(value):
             found.append(f"{document.where(keys)}: expected a number, got not-a-number")
     approval = memory.get("write_approval")
@@ -346,6 +366,7 @@ def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:
     warnings: list[str] = []
     memory = _section(document, "memory")
     chosen = _chosen_name(memory.get("provider"))
+    # The empty path, the top level, is last: a typo in "memory" is reported after those inside.
     for keys, known in (
         (("memory",), tuple(_KEYS)),
         (("memory", "deadlines"), _DEADLINES),
@@ -354,18 +375,22 @@ def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:
         ((), ("memory", "secrets")),
     ):
         for key, value in _section(document, *keys).items():
+            # The chosen provider's section may have any name, also one that is near a key of ours.
             if key in known or (keys == ("memory",) and normalise(str(key)) == chosen):
                 continue
             where = document.where((*keys, str(key)))
             close = get_close_matches(str(key).casefold(), known, n=1, cutoff=_LIKENESS)
+            # An error and not a warning: a mistyped `redact: false` would silently leave the
+            # default.
             if close:
                 problems.append(f"{where}: unknown key; did you mean {close[0]}?")
-            elif known in (_DEADLINES, _OUTBOX):  # nobody else has keys there
+            elif known in (_DEADLINES, _OUTBOX):  # no provider or host has keys there
                 problems.append(f"{where}: unknown key; there are {', '.join(known)}")
+            # hermes-agent configures its own sources of secrets in this section.
             elif keys == ("secrets",):
                 continue
             elif keys != ("memory",) or not isinstance(value, dict):  # else a provider's section
-                # Only a warning: hermes-agent has a dozen keys of which we know nothing.
+                # Only a warning: hermes-agent has a dozen keys that we do not know.
                 warnings.append(f"{where}: unknown key, left alone")
     return problems, warnings
 

@@ -20,10 +20,12 @@ import yaml
 
 from hermes_core.errors import ConfigError, one_line
 
-#: Values as YAML 1.1 has them, and scalars as they are written.
+#: The first reads values as YAML 1.1 does, the second returns scalars as they are written.
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TEXT_LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
+# Far more than a person writes, far less than what overflows libyaml's C stack. MAX_ENTRIES bounds
+# what merge keys expand to: n lines of merges can yield 2**n entries.
 MAX_DEPTH: Final = 100
 MAX_ENTRIES: Final = 10_000
 
@@ -63,11 +65,14 @@ def parse(text: str, loader: Any = LOADER) -> tuple[yaml.Node | None, Any]:
 def _guarded(text: str, loader: Any, *, construct: bool) -> tuple[yaml.Node | None, Any]:
     data = root = None
     try:
+        # Before the parser composes nodes: a stack overflow in C ends the process, not in an
+        # error.
         if _may_be_deep(text):
             _check_depth(text)
         machine = loader(text)
         try:
             root = machine.get_single_node()
+            # Before constructing, since that is what expands the merges.
             if construct and "<<" in text:
                 _check_merges(root, {})
             if construct and root is not None:
@@ -78,6 +83,7 @@ def _guarded(text: str, loader: Any, *, construct: bool) -> tuple[yaml.Node | No
         mark = error.problem_mark or error.context_mark
         words = ", ".join(part for part in (error.context, error.problem) if part)
         raise YamlProblem(words, mark.line + 1 if mark else 0) from error
+    # It is a ValueError, which _REFUSALS would catch and lose the line of.
     except YamlProblem:
         raise
     except _REFUSALS as error:
@@ -89,16 +95,18 @@ def _guarded(text: str, loader: Any, *, construct: bool) -> tuple[yaml.Node | No
 
 
 def _check_merges(node: Any, sizes: dict[int, int]) -> int:
-    """How many entries a node has once its merges are resolved; too many are refused."""
+    """How many entries a node has once its merges are resolved; too many are an error."""
     if node is None or isinstance(node, yaml.ScalarNode):
         return 0
     if id(node) in sizes:
         return sizes[id(node)]
-    sizes[id(node)] = 0  # what merges itself
+    sizes[id(node)] = 0  # for a node that merges itself: the recursion ends here
     size = 0
     for each in node.value:
         key, value = each if isinstance(each, tuple) else (None, each)
         below = _check_merges(value, sizes)
+        # A sequence as a merge's value counts as the sum of its mappings; elsewhere a value is one
+        # entry, however large it is.
         merged = key is not None and key.tag == "tag:yaml.org,2002:merge"
         size += below if merged or key is None else 1
         if size > MAX_ENTRIES:
@@ -108,7 +116,9 @@ def _check_merges(node: Any, sizes: dict[int, int]) -> int:
 
 
 def _line_of_refusal(root: yaml.Node | None) -> int:
-    """The line of the first value that its type refuses."""
+    """The line of the first value that its type rejects."""
+    # PyYAML's own errors have a mark; what int() or datetime() raises inside it has none. So the
+    # scalars are constructed again one by one, each with a new loader, because a loader has state.
     for node in _scalars(root, set()):
         machine = LOADER("")
         try:
@@ -140,6 +150,7 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _check_depth(text: str) -> None:
+    # Events come one at a time and need no recursion, unlike nodes.
     depth = 0
     for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -153,6 +164,8 @@ def _check_depth(text: str) -> None:
 FILE_NAME: Final = "config.yaml"
 MAX_BYTES: Final = 1_000_000
 
+# Windows editors write a byte order mark. It is split off, so that the parser's positions are
+# positions in the text that the editor cuts; it is written back in front.
 _MARK: Final = "\ufeff"
 _STRING: Final = "tag:yaml.org,2002:str"
 
@@ -181,6 +194,7 @@ class Document(NamedTuple):
         return one_line(f"{self.path.name}:{self.line(keys)}: {'.'.join(keys)}")
 
 
+# One entry: all messages of one validation are about the same text.
 @lru_cache(maxsize=1)
 def _tree(text: str) -> yaml.Node | None:
     """The nodes of a text: every message about it asks for a line in it."""
@@ -227,6 +241,7 @@ def read_text(path: Path) -> str:
     """The text of a config.yaml; "" if there is none."""
     try:
         status = path.stat()
+        # Checked before opening: reading a FIFO would block forever.
         if not stat.S_ISREG(status.st_mode):
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise ConfigError(f"is {kind}", where=str(path), hint="move it away")
@@ -253,6 +268,7 @@ def read_text(path: Path) -> str:
 def type_name(value: Any) -> str:
     """A YAML value's type as a person calls it."""
     names = {
+        # By exact type below, since a bool is also an int.
         bool: "a boolean",
         int: "a number",
         float: "a number",

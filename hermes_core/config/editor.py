@@ -34,12 +34,16 @@ from hermes_core.storage.home import ensure_folder
 
 DELETE: Final = object()
 
+# libyaml's emitter and parser are optional parts of PyYAML; the pure ones behave the same.
 _DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-# Plain in YAML 1.1 and 1.2 alike; whatever else a string is, it gets quotes.
+# Unquoted strings that YAML 1.1 and 1.2 read alike; every other string is written in quotes.
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+# Booleans, null and not-a-number in YAML 1.1: without quotes they would not be strings.
 _WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"})
 
+# The alias after "key:", up to what ends a name in block or flow style. Then: the comment behind
+# "|" or ">"; and the "..." line, after which no key may be added.
 _ALIAS: Final = re.compile(r"\s*:\s*(\*[^\s,\]}]+)")
 _HEADER_COMMENT: Final = re.compile(r"[ \t]#[^\n]*")
 _DOCUMENT_END: Final = re.compile(r"^\.\.\.[ \t]*$", re.MULTILINE)
@@ -64,6 +68,7 @@ def edit(text: str, keys: KeyPath, value: Any) -> str:
 
 def render(value: Any) -> str:
     """A value in flow style, on one line, the same for YAML 1.1 and 1.2."""
+    # JSON is YAML in flow style, so json.dumps below quotes and escapes for both versions.
     if isinstance(value, dict):
         return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
@@ -75,6 +80,7 @@ def render(value: Any) -> str:
 
 def _filled_document(text: str, keys: KeyPath, value: Any) -> str:
     newline = _newline(text)
+    # The document is empty, or only comments: the new keys go after them.
     end = _DOCUMENT_END.search(text)
     head, tail = (text[: end.start()], text[end.start() :]) if end else (text, "")
     if head and not head.endswith("\n"):
@@ -114,6 +120,7 @@ class _Editor:
             if value is DELETE:
                 return self._remove(node, key, old)
             return self._replace(key, old, render(value))
+        # Through an alias the edit would change the anchor's mapping, and all other uses of it.
         if isinstance(old, yaml.MappingNode) and not _is_alias(key, old):
             return self.apply(old, keys[1:], value)
         return self._text if value is DELETE else self._fill(key, old, keys[1:], value)
@@ -125,11 +132,12 @@ class _Editor:
         start, end = old.start_mark.index, self._end(old)
         if start == end:  # no value at all: the mark is after the colon
             return f"{self._text[:start]} {rendered}{self._text[start:]}"
-        if old.start_mark.line > key.start_mark.line:  # below its key; keep what is between
+        if old.start_mark.line > key.start_mark.line:  # below its key: leave comments between them
             colon = self._text.index(":", key.end_mark.index) + 1
             between = self._text[colon:start].rstrip()
             return f"{self._text[:colon]} {rendered}{between}{self._text[end:]}"
         kept = ""
+        # "key: |  # why": the comment is inside the value's marks, but it is not the value.
         if isinstance(old, yaml.ScalarNode) and old.style in ("|", ">"):
             comment = _HEADER_COMMENT.search(self._text, start, self._line_end(start))
             kept = comment.group() if comment else ""
@@ -154,21 +162,26 @@ class _Editor:
 
     def _insert(self, node: yaml.MappingNode, keys: KeyPath, value: Any) -> str:
         if node.flow_style:
+            # Just before the closing brace. A trailing comma is legal YAML: then no second one.
             at = node.end_mark.index - 1
             last = self._entry_end(*node.value[-1]) if node.value else at
             comma = ", " if node.value and self._comma(last, at) is None else ""
             entry = f"{render(keys[0])}: {render(_nested(keys[1:], value))}"
             return f"{self._text[:at]}{comma}{entry}{self._text[at:]}"
         at = self._line_end(self._end(node))
+        # Indented as its first sibling, whatever width the person uses.
         block = _block(keys, value, node.value[0][0].start_mark.column, self._newline)
         return self._text[:at] + self._newline + block + self._text[at:]
 
     def _remove(self, node: yaml.MappingNode, key: yaml.Node, old: yaml.Node) -> str:
         if node.flow_style:
             return self._remove_from_flow(node, key, old)
+        # A block without entries would be null, and may stand where a mapping is required.
         if len(node.value) == 1:
             start, end = node.start_mark.index, self._end(node)
             return self._text[:start] + "{}" + self._text[end:]
+        # Whole lines, so that no blank line stays behind; a comment on the line goes with its
+        # value.
         start = self._text.rfind("\n", 0, key.start_mark.index) + 1
         end = self._line_end(self._end(old))
         end += len(self._newline) if self._text.startswith(self._newline, end) else 0
@@ -179,6 +192,7 @@ class _Editor:
         start, end = key.start_mark.index, self._entry_end(key, old)
         position = [each for each, _ in node.value].index(key)
         comma = self._comma(end, node.end_mark.index)
+        # The last entry has no comma behind it: then the one before it goes.
         if comma is None and position:
             comma = self._comma(self._entry_end(*node.value[position - 1]), start)
         if comma is None:
@@ -187,11 +201,12 @@ class _Editor:
             between = self._text[comma + 1 : start].rstrip(" ")
             return self._text[:comma] + between + self._text[end:]
         behind = self._text[comma + 1 :]
+        # One blank belongs to the comma, but a "#" needs a blank in front to start a comment.
         behind = behind[1:] if behind.startswith(" ") and behind[1:2] != "#" else behind
         return self._text[:start] + self._text[end:comma] + behind
 
     def _comma(self, start: int, end: int) -> int | None:
-        """Where the first comma is that is in no comment."""
+        """Where the first comma is that is not in a comment."""
         comment = False
         for index in range(start, end):
             char = self._text[index]
@@ -207,6 +222,7 @@ class _Editor:
         """Where a node's text ends. A block's end mark is after the comments that follow it."""
         if isinstance(node, yaml.ScalarNode):
             end = int(node.end_mark.index)
+            # A block scalar's end mark is at the next token, past blank lines and comments.
             return len(self._text[:end].rstrip()) if node.style in ("|", ">") else end
         if not isinstance(node, yaml.CollectionNode) or node.flow_style:
             return int(node.end_mark.index)
@@ -228,6 +244,7 @@ class _Editor:
 
 def _is_alias(key: yaml.Node, value: yaml.Node) -> bool:
     """Whether the value is written elsewhere, before its key."""
+    # PyYAML composes an alias to the very node of its anchor, so its marks are the anchor's.
     return bool(value.start_mark.index < key.end_mark.index)
 
 
@@ -246,12 +263,14 @@ def _only_changed(
     if not isinstance(after, yaml.MappingNode):
         return value is DELETE and not before.value
     was, now = find_entry(before, keys[0]), find_entry(after, keys[0])
+    # At each level every sibling must be the same, in the same order.
     if _others(before, was) != _others(after, now):
         return False
     if now is None:
         return value is DELETE
     if len(keys) == 1:
         return value is not DELETE and _says(now[1], value)
+    # A level that did not exist counts as an empty mapping before the change.
     return _only_changed(_mapping(was and was[1]), now[1], keys[1:], value)
 
 
@@ -278,10 +297,12 @@ def _serialised(node: yaml.Node) -> str:
 
 
 def _says(node: yaml.Node, value: Any) -> bool:
+    # repr, because 1 == True == 1.0 in Python, and the types must be the same as well.
     _, data = parse(_serialised(node))
     return repr(data) == repr(value)
 
 
+# A writer holds the lock for milliseconds. Ten seconds bridge a slow disk, but not a hang.
 LOCK_SECONDS: Final = 10
 _PINS: Final = ("memory", "pins")
 
@@ -301,6 +322,8 @@ def change_config(home: Path, changes: Mapping[KeyPath, Any], *, valid: bool = F
             by hand.
     """
     with _locked(home):
+        # Read again under the lock: what the caller saw may be older than another process's
+        # change.
         document = read_document(home)
         text = edited(document, changes)
         if valid and text != document.text:
@@ -324,12 +347,15 @@ def change_plugins(
     with _locked(home):
         document = read_document(home)
         recorded = read_lock_file(home)
+        # Before the first write, so that a change that can't be made leaves both files alone.
         text = _without_pins(document, edited(document, changes))
         # Pins first, the old ones too: until config.yaml is replaced, it selects another plugin.
         both = {**pins_in(document), **recorded, **new}
         if both != recorded:
             write_lock_file(home, both)
         _replace(document, text)
+        # Only now the old entries go. After a crash before this line, the lock file has one entry
+        # too many, which nothing selects.
         if both != new:
             write_lock_file(home, new)
 
@@ -362,6 +388,7 @@ def _locked(home: Path) -> Iterator[None]:
             yield
     except LockTimeoutError as error:
         raise ConfigError(error.what, where=error.where, hint=error.hint) from error
+    # Also raised by the body: the disk is full, or the home is read-only.
     except OSError as error:
         raise ConfigError(
             f"can't be written: {error.strerror or error}; nothing was changed",
@@ -378,6 +405,7 @@ def edited(document: Document, changes: Mapping[KeyPath, Any]) -> str:
             sound = only_changed(text, changed, keys, value)
             if value is DELETE:  # a merge may bring it back
                 sound = sound and not _is_there(parse(changed)[1], keys)
+        # All of these mean: YAML that the editor does not understand. Giving up is always safe.
         except (CantEditError, YamlProblem, RecursionError, TypeError, ValueError):
             sound = False
         if not sound:

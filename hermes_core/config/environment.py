@@ -19,12 +19,13 @@ class _Claim(NamedTuple):
 
     value: str
     owner: str
+    # How many leases hold it; the last one restores what the process had before.
     users: int
     before: str | None
 
 
 class Lease:
-    """The variables that one manager asked for; given back when it is shut down."""
+    """The variables that one manager asked for; released when it is shut down."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -33,21 +34,26 @@ class Lease:
         """Set variables that the process does not have itself.
 
         Args:
-            variables: By name; an empty value is for what this provider has none of: it
-                must not find that of another home.
+            variables: By name. An empty value means that this provider has no value: it must
+                not find the one of another home.
             owner: Whose they are, for messages.
 
         Raises:
             ProviderConflictError: Another manager's provider has one with another value.
         """
         with _LOCK:
+            # What the process itself has wins over .env and the keyring, so it is left alone.
             wanted = {
                 name: value
                 for name, value in variables.items()
                 if _is_ours(name) or not os.environ.get(name)
             }
+            # All conflicts first, in a loop before the one that sets: a raise must leave nothing
+            # set.
             for name, value in wanted.items():
                 claim = _CLAIMS.get(name)
+                # This lease's own claim is not a conflict: a manager that reloads may change its
+                # value.
                 shared = claim is not None and claim.users > (name in self._names)
                 if claim is not None and shared and claim.value != value:
                     raise ProviderConflictError(
@@ -66,11 +72,12 @@ class Lease:
         _CLAIMS[name] = claim._replace(value=value)
         if value:
             os.environ[name] = value
+        # The secret was removed since: `_restore` compares with the old value that we had set.
         elif claim.value:
             _restore(name, claim)
 
     def release(self) -> None:
-        """Give the variables back."""
+        """Release the variables, and restore what the process had before."""
         with _LOCK:
             for name in self._names:
                 claim = _CLAIMS[name]
@@ -84,6 +91,7 @@ class Lease:
 
 def _restore(name: str, claim: _Claim) -> None:
     """Put back what the process had, unless somebody has changed it since."""
+    # A plugin may write to os.environ as well; what it wrote is not ours to remove.
     if not claim.value or os.environ.get(name) != claim.value:
         return
     if claim.before is None:
@@ -92,7 +100,7 @@ def _restore(name: str, claim: _Claim) -> None:
         os.environ[name] = claim.before
 
 
-# The environment is one for the process; so is what we know about it.
+# A process has one environment, so this state is global to the process as well.
 _LOCK: Final = threading.Lock()
 _CLAIMS: Final[dict[str, _Claim]] = {}
 
@@ -104,4 +112,5 @@ def is_ours(name: str) -> bool:
 
 
 def _is_ours(name: str) -> bool:
+    # Both: somebody may have exported another value after we set ours, and then theirs counts.
     return name in _CLAIMS and os.environ.get(name, "") == _CLAIMS[name].value

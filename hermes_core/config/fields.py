@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_core.errors import HermesError
 
+# The words that YAML 1.1 reads as booleans, plus 1 and 0: a value from .env is always text.
 _YES: Final = frozenset(("true", "yes", "on", "1", "y"))
 _NO: Final = frozenset(("false", "no", "off", "0", "n"))
 NAMES: Final = {
@@ -46,6 +47,8 @@ def coerce(value: Any, kind: str) -> Any:
         return _items(value)
     if kind in ("integer", "number"):
         return _number(value, kind)
+    # YAML read `key: yes` as a boolean where the field is text; Python's "True" would be a
+    # spelling that no plugin expects.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
@@ -66,6 +69,7 @@ def _boolean(value: Any) -> bool:
 
 def _items(value: Any) -> list[Any]:
     """A list; in a text with commas between, or as JSON."""
+    # A variable can only hold text, so a list has two spellings there: JSON, or "a, b".
     if isinstance(value, str):
         if not value.lstrip().startswith("["):
             return [each.strip() for each in value.split(",") if each.strip()]
@@ -81,10 +85,11 @@ def _items(value: Any) -> list[Any]:
 def _number(value: Any, kind: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise WrongTypeError(kind)
-    if isinstance(value, str) and "_" in value:  # Python's own, and nobody else's
+    if isinstance(value, str) and "_" in value:  # 1_000 is a number only in Python
         raise WrongTypeError(kind)
     try:
         number = float(value)
+        # Via int and not via float where that is possible: a float loses digits above 2**53.
         whole = int(value) if isinstance(value, int | str) and _is_whole(value) else None
     except (ValueError, OverflowError):
         raise WrongTypeError(kind) from None
@@ -92,6 +97,7 @@ def _number(value: Any, kind: str) -> int | float:
         raise WrongTypeError(kind)
     if whole is not None:
         return whole
+    # "10.0" is a whole number for an integer field, but stays a float for a number field.
     if number.is_integer() and (kind == "integer" or isinstance(value, int)):
         return int(number)
     if kind == "integer":
@@ -103,12 +109,15 @@ def _is_whole(value: int | str) -> bool:
     return isinstance(value, int) or value.strip().lstrip("+-").isdecimal()
 
 
+# hermes-agent has no fixed list of type names. These are the names that plugins use; an unknown
+# name is text, since a plugin must not fail on a type that only its UI knows.
 _TYPES: Final = {
     "": "text", "text": "text", "string": "text", "str": "text", "url": "text", "path": "text",
     "select": "text", "choice": "text", "password": "text", "secret": "text",
     "integer": "integer", "int": "integer", "number": "number", "float": "number",
     "boolean": "boolean", "bool": "boolean", "list": "list", "array": "list",
 }  # fmt: skip
+# POSIX names, so that a line of .env can set it. fullmatch, since `$` allows a newline.
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -134,6 +143,7 @@ class Field(NamedTuple):
     step: float | None = None
     when: Mapping[str, Any] = _NOTHING
     default_from: Mapping[str, Any] = _NOTHING
+    # None: setup never asks. An empty mapping: it always asks, as `when` empty always applies.
     ask: Mapping[str, Any] | None = _NOTHING
     instead: Mapping[str, Any] = _NOTHING
 
@@ -166,6 +176,7 @@ class Field(NamedTuple):
 
 def _holds(condition: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     for key, wanted in condition.items():
+        # A condition lists one value or several; several mean "one of".
         options = wanted if isinstance(wanted, list | tuple | set) else (wanted,)
         if values.get(key) not in options:
             return False
@@ -183,6 +194,7 @@ def read_fields(raw: object, provider: str) -> tuple[Field, ...]:
     Raises:
         SchemaError: Something is wrong with them; the error has all of it.
     """
+    # A str is a Sequence of its characters.
     if not isinstance(raw, Sequence) or isinstance(raw, str):
         raise SchemaError(
             f"get_config_schema() returned a {type(raw).__name__}, not a list",
@@ -211,12 +223,13 @@ def _read(entry: object, number: int, provider: str, problems: list[str]) -> Fie
         problems.append(f"field {number} has no key")
         return None
     if isinstance(entry.get("default"), list | tuple | set | Mapping):
-        return None  # a person can't answer that; the plugin gets it from elsewhere
+        return None  # setup can't ask for it; the plugin reads it from elsewhere
     kind = str(entry.get("type") or "").lower()
     variable = entry.get("env_var") or variable_of(provider, key)
     if not isinstance(variable, str) or not _VARIABLE.fullmatch(variable):
         problems.append(f"{key}: {variable!r} can't be an environment variable")
         variable = ""
+    # A password without `secret` would be written to config.yaml and shown; types imply it.
     secret = bool(entry.get("secret")) or kind in ("password", "secret")
     field = Field(
         key,
@@ -224,6 +237,7 @@ def _read(entry: object, number: int, provider: str, problems: list[str]) -> Fie
         _TYPES.get(kind, "text"),
         secret,
         bool(entry.get("required")),
+        # A default secret would be shown by setup and by the JSON Schema.
         None if secret else entry.get("default"),
         tuple(_choices(entry.get("choices"))),
         str(entry.get("url") or ""),
@@ -245,6 +259,7 @@ def _with_checked_default(field: Field, problems: list[str]) -> Field:
     try:
         choices = tuple(coerce(each, field.type) for each in field.choices)
         field = field._replace(choices=choices)
+        # Many plugins write `default: ""` for "none".
         if field.default is None or field.default == "":
             return field._replace(default=None)
         field = field._replace(default=coerce(field.default, field.type))
@@ -259,6 +274,7 @@ def _with_checked_default(field: Field, problems: list[str]) -> Field:
 def _choices(raw: Any) -> Iterator[Any]:
     """The values to choose from, whether or not they come with labels."""
     for each in raw if isinstance(raw, list | tuple) else ():
+        # Three forms in use: {"value": v, "label": l}, (v, l), and v alone.
         if isinstance(each, Mapping):
             yield each.get("value")
         else:
@@ -306,6 +322,7 @@ def _cross_problems(fields: Sequence[Field]) -> Iterator[str]:
     keys = {field.key for field in fields}
     for number, field in enumerate(fields):
         same = (each for each in fields[:number] if each.key == field.key)
+        # One key may be listed several times for different modes, but not twice for the same.
         if any(dict(each.when) == dict(field.when) for each in same):
             under = f" under the same condition ({field.condition})" if field.when else ""
             yield f"the key {field.key!r} is there twice{under}"
@@ -321,6 +338,7 @@ def _cross_problems(fields: Sequence[Field]) -> Iterator[str]:
 def _secret_everywhere(fields: Sequence[Field]) -> list[Field]:
     """The fields; what is a secret under one condition is stored as one, so it is never shown."""
     secret = {field.variable for field in fields if field.secret}
+    # By variable and not by key, since a value is stored under its variable.
     return [field._replace(secret=field.variable in secret) for field in fields]
 
 
@@ -333,8 +351,10 @@ def _otherwise_last(fields: Sequence[Field]) -> Iterator[Field]:
     for field in fields:
         by_key.setdefault(field.key, []).append(field)
     for same in by_key.values():
+        # sort is stable: among the conditional ones the author's order stays.
         same.sort(key=lambda each: not each.when)
     for field in fields:
+        # Each position that had this key gets the next of its fields: other keys do not move.
         yield by_key[field.key].pop(0)
 
 
@@ -347,6 +367,8 @@ def in_order(fields: Sequence[Field]) -> list[Field]:
     left = list(fields)
     while left:
         open_keys = {field.key for field in left}
+        # The first field that waits for nothing; in a circle, simply the first, since two fields
+        # that depend on each other are the author's mistake and must not hang us.
         ready = (n for n, field in enumerate(left) if not deciding[field.key] & open_keys)
         ordered.append(left.pop(next(ready, 0)))
     return ordered
@@ -426,6 +448,7 @@ def json_schema(fields: Sequence[Field]) -> dict[str, Any]:
     for field in fields:
         by_key.setdefault(field.key, []).append(field)
     alone = [same[0] for same in by_key.values() if len(same) == 1]
+    # "required" can't depend on another value by itself: if/then does that in JSON Schema.
     conditions = [
         {"if": _condition(field), "then": {"required": [field.key]}}
         for field in alone
@@ -446,6 +469,7 @@ def json_schema(fields: Sequence[Field]) -> dict[str, Any]:
 def _condition(field: Field) -> dict[str, Any]:
     return {
         "properties": {key: {"enum": _options(value)} for key, value in field.when.items()},
+        # Without this line the condition holds where the other value is missing.
         "required": list(field.when),
     }
 
@@ -472,6 +496,7 @@ def _options(value: Any) -> list[Any]:
 
 def _property(field: Field) -> dict[str, Any]:
     made: dict[str, Any] = {"type": _JSON_TYPES[field.type]}
+    # "" is a string for JSON Schema, but for a person an empty value is a missing one.
     if field.required and field.type == "text":
         made["minLength"] = 1
     if field.choices:
@@ -483,6 +508,7 @@ def _property(field: Field) -> dict[str, Any]:
             ("default", field.default),
             ("minimum", field.minimum),
             ("maximum", field.maximum),
+            # Extensions of our own; "x-" keywords are ignored by validators.
             ("x-hermes-step", field.step),
             ("x-hermes-url", field.url),
             ("x-hermes-env", field.variable),
@@ -506,11 +532,13 @@ def validate_values(fields: Sequence[Field], given: Mapping[str, Value], where: 
     origins: dict[str, str] = {}
     problems: list[Problem] = []
     applying: dict[str, Field] = {}
+    # In this order `values` already has what decides about the field, when it is looked at.
     for field in in_order(fields):
         if field.key in applying or not field.applies(values):
             continue
         applying[field.key] = field
         found = given.get(field.key)
+        # Empty counts as not set: `export KEY=` is how people unset a variable for one command.
         if found is None or found.value in (None, ""):
             default = field.default_for(values)
             found = None if default is None else Value(default, "default")
@@ -521,9 +549,11 @@ def validate_values(fields: Sequence[Field], given: Mapping[str, Value], where: 
             origins[field.key] = found.origin
         except WrongTypeError as error:
             problems.append(_problem(field, where, f"is not {error.wanted}", found))
+    # A value of the wrong type is not in `values`, so the schema would call it missing as well.
     wrong = {problem.field for problem in problems}
     found_problems = _validated([*applying.values()], values, origins, where)
     order = {field.key: number for number, field in enumerate(fields)}
+    # Back to the author's order, in which setup shows the fields.
     found_problems.sort(key=lambda each: order.get(each.field.rpartition(".")[2], 0))
     problems += [problem for problem in found_problems if problem.field not in wrong]
     return Settings(values, origins, tuple(problems))
@@ -536,16 +566,18 @@ def _validated(
     from referencing import Registry  # noqa: PLC0415
 
     by_key = {field.key: field for field in fields}
-    # Whether they apply is known already. An empty registry: a $ref is never fetched.
+    # Whether they apply is known already. With an empty registry a $ref is never fetched.
     schema = json_schema([field._replace(when={}) for field in fields])
     validator = Draft202012Validator(schema, registry=Registry())
     problems = []
     for error in validator.iter_errors(dict(values)):
         missing = error.validator == "required"
+        # jsonschema reports "required" on the object, with no path to the missing key.
         for key in _missing(error) if missing else [str(error.path[0])]:
             field = by_key[key]
             found = None if missing else Value(values[key], origins[key])
             problems.append(_problem(field, where, _cause(error.validator, field), found))
+    # jsonschema yields one error per missing key, and each of them lists all of them.
     return list(dict.fromkeys(problems))
 
 
@@ -570,6 +602,7 @@ def _problem(field: Field, where: str, cause: str, found: Value | None) -> Probl
         named = f"set {'' if field.secret else 'it or '}{field.variable}"
         hint = f"{named}; get one at {field.url}" if field.url else named
     else:
+        # `instead` maps a value that people try to what they have to do, such as an old name.
         hint = str(field.instead.get(found.value, "")) if isinstance(found.value, str) else ""
     origin = "" if found is None or not found.origin else f"from {found.origin}"
     return Problem(f"{where}.{field.key}", cause, allowed(field), origin, hint)
@@ -577,6 +610,7 @@ def _problem(field: Field, where: str, cause: str, found: Value | None) -> Probl
 
 def _shown(value: Any) -> str:
     text = repr(value)
+    # One line of a terminal has room for no more beside the rest of the message.
     return text if len(text) <= 60 else f"{text[:60]}..."  # noqa: PLR2004
 
 

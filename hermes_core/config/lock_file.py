@@ -22,6 +22,7 @@ from hermes_core.storage.files import replace_file
 FILE_NAME: Final = "plugins.lock.json"
 VERSION: Final = 1
 MAX_BYTES: Final = 1_000_000
+# The limit is for a damaged file: an entry has about 300 bytes.
 _TEXTS: Final = ("owner", "version", "hash", "provider", "registers")
 _HINT: Final = "remove the file, then run: hermes-plugins enable NAME"
 
@@ -44,8 +45,8 @@ class PluginFacts(NamedTuple):
 
     provider: str = ""
     registers: str = ""
-    # Known only after the import, but needed before the next one. A provider that was never
-    # enabled gets variables with names of its own choice only after its import.
+    # Known only after an import, but needed before the next one. A provider that was never
+    # enabled finds variables with other names than <NAME>_* only after its import.
     env: tuple[str, ...] = ()
 
 
@@ -59,6 +60,7 @@ class LockEntry(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """The entry without its empty values."""
         values = {**self.pin._asdict(), **self.facts._asdict(), "env": list(self.facts.env)}
+        # `owner` is required when it is read, so it is written even if it is empty.
         return {key: value for key, value in values.items() if value or key == "owner"}
 
 
@@ -66,6 +68,7 @@ def entry_of(name: str, values: Mapping[str, Any]) -> LockEntry:
     """The entry that a checked mapping describes, of the lock file or of config.yaml."""
     texts = {key: values.get(key) or "" for key in _TEXTS}
     names = values.get("env")
+    # Only facts, unlike the pin: an entry of the wrong type is dropped, not an error.
     env = tuple(each for each in names if isinstance(each, str)) if isinstance(names, list) else ()
     pin = Pin(texts["owner"], texts["version"], texts["hash"])
     return LockEntry(name, pin, PluginFacts(texts["provider"], texts["registers"], env))
@@ -100,6 +103,7 @@ def write_lock_file(home: Path, entries: Mapping[str, LockEntry]) -> None:
     import json  # noqa: PLC0415
 
     plugins = {each.name: each.as_json() for each in entries.values()}
+    # Sorted and indented: in a home under version control a change is a small diff.
     text = json.dumps({"version": VERSION, "plugins": plugins}, indent=2, sort_keys=True)
     replace_file(home / FILE_NAME, f"{text}\n".encode("ascii"))
 
@@ -121,6 +125,7 @@ def _problem(data: object) -> str:
     if not isinstance(data, dict) or not isinstance(data.get("plugins"), dict):
         return "is not a lock file of plugins"
     version = data.get("version")
+    # A newer version may have a pin that this one would not check: refuse, do not guess.
     if version != VERSION:
         return f"has version {version!r}; this version of hermes-plugins reads {VERSION}"
     for name, values in data["plugins"].items():

@@ -11,6 +11,7 @@ from hermes_core.provider import BUILTIN
 
 #: Our own keys under ``memory`` in config.yaml. They can't be a provider's name, since its
 #: settings would stand in the same place.
+# Must have the keys of the schema in config_file, which imports this module.
 MEMORY_KEYS: Final = (
     "provider",
     "pin",
@@ -35,6 +36,8 @@ _SEPARATORS: Final = re.compile(r"[-_.]+")
 
 def normalise(name: str) -> str:
     """The form in which names compare: PEP 503, case and NFKC folded."""
+    # Twice, as Unicode defines caseless matching: folding may produce characters that NFKC changes
+    # again.
     folded = unicodedata.normalize("NFKC", name).casefold()
     return _SEPARATORS.sub("-", unicodedata.normalize("NFKC", folded))
 
@@ -49,6 +52,7 @@ def name_problem(name: object, *, ours: bool = False) -> str:
         return f"its name is {shown}, not a string"
     if not name.strip():
         return f"its name is empty: {name!r}"
+    # "@" separates the owner; an unprintable character could make two names look the same.
     if not name.isprintable() or "@" in name:
         return f"{name!r} can't be a provider's name"
     key = normalise(name)
@@ -68,4 +72,5 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
 
     by_normal = {normalise(each): each for each in known}
+    # 0.6 is difflib's default. A wrong suggestion only costs a glance, unlike in `_unknown_keys`.
     return [by_normal[match] for match in get_close_matches(normalise(name), by_normal, cutoff=0.6)]

@@ -84,6 +84,7 @@ class Sources:
         self.secrets = Secrets(config.home, config.secrets_backend)
         self._facts = config.selection.facts.get(info.key, PluginFacts())
         #: The name that it is listed under, and the one that it calls itself.
+        # Settings may be below either name; the listed one is asked first.
         self._names = tuple(dict.fromkeys((info.name, info.facts.provider or info.name)))
         self._section_key, self._section = section_of(config, *self._names)
         self._file, self._in_file = _own_file(config.home, *self._names)
@@ -114,14 +115,19 @@ class Sources:
         given = dict(answers or {})
         unread: dict[str, Problem] = {}
         several = repeated_keys(fields)
+        # In order, so that what decides which of several fields is in force is found first.
         for field in in_order(fields):
             if field.key in given or field.key in unread:
                 continue
+            # Validated again per field, since each value found may switch another field on. Lists
+            # are short, and this is only for keys that are listed more than once.
             if field.key in several and not field.applies(
                 validate_values(fields, given, "").values
             ):
                 continue
             try:
+                # A keyring that is locked is not "no value": a default must not silently take its
+                # place.
                 found = self._find(field)
             except SecretsError as error:
                 name = f"{self.where}.{field.key}"
@@ -148,6 +154,7 @@ class Sources:
     def _find(self, field: Field) -> Value | None:
         if field.key in self._arguments:
             return Value(self._arguments[field.key], "argument")
+        # The process's environment, then .env, then the keyring: see `Secrets.get`.
         stored = self._variable(field)
         if stored is not None:
             return stored
@@ -162,6 +169,7 @@ class Sources:
 
     def is_in_file(self, field: Field, value: Value) -> bool:
         """Whether a value is the one of config.yaml or the provider's own file."""
+        # Every source that is a variable ends its origin like this; files have no variable.
         return value.origin != "argument" and not value.origin.endswith(f"({field.variable})")
 
     def _variable(self, field: Field) -> Value | None:
@@ -176,6 +184,8 @@ class Sources:
 
     def _inherited(self, field: Field) -> Value | None:
         value = os.environ.get(field.variable, "")
+        # What we set ourselves came from .env or the keyring: its origin has to be that store, and
+        # another home in this process must not see it.
         if not value or is_ours(field.variable):
             return None
         return Value(value, f"environment ({field.variable})")
@@ -188,6 +198,7 @@ class Sources:
             return ""  # reported where the field's value is looked up
         if found is None:
             return ""
+        # Compared after coercion: "10" in the environment is the same as 10 in config.yaml.
         same = validate_values([field._replace(when={})], {field.key: found}, "").values.get(
             field.key
         )
@@ -219,6 +230,8 @@ class Sources:
         for each in self.secrets.names():
             if each.variable.startswith(prefixes) or self._info.is_called(each.provider):
                 named.add(each.variable)
+        # Variables that another manager of this process set: listed here, they become empty for
+        # this provider, or a conflict, instead of leaking from one home into another.
         named |= {name for name in os.environ if name.startswith(prefixes) and is_ours(name)}
         found = {}
         for name in sorted(named):
@@ -237,6 +250,8 @@ def secrets_in(
     values = settings.values if settings is not None else {}
     current = active_fields(fields, values)
     secret = {field.variable for field in current if field.secret}
+    # What no field declares may be a secret, so all of it is treated as one. A declared field that
+    # is not secret (a URL, a user name) stays readable in logs.
     declared = {field.variable for field in fields if not field.secret} - secret
     found = {value for name, value in environment.items() if name not in declared}
     found |= {str(values[each.key]) for each in current if each.secret and each.key in values}
@@ -251,6 +266,7 @@ def section_of(config: Config, *names: str) -> tuple[str, Mapping[str, Any]]:
 def _entry(section: object, *names: str) -> tuple[str, Mapping[str, Any]]:
     """What a mapping has for a provider, however its name is spelt there."""
     entries = section.items() if isinstance(section, Mapping) else ()
+    # Names outside: an entry under the listed name wins over one under its own name.
     for name in names:
         for key, value in entries:
             if normalise(str(key)) == normalise(name) and isinstance(value, Mapping):
@@ -260,6 +276,7 @@ def _entry(section: object, *names: str) -> tuple[str, Mapping[str, Any]]:
 
 def _own_file(home: Path, *names: str) -> tuple[Path | None, Mapping[str, Any]]:
     """What a provider keeps where hermes-agent's providers do."""
+    # Both layouts exist among hermes-agent's providers: NAME.json and NAME/config.json.
     places = [(home / f"{name}.json", home / name / "config.json") for name in names]
     for path in (path for pair in places for path in pair):
         try:
@@ -267,6 +284,7 @@ def _own_file(home: Path, *names: str) -> tuple[Path | None, Mapping[str, Any]]:
                 data = json.loads(path.read_text("utf-8"))
                 if isinstance(data, dict):
                     return path, data
+        # The file is the provider's business: if it is damaged, the provider reports that.
         except (OSError, ValueError, RecursionError):
             continue
     return None, {}
@@ -290,6 +308,7 @@ def own_settings_of(
     with SingleProvider(provider, name, deadlines=deadlines, home=home) as single:
         outcome = single.call("own_settings", hermes_home=str(home))
     error = outcome.error
+    # A provider raises one to say what is wrong in its file: its words are better than ours.
     if isinstance(error, HermesError) and not isinstance(error, WrongReturnType):
         raise error
     if error is None:

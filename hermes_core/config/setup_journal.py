@@ -26,6 +26,8 @@ from hermes_core.storage.home import ensure_folder
 
 _JOURNAL: Final = "setup.json"
 _LOCK: Final = "setup.json.lock"
+# Staged secrets are in the same store as real ones, since the journal, a plain file, must not have
+# them. `_clear_staged` finds them by the prefix.
 _STAGED: Final = "HERMES_STAGED_"
 _DELETED: Final = {"$deleted": True}
 
@@ -54,14 +56,17 @@ def commit(home: Path, secrets: Secrets, journal: Journal, values: Mapping[str, 
     Raises:
         HermesError: It can't be done; everything is as it was.
     """
+    # Everything that can be refused is refused before the first write.
     _check(home, journal, values)
     ensure_folder(home)
     with _locked(home):
+        # Of a setup that died before its journal was written: nobody will finish that one.
         _clear_staged(secrets)
         try:
             for name, value in values.items():
                 secrets.set(_STAGED + name, value, journal.provider)
             _write(home, journal)
+        # Also Ctrl-C: up to here nothing counts, so everything is taken back.
         except BaseException:
             with suppress(HermesError, OSError):
                 remove_journal(home)
@@ -74,6 +79,7 @@ def commit(home: Path, secrets: Secrets, journal: Journal, values: Mapping[str, 
 def _locked(home: Path) -> Iterator[None]:
     """One setup at a time; an `OSError` becomes a `HermesError`."""
     try:
+        # Taken before the lock of config.yaml, never after: `change_config` takes that one inside.
         with file_lock(home / _LOCK, LOCK_SECONDS):
             yield
     except OSError as error:
@@ -83,7 +89,7 @@ def _locked(home: Path) -> Iterator[None]:
 
 
 def _check(home: Path, journal: Journal, values: Mapping[str, str]) -> None:
-    """See that config.yaml and the stores will take what there is for them."""
+    """Check that config.yaml stays valid and that the stores accept the secrets."""
     document = read_document(home)
     validate(parse_document(document.path, edited(document, dict(journal.changes))))
     for name, value in values.items():
@@ -95,16 +101,20 @@ def _write(home: Path, journal: Journal) -> None:
         [list(keys), _DELETED if value is DELETE else value] for keys, value in journal.changes
     ]
     plugin = None if journal.plugin is None else [journal.plugin.name, journal.plugin.as_json()]
+    # A marker stands for DELETE, which is an object without a JSON form.
     text = json.dumps({"schema": 1, **journal._asdict(), "changes": changes, "plugin": plugin})
     replace_file(home / _JOURNAL, text.encode(), mode=0o600)
 
 
 def _finish(home: Path, secrets: Secrets, journal: Journal) -> None:
     """Apply a journal to secrets and config.yaml; steps that are done are skipped."""
+    # Only ``save_config`` is left to do, which the manager does after loading the provider.
     if not journal.secrets and not journal.changes and journal.plugin is None:
         return
     for name in journal.secrets:
         staged = secrets.get(_STAGED + name, journal.provider)
+        # None: an earlier attempt has already moved it. First set, then delete: a crash between
+        # the two repeats the set with the same value.
         if staged is not None:
             secrets.set(name, staged.value, journal.provider)
             secrets.delete(_STAGED + name)
@@ -112,6 +122,7 @@ def _finish(home: Path, secrets: Secrets, journal: Journal) -> None:
         change_config(home, dict(journal.changes))
     else:
         change_plugins(home, dict(journal.changes), [journal.plugin])
+    # Not removed: it still says that ``save_config`` has to be called.
     _write(home, journal._replace(changes=[], secrets=[], plugin=None))
 
 
@@ -121,6 +132,7 @@ def recover(home: Path) -> None:
     Raises:
         HermesError: It can't be finished now.
     """
+    # Without the lock, since this is on the start-up path and nearly always the end.
     if not (home / _JOURNAL).exists():
         return
     with _locked(home):
@@ -129,9 +141,8 @@ def recover(home: Path) -> None:
             return
         _finish(home, Secrets(home, load_config(home).secrets_backend), journal)
         if normalise(load_config(home).selection.name) != normalise(journal.provider):
-            remove_journal(
-                home
-            )  # another provider was chosen since: this one does not get its settings
+            # Another provider was chosen since, so ``save_config`` of this one is not called.
+            remove_journal(home)
 
 
 def needs_save_config(home: Path, provider: str) -> bool:

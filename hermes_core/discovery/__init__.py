@@ -101,7 +101,8 @@ def discover(
 def scan(home: Path, selection: Selection, *, everything: bool = False) -> list[ProviderInfo]:
     """Like `discover`, for a selection that is known already."""
     found = [*declared_providers(), *home_directories(home), *project_directories(home)]
-    # What a bridge leads to has to be found, else it would be listed as something else.
+    # A bridge's distribution has to be found as well. Without it, the bridge would be listed as
+    # broken although its package is installed, only without declaring a provider.
     bridged = {normalise(each.bridge) for each in found if each.bridge}
     if everything or bridged - {normalise(each.distribution) for each in found}:
         found += [
@@ -116,8 +117,10 @@ def _undeclared(found: list[ProviderInfo], site: Iterable[str] | None = None) ->
     """What distributions have without declaring it: directory plugins, else plain modules."""
     from hermes_core.discovery.plain_modules import plain_modules  # noqa: PLC0415 - needs ast
 
+    # A list, since both searches below read all of them.
     installed = list(distributions(path=site))
     carried = list(carried_directories(found, installed))
+    # `carried` counts as known: a distribution with a plugin.yaml is not searched a second time.
     return [*carried, *plain_modules([*found, *carried], installed)]
 
 
@@ -136,7 +139,8 @@ def may_have_provider(modules: Sequence[str], metadata: Callable[[], bytes]) -> 
 
 
 def providers_in(folder: Path) -> list[ProviderInfo]:
-    """What the distributions in a folder bring, which need not be on the import path."""
+    """The providers of the distributions in a folder, which need not be on the import path."""
     path = [str(folder)]
     found = list(declared_providers(path))
+    # An empty selection: what is chosen in some home says nothing about a folder of downloads.
     return assign_owners([*found, *_undeclared(found, path)], Selection())

@@ -27,6 +27,7 @@ from hermes_core.discovery.source_text import module_files, registers_provider, 
 from hermes_core.errors import ProviderConflictError, UnknownProviderError
 from hermes_core.provider import BUILTIN
 
+# A real plugin.yaml has a few hundred bytes.
 _MAX_BYTES: Final = 1_000_000
 
 
@@ -43,6 +44,8 @@ def project_directories(home: Path) -> Iterator[ProviderInfo]:
     the agent has set ``HERMES_ENABLE_PROJECT_PLUGINS``, as with hermes-agent.
     """
     folder = _project_folder() if _is_enabled() else None
+    # Run from the home's parent folder, ./.hermes/plugins is the home's own folder: those plugins
+    # are listed once, as what a person installed.
     if folder is not None and folder.resolve() != (home / "plugins").resolve():
         yield from (each._replace(source="project") for each in _in_folder(folder))
 
@@ -76,6 +79,7 @@ def _in_folder(plugins: Path) -> Iterator[ProviderInfo]:
     except OSError:
         return
     for folder in folders:
+        # "_" and ".": __pycache__, .git, and the temporary folders of an installation in progress.
         if not folder.name.startswith(("_", ".")) and os.path.isdir(folder):  # noqa: PTH112
             yield describe_directory(folder)
 
@@ -88,8 +92,9 @@ def describe_directory(folder: Path) -> ProviderInfo:
     loadable = True
     if not os.path.isfile(folder / "__init__.py"):  # noqa: PTH113 - swallows what pathlib raises
         state, problem, loadable = "broken", "has no __init__.py that can be read", False
+    # Directories may hold any kind of hermes-agent plugin, not only memory providers.
     elif not speaks_of_provider(folder):
-        state, problem = "no-provider", NO_PROVIDER  # by its text; `enable` looks for real
+        state, problem = "no-provider", NO_PROVIDER  # by its text only; `enable` loads it
     return ProviderInfo(
         name=folder.name,
         source="directory",
@@ -121,6 +126,7 @@ def companions_of(info: ProviderInfo) -> dict[str, Path]:
     """
     folder = info.directory
     if folder is None and info.location is not None:
+        # "a.b:c [extra]" is the package a/b; if a.b is a module, there is nothing beside it.
         package = info.entry_point.partition(":")[0].partition("[")[0].strip().replace(".", "/")
         folder = info.location / package if f"{package}/__init__.py" in info.files else None
     if folder is None:
@@ -146,6 +152,8 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
     try:
         text = _read(path)
         _, data = parse(text, TEXT_LOADER)
+    # The plugin may load all the same, so it is listed as broken, with the name and version that
+    # can still be read.
     except YamlProblem as error:
         return _plain_lines(text), f"plugin.yaml is not valid YAML: {error.what}"
     except OSError as error:
@@ -169,9 +177,11 @@ def _read(path: Path) -> str:
         raise OSError(None, "is not a regular file")
     with path.open("rb") as file:
         content = file.read(_MAX_BYTES + 1)
+    # Read one byte more than allowed: the size from stat may change before the read.
     if len(content) > _MAX_BYTES:
         raise OSError(None, "is too large to be one")
     try:
+        # "-sig": some editors on Windows write a byte order mark.
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OSError(None, "is not UTF-8 text") from error
@@ -181,28 +191,34 @@ def _text(value: Any) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-# What an editable install puts into the site instead of its sources.
+# Import hooks that an editable install puts into the site instead of its sources.
 _FINDERS: Final = ("__editable__", "_editable_impl_")
-_MARKER: Final = b"hermes"  # the group may be misspelt
+_MARKER: Final = b"hermes"  # not the whole group: that may be misspelt, and is reported
 _BUILTIN_DESCRIPTION: Final = "What an agent remembers without any backend; always on."
 
 
 def declared_providers(site: Iterable[str] | None = None) -> Iterator[ProviderInfo]:
     """One for each provider that a distribution declares in one of the two groups."""
+    # The marker is looked for in the bytes of entry_points.txt, before anything is parsed: of
+    # hundreds of distributions only a handful has it.
     for distribution in distributions(_MARKER, site):
+        # The same line may be in the file twice.
         declared = list(dict.fromkeys(distribution.entry_points))
         memory = [each for each in declared if each.group == MEMORY_GROUP]
         plugins = [each for each in declared if each.group == PLUGIN_GROUP]
         misspelt = {each.name: each for each in declared if _is_misspelt(each)}
         if memory:
-            # It says itself which of its plugins are for memory: the others are not.
+            # The group says which of its plugins are for memory, so the others are not listed.
             yield from (_info(distribution, each) for each in memory)
+        # The general group of hermes-agent: only the text of the sources shows which of its
+        # plugins register memory.
         elif plugins:
             for each in plugins:
                 info = _plugin_info(distribution, each)
                 if each.name in misspelt and not info.problem:
                     info = info._replace(problem=_unread(misspelt[each.name]))
                 yield info
+        # Damaged metadata may hide a declaration, so it is listed as broken instead of left out.
         elif distribution.problem:
             yield _broken(distribution)
         else:
@@ -210,6 +226,7 @@ def declared_providers(site: Iterable[str] | None = None) -> Iterator[ProviderIn
 
 
 def _info(distribution: Distribution, entry_point: EntryPoint) -> ProviderInfo:
+    # Both: another distribution may not call its provider builtin and become the built-in one.
     ours = normalise(distribution.name) in OURS and entry_point.name == BUILTIN
     problem = distribution.problem
     if entry_point.group and not entry_point.sound:
@@ -275,6 +292,7 @@ def _registers(distribution: Distribution, entry_point: EntryPoint) -> bool:
         for name in distribution.files
         if name.endswith(".py")
         and not name.startswith(_FINDERS)
+        # Its own package always counts, even if a plugin.yaml lies in it.
         and (name.startswith(f"{top}/") or not carried & set(map(str, PurePosixPath(name).parents)))
     ]
     if distribution.registers or registers_provider(recorded):
@@ -297,7 +315,7 @@ def find_distribution(project: str) -> Distribution | None:
 def own_commands() -> dict[str, str]:
     """The commands that providers add: name and entry point.
 
-    Our own distribution may add any, another's provider the one that is called like it.
+    Our own distribution may add any command; another one only a command with its provider's name.
     """
     return {
         each.name: each.value
@@ -310,6 +328,7 @@ def own_commands() -> dict[str, str]:
 def _may_add(distribution: Distribution, command: str) -> bool:
     if normalise(distribution.name) in OURS:
         return True
+    # A third party can't take over a command such as `setup` or `list` by declaring it.
     provided = (each for each in distribution.entry_points if each.group == MEMORY_GROUP)
     return any(normalise(each.name) == normalise(command) for each in provided)
 
@@ -350,9 +369,11 @@ def carried_directories(
         for name in sorted(each for each in files if each.endswith("plugin.yaml")):
             path = PurePosixPath(name)
             if path.name == "plugin.yaml" and str(path.parent / "__init__.py") in files:
-                # RECORD may lead out of the site: ../share/...
+                # A path in RECORD may lead out of the site: ../share/...
                 folder = Path(os.path.normpath(distribution.location / path.parent))
                 info = describe_directory(folder)
+                # `describe_directory` judges by text; what has no provider in its text is some
+                # other plugin.
                 if info.loadable and info.state != "no-provider":
                     yield info._replace(
                         name=str(read_manifest(folder)[0].get("name") or info.name),

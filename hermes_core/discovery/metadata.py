@@ -20,6 +20,8 @@ from hermes_core.discovery.source_text import REGISTERS
 from hermes_core.errors import describe
 
 _SUFFIXES: Final = (".dist-info", ".egg-info")
+# Only the three headers that a listing shows. Folded lines are not joined: build backends write
+# each of these on one line.
 _HEADER: Final = re.compile(
     r"^(Name|Version|Summary):[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE
 )
@@ -40,13 +42,14 @@ class EntryPoint(NamedTuple):
     @property
     def sound(self) -> bool:
         """Whether the value can name an object: ``module``, or ``module:object``."""
+        # Stricter than importlib.metadata, which accepts anything and fails when it is loaded.
         module, _, attributes = self.value.partition("[")[0].partition(":")
         names = f"{module}.{attributes}" if attributes else module
         return all(part.strip().isidentifier() for part in names.split("."))
 
 
 class Distribution(NamedTuple):
-    """An installed distribution that declares an entry point in one of the groups asked for."""
+    """An installed distribution, and what its metadata says."""
 
     name: str
     version: str
@@ -69,6 +72,8 @@ def distributions(
     """
     seen: set[str] = set()
     shadowing: list[tuple[str, list[str]]] = []
+    # As `importlib.metadata` does: the first entry of the path wins. Duplicates are common, since
+    # virtual environments and editors add folders again.
     for entry in dict.fromkeys(_usable(sys.path if path is None else path)):
         names = _info_folders(entry)
         for distribution in _once(list(_in_folder(entry, names, marker))):
@@ -77,6 +82,8 @@ def distributions(
             if key not in seen and not _is_shadowed(key, shadowing):
                 seen.add(key)
                 yield distribution
+        # The marker hides distributions that declare nothing, but those shadow others as well. So
+        # the names of all info folders are remembered, not only what was yielded.
         shadowing.append((entry, names or []))
     if path is None:
         yield from _from_finders(seen, marker)
@@ -86,11 +93,13 @@ def _usable(path: Iterable[object]) -> Iterator[str]:
     """The entries that the import system looks at, too."""
     for entry in path:
         if isinstance(entry, str) and "\0" not in entry:
+            # "" is the working folder on sys.path.
             yield entry or "."
 
 
 def _is_shadowed(key: str, shadowing: list[tuple[str, list[str]]]) -> bool:
     return any(
+        # The folder is called NAME-VERSION.dist-info, and "-" in the name is written as "_".
         normalise(name.rpartition(".")[0].partition("-")[0]) == key and _has_metadata(folder, name)
         for folder, names in shadowing
         for name in names
@@ -98,14 +107,16 @@ def _is_shadowed(key: str, shadowing: list[tuple[str, list[str]]]) -> bool:
 
 
 def _has_metadata(folder: str, name: str) -> bool:
-    """Not an empty folder that was left behind."""
+    """Whether it is a real record: pip may leave an empty folder behind."""
     return any(os.path.exists(f"{folder}/{name}/{file}") for file in ("METADATA", "PKG-INFO"))  # noqa: PTH110
 
 
 def _info_folders(folder: str) -> list[str] | None:
-    """The names of the dist-info folders in a folder; None if it is none."""
+    """The names of the dist-info folders in a folder; None if it is a file."""
     try:
         with os.scandir(folder) as entries:
+            # os.scandir returns names in any order; sorted, a listing is the same on every
+            # machine.
             return sorted(
                 each.name
                 for each in entries
@@ -114,7 +125,7 @@ def _info_folders(folder: str) -> list[str] | None:
             )
     except NotADirectoryError:
         return None
-    except OSError:  # not there, or not readable: neither can it be imported from
+    except OSError:  # missing or unreadable: nothing can be imported from it either
         return []
 
 
@@ -125,6 +136,7 @@ def _in_folder(
         yield from _from_archive(folder, marker)
         return
     for name in names:
+        # The one file that is read for every distribution; the rest only for those that match.
         declared = _read(f"{folder}/{name}/entry_points.txt")
         if marker is None or (declared is not None and marker in declared):
             yield _distribution(Path(folder), name, declared or b"")
@@ -135,6 +147,7 @@ def _distribution(folder: Path, name: str, declared: bytes) -> Distribution:
     stem = name.rpartition(".")[0]
     label, _, version = stem.partition("-")
     problem = ""
+    # METADATA in a dist-info folder, PKG-INFO in an egg-info one.
     headers = _read(str(info / "METADATA")) or _read(str(info / "PKG-INFO"))
     if headers is None:
         problem = f"{name} has no METADATA"
@@ -165,6 +178,7 @@ def parse_entry_points(text: str) -> tuple[tuple[EntryPoint, ...], str]:
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
+        # Not configparser: its import is slow, it lowers the case of names and takes ":" for "=".
         if line.startswith("[") and line.endswith("]"):
             group = line[1:-1]
             continue
@@ -177,8 +191,9 @@ def parse_entry_points(text: str) -> tuple[tuple[EntryPoint, ...], str]:
 
 
 def _headers(text: str) -> dict[str, str]:
+    # The description follows the first blank line, and it may have a line "Name: ...".
     head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
-    # The first of two counts.
+    # Reversed, so that the first of two headers of one name stays in the dict.
     return {key.title(): value for key, value in reversed(_HEADER.findall(head))}
 
 
@@ -195,6 +210,7 @@ def _recorded(info: Path) -> tuple[str, ...]:
 def _first_cell(line: str) -> str:
     """The first of three cells of a line of CSV."""
     if not line.startswith('"'):
+        # Two cells follow, hash and size, which have no commas; an unquoted path may have some.
         return line.rsplit(",", 2)[0]
     quoted = re.match(r'"((?:[^"]|"")*)"', line)
     return quoted.group(1).replace('""', '"') if quoted else ""
@@ -219,6 +235,8 @@ def _once(found: list[Distribution]) -> Iterator[Distribution]:
             continue
         versions = ", ".join(each.version for each in same)
         problem = f"two versions of {same[0].name} are recorded ({versions}): reinstall it"
+        # An interrupted upgrade leaves both. importlib.metadata picks whichever the file system
+        # lists first; here it is always the last by name, and the problem is shown.
         yield same[-1]._replace(problem=problem)
 
 
@@ -231,10 +249,11 @@ def _from_archive(path: str, marker: bytes | None) -> Iterator[Distribution]:
 
 
 def _from_finders(seen: set[str], marker: bytes | None) -> Iterator[Distribution]:
-    """What import hooks bring that are neither the interpreter's nor the backport's own."""
+    """The distributions of import hooks other than the interpreter's and the backport's."""
     finders = [
         finder
         for finder in sys.meta_path
+        # The default finders have this method as well, but read the folders that are done above.
         if hasattr(finder, "find_distributions")
         and getattr(finder, "__module__", "").partition(".")[0]
         not in ("_frozen_importlib_external", "importlib_metadata")
@@ -247,7 +266,7 @@ def _from_finders(seen: set[str], marker: bytes | None) -> Iterator[Distribution
     for finder in finders:
         try:
             found = list(finder.find_distributions(context))
-        except Exception as error:  # noqa: BLE001 - somebody's hook
+        except Exception as error:  # noqa: BLE001 - third-party code
             _tell_of(finder, error)
             continue
         for each in found:
@@ -258,7 +277,7 @@ def _from_finders(seen: set[str], marker: bytes | None) -> Iterator[Distribution
 
 
 def _tell_of(finder: Any, error: Exception) -> None:
-    """Say that an import hook failed: what it brings is not listed."""
+    """Log that an import hook failed, so its distributions are not listed."""
     import logging  # noqa: PLC0415 - costs more than a listing, in which nothing fails
 
     name = getattr(finder, "__qualname__", type(finder).__qualname__)
@@ -289,6 +308,7 @@ def _translated(found: Any, marker: bytes | None) -> Iterator[Distribution]:
     location, registers = Path(), False
     with suppress(NotImplementedError, OSError, ValueError):  # it may have no files
         location = Path(str(found.locate_file("")))
+        # Sources in an archive have no path that the scan could open later.
         registers = any(REGISTERS in _archived(found, each) for each in found.files or ())
     version, summary = fields.get("Version", ""), fields.get("Summary", "")
     yield Distribution(name, version, summary, location, entry_points, (), problem, registers)

@@ -54,14 +54,18 @@ def content_hash(info: ProviderInfo) -> str:
     whole = sha256()
     for name, path in _content(info):
         try:
+            # A hash of hashes: contents can't be shifted from one file to the next, and no file
+            # has to be in memory with another.
             digest = sha256(path.read_bytes()).hexdigest()
         except OSError:
             digest = "missing"
+        # "surrogatepass": names of files on Linux are bytes, and may not be valid UTF-8.
         whole.update(f"{name}\0{digest}\n".encode("utf-8", "surrogatepass"))
     return f"sha256:{whole.hexdigest()}"
 
 
 def _content(info: ProviderInfo) -> Iterator[tuple[str, Path]]:
+    # A directory inside a distribution is covered by the distribution's RECORD.
     if info.directory is not None and not info.distribution:
         for parent, folders, names in os.walk(info.directory):
             folders[:] = sorted(each for each in folders if not each.startswith("."))  # .git
@@ -77,8 +81,10 @@ def _content(info: ProviderInfo) -> Iterator[tuple[str, Path]]:
 
 
 def _counts(name: str) -> bool:
+    # Bytecode and metadata differ between two installs of the same version, and so do the paths of
+    # scripts: a pin must hold on another machine.
     path = PurePosixPath(name)
-    outside = ".." in path.parts or Path(name).is_absolute()  # scripts lie there
+    outside = ".." in path.parts or Path(name).is_absolute()  # pip records scripts so
     if path.suffix == ".pyc" or outside or not path.parts:
         return False
     return not path.parts[0].endswith((".dist-info", ".data"))
@@ -94,6 +100,7 @@ def assign_owners(found: Iterable[ProviderInfo], selection: Selection) -> list[P
     assigned = [
         _with_state(info, selection)
         for same in by_key.values()
+        # First drop what is the same provider in two places; only what is left is a conflict.
         for info in _without_rivals(_one_each(same), selection)
     ]
     return sorted(assigned, key=lambda each: (each.source != "builtin", each.key, each.owner))
@@ -116,7 +123,7 @@ def _without_bridges(found: Iterable[ProviderInfo]) -> list[ProviderInfo]:
 def _one_each(same: list[ProviderInfo]) -> list[ProviderInfo]:
     """Drop a directory that only wraps an installed package: it is the same provider."""
     copies = [each for each in same if each.source == "directory" and not each.distribution]
-    # A package's own installer made the copy: what lies in the home is what a person chose.
+    # The package's own installer made the copy in the home, and a person ran it: the copy counts.
     same = [each for each in same if each.source != "module" or not copies]
     packages = [each for each in same if each.entry_point and each.loadable]
     return [
@@ -127,7 +134,7 @@ def _one_each(same: list[ProviderInfo]) -> list[ProviderInfo]:
 
 
 def _bridge(info: ProviderInfo) -> ProviderInfo:
-    """A bridge whose other side is missing leads nowhere."""
+    """Mark a bridge as broken: its package is not installed."""
     if not info.bridge:
         return info
     problem = (
@@ -142,6 +149,7 @@ def _wraps(directory: ProviderInfo, package: ProviderInfo) -> bool:
     if directory.directory is None:
         return False
     tree = syntax(directory.directory / "__init__.py")
+    # With a class in it, it is not a mere wrapper, but a changed copy or another provider.
     if tree is None or defines_class(tree):
         return False
     top = package.entry_point.partition(":")[0].partition(".")[0].strip()
@@ -152,12 +160,15 @@ def _without_rivals(same: list[ProviderInfo], selection: Selection) -> list[Prov
     """Mark those that may not have the name, each with all owners named."""
     same = _without_project_claims(same, selection)
     usable = [each for each in same if _is_usable(each)]
+    # Nobody can choose another owner for this name, not even with name@owner.
     if usable and usable[0].key == BUILTIN:
         return [each if each.source == "builtin" else _refused(each) for each in same]
     if len(usable) < 2:  # noqa: PLR2004
         return same
     ours = [each for each in usable if normalise(each.distribution) in OURS]
     chosen = [each for each in usable if _is_chosen(each, selection)]
+    # Ours first: installing a package must not replace a provider that we ship. Then what the
+    # person wrote; then what follows from the packages' requirements.
     winners = ours or chosen or _built_on_the_others(usable)
     owners = ", ".join(sorted(each.label for each in usable))
     problem = f"claimed by {owners}; choose one with memory.provider: {usable[0].name}@OWNER"
@@ -195,6 +206,7 @@ def _built_on_the_others(usable: list[ProviderInfo]) -> list[ProviderInfo]:
     if len(declared) != 1:
         return []
     carried = {normalise(each.distribution) for each in usable if each not in declared}
+    # "" is a plugin in a directory of the home, which no distribution can require.
     return declared if "" not in carried and carried <= requirements(declared[0]) else []
 
 
@@ -223,6 +235,8 @@ def _with_state(info: ProviderInfo, selection: Selection) -> ProviderInfo:
         info = info._replace(content_hash=content_hash(info))
     changed = pin_problem(info, selection)
     if changed:
+        # A new version of the same owner stays active with a warning, unless pins are strict.
+        # Another owner is never active: that is the case the pin is there for.
         active = not selection.strict and same_owner(info, selection.pin)
         return info._replace(state="changed", problem=changed, active=active)
     return info._replace(state="active", active=True)
@@ -234,11 +248,12 @@ def find_provider(choice: str, providers: Iterable[ProviderInfo]) -> ProviderInf
     Raises:
         UnknownProviderError: None has that name; says which come near.
         ProviderConflictError: Several have it; names their owners.
-        ProviderLoadError: It is listed, but broken or no memory provider.
+        ProviderLoadError: It is listed, but broken or not a memory provider.
     """
     name, owner = split_choice(choice)
     listed = list(providers)
     same = [each for each in listed if each.key == normalise(name)]
+    # The listed name wins; a provider's own name is only a second way to call it.
     same = same or [each for each in listed if each.is_called(name)]
     found = [each for each in same if not owner or each.owned_by(owner)]
     if not found:
@@ -252,6 +267,7 @@ def find_provider(choice: str, providers: Iterable[ProviderInfo]) -> ProviderInf
         raise ProviderLoadError(
             found[0].problem, plugin=name, distribution=found[0].distribution, step="find"
         )
+    # With name@owner a person has decided the conflict, so its state is not an obstacle.
     if len(usable) == 1 and (owner or usable[0].state != "conflict"):
         if usable[0].key == "builtin" and usable[0].source != "builtin":
             raise ProviderConflictError(usable[0].problem, where=f"plugin {name}")

@@ -26,8 +26,10 @@ _HOSTS: Final = frozenset({"agent", "hermes_agent", "hermes_core"})
 #: What a path, a name or a summary has in it if the package may be one; "hermes" counts
 #: anywhere in the package's description.
 _WORDS: Final = ("hermes", "memory")
-_SMALL: Final = 20  # a package with so few modules is looked at, whatever it is called
+_SMALL: Final = 20  # a package with so few modules is read, whatever its name
+# Bounds the time of a search, which parses what it reads.
 _MOST_FILES: Final = 400
+# Their classes are examples or test doubles. "src" is a source tree that was packed by mistake.
 _ASIDE: Final = frozenset({"test", "tests", "testing", "example", "examples", "docs", "src"})
 
 #: How an installer names the folder that it makes.
@@ -38,6 +40,7 @@ _INSTALLER_NAMES: Final = (
     re.compile(r"""["']plugins["']\s*[/,]\s*(?:["']memory["']\s*[/,]\s*)?["']([\w.-]+)["']"""),
     re.compile(r"""\.hermes/plugins/(?:memory/)?([A-Za-z][\w.-]*)\b(?!\.)"""),
 )
+# What the patterns match that is a placeholder or a part of the path.
 _NOT_NAMES: Final = frozenset({"memory", "plugins", "name", "__init__", "plugin"})
 
 
@@ -72,6 +75,7 @@ class _Texts:
         """The text that one of the files assigns to a name."""
         if not name.isidentifier():
             return ""
+        # Also with an annotation between name and "=". Only texts that can be a provider's name.
         pattern = re.compile(rf"""^{name}\b[^=\n]*=\s*["']([\w.-]+)["']""", re.MULTILINE)
         found = map(pattern.search, map(_decoded, self.contents.values()))
         return next((each.group(1) for each in found if each), "")
@@ -97,6 +101,7 @@ def plain_modules(
         known: What was found by other means.
         installed: The distributions to look in.
     """
+    # "no-provider" was a guess about its entry point; a plain module of it may still have one.
     listed = {normalise(each.distribution) for each in known if each.state != "no-provider"}
     for distribution in installed:
         if normalise(distribution.name) in listed | OURS:
@@ -117,6 +122,7 @@ def plain_modules(
 def reference_in(folder: Path) -> str:
     """The module of a directory plugin that has its provider: ``module:attribute``, or ""."""
     relative = {path.relative_to(folder).as_posix(): path for path in python_files(folder)}
+    # "_" stands for the package, whose name is not known here: relative imports work the same.
     contents = {f"_/{name}": content_of(path) for name, path in relative.items()}
     modules = {name: text for name, text in contents.items() if _is_module(name)}
     ways = sorted(_ways(_Texts(modules)), key=lambda way: way[0].count("."))
@@ -135,6 +141,7 @@ def _providers(distribution: Distribution) -> list[_Found]:
     for reference, name in ways:
         found = _Found(reference, name or otherwise)
         first = named.setdefault(normalise(found.name), found)
+        # The shortest path wins: the others are usually re-exported or wrapped by it.
         if reference.count(".") < first.reference.count("."):
             named[normalise(found.name)] = found
     return list(named.values())
@@ -142,11 +149,13 @@ def _providers(distribution: Distribution) -> list[_Found]:
 
 def _ways(texts: _Texts) -> list[tuple[str, str]]:
     """What can be loaded to get a provider, each with the provider's name if that is known."""
+    # A bytes search before parsing: ast.parse is much slower.
     sources = texts.parsed(lambda text: _BASE.encode() in text or REGISTERS in text)
     classes = _provider_classes(sources, texts)
     names = {each.name for each in classes if each.name}
     only = names.pop() if len(names) == 1 else ""
     registering = [(reference, name or only) for reference, name in _registering(sources, texts)]
+    # `register` knows how the class has to be made, so a class is only used without one.
     return registering or _leaves(classes)
 
 
@@ -158,7 +167,7 @@ def _worth_reading(distribution: Distribution) -> list[str]:
     modules = [name for name in distribution.files if _is_module(name)]
     if not modules or not _is_plausible(distribution, modules):
         return []
-    # Those that say what they are come first, if there are too many.
+    # The most likely ones come first, in case there are too many.
     modules.sort(key=lambda name: not any(word in name.lower() for word in (*_WORDS, "provider")))
     return modules[:_MOST_FILES]
 
@@ -181,12 +190,14 @@ def may_have_provider(modules: Sequence[str], metadata: Callable[[], bytes]) -> 
 
     Args:
         modules: Their paths.
-        metadata: Gives METADATA, if that is needed.
+        metadata: Returns METADATA; only called if that is needed.
     """
+    # METADATA is read last: the list of modules is in memory already.
     if len(modules) <= _SMALL or any(word in "\n".join(modules).lower() for word in _WORDS):
         return True
     head, _, text = metadata().lower().partition(b"\n\n")
     named = re.findall(rb"^(?:name|summary|keywords):.*", head, re.MULTILINE)
+    # "memory" is a common word in descriptions, so it counts only in name, summary and keywords.
     return b"hermes" in head + text or any(b"memory" in each for each in named)
 
 
@@ -195,6 +206,7 @@ def _parsed(name: str, content: bytes, own: set[str]) -> _Source | None:
     parts = path.parts[:-1] if path.name == "__init__.py" else (*path.parts[:-1], path.stem)
     try:
         tree = ast.parse(content)
+    # ast.parse raises all of these: for other Python versions, null bytes, and deep nesting.
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     classes = tuple(each for each in _statements(tree.body) if isinstance(each, ast.ClassDef))
@@ -202,6 +214,7 @@ def _parsed(name: str, content: bytes, own: set[str]) -> _Source | None:
     taken = tuple(
         (alias.name, alias.asname or alias.name)
         for each in imports
+        # Relative, or absolute within the package: only these can import one of its own classes.
         if each.level or _top(each.module) in own
         for alias in each.names
     )
@@ -222,6 +235,7 @@ def _aliases(tree: ast.Module) -> frozenset[str]:
             names |= {_BASE for each in node.names if each.name == "memory_provider"}
         elif isinstance(node, ast.Import) and {_top(each.name) for each in node.names} & _HOSTS:
             names.add(_BASE)  # as an attribute of the module
+        # Optional imports end in `Base = MemoryProvider if available else object`.
         elif isinstance(node, ast.Assign) and names & {*_either(node.value)}:
             names |= {each.id for each in node.targets if isinstance(each, ast.Name)}
     return frozenset(names)
@@ -250,6 +264,8 @@ class _Class(NamedTuple):
 
 def _provider_classes(sources: Sequence[_Source], texts: _Texts) -> list[_Class]:
     """The classes that derive from the base class, directly or not."""
+    # A fixed point: every pass finds the classes whose bases were found in the pass before, and
+    # ends since each class is added once.
     known: set[str] = set().union(*(each.aliases for each in sources))
     found: list[_Class] = []
     while True:
@@ -302,6 +318,7 @@ def _own_name(node: ast.ClassDef, source: _Source, texts: _Texts) -> str:
         value: ast.expr | None = None
         if isinstance(statement, ast.FunctionDef) and statement.name == "name":
             returned = [each.value for each in ast.walk(statement) if isinstance(each, ast.Return)]
+            # Several returns depend on something at run time.
             value = returned[0] if len(returned) == 1 else None
         elif "name" in map(_identifier, _targets(statement)):
             value = getattr(statement, "value", None)
@@ -316,6 +333,7 @@ def _text(value: ast.expr, scopes: Sequence[ast.ClassDef | ast.Module], texts: _
     if isinstance(value, ast.Constant):
         return value.value if isinstance(value.value, str) else ""
     name = _identifier(value)
+    # The class first, then its module; at last any file of the package, for an imported constant.
     for scope in scopes:
         for statement in _statements(scope.body):
             given = getattr(statement, "value", None)
@@ -368,6 +386,8 @@ def _leaves(classes: Sequence[_Class]) -> list[tuple[str, str]]:
     return [
         (f"{each.source.module}:{each.node.name}", each.name)
         for each in classes
+        # A base class of others is abstract or shared code; a leading "_" is private to the
+        # package.
         if each.node.name not in built_on and not each.node.name.startswith("_")
     ]
 
@@ -379,6 +399,7 @@ def _installers_name(distribution: Distribution, contents: Mapping[str, bytes]) 
         given = read_manifest(Path(distribution.location / each).parent)[0].get("name")
         if isinstance(given, str) and not name_problem(given):
             return given
+    # The installer knows the folder's name, since it makes that folder in the home.
     installers = [name for name in contents if re.search(r"install|setup|cli", name.lower())]
     for pattern in _INSTALLER_NAMES:
         for name in installers:

@@ -9,6 +9,7 @@ from hermes_core.config import PluginFacts
 from hermes_core.config.names import normalise
 from hermes_core.storage.files import replace_file
 
+# The first two are hermes-agent's, so that a plugin declares itself once for both hosts.
 MEMORY_GROUP: Final = "hermes_agent.memory_providers"
 PLUGIN_GROUP: Final = "hermes_agent.plugins"
 OBSERVER_GROUP: Final = "hermes_plugins.observers"
@@ -25,8 +26,8 @@ class ProviderInfo(NamedTuple):
     broken, changed, no-provider; ``problem`` says why it is not simply installed.
 
     ``directory`` is where a directory plugin lies, ``location`` the folder on the import
-    path in which the distribution was found. What is broken may be ``loadable``: an invalid
-    plugin.yaml does not keep a provider from loading. ``entry_point`` is what to load;
+    path in which the distribution was found. What is broken may be ``loadable``: a provider
+    with an invalid plugin.yaml can still be loaded. ``entry_point`` is what to load;
     where the package declares none it was found in its text. ``commit`` is the one that a
     directory plugin was installed from; ``bridge`` names the distribution that a directory
     made by `bridge` stands for; ``facts`` is what was recorded when it was enabled;
@@ -63,6 +64,8 @@ class ProviderInfo(NamedTuple):
         Two projects are two owners: what was enabled in one is not enabled in another.
         """
         if self.source == "project":
+            # The path is part of it; a distribution's name is unique in an environment, a
+            # directory's is unique in the home.
             return f"project:{self.directory}"
         return self.distribution or "directory"
 
@@ -110,6 +113,7 @@ def read_record(folder: Path) -> Record | None:
     try:
         data: Any = json.loads(content)
     except (ValueError, RecursionError):
+        # A record that can't be read counts as none: the directory then belongs to the person.
         return None
     if not isinstance(data, dict):
         return None
@@ -118,7 +122,7 @@ def read_record(folder: Path) -> Record | None:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Note where a directory plugin came from."""
+    """Record where a directory plugin came from."""
     import json  # noqa: PLC0415
 
     text = json.dumps({"schema": 1, **record._asdict()}, indent=2) + "\n"

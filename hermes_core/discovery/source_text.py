@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from hermes_core.discovery.provider_info import ProviderInfo
 
 REGISTERS: Final = b"register_memory_provider"
+# At the beginning of a line: a method called `register` does not count.
 _DEF: Final = b"\ndef register("
 _SUBCLASS: Final = b"MemoryProvider"
 
+# Bounds for what a listing may read: a package can carry generated or vendored sources.
 _MAX_BYTES: Final = 1_000_000
 _MAX_FILES: Final = 2_000
 
@@ -30,14 +32,17 @@ def registers_provider(paths: Iterable[Path]) -> bool:
 
 
 def speaks_of_provider(folder: Path) -> bool:
-    """Whether a directory plugin has, or gets from elsewhere, a memory provider."""
+    """Whether a directory plugin defines a memory provider or imports one."""
     for path in python_files(folder):
         content = content_of(path)
+        # Also in a comment or a string. A false match costs a failed load with a clear message; a
+        # miss would hide a provider.
         if REGISTERS in content or _SUBCLASS in content:
             return True
     tree = syntax(folder / "__init__.py")
     if tree is None:
         return False
+    # The directory may only import its `register` from an installed package.
     return any(
         registers_provider(module_files(name))
         for name, _ in imports(tree)
@@ -63,6 +68,8 @@ def requirements(info: ProviderInfo) -> set[str]:
     if info.location is None or not metadata:
         return set()
     head = content_of(info.location / metadata[0]).decode("utf-8", "replace").partition("\n\n")[0]
+    # Without versions, markers and extras: an optional requirement also shows that they belong
+    # together.
     found = re.findall(r"^Requires-Dist: *([A-Za-z0-9._-]+)", head, re.MULTILINE)
     return set(map(normalise, found))
 
@@ -70,7 +77,7 @@ def requirements(info: ProviderInfo) -> set[str]:
 def registering_module(folder: Path) -> str:
     """The one module beside ``__init__.py`` that registers a provider, "" if there is none.
 
-    Some carry the plugin under another name, and an installer that renames it.
+    Some packages have the plugin in a module that their installer renames.
     """
     found = [
         path.stem
@@ -84,6 +91,7 @@ def python_files(folder: Path) -> Iterator[Path]:
     """The Python files below a folder, in a bounded number."""
     count = 0
     for parent, folders, names in os.walk(folder):
+        # In place, since that is how os.walk is told where to descend.
         folders[:] = sorted(each for each in folders if not each.startswith((".", "__pycache__")))
         for name in sorted(names):
             if name.endswith(".py"):
@@ -104,6 +112,7 @@ def module_files(module: str) -> Iterator[Path]:
     top, *rest = module.split(".")
     try:
         spec = find_spec(top)
+    # find_spec runs other packages' import hooks, and raises for `__main__` without a spec.
     except (ImportError, ValueError, AttributeError):
         return
     if spec is None:
