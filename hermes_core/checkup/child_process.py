@@ -40,6 +40,7 @@ FORMAT: Final = 1
 #: In the environment of the child and, unless they clear it, of all processes that it starts.
 TOKEN: Final = "HERMES_PLUGINS_CHILD"  # noqa: S105 - a name
 
+# An interpreter and our imports take under a second; a busy machine or a virus scanner many.
 _START_SECONDS: Final = 10.0
 
 # The parent's import path comes first: it is where the plugin was found.
@@ -92,11 +93,15 @@ def run_plugin_code(
     limit = _limit(config) + seconds
     what = what or f"plugin {config.selection.name or BUILTIN}"
     with tempfile.TemporaryDirectory(prefix="hermes-child-", ignore_cleanup_errors=True) as folder:
+        # A file and not a pipe: a plugin prints to stdout, and a pipe that nobody drains blocks
+        # it.
         answer = Path(folder, "results.jsonl")
         environment = {**os.environ, "HERMES_HOME": str(config.home)}
         written = partial(_write_results, answer, function_name(call), *_arguments(call))
         code = run_child(written, environment, limit, progress=progress)
         results = list(read_lines(answer))
+    # Without the last line the child did not reach its end, whatever its exit code: a plugin may
+    # call os._exit(0).
     if results and isinstance(results[-1], _End):
         return ChildResults(tuple(results[:-1]), results[-1].problem)
     ended = f"ended the process that loaded it (exit code {code})"
@@ -106,6 +111,8 @@ def run_plugin_code(
 
 def _limit(config: Config) -> float:
     deadlines = deadlines_of(config)
+    # `available` twice: `is_available` and `unavailable_reason`. Observers load one after the
+    # other.
     return _START_SECONDS + deadlines.load * (1 + len(config.observers)) + 2 * deadlines.available
 
 
@@ -133,17 +140,19 @@ def run_child(
     """
     token = secrets.token_hex(16)
     process = subprocess.Popen(  # noqa: S603 - our own interpreter
+        # -P: the working folder must not shadow our modules or the standard library.
         [sys.executable, "-P", "-c", _CHILD],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,
+        # Its own process group, so that everything in it can be ended at once.
         start_new_session=os.name == "posix",
         env={**environment, TOKEN: token},
         cwd=cwd,
     )
     try:
-        # Written at once, then waited for by its exit: a process that it leaves behind may
-        # hold its pipes open for ever.
+        # Not `communicate`, which waits for the end of the pipes: a process that the child leaves
+        # behind may hold them open for ever.
         with suppress(BrokenPipeError):
             if process.stdin is not None:
                 process.stdin.write(json.dumps(_request(call)).encode())
@@ -162,6 +171,7 @@ def _exit_code(
     process: subprocess.Popen[bytes], limit: float, progress: Progress | None
 ) -> int | None:
     """None if it still runs after the limit, without progress."""
+    # Progress restarts the limit: a long list of deliveries is not a hang.
     before = progress() if progress is not None else None
     while True:
         try:
@@ -177,6 +187,7 @@ def processes_with(token: str) -> list[int]:
     """The processes with that token in their environment, where the system shows it (Linux)."""
     mark = f"{TOKEN}={token}".encode()
     found = []
+    # The processes of other users can't be read, which is suppressed below.
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if mark in (folder / "environ").read_bytes():
@@ -202,6 +213,7 @@ def function_name(call: Callable[..., object]) -> str:
     """
     function = call.func if isinstance(call, partial) else call
     name = getattr(function, "__qualname__", "<")
+    # A nested function or a lambda has "<locals>" or "<lambda>" in its name.
     if not name.isidentifier():
         raise TypeError(f"a child process can't import {function!r}")
     return f"{function.__module__}:{name}"
@@ -237,7 +249,7 @@ def _write_results(
             writer.write(_End())
         except BaseException as error:  # noqa: BLE001 - the file is the only way to report it
             writer.write(_End(describe(error)))
-    os._exit(0)  # a plugin's threads must not hold us up
+    os._exit(0)  # does not wait for a plugin's threads
 
 
 # -- the lines between the two ----------------------------------------------------------------
@@ -256,6 +268,7 @@ class LineWriter:
 
     def _line(self, value: Any) -> None:
         self._file.write(json.dumps(value) + "\n")
+        # Flushed and not only written: os._exit in a plugin drops what Python has buffered.
         self._file.flush()
 
 
@@ -265,9 +278,11 @@ def read_lines(file: Path) -> Iterator[Any]:
         lines = file.read_bytes().splitlines()
     except OSError:
         return
+    # Another format: our own package was upgraded between the start of parent and child.
     if not lines or _parsed(lines[0]) != {"format": FORMAT}:
         return
     for line in lines[1:]:
+        # The rest of the results is still good.
         with suppress(ValueError, TypeError, AttributeError, KeyError):
             yield decode(json.loads(line))
 
@@ -289,12 +304,14 @@ def encode(value: Any) -> Any:  # noqa: PLR0911 - one per kind of value
     Raises:
         TypeError: It has something else in it.
     """
+    # First, since a StrEnum is a str and an IntEnum an int.
     if isinstance(value, Enum):
         return {_TYPE: _type_name(value), _VALUE: value.value}
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, Path):
         return {_PATH: str(value)}
+    # Before `tuple`, since a named tuple is one.
     names = _field_names(type(value))
     if names is not None:
         return {_TYPE: _type_name(value), **{each: encode(getattr(value, each)) for each in names}}
@@ -302,6 +319,7 @@ def encode(value: Any) -> Any:  # noqa: PLR0911 - one per kind of value
         return {_TUPLE: [encode(each) for each in value]}
     if isinstance(value, list):
         return [encode(each) for each in value]
+    # As pairs: JSON's keys are texts, and a key "$type" of the caller must not be read as ours.
     if isinstance(value, Mapping):
         return {_MAP: [[encode(key), encode(each)] for key, each in value.items()]}
     raise TypeError(f"{type(value).__name__} can't cross the process boundary")
@@ -336,6 +354,8 @@ def _type_name(value: object) -> str:
 def _known_type(name: str) -> type:
     """A dataclass, named tuple or enum of hermes_core: a plugin can write to the file, too."""
     module, _, attribute = name.partition(":")
+    # The plugin runs in the child and may write any line to the file. Only plain data types of
+    # ours are made from it.
     if not module.startswith("hermes_core."):
         raise ValueError(f"{name} is not a type of hermes_core")
     found = getattr(import_module(module), attribute, None)

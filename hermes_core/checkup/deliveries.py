@@ -30,6 +30,7 @@ _NEWEST: Final = 100
 _REFUTABLE: Final = (Cause.WRONG_KEY, Cause.UNREACHABLE)
 _FULL: Final = 0.9
 
+# The hooks through which content reaches a provider. Recall may work while all of these fail.
 _WRITES: Final = ("sync_turn", "on_memory_write", "on_delegation", "on_session_end")
 
 
@@ -117,12 +118,15 @@ def delivery_status(
     lost = 0
     failing = ""
     try:
+        # The call log is only a log, so its failure is a warning. The outbox has content: a
+        # problem.
         hooks = _hooks(config, now)
         lost = lost_calls(config.home).calls
         failing = writes_fail(config, active, now)
     except DatabaseError as error:
         warnings.append(f"the call log can't be read: {error}")
     if outbox is not None:
+        # The log still has the failures of writes that were skipped; those have their own warning.
         failing = "" if _only_skipped(outbox, active) else failing
         failing = failing or stuck(outbox, active, now)
         warnings += outbox_warnings(outbox)
@@ -158,6 +162,7 @@ def outbox_report(config: Config) -> OutboxReport:
     Raises:
         DatabaseError: It can't be read.
     """
+    # set_aside=False: a command that only reads must not move a damaged file.
     store = admin.open_store(config, set_aside=False)
     try:
         return admin.report(store)
@@ -227,10 +232,13 @@ def writes_fail(config: Config, active: ActiveProvider, now: float) -> str:
         return ""
     calls = [
         *(call for hook in _WRITES for call in _newest(config, active, hook)),
+        # A successful `initialize` says nothing about writes, so it must not end the row of
+        # failures.
         *(call for call in _newest(config, active, "initialize") if call.outcome != "ok"),
     ]
     newest = sorted((call for call in calls if call.at >= now - _DAY), key=lambda call: -call.at)
     failed = list(takewhile(lambda call: call.outcome != "ok", newest))
+    # With fewer calls than that all of them must have failed.
     if not failed or len(failed) < min(_IN_A_ROW, len(newest)):
         return ""
     count = f"{len(failed)}" if len(failed) < _NEWEST else f"{_NEWEST} and more"
@@ -267,5 +275,6 @@ def _only_skipped(report: OutboxReport, active: ActiveProvider) -> bool:
 
 
 def _fails(backlog: Backlog, now: float) -> bool:
+    # Below an hour it is a normal delay: a retry waits minutes after a failure.
     old = backlog.oldest is not None and now - backlog.oldest > _HOUR
     return old and bool(backlog.failing_since or backlog.error)

@@ -61,6 +61,7 @@ PROBLEM: Final = "problem"
 
 #: The user and the session under which `doctor` writes.
 SCRATCH: Final = "hermes-doctor"
+# Not a budget for each check, but the limit after which the child counts as hanging.
 _DOCTOR_SECONDS: Final = 120.0
 _RECALL_SECONDS: Final = 10.0
 _RECALL_PAUSE: Final = 0.5
@@ -68,6 +69,7 @@ _RECALL_PAUSE: Final = 0.5
 _GRACE_SECONDS: Final = 1.0
 _END_SECONDS: Final = 0.5
 _DAY: Final = 86_400.0
+# 100 MB: below that, a database of a few sessions and its write-ahead log may not fit.
 _ROOM: Final = 100_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _PRIVATE: Final = (".env", "secrets.json")
@@ -115,6 +117,7 @@ def run_doctor(
         fix: Whether to fix what can be fixed safely.
         before: Findings of the caller, which come first.
     """
+    # First, because the probe's answer decides whether old failures are still a problem.
     used = _examine_in_child(config, write=write, fix=fix)
     answers = any(each.check == "probe" and each.state == OK for each in used)
     own = [*before, *examine_files(config), *examine_deliveries(config, answers=answers)]
@@ -130,7 +133,7 @@ def _fixed(finding: Finding) -> Finding:
 
 
 def _examine_in_child(config: Config, *, write: bool, fix: bool) -> list[Finding]:
-    """The findings about providers, which their code may keep from being complete."""
+    """The findings about providers; incomplete if their code ends the child process."""
     seconds = deadlines_of(config).initialize + _DOCTOR_SECONDS
     call = partial(examine_providers, config.home, write=write, fix=fix)
     done = run_plugin_code(config, call, seconds=seconds)
@@ -208,6 +211,7 @@ def examine_config(home: Path) -> Iterator[Finding]:
         return
     detail = "valid" if config.path.exists() else "not found, using defaults"
     yield Finding("config.yaml", OK, detail)
+    # 0.2 s: a lock that is held for a normal write is free by then.
     for lock in ("config.yaml.lock", ".env.lock"):
         if (home / lock).exists():
             try:
@@ -259,6 +263,7 @@ def examine_deliveries(config: Config, *, answers: bool = False) -> Iterator[Fin
 def _outbox(config: Config, active: ActiveProvider, *, answers: bool) -> Iterator[Finding]:
     try:
         with closing(admin.open_store(config, set_aside=False)) as store:
+            # SQLite's own integrity check, since a damaged page may not be read by the report.
             whole = store.file.is_whole()
             report = admin.report(store)
     except DatabaseError as error:
@@ -274,6 +279,7 @@ def _outbox(config: Config, active: ActiveProvider, *, answers: bool) -> Iterato
         state = _state(fails, answers=answers)
         yield Finding("outbox", state, fails, "when it works again: hermes-plugins outbox retry")
     for line in outbox_warnings(report):
+        # Each warning ends with its command in parentheses: see `outbox_warnings`.
         detail, _, todo = line.rpartition(" (")
         yield Finding("outbox", WARNING, detail, todo.rstrip(")"))
     waiting = [_waiting(each, active) for each in report.backlogs if each.waiting]
@@ -313,7 +319,7 @@ def examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding
     """Everything that runs the code of providers, the built-in's first."""
     try:
         yield from _examine_providers(home, write=write, fix=fix)
-    except Exception as error:  # noqa: BLE001 - a plugin's, or ours; keeps the findings so far
+    except Exception as error:  # noqa: BLE001 - a plugin's, or ours; the findings so far stay
         yield Finding("doctor", PROBLEM, describe(error), "please report it")
 
 
@@ -321,6 +327,7 @@ def _examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Findin
     try:
         config = load_config(home)
     except ConfigError:
+        # The built-in works without config.yaml, and its files are what most needs a check.
         yield from _builtin(Config(home), fix=fix)
         detail = "not known while config.yaml can't be read"
         yield Finding("external provider", WARNING, detail, "correct config.yaml")
@@ -347,6 +354,7 @@ def _conflicts(installed: list[ProviderInfo]) -> Iterator[Finding]:
         if each.state == "conflict":
             todo = f"choose one: hermes-plugins enable {each.name}@OWNER"
             yield Finding(f"plugin {each.name}", PROBLEM, each.problem, todo)
+        # An invalid plugin.yaml of a plugin that loads is shown by `list`.
         elif each.state == "broken" and not each.loadable:
             todo = "report it to its author"
             yield Finding(f"plugin {each.name}", WARNING, each.problem, todo)
@@ -369,6 +377,7 @@ def _external(config: Config, installed: list[ProviderInfo], *, write: bool) -> 
     for warning in activation.warnings:
         yield Finding(f"plugin {name}", WARNING, warning.removeprefix(f"plugin {name}: "))
     yield _backup_paths(config, activation)
+    # The details may quote a service's answer, which may quote the key.
     for finding in start_provider(config, activation, write=write):
         yield replace(finding, detail=masked(finding.detail, activation.secrets))
 
@@ -430,13 +439,14 @@ def start_provider(
             return
         yield Finding("initialize", OK, f"{outcome.seconds:.2f} s")
         if probes:
-            # It writes where it can remove what it wrote; a marker of ours might stay.
+            # A probe removes what it wrote; a marker of ours might stay in the service.
             left = min(deadlines.tool, max(end - time.monotonic(), _GRACE_SECONDS))
             single.deadlines = deadlines._replace(tool=left)
             yield _probe(single, left, write=write)
         elif write:
             yield _write(single)
         single.call("shutdown")
+    # Bounded: a provider that hangs at its end must not use up the time of the report.
     finally:
         single.close(_END_SECONDS)
 
@@ -470,6 +480,7 @@ def _probe(single: SingleProvider, deadline: float, *, write: bool) -> Finding:
 
 def _write(single: SingleProvider) -> Finding:
     """Write a marker and recall it by another word: a provider may repeat the question."""
+    # Unique per run, so that an older run's marker can't be recalled instead.
     number = f"{time.time_ns():x}"
     asked, marker = f"question-{number}", f"answer-{number[::-1]}"
     text = f"This is a test entry of hermes-plugins doctor: {asked} has the {marker}"
@@ -481,6 +492,7 @@ def _write(single: SingleProvider) -> Finding:
         todo = "see its documentation: its backend rejects turns"
         return Finding("write", PROBLEM, describe(outcome.error), todo)
     end = time.monotonic() + _RECALL_SECONDS
+    # Many services index a write some seconds after they accept it.
     while time.monotonic() < end:
         recalled = single.call("prefetch", query=asked, session_id=SCRATCH)
         if marker in str(recalled.value or ""):
@@ -524,6 +536,7 @@ def _declared(info: ProviderInfo) -> list[str]:
 
     wanted: list[str] = []
     if info.distribution:
+        # Found by its files, but its metadata is damaged.
         with suppress(PackageNotFoundError):
             wanted += requires(info.distribution) or []
     listed = manifest_of(info).get("pip_dependencies")

@@ -27,6 +27,7 @@ SCRATCH: Final = "hermes-explain"
 # `initialize_for_inspection` must not use the network, so nothing would be recalled, and some
 # plugins do nothing at all for cron and flush.
 _CONTEXT: Final = "subagent"
+# For what the deadlines do not cover: scanning, opening databases, and writing the result.
 _SLACK_SECONDS: Final = 5.0
 
 
@@ -63,7 +64,7 @@ class Explanation:
 
 
 def explain(config: Config, question: str, *, session: str, user: str) -> ChildResults[Explanation]:
-    """Ask the providers; one result, unless a plugin keeps the child from reaching its end."""
+    """Ask the providers; one result, unless a plugin ends the child process."""
     deadlines = deadlines_of(config)
     seconds = (
         deadlines.initialize + deadlines.hook + deadlines.prefetch + deadlines.shutdown
@@ -82,6 +83,7 @@ def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iter
     recalled = manager.recall(question)
     rows = []
     for provider in manager.providers:
+        # By identity: a provider may be listed under another name than it calls itself.
         outcome = next(
             (each for each in recalled.outcomes if manager.get_provider(each.provider) is provider),
             None,
@@ -107,6 +109,7 @@ def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iter
         tuple(str(each) for each in manager.problems),
         tuple(manager.warnings),
     )
+    # After the result was yielded and written: a hanging shutdown can't lose it.
     manager.shutdown_all()
 
 

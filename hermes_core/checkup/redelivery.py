@@ -67,6 +67,7 @@ def retry(config: Config, number: int = 0) -> ChildResults[StreamDelivery]:
     Raises:
         HermesError: There is no such write, or it has no content.
     """
+    # Opened here as well, so that a wrong number is reported without starting a child process.
     store = admin.open_store(config, set_aside=True)
     try:
         if number and admin.entry(store, number).state == WriteState.MISSED:
@@ -102,9 +103,10 @@ def fill_gaps(config: Config, since: float | None) -> ChildResults[BackfillResul
 
 
 def deliver(home: Path, stream: int) -> Iterator[StreamDelivery]:
-    """Deliver each stream, or the one, through a provider instance of its own."""
+    """Deliver each stream, or the given one, each through a separate provider instance."""
     config = load_config(home)
     activation = activate(config)
+    # Activated only to fail early, with a good message. `revive` activates again for each stream.
     activation.lease.release()
     if activation.error is not None:
         raise activation.error
@@ -120,10 +122,12 @@ def _delivered(outbox: Outbox, stream: Stream, active: ActiveProvider) -> Stream
     store = outbox.store
     key = stream.key
     row = StreamDelivery(key.provider, key.owner, key.session, waiting=stream.writes)
+    # By owner too: a package that took over the name must not receive another one's turns.
     if not active.owns(key):
         other = f"; {active.provider} of {active.owner} is" if active.provider else ""
         reason = f"{key.provider} of {key.owner} is not active{other}"
         return replace(row, reason=reason)
+    # A running agent delivers this stream itself; two at once would deliver twice.
     if not store.claim(stream.id):
         return replace(row, reason=f"left to {process_name(stream.holder)}, which delivers it")
     before = _entries(store, stream.id)
@@ -139,6 +143,7 @@ def _delivered(outbox: Outbox, stream: Stream, active: ActiveProvider) -> Stream
     failure = next((each.error for each in [*waiting, *skipped, *failed] if each.error), "")
     return replace(
         row,
+        # Delivered writes leave the table, so what is gone was delivered.
         delivered=sum(number not in after for number in before),
         waiting=len(waiting),
         skipped=len(skipped),
@@ -165,7 +170,7 @@ def backfill(home: Path, since: float | None) -> Iterator[BackfillResult]:
     """Restore what the archive has; the result names each write that it does not have."""
     config = load_config(home)
     builtin = as_builtin(activate_builtin(config))
-    if builtin is None:  # another provider may stand in for ours
+    if builtin is None:  # the built-in may be replaced by one without an archive
         raise HermesError("the built-in provider has no archive to backfill from")
     activation = activate(config)
     redactor = redactor_for(config, activation.secrets)
@@ -174,6 +179,7 @@ def backfill(home: Path, since: float | None) -> Iterator[BackfillResult]:
         return redactor.redact(value).value
 
     store = admin.open_store(config, set_aside=True)
+    # First what an agent noted as missed; then, if asked, everything else since the date.
     done = refill_missed(store, partial(builtin.archived_turns, config.home), mask)
     if since is not None and not done.no_room:
         active = active_provider(config)
@@ -186,6 +192,7 @@ def backfill(home: Path, since: float | None) -> Iterator[BackfillResult]:
         added = add_archived(store, (active.provider, active.owner), sessions, mask)
         done = done._replace(added=added.added, known=added.known, no_room=added.no_room)
     store.close()
+    # The damaged file was set aside, and with it the list of what was missed: only --since helps.
     if store.problem and since is None:
         raise HermesError(store.problem)
     yield done

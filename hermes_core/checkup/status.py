@@ -112,6 +112,7 @@ def check_configured(
         seconds: The time for the whole command if the service does not answer. Set it to 0 to
             apply the deadlines of config.yaml instead.
     """
+    # Wall clock, since the monotonic clocks of two processes need not agree.
     until = time.time() + seconds - _ENDING_SECONDS if probe and seconds else 0.0
     names = [f"plugin {config.selection.name}"] if config.selection.name else []
     names += [f"observer {name}" for name in config.observers]
@@ -145,6 +146,7 @@ def _combined(done: ChildResults[Installed | ProviderCheck | ProbeFailure]) -> P
     if check is None:
         return ProviderCheck(problems=(done.problem,), installed=installed)
     failures = [each.detail for each in done.results if isinstance(each, ProbeFailure)]
+    # The child may end during the probe, after the check itself was complete.
     refused = "; ".join([*failures, *filter(None, [done.problem])])
     return replace(check, refused=refused, installed=installed)
 
@@ -169,6 +171,7 @@ def activate_configured(
     """
     config = load_config(home)
     found = installed_providers(config)
+    # Before any plugin code: if the plugin kills the process, `status` still knows what it is.
     yield _installed(config, found)
     try:
         manager, activation = assemble(MemoryManager, home, found)
@@ -186,6 +189,7 @@ def activate_configured(
 
 def activate_provider(home: Path, choice: str) -> Iterator[ProviderCheck]:
     """Activate a provider, as `enable` does before it changes anything."""
+    # Without pins: `enable` is how a person accepts a changed plugin.
     config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
     activation = activate(config)
     name = "" if activation.provider is None else activation.provider.name
@@ -201,6 +205,7 @@ def activate_provider(home: Path, choice: str) -> Iterator[ProviderCheck]:
 def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iterator[ProviderCheck]:
     """Activate a provider with another value for one of its fields."""
     config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
+    # As an argument the value wins over every source, so exactly this value is checked.
     activation = activate(config, {key: value})
     if activation.error is not None and not activation.fields:
         yield _result([activation.error])
@@ -213,6 +218,7 @@ def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iter
     if problem is not None or activation.info is None or field is None or row is None:
         yield _result([problem] if problem else [])
         return
+    # Without the argument: what would win over config.yaml in a real agent.
     sources = Sources(config, activation.info, manifest_of(activation.info))
     stronger = sources.stronger(field, row["value"])
     yield replace(_result([], [stronger] if stronger else []), settings=(row,))

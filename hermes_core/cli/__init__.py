@@ -7,18 +7,21 @@ import sys
 
 
 def main() -> None:
-    """Entry point of the console script: run a command, tell failures in one line."""
+    """Entry point of the console script: run a command, report a failure in one line."""
     _prepare_streams()
     try:
         code = _run(sys.argv[1:])
-        sys.stdout.flush()  # here, where somebody catches what goes wrong
+        sys.stdout.flush()  # here, where an error is still caught and reported
     except SystemExit as error:  # click's way to end
         code = _flushed(error.code)
     except KeyboardInterrupt:
+        # 128 + 2, the number of SIGINT: what a shell returns for a command that was interrupted.
         code = 130
-    except BrokenPipeError:  # `... | head`: nobody reads on, so nothing more is said
+    except BrokenPipeError:  # `... | head`: the reader is gone, so there is nothing to report
         code = 1
+    # Everything, so that a person sees one line and not a traceback; --debug shows the traceback.
     except Exception as error:
+        # Looked up in argv, since the error may come before or from click's parsing.
         if "--debug" in sys.argv:
             raise
         _print_error(error)
@@ -55,10 +58,11 @@ def _flushed(code: object) -> int:
 
 
 def _leave(code: int) -> None:
-    """End. What could not be written must not be tried again by the interpreter."""
+    """Exit. The interpreter must not try to write again what could not be written."""
     try:
         sys.stdout.flush()
     except OSError:
+        # The interpreter flushes stdout once more at its end, and would print a second error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
@@ -74,7 +78,7 @@ def _run(arguments: list[str]) -> int:
 
     from hermes_core.cli.app import cli  # noqa: PLC0415
 
-    # So that what a command has started is ended with it.
+    # As an exception, so that `finally` ends the processes that a command has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cli(prog_name="hermes-plugins")
     return 0

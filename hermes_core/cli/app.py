@@ -20,6 +20,7 @@ class _Command(NamedTuple):
     help: str
 
 
+# By command: the module below hermes_core.cli with NAME_command in it, and the help.
 COMMANDS: Final = {
     "bridge": _Command("install", "Let hermes-agent find a plugin that is a package."),
     "check": _Command("check", "Run the conformance checks on a memory plugin."),
@@ -55,11 +56,12 @@ class _Commands(click.Group):
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: click.Command
+        # Ours first: an entry point can't replace a command of ours.
         if found := COMMANDS.get(cmd_name):
             module = import_module(f"hermes_core.cli.{found.module}")
             command = getattr(module, f"{cmd_name}_command")
             return command
-        # A provider declares its commands as entry points: we import no plugin by name.
+        # Providers declare their commands as entry points, so no plugin is named in this module.
         value = own_commands().get(cmd_name)
         if value is None:
             return None
@@ -73,6 +75,7 @@ class _Commands(click.Group):
         rows = []
         for name in self.list_commands(ctx):
             text = COMMANDS[name].help if name in COMMANDS else BUILTIN_HELP.get(name, "")
+            # Only a command of another distribution has to be imported for its help.
             if not text and (command := self.get_command(ctx, name)):
                 text = command.get_short_help_str()
             rows.append((name, text))
@@ -96,6 +99,7 @@ class _Commands(click.Group):
 
 
 def _check_home(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    # `--home ""` comes from an unset variable in a script. It must not mean the working folder.
     if value == "":
         raise click.BadParameter("the name of the folder is empty")
     return value
@@ -110,6 +114,7 @@ def _check_home(_ctx: click.Context, _parameter: click.Parameter, value: str | N
 @click.pass_context
 def cli(ctx: click.Context, home: str | None, debug: bool) -> None:
     """Manage the memory plugins of a Hermes agent."""
+    # The text and not a path: each command resolves it, and reports an invalid home itself.
     ctx.obj = home
     if not debug:
         import logging  # noqa: PLC0415 - nothing else that prints the help needs it

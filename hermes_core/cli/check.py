@@ -28,7 +28,9 @@ from hermes_core.discovery import ProviderInfo, describe_directory, find_provide
 from hermes_core.errors import HermesError, ProviderLoadError, UnknownProviderError
 from hermes_core.storage.home import resolve_home
 
+# Not 1 or 2: CI has to tell "checks failed" (1) and a wrong command line (2) from this.
 _NOT_LOADED = 3
+# The kit's words for states, by the states that `paint` knows.
 _COLOURS = {"passed": "active", "failed": "broken", "warning": "changed", "skipped": "no-provider"}
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -39,6 +41,7 @@ def _settings(_ctx: click.Context, _parameter: click.Parameter, path: Path | Non
         return {}
     try:
         _, data = parse(path.read_text("utf-8"), LOADER)
+        # The settings go to the child process as JSON, which has no dates or sets.
         json.dumps(data)
     except (OSError, UnicodeDecodeError, YamlProblem, TypeError) as error:
         raise click.BadParameter(f"{path} can't be read: {error}") from error
@@ -50,6 +53,7 @@ def _settings(_ctx: click.Context, _parameter: click.Parameter, path: Path | Non
 def _pairs(_ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> Any:
     for each in values:
         name, equals, value = each.partition("=")
+        # A skip needs its reason, and an empty variable is the same as none.
         if not name or not equals or not value.strip():
             raise click.BadParameter(f"{each!r} is not of the form NAME=TEXT")
     return dict(each.split("=", 1) for each in values)
@@ -96,6 +100,7 @@ def check_command(
         return
     if not plugin:
         raise click.UsageError("Give the name of the plugin, or the path of its folder.")
+    # Before the plugin is loaded, and with the exit code of a wrong command line.
     unknown = set(given["skip"]) - {each.id for each in all_checks()}
     if unknown:
         raise click.BadParameter(f"unknown check {', '.join(sorted(unknown))}", ctx, None, "--skip")
@@ -144,6 +149,8 @@ def _list(checks: list[Check], json_wanted: bool) -> None:
 def _found(plugin: str, home: Path) -> ProviderInfo:
     """Return an installed plugin by name, or the one in a folder."""
     path = Path(plugin).expanduser()
+    # A path has a separator. A bare word is a name first, and a folder only if there is no such
+    # name.
     if plugin in (".", "..") or any(each in plugin for each in (os.sep, "/", "~")):
         return _folder(path)
     try:
@@ -191,6 +198,7 @@ def new_command(name: str, folder: Path | None) -> None:
     The project works as it is: code, tests and packaging.
     """
     try:
+        # `create_project` checks it too; here it becomes an error of the argument NAME.
         refuse_name(name)
     except PluginNameError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from error

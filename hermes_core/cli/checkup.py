@@ -76,14 +76,18 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
     try:
         config = load_config(home)
     except ConfigError as error:
+        # The defaults: the built-in works without config.yaml, so the rest of the report is still
+        # useful.
         config = Config(home)
         check = ProviderCheck(problems=error.problems)
     else:
         # The same code as an agent runs, so that the two can't disagree.
-        # The service is asked, too: what was written lately says nothing of how it is now.
+        # With a probe: past deliveries do not show whether the service works now.
         check = check_configured(config, probe=True)
+    # None if config.yaml is invalid or the child ended before it had scanned.
     installed = check.installed or installed_of(config)
     refused = check.refused
+    # A provider without a probe proves nothing by loading: its old failures stay problems.
     deliveries = delivery_status(config, installed.active, answers=check.probes and not refused)
     problems = [*check.problems, *deliveries.problems, *filter(None, [refused])]
     report = {
@@ -106,6 +110,7 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
 def _foreign_keys(config: Config) -> list[str]:
     """Return one line for all keys of config.yaml that hermes-agent owns: it has a dozen."""
     foreign = [each for each in config.warnings if each not in config.own_warnings]
+    # Each warning is "config.yaml:LINE: KEY: unknown key, ...".
     keys = ", ".join(each.split(": ")[1] for each in foreign)
     return [f"config.yaml: not ours, left alone: {keys}"] if keys else []
 
@@ -122,6 +127,7 @@ def _provider_report(
         **report,
         "commit": info.commit if info else "",
         "active": loads,
+        # All three, since a provider that loads may still reject every write.
         "works": loads and answers and not deliveries.failing,
         "answers": answers,
         "takes_writes": not deliveries.failing,
@@ -144,6 +150,7 @@ def setting_text(row: dict[str, Any]) -> str:
     if not row["set"]:
         return "not set"
     if row["secret"]:
+        # Only the store, without the variable's name in parentheses.
         return f"set ({row['origin'].partition(' (')[0]})"
     return f"{plain(str(row['value']))}  ({row['origin']})"
 
@@ -262,6 +269,7 @@ def doctor_command(ctx: click.Context, write: bool, fix: bool, json_wanted: bool
     home = resolve_home(ctx.obj)
     unfinished = _recovered(home)
     config = _config_or_defaults(home)
+    # Before it happens: the entry may stay in the service.
     if write and config.selection.name and not json_wanted:
         say(
             f"--write stores a test entry in {config.selection.name}, for the user and session "
@@ -347,6 +355,8 @@ def explain_command(
 def _print_explanation(row: dict[str, Any], problems: list[str]) -> None:
     if row["injected"]:
         for line in row["injected"].splitlines():
+            # Recalled text may come from anywhere: no control sequence of it may reach the
+            # terminal.
             say("".join(char if char.isprintable() else " " for char in line))
     else:
         say("Nothing would be injected.")

@@ -18,6 +18,7 @@ from hermes_core.outbox import open_outbox
 
 _SAMPLE = Path(__file__).parent / "sample"
 
+# The fact is in the middle, so that `session_search` can show how the session began and ended.
 _MONDAY: Final = (
     ("Good morning. Which branch is the release cut from?", "From main, every second Monday."),
     ("And who has to approve it?", "Two people of the platform team."),
@@ -48,6 +49,7 @@ def demo_command(ctx: click.Context) -> None:
     Reads and changes nothing of yours.
     """
     with tempfile.TemporaryDirectory(prefix="hermes-demo-") as folder:
+        # The real commands run below, with this home.
         ctx.obj = folder
         _step("A home with a plugin in it.", f"{folder} is deleted when the demo ends.")
         shutil.copytree(
@@ -61,6 +63,7 @@ def demo_command(ctx: click.Context) -> None:
             "Enable it. It is tested in a separate process first.",
             "$ hermes-plugins enable sample",
         )
+        # With its owner: a package on this machine may have a provider called sample.
         ctx.invoke(enable_command, name="sample@directory")
         _step("A first session.", "After each turn, the provider gets what was said.")
         _first_session(folder)
@@ -98,6 +101,7 @@ def _first_session(home: str) -> None:
             say(f"  agent:  {answer}")
         manager.sync_all(message, answer)
         manager.queue_prefetch_all(message)
+    # The system prompt is fixed at the start of a session, so that model APIs can cache it.
     frozen = note["content"] not in manager.build_system_prompt()
     manager.shutdown_all()
     say(f"  ... and {len(_MONDAY) - 1} more turns")
@@ -136,6 +140,7 @@ def _outage(home: str) -> None:
         say(f"  user:   {message}")
         say(f"  agent:  {answer}")
         if number == 1:
+            # The first turn has to be stored before the backend breaks.
             manager.flush_pending()
             # Breaks the folder, not the plugin: a switch in the plugin would only test the switch.
             _backend(home).rename(_backend(home, "away"))
@@ -148,6 +153,7 @@ def _outage(home: str) -> None:
 def _recovery(home: str) -> None:
     _backend(home, "away").rename(_backend(home))
     manager = MemoryManager.from_config(home)
+    # The same session: its writes wait in the outbox under this id.
     manager.initialize_all("saturday", platform="cli")
     delivered = manager.flush_pending()
     question = "Is anything planned for tonight?"

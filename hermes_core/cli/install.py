@@ -67,6 +67,7 @@ class Manner(NamedTuple):
     @property
     def asking(self) -> bool:
         """Return whether there is a person to ask."""
+        # Without a terminal a question would wait for ever, in CI for example.
         return not self.yes and not self.json and sys.stdin.isatty()
 
     def say(self, text: str = "") -> None:
@@ -82,11 +83,13 @@ class Manner(NamedTuple):
     def working(self, text: str) -> Iterator[Callable[[str], None]]:
         """Show what pip does: as progress on a terminal, else as lines."""
         with progress(text) as step:
+            # A spinner in a log file is noise; lines show at least that something happens.
             yield step.show if sys.stderr.isatty() else self.tell
 
     def agree(self, question: str, otherwise: str) -> None:
         """Ask; raise unless the person agrees."""
         if self.asking:
+            # err=True here and below: standard output is for results.
             if not click.confirm(question, default=True, err=True):
                 raise click.Abort
         elif not self.yes:
@@ -121,7 +124,9 @@ def install_command(ctx: click.Context, /, spec: str, **options: bool) -> None:
 
 
 def _install_package(package: Package, manner: Manner) -> None:
+    # First of all: it refuses an environment that pipx, uv or the system manages.
     program = installer("install", package.spec)
+    # A path or URL: that it needs a build is known without asking pip.
     if package.builds:
         _agree_to_build(NeedsBuild(package.spec), manner)
     plan = _planned(program, package, manner)
@@ -132,8 +137,10 @@ def _install_package(package: Package, manner: Manner) -> None:
         folder = Path(name)
         with manner.working(f"Downloading {package.spec}") as tell:
             site = program.fetch(plan, folder, tell)
+        # Read from the unpacked files. Nothing is installed or imported before the person agrees.
         brought = [each for each in providers_in(site) if each.distribution]
         _show_plan(plan, brought, manner)
+        # Also protects from a typo: a package of that name that is something else.
         _refuse_useless(plan, brought)
         if manner.dry_run:
             _tell_json(manner, plan.changes, brought, changed=False)
@@ -141,6 +148,7 @@ def _install_package(package: Package, manner: Manner) -> None:
         manner.agree("Install this?", "use --yes to install without a question")
         with progress(f"Installing {package.spec}"):
             program.install(plan, folder)
+    # A new package can't break others; only a replaced version can.
     conflicts = program.conflicts() if any(each.replaces for each in plan.changes) else []
     for line in conflicts:
         warn(f"dependency conflict: {line}")
@@ -149,6 +157,7 @@ def _install_package(package: Package, manner: Manner) -> None:
 
 def _planned(program: Installer, package: Package, manner: Manner) -> Plan:
     """Return what would be installed; ask about each project that has to be built."""
+    # Each round names one more project, since pip and uv stop at the first one.
     built: list[str] = []
     while True:
         try:
@@ -165,6 +174,7 @@ def _agree_to_build(need: NeedsBuild, manner: Manner) -> None:
     if not manner.asking:
         raise need
     manner.say(f"{need.what}.")
+    # The default is no, unlike below: a build runs code before it can be looked at.
     if not click.confirm("Build it?", default=False, err=True):
         raise click.Abort
 
@@ -186,6 +196,7 @@ def _show_brought(brought: Iterable[ProviderInfo], manner: Manner) -> None:
     for each in brought:
         manner.say(f"  {plain(each.name)}  {plain(each.problem or each.description)}")
         for other in rivals:
+            # A bridge of that name leads to the package itself.
             if other.key == each.key and not each.owned_by(other.owner) and not other.bridge:
                 manner.say(f"    {other.label} has a provider of that name too: enable this one as "
                            f"{each.name}@{each.owner}")  # fmt: skip
@@ -216,6 +227,7 @@ def _already_there(package: Package, manner: Manner) -> None:
 
 
 def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner) -> None:
+    # Scanned again in the real environment: what was shown is compared with what is there.
     names = {normalise(each.name) for each in plan.changes}
     there = [
         each
@@ -240,6 +252,8 @@ def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner) -> None:
 
 def _install_folder(source: Folder | Repository, manner: Manner) -> None:
     where = source.shown if isinstance(source, Repository) else source.path
+    # The lock is held while the person reads and answers: nobody else can install meanwhile, and
+    # the staged folder can't be cleared.
     with plugins_folder(manner.home) as plugins:
         with progress(f"Fetching {where}"):
             staged = stage(source, plugins)
@@ -313,12 +327,14 @@ def _offer_setup(providers: list[ProviderInfo], manner: Manner) -> None:
     usable = [each for each in providers if each.loadable and each.state != "no-provider"]
     for each in usable:
         manner.say(f"Next: hermes-plugins setup {plain(each.name)}")
+    # With two providers the person has to choose, which "Next:" lists.
     if len(usable) != 1 or not manner.asking:
         return
     if click.confirm(f"Set {usable[0].name} up now?", default=True, err=True):
         # In a new process: this one may have imported what was just replaced.
         home = ["--home", str(manner.home)]
         command = [sys.executable, "-m", "hermes_core", *home, "setup", usable[0].name]
+        # The child writes to the same stream, and our buffer would come after it.
         sys.stdout.flush()
         sys.exit(subprocess.run(command, check=False).returncode)  # noqa: S603
 
@@ -336,6 +352,7 @@ def uninstall_command(ctx: click.Context, name: str, yes: bool) -> None:
     NAME is a provider or its package. Keeps settings, secrets and stored data.
     """
     config = recovered_config(ctx)
+    # The selection is empty, since a broken or changed provider has to be removable, too.
     found = _meant(name, scan(config.home, Selection(), everything=True))
     first = found[0]
     if first.directory is not None and not first.distribution:
@@ -346,11 +363,14 @@ def uninstall_command(ctx: click.Context, name: str, yes: bool) -> None:
     others = [each.name for each in found if normalise(each.name) != normalise(name)]
     brings = f", which brings {', '.join(map(plain, others))}" if others else ""
     _agree(f"Uninstall the package {first.distribution} {first.version}{brings}?", yes)
+    # After the question and before the removal: a crash leaves a disabled plugin, not a broken
+    # one.
     _disable_first(config, found)
     for each in found:
         _drop_bridge(config, each)
     with progress(f"Uninstalling {first.distribution}"):
         program.remove(first.distribution)
+    # pip exits with 0 if the package is outside of its environment (a system site, PYTHONPATH).
     if find_distribution(first.distribution) is not None:
         raise InstallError(
             "is still installed: it belongs to another environment",
@@ -368,12 +388,14 @@ def _meant(name: str, listed: list[ProviderInfo]) -> list[ProviderInfo]:
     if key in (BUILTIN, OURSELVES):
         _refuse_ours(OURSELVES)
     same = [each for each in listed if each.key == key and (not owner or each.owned_by(owner))]
+    # Two directories, or a directory and a package. Two providers of one package are one owner.
     owners = {(normalise(each.distribution), each.directory) for each in same}
     distributions = {normalise(each.distribution) for each in same if each.distribution}
     if len(owners) > 1 and len(distributions) != 1:
         choices = " or ".join(f"{wanted}@{each.owner}" for each in same)
         raise InstallError(f"{name} is the name of two plugins", hint=f"choose one: {choices}")
     project = next(iter(distributions), key)
+    # A package is removed as a whole, with all its providers.
     brought = [each for each in listed if normalise(each.distribution) == project]
     found = brought or same
     if not found:
@@ -415,6 +437,7 @@ def _remove_directory(config: Config, info: ProviderInfo, yes: bool) -> None:
             where=str(folder),
             hint=f"run `hermes-plugins disable {info.name}`, then delete the folder",
         )
+    # Some plugins store data beside their code.
     if content_hash(describe_directory(folder)) != record.hash:
         raise InstallError(
             "has changed since it was installed",
@@ -443,6 +466,7 @@ def _disable_first(config: Config, found: Iterable[ProviderInfo]) -> None:
 
 
 def _waiting(config: Config, key: str) -> int:
+    # The size limit has no effect on reading.
     store = OutboxStore(config.home / "outbox.db", max_bytes=DEFAULT_MAX_MB * 1_000_000)
     try:
         return sum(
@@ -458,6 +482,7 @@ def _waiting(config: Config, key: str) -> int:
 def _drop_bridge(config: Config, info: ProviderInfo) -> None:
     """Remove its bridge: a dead one would block the next plugin of that name."""
     record = read_record(config.home / "plugins" / info.name)
+    # Another package's bridge of that name stays.
     if record is None or normalise(record.bridge) != normalise(info.distribution):
         return
     try:

@@ -28,6 +28,8 @@ from hermes_core.storage.home import resolve_home
 
 _HEADER: Final = ("TIME", "PROVIDER", "HOOK", "OUTCOME", "TOOK", "BYTES", "ERROR")
 _STATES: Final = {"error": "broken", "late": "changed", "paused": "no-provider"}
+# Fast enough to look immediate, slow enough not to load the database. A page bounds the memory for
+# a log of a million calls.
 _POLL_SECONDS: Final = 0.25
 _PAGE: Final = 1000
 _INTERRUPTED: Final = 130
@@ -123,6 +125,7 @@ def log_command(
 
 def _follow(wanted: Wanted, lines: int, json_wanted: bool) -> None:
     table = Table(_HEADER)
+    # Before the first page is read, so that no call between the two reads is skipped.
     seen = _newest_number(wanted.home)
     rows = wanted.newest(lines)
     if not json_wanted and not rows and lines:
@@ -135,6 +138,7 @@ def _follow(wanted: Wanted, lines: int, json_wanted: bool) -> None:
             _print(table, rows)
         sys.stdout.flush()
         seen = max([seen, *(number for number, _ in rows)])
+        # A full page means that there are more: read on without a pause.
         if len(rows) < _PAGE:
             _pause(_POLL_SECONDS)
         # Calls that were read need not be read again, whether they were shown or not.
@@ -151,6 +155,7 @@ def _newest_number(home: Path) -> int:
 
 def _pause(seconds: float) -> None:
     """Wait; raise BrokenPipeError if the reader of our output has gone."""
+    # Windows. There the next write fails instead.
     if not hasattr(select, "poll"):
         time.sleep(seconds)
         return

@@ -49,11 +49,14 @@ _COLOURS: Final = {
     WriteState.MISSED: "changed",
 }
 _STATES: Final = tuple(each.name.lower() for each in WriteState)
+# Six digits at most, so that the product stays a valid time.
 _AGE: Final = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+# About a screen; a turn may have a megabyte.
 _SHOWN: Final = 2000
 
 _json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+# SQLite's largest integer: a larger one would raise OverflowError in the query.
 _ID: Final = click.IntRange(1, 2**63 - 1)
 _number = click.argument("number", metavar="ID", type=_ID)
 
@@ -66,6 +69,7 @@ def outbox_command() -> None:
 @contextmanager
 def _looking(ctx: click.Context) -> Iterator[tuple[OutboxStore, Config]]:
     config = load_config(resolve_home(ctx.obj))
+    # set_aside=False: looking must not move a damaged file.
     store = admin.open_store(config, set_aside=False)
     try:
         yield store, config
@@ -106,6 +110,7 @@ def report_as_json(report: OutboxReport, active: ActiveProvider) -> dict[str, An
                 "active": active.owns(each),
                 "oldest": moment(each.oldest),
                 "failing_since": moment(each.failing_since),
+                # 0 means: as soon as possible.
                 "due": moment(each.due) if each.due else None,
             }
             for each in report.backlogs
@@ -181,6 +186,7 @@ def _next(backlog: Backlog, active: ActiveProvider) -> str:
 def list_command(ctx: click.Context, state: str | None, limit: int, json_wanted: bool) -> None:
     """List pending writes, without their content."""
     with _looking(ctx) as (store, _):
+        # One more than shown, to know whether there are more.
         found = admin.entries(store, WriteState[state.upper()] if state else None, limit + 1)
     more, found = len(found) > limit, found[:limit]
     if json_wanted:
@@ -208,6 +214,8 @@ def _colour(each: Entry) -> str:
 
 
 def _as_json(each: Entry) -> dict[str, Any]:
+    # Without what is internal: the key is split into its parts, the number of the stream is left
+    # out.
     rest = each._asdict()
     origin = rest.pop("key")
     del rest["stream"]
@@ -244,6 +252,7 @@ def show_command(ctx: click.Context, number: int, json_wanted: bool) -> None:
         "session": each.key.session,
         "started with": ", ".join(f"{key}={value}" for key, value in keywords.items()),
         "hook": each.hook,
+        # Painted, so it must not go through `plain`, which removes escape sequences.
         "state": paint(each.state.label, _colour(each)) if _colour(each) else each.state.label,
         "tries": str(each.attempts),
         "error": each.error,
@@ -259,6 +268,7 @@ def _print_content(content: dict[str, Any]) -> None:
         say("Its content is gone: the outbox was full.")
         return
     text = json.dumps(content, indent=2, ensure_ascii=False)
+    # Piped output is never cut: programs read it.
     if on_terminal() and len(text) > _SHOWN:
         left = len(text) - _SHOWN
         text = f"{text[:_SHOWN]}\n... and {left:,} more characters; use --json to see all"
@@ -291,6 +301,7 @@ def retry_command(ctx: click.Context, number: int | None, json_wanted: bool) -> 
     for row in () if json_wanted else rows:
         _print_stream(row)
     if done.problem and not json_wanted:
+        # After the rows: what was delivered before the failure is shown.
         raise HermesError(done.problem, hint="the writes stay in the outbox")
     if done.problem or any(row.waiting or row.skipped or row.failed for row in rows):
         ctx.exit(1)
@@ -327,6 +338,7 @@ def drop_command(ctx: click.Context, number: int, yes: bool, json_wanted: bool) 
             f"Remove the {each.hook} of session {plain(each.key.session)} for "
             f"{plain(each.key.provider)}? It can't be restored."
         )
+        # Without a terminal nobody can agree, so nothing is removed.
         if not yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
             raise HermesError("nothing was removed", hint="use --yes to remove it")
         admin.drop(store, number)
@@ -346,6 +358,7 @@ def _when(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
         at = datetime.fromisoformat(value.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
         at = -1.0
+    # Also rejects a year before 1970, for which Windows has no timestamp.
     if not 0 <= at <= time.time():
         raise click.BadParameter(f"{value!r} is not a past time such as 2d, 12h or 2026-03-31")
     return at
@@ -371,6 +384,7 @@ def backfill_command(ctx: click.Context, since: float | None, json_wanted: bool)
         done = fill_gaps(config, since)
     if done.problem:
         raise HermesError(done.problem)
+    # Exactly one, since there was no problem.
     (result,) = done.results
     row = _backfill_as_json(result)
     if json_wanted:

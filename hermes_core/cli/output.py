@@ -31,6 +31,7 @@ _STYLES: Final = {
 }
 _BOLD: Final = 1
 _WIDTH: Final = 80
+# Below 20 columns wrapping makes text unreadable; the terminal then breaks lines itself.
 _NARROWEST: Final = 20
 #: Cells that are longer than this may be folded where there is little room.
 _SHORTEST: Final = 12
@@ -47,6 +48,8 @@ def on_terminal() -> bool:
 def terminal_width(stream: TextIO | None = None) -> int:
     """Return the columns of the terminal behind standard output; 80 if it does not say."""
     try:
+        # Not shutil's, which prefers the variable COLUMNS: shells export that one with an old
+        # value.
         return os.get_terminal_size((stream or sys.stdout).fileno()).columns or _WIDTH
     except (OSError, ValueError):
         return _WIDTH
@@ -67,6 +70,7 @@ def _styled(text: str, code: int) -> str:
 
 
 def _has_colours() -> bool:
+    # NO_COLOR: https://no-color.org. TERM=dumb: editors and CI that show escape sequences as text.
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -98,9 +102,11 @@ def wrapped(text: str, width: int, indent: int | None = None) -> list[str]:
     if width_of(text) <= width or width < _NARROWEST:
         return [text]
     start = len(text) - len(text.lstrip(" "))
+    # At least 20 columns stay for the text, however deep the indentation is.
     following = " " * min(start + 2 if indent is None else indent, width - _NARROWEST)
     lines, line = [], ""
     for word in _words(text):
+        # A line with only blanks gets its word even if that is too long.
         if line.strip() and width_of(line + word) > width:
             lines.append(line)
             line = following + word.lstrip(" ")
@@ -134,6 +140,7 @@ def width_of(text: str) -> int:
         return len(text)
     from unicodedata import combining, east_asian_width  # noqa: PLC0415
 
+    # Wide and fullwidth characters take two columns, combining ones none.
     wide = sum(east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(combining(char) > 0 for char in text)
 
@@ -183,7 +190,9 @@ def print_json_line(**values: Any) -> None:
 def _say_json(values: dict[str, Any], indent: int | None) -> None:
     import json  # noqa: PLC0415 - a table does not need it
 
+    # Escapes where the stream can't encode all characters: JSON must stay valid.
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    # "schema" is the version of the format, so that scripts can notice a change.
     text = json.dumps({"schema": 1, **values}, indent=indent, ensure_ascii=not utf8)
     sys.stdout.write(f"{text}\n")
 
@@ -212,6 +221,7 @@ class Table:
 
     def print(self, rows: Sequence[Sequence[str]], states: Sequence[str]) -> None:
         """Print more rows, each in the colour of its state."""
+        # `plain` removes tabs and line breaks too, which would break the piped format.
         cells = [[plain(cell) for cell in row] for row in rows]
         if not on_terminal():
             for row in cells:
@@ -219,6 +229,7 @@ class Table:
             return
         columns = zip(self._header, *cells, strict=True)
         widths = [max(map(width_of, column)) for column in columns]
+        # Only wider: with `log --follow` the columns would jump otherwise.
         self._widths = [*map(max, self._widths, widths)]
         if self._fits():
             _console(sys.stdout).print(self._drawn(cells, states))
@@ -229,6 +240,7 @@ class Table:
 
     def _fits(self) -> bool:
         *others, last = self._widths
+        # Two blanks between columns; the last one can be folded, so it needs only a little room.
         room = sum(others) + 2 * len(others) + min(last, _SHORTEST)
         return room <= terminal_width()
 
@@ -243,6 +255,7 @@ class Table:
             table.add_column(name, min_width=width, no_wrap=True)
         table.add_column(self._header[-1], overflow="fold", ratio=1)
         for row, state in zip(cells, states, strict=True):
+            # Text objects, since rich would read "[red]" in a str as markup.
             table.add_row(*map(Text, row), style=_STYLES.get(state, ("", 0))[0])
         return table
 
@@ -252,6 +265,7 @@ def _console(stream: TextIO) -> Console:
 
     plain_text = not _has_colours()
     return Console(
+        # highlight=False: rich would colour numbers and paths by itself.
         file=stream, width=terminal_width(stream), highlight=False, no_color=plain_text,
         color_system=None if plain_text else "auto",
     )  # fmt: skip
@@ -261,7 +275,7 @@ def _console(stream: TextIO) -> Console:
 
 
 class Step:
-    """What a command reports while it works; nothing is shown unless somebody looks."""
+    """What a command reports while it works; shown only on a terminal."""
 
     def __init__(self, bar: Progress | None = None, task: TaskID | None = None) -> None:
         self._bar = bar
@@ -292,12 +306,12 @@ def progress(text: str, total: int | None = None) -> Iterator[Step]:
 
     Args:
         text: What happens, such as "Importing conversations".
-        total: How many steps it has; None if nobody knows.
+        total: How many steps it has; None if that is not known.
     """
     if not sys.stderr.isatty() or not _has_colours():
         yield Step()
         return
-    from rich import progress as rich_progress  # noqa: PLC0415 - only for who waits
+    from rich import progress as rich_progress  # noqa: PLC0415 - only with a progress bar
 
     columns = [rich_progress.SpinnerColumn("line"), rich_progress.TextColumn("{task.description}")]
     if total is not None:
@@ -327,6 +341,7 @@ def moment(at: float | None) -> str | None:
     if at is None:
         return None
     try:
+        # With the offset of the local time zone, so that the value is unambiguous.
         return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):
         return None
@@ -340,6 +355,7 @@ def day_and_time(at: float) -> str:
 def duration(seconds: float) -> str:
     """Return how long something took."""
     if seconds < 1:
+        # One digit below 10 ms, where calls of local providers differ.
         return f"{seconds * 1000:.{1 if seconds < _SHORT else 0}f} ms"
     return f"{seconds:.1f} s"
 
@@ -351,6 +367,7 @@ def span(seconds: float) -> str:
         return f"{seconds:.0f} s"
     if seconds < _HOUR:
         return f"{seconds // _MINUTE:.0f} min"
+    # "30 h" says more than "1 days".
     if seconds < 2 * _DAY:
         return f"{seconds // _HOUR:.0f} h"
     return f"{seconds // _DAY:,.0f} days"

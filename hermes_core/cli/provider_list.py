@@ -35,12 +35,14 @@ class ListRequest(NamedTuple):
 
 
 def parse_list(arguments: list[str]) -> ListRequest | None:
-    """The request, if the arguments are plainly one for `list`; everything else is click's."""
+    """Return the request if the arguments are a simple `list`; click parses everything else."""
     home = None
     rest = list(arguments)
+    # The other spellings, such as --home=FOLDER, are left to click, which runs the same code.
     if rest[:1] == ["--home"] and len(rest) > 1 and rest[1]:
         home, rest = rest[1], rest[2:]
     options = set(rest[1:])
+    # Also --help and every mistake: click has the messages.
     if rest[:1] != ["list"] or not options <= {"--all", "--json"}:
         return None
     return ListRequest(home, "--all" in options, "--json" in options)
@@ -53,11 +55,11 @@ def run_list(request: ListRequest) -> int:
     try:
         selection = read_selection(home)
     except ConfigError as caught:
-        # What is active can't be told; what is installed can.
+        # What is active is not known then, but what is installed is.
         error, selection = caught, Selection()
     found = scan(home, selection, everything=request.everything)
     if not request.everything and _is_missing(selection, found):
-        # It may be one of those that take longer to find.
+        # It may be in a package that declares nothing, which takes longer to find.
         complete = scan(home, selection, everything=True)
         found = complete if not _is_missing(selection, complete) else found
         if _is_missing(selection, found):
@@ -69,6 +71,7 @@ def run_list(request: ListRequest) -> int:
         print_json(providers=[as_json(each) for each in found])
     else:
         _print_rows(found)
+    # Raised last: what is installed is printed in any case, and the exit code is 1.
     if error is not None:
         raise error
     return 0
@@ -81,7 +84,7 @@ def _is_missing(selection: Selection, found: list[ProviderInfo]) -> bool:
 
 
 def as_json(info: ProviderInfo) -> dict[str, Any]:
-    """A provider as the contract's JSON has it."""
+    """Return a provider as the contract defines it for JSON."""
     return {
         "name": info.name,
         "active": info.active,
@@ -96,7 +99,8 @@ def as_json(info: ProviderInfo) -> dict[str, Any]:
 
 
 def version_of(info: ProviderInfo) -> str:
-    """The version, with the beginning of the commit that a directory came from."""
+    """Return the version, with the first digits of the commit that a directory came from."""
+    # "+changes" is shown as a "+" after seven digits.
     commit, edited, _ = info.commit.partition("+")
     return f"{info.version} {commit[:7]}{edited}".strip()
 
@@ -119,6 +123,7 @@ def _print_rows(found: list[ProviderInfo]) -> None:
         rows.insert(0, list(_HEADER))
         lines = _laid_out(rows, terminal_width())
         lines[0] = bold(lines[0])
+        # Painted after the layout, whose widths must not count escape sequences.
         for number, each in enumerate(found, 1):
             lines[number] = "\n".join(paint(part, each.state) for part in lines[number].split("\n"))
     else:
@@ -128,6 +133,7 @@ def _print_rows(found: list[ProviderInfo]) -> None:
 
 def _laid_out(rows: list[list[str]], room: int) -> list[str]:
     """Align the columns and wrap the description: beside the others, or else below them."""
+    # Without the last column, which takes the rest.
     widths = [max(map(width_of, column)) for column in list(zip(*rows, strict=True))[:-1]]
     start = sum(widths) + 2 * len(widths)
     beside = room - start >= _NARROW
@@ -138,7 +144,7 @@ def _laid_out(rows: list[list[str]], room: int) -> list[str]:
         if beside:
             line = "\n".join(wrapped(line + description, room, start))
         else:
-            # The header of a column that is not there would only be read as a provider.
+            # No header for the description: on a line below the others it would look like a row.
             below = wrapped("    " + description, room, 4) if description and number else []
             line = "\n".join(_cut(each, room) for each in (line.rstrip(), *below))
         found.append("\n".join(each.rstrip() for each in line.split("\n")))
@@ -148,6 +154,7 @@ def _laid_out(rows: list[list[str]], room: int) -> list[str]:
 def _cut(line: str, room: int) -> str:
     if width_of(line) <= room:
         return line
+    # Character by character, since a wide one takes two columns; one column is for the "…".
     while width_of(line) >= room:
         line = line[:-1]
     return line + "…"

@@ -41,10 +41,12 @@ _PROVIDER: Final = ("memory", "provider")
 def complete_name(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return provider names for shell completion."""
     try:
+        # Without config.yaml and --all: completion has to answer while a person types.
         found = scan(resolve_home(ctx.find_root().params.get("home")), Selection())
-    except HermesError:  # no error message while somebody types
+    except HermesError:  # no error message during completion
         return []
     names = (
+        # A name with two owners is only accepted with its owner.
         f"{each.name}@{each.owner}" if each.state == "conflict" else each.name
         for each in found
         if each.loadable and each.state != "no-provider"
@@ -97,7 +99,7 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         "module": info.entry_point if info.source == "module" else "",
         "location": place,
         "has": companions and f"{' and '.join(companions)} (for hermes-agent, not used here)",
-        # Only the class itself knows, and nothing is imported here.
+        # Known only from the class, which is not imported here.
         "deliveries": "see `hermes-plugins status` while it is active"
         if info.source != BUILTIN and info.state != "no-provider"
         else "",
@@ -111,17 +113,19 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
 
 
 def _listed(name: str, found: list[ProviderInfo]) -> ProviderInfo:
-    """Return the provider, even if it can't be loaded: that is when people ask."""
+    """Return the provider, even if it can't be loaded: then its details matter most."""
     wanted, owner = split_choice(name)
     same = [each for each in found if each.key == normalise(wanted)]
     same = same or [each for each in found if each.is_called(wanted)]
     owned = [each for each in same if not owner or each.owned_by(owner)]
+    # Several or none: `find_provider` has the error messages.
     return owned[0] if len(owned) == 1 else find_provider(name, found)
 
 
 def recovered_config(ctx: click.Context) -> Config:
     """Finish an interrupted setup, then read config.yaml."""
     home = resolve_home(ctx.obj)
+    # Before reading: the journal may have a newer value than config.yaml.
     recover(home)
     return load_config(home)
 
@@ -137,6 +141,8 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
     a provider of that name.
     """
     config = recovered_config(ctx)
+    # What is active now must not influence which provider a name means. The facts stay: a provider
+    # can be called by its own name, which only they have.
     unchosen = Selection(facts=config.selection.facts)
     info = find_provider(name, scan(config.home, unchosen, everything=True))
     if info.source == BUILTIN:
@@ -152,8 +158,10 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
         )
     variables = [row["variable"] for row in check.settings]
     entry = lock_entry(info, PluginFacts(check.own_name, check.registers), variables)
+    # One entry: there is one external provider, and pins of others would go stale.
     change_plugins(config.home, {_PROVIDER: choice}, [entry])
     before = config.selection.choice
+    # Not if only the spelling or the owner in the choice differs.
     if before and not (normalise(before) == normalise(choice) or normalise(before) == info.key):
         say(f"{info.name} replaces {before}.")
     say(f"{info.name} is enabled.")
@@ -172,9 +180,10 @@ def choice_of(name: str, info: ProviderInfo) -> str:
 
 def lock_entry(info: ProviderInfo, facts: PluginFacts, variables: Iterable[str]) -> LockEntry:
     """What the lock file records of a provider that declares these variables."""
+    # Recorded only where it differs from the listed name.
     if normalise(facts.provider) == info.key:
         facts = facts._replace(provider="")
-    # To be set before the plugin is imported, when nobody can ask it yet.
+    # They have to be set before the next import, when the plugin can't be asked yet.
     prefix = variable_of(info.name, "")
     others = sorted({each for each in variables if not each.startswith(prefix)})
     return LockEntry(info.name, pin_of(info), facts._replace(env=tuple(others)))
@@ -206,6 +215,7 @@ def disable_command(ctx: click.Context, name: str | None) -> None:
 
 def disable(config: Config) -> None:
     """Set memory.provider to none."""
+    # "" and not DELETE: the key stays visible in the file. No entries: pins go too.
     change_plugins(config.home, {_PROVIDER: ""}, [])
 
 

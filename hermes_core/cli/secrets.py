@@ -27,6 +27,7 @@ def secrets_command() -> None:
     """
 
 
+# Extra arguments are accepted, to be refused below: click's own error would repeat the value.
 @secrets_command.command(
     "set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )
@@ -48,6 +49,7 @@ def set_command(ctx: click.Context, variable: str, provider: str) -> None:
     if provider and (problem := name_problem(provider)):
         raise SecretsError(problem)
     secrets = _secrets(ctx)
+    # Before storing, which makes the file private.
     exposed = secrets.env_file.exposed()
     stored = secrets.set(variable, _value(variable), provider)
     say(f"Stored {variable} in {_PLACES[stored.store]}: {plain(stored.reason)}.")
@@ -76,6 +78,7 @@ def list_command(ctx: click.Context, json_wanted: bool) -> None:
         header = ("VARIABLE", "PROVIDER", "STATE")
         cells = [(each.variable, each.provider or "-", each.state) for each in names]
         print_table(header, cells, [""] * len(cells))
+    # Piped, an empty list is no line at all.
     elif sys.stdout.isatty():
         say("No secrets are stored.")
     if exposed:
@@ -132,19 +135,22 @@ def _prompted(variable: str) -> str:
 def hidden(text: str, variable: str) -> str:
     """Ask for a secret without showing it; return "" if nothing was typed."""
     value: str = click.prompt(text, hide_input=True, default="", show_default=False, err=True)
+    # The kernel's line buffer (canonical mode) drops the rest without a sign, so a value of this
+    # length may be cut.
     if len(value.encode("utf-8", "surrogatepass")) >= _TERMINAL_BYTES:
         raise SecretsError(
             f"a terminal cuts lines off after {_TERMINAL_BYTES:,} bytes; nothing was stored",
             where=variable,
             hint=f"run `hermes-plugins secrets set {variable} < FILE`",
         )
-    if any(char < " " for char in value):  # an arrow key, where nothing is shown
+    if any(char < " " for char in value):  # such as of an arrow key, since nothing is shown
         raise SecretsError("the value has a control character; type it again", where=variable)
     return value
 
 
 def _piped(variable: str) -> str:
     content = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)  # a longer one is refused, not cut
+    # One line break, which `echo` and editors add; more of them may belong to the value.
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not content:
         raise SecretsError("the value is empty; nothing was stored", where=variable)
@@ -153,4 +159,5 @@ def _piped(variable: str) -> str:
         return content.decode()
     except UnicodeDecodeError:  # not chained: it carries the value
         problem = SecretsError("the value is not UTF-8; nothing was stored", where=variable)
+    # Outside of the except clause, so that the original error is not its context either.
     raise problem

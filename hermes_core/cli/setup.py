@@ -55,11 +55,13 @@ from hermes_core.provider import BUILTIN, MemoryProvider
 from hermes_core.secrets import Secrets, check_value
 from hermes_core.storage.home import resolve_home
 
+# Packages that we publish, offered where they are not installed.
 _KNOWN: Final = (
     ("honcho", "hermes-memory-honcho"),
     ("mem0", "hermes-memory-mem0"),
     ("hindsight", "hermes-memory-hindsight"),
 )
+# Shown elsewhere: the pins are in the lock file now, the provider is the first row.
 _HIDDEN = ("pins", "provider")
 
 
@@ -81,8 +83,10 @@ def setup_command(
     Asks for its settings, validates and stores them, enables the plugin and tests it.
     """
     home = resolve_home(ctx.obj)
+    # Before config.yaml is read: an interrupted setup would overwrite the answers of this one.
     recover(home)
     config = load_config(home)
+    # With --secret-stdin the standard input is taken, even if it is a terminal.
     asking = not no_input and not from_stdin and sys.stdin.isatty()
     wanted = name or _chosen(config, asking)
     selection = Selection(*split_choice(wanted), facts=config.selection.facts)
@@ -93,6 +97,7 @@ def setup_command(
     arguments = {**_arguments(given), **_from_stdin(from_stdin)}
     with _loaded(config, info) as (loaded, fields, sources):
         provider = loaded.provider
+        # Only now, since the fields are known only after loading.
         _known_keys(fields, arguments, info, from_stdin)
         settings = _answers(sources, fields, arguments, asking)
         _none_is_dropped(fields, arguments, settings)
@@ -106,13 +111,16 @@ def setup_command(
         _show_stronger(sources, fields, settings)
         if asking and not click.confirm("Write this?", default=True, err=True):
             raise click.Abort
+        # From here on the setup counts, even if the process is killed: see setup_journal.
         commit(config.home, sources.secrets, journal, new)
         secret = secrets_in(fields, settings, sources.environment(fields))
+        # Only a message: config.yaml has the values, and our host passes them to `initialize`.
         if problem := save_config(provider, info, config, plain_values(fields, settings)):
             say(f"  {info.name} could not save its settings: {masked(problem, secret)}")
         remove_journal(config.home)
         if note := _after(provider, info, config, asking):
             say(f"  {masked(note, secret)}")
+    # After the block: its variables are released, and the child finds them as an agent would.
     if not prove(load_config(config.home), info):
         ctx.exit(1)
 
@@ -167,6 +175,7 @@ def _from_stdin(keys: tuple[str, ...]) -> dict[str, str]:
         line = sys.stdin.readline()
         if not line:
             raise HermesError(f"standard input has no line for {key}")
+        # Only the line break: blanks may belong to a secret.
         found[key] = line.removesuffix("\n").removesuffix("\r")
     return found
 
@@ -203,6 +212,7 @@ def _loaded(
         sources.reported = own_settings_of(loaded.provider, info.name, config.home, deadlines)
         yield loaded, fields_of(loaded.provider, info.name, deadlines), sources
     except HermesError as error:
+        # Without fields every value of the environment counts as secret, which is safe.
         mask_error(error, secrets_in((), None, environment))
         raise
     finally:
@@ -216,9 +226,11 @@ def _answers(
     sources: Sources, fields: tuple[Field, ...], arguments: Mapping[str, str], asking: bool
 ) -> Settings:
     answers = {key: Value(value, "argument") for key, value in arguments.items()}
+    # Only fields with the same key depend on what was in force before.
     stored = sources.settings(fields).values if repeated_keys(fields) else {}
     given, unread = _known(sources, fields, answers, stored)
     for field in in_order(fields) if asking else ():
+        # Again for each question: an answer may add or remove the fields that follow.
         values = validate_values(fields, given, "").values
         current = field in active_fields(fields, values)
         if field.key in answers or not current or not field.is_asked(values):
@@ -268,7 +280,7 @@ def _none_is_dropped(
 
 
 def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Value | None:
-    """Ask until the answer is valid; return None to keep the current value."""
+    """Ask until the answer is valid; return None to leave the current value."""
     say(
         f"\n{bold(field.key)}{'' if field.required else '  (optional)'}  {plain(field.description)}"
     )
@@ -283,6 +295,7 @@ def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Valu
         except SecretsError as error:
             say(f"  {error}")
             continue
+        # Enter without a default: what is stored stays, or an optional field stays empty.
         if answer == "" and (field.secret or default is None):
             if current is not None or not field.required:
                 return None
@@ -290,6 +303,7 @@ def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Valu
             continue
         problem = _wrong(field, answer)
         if not problem:
+            # Not written again: a value from a variable or another file stays where it is.
             kept = current is not None and not field.secret and answer == str(current.value)
             return None if kept else Value(answer, "argument")
         say(f"  {problem}")
@@ -297,9 +311,11 @@ def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Valu
 
 def _wrong(field: Field, answer: str) -> str:
     """Return what is wrong with an answer, or ""."""
+    # Its condition was checked before; here only its value counts.
     alone = field._replace(when={})
     problems = validate_values([alone], {field.key: Value(answer, "")}, "").problems
     if problems:
+        # The cause alone never has the value in it.
         return problems[0].cause if field.secret else str(problems[0]).lstrip(".")
     return _not_storable(field, answer) if field.secret else ""
 
@@ -348,12 +364,14 @@ def _changes(
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the changes of config.yaml: answers, and values of fields that no longer apply."""
     section, stored = section_of(config, info.name)
+    # Only what was answered or given. Values from variables and files stay where they are.
     for key, value in plain_values(fields, settings).items():
         if settings.origins[key] == "argument":
             yield ("memory", section, key), value
     several = repeated_keys(fields)
     for field in active_fields(fields, settings.values):
         unused = field.key in several and field.key not in settings.values
+        # A value of the other field with this key would be read as this one's.
         if unused and field.applies(settings.values) and stored.get(field.key) not in (None, ""):
             yield ("memory", section, field.key), DELETE
 
@@ -395,6 +413,7 @@ def _after(provider: MemoryProvider, info: ProviderInfo, config: Config, asking:
             )
         # As hermes-agent calls it: with all of config.yaml, which it may change and save.
         whole = deepcopy(dict(read_document(config.home).data))
+        # hermes-agent's default config has this mapping, and plugins write into it.
         if not isinstance(whole.get("memory"), dict):
             whole["memory"] = {}
         outcome = single.call("post_setup", hermes_home=str(config.home), config=whole)
@@ -406,6 +425,7 @@ def _after(provider: MemoryProvider, info: ProviderInfo, config: Config, asking:
 def prove(config: Config, info: ProviderInfo) -> bool:
     """Load the provider as an agent would, probe its service, and print the result."""
     with progress(f"Testing {info.name}"):
+        # seconds=0: the deadlines of config.yaml, since the first start of a service may be slow.
         check = check_configured(config, probe=True, seconds=0)
     works = bool(check.provider_name) and not check.refused
     if works:
@@ -487,6 +507,7 @@ def set_value(ctx: click.Context, key: str, value: str) -> None:
     """Set KEY to VALUE, for example memory.nudge_interval 5."""
     config = recovered_config(ctx)
     path = tuple(key.split("."))
+    # Only this key: the rest of the section belongs to hermes-agent.
     if path[0] == "secrets" and path[1:] == ("backend",):
         _change(config, path, value)
     elif path[0] == "memory" and len(path) == 2:  # noqa: PLR2004
@@ -516,7 +537,9 @@ def _change(config: Config, path: tuple[str, ...], value: Any) -> None:
 def _scalar(text: str) -> Any:
     from hermes_core.config.document import parse  # noqa: PLC0415
 
+    # As YAML, so that 5, true and [a, b] have the same types as in the file.
     value = parse(text)[1]
+    # A date or a mapping stays the text that was typed.
     return value if isinstance(value, str | int | float | bool | list) else text
 
 
@@ -531,6 +554,7 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     section, _ = section_of(config, name)
     changes = [(("memory", section, key), row["value"])]
     secrets = Secrets(config.home, config.secrets_backend)
+    # Through the journal, so that ``save_config`` is called even if this process ends now.
     commit(config.home, secrets, Journal(name, changes, []), {})
     check_provider(load_config(config.home), choice)  # which lets the plugin save the value
     say(f"Set memory.{section}.{key} to {plain(str(row['value']))}.")

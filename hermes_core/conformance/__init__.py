@@ -1,7 +1,7 @@
 """The conformance kit: what is wrong with a memory plugin, before its users find out.
 
-`conformance_suite` gives a test class for pytest, `check_plugin` a `Report`. Imported
-lazily: pytest's plugin is imported by everybody's test runs and must cost them nothing.
+`conformance_suite` returns a test class for pytest, `check_plugin` a `Report`. Both are imported
+lazily: every pytest run imports our pytest plugin, and must not pay for the kit.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ __all__ = [
     "plain",
 ]
 
+# By name: the module to import it from. What is not here is in `model`.
 _MODULES: Final = {
     "all_checks": "checks",
     "check_plugin": "_runner",
@@ -50,6 +51,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> Any:
+    # PEP 562: called only for names that are not there yet.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'model')}"), name)

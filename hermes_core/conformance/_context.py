@@ -71,11 +71,14 @@ def root_of(info: ProviderInfo, provider: MemoryProvider) -> Path:
     """Return the folder of the plugin's code."""
     if info.directory is not None:
         return info.directory.resolve()
+    # From the class and not from the entry point: a plugin may import its provider from another of
+    # its packages.
     module = type(provider).__module__
     try:
         file = Path(getfile(type(provider))).resolve()
     except (TypeError, OSError):
         return Path(os.devnull)
+    # a.b.c in a/b/c.py is two folders below the folder of package a.
     depth = module.count(".") + (file.name == "__init__.py")
     return file if depth == 0 else file.parents[depth - 1]
 
@@ -83,6 +86,7 @@ def root_of(info: ProviderInfo, provider: MemoryProvider) -> Path:
 def fields_of(info: ProviderInfo, driver: Driver) -> tuple[Field, ...]:
     """Return the plugin's fields; () if they are invalid, which HP401 reports."""
     answer = driver.ask("get_config_schema")
+    # Not only SchemaError: the plugin's objects may raise anything when they are read.
     with suppress(Exception):
         fields = read_fields(answer.value or (), info.name)
         # Of several fields with the same key, use the one that the defaults select.
@@ -90,6 +94,7 @@ def fields_of(info: ProviderInfo, driver: Driver) -> tuple[Field, ...]:
     return ()
 
 
+# Short, since many checks wait for a background thread that needs only milliseconds.
 _POLL: Final = 0.02
 _OFFLINE: Final = 1.0  # seconds to wait for a recall that was denied the network
 
@@ -124,6 +129,7 @@ class CheckContext:
 
     def new_home(self) -> Path:
         """Create an empty Hermes home."""
+        # Never reused: what an earlier check stored must not be recalled in this one.
         self.plugin.homes += 1
         folder = self.plugin.scratch / "homes" / str(self.plugin.homes)
         folder.mkdir(mode=0o700, parents=True)
@@ -131,6 +137,7 @@ class CheckContext:
 
     def provider(self) -> MemoryProvider:
         """Load the plugin again and return its provider."""
+        # A new object per call where the plugin allows it, as hosts do for each conversation.
         return load_provider(self.info, self.home, deadline=self.options.limits.load)
 
     def driver(self) -> Driver:
@@ -157,16 +164,19 @@ class CheckContext:
             "provider_config": self.settings(),
             **more,
         }
+        # None means "not given" for a host: `user_id=None` in `more` removes the default user.
         return {key: value for key, value in known.items() if value is not None}
 
     def settings(self, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the values of its fields, as a host passes them."""
         fields = self.plugin.fields
+        # The same precedence as in a host: an argument, the author's options, then a variable.
         given = {**self.options.config, **(more or {})}
         for each in fields:
             if each.key not in given and os.environ.get(each.variable):
                 given[each.key] = os.environ[each.variable]
         values = {key: Value(value, "argument") for key, value in given.items()}
+        # `given` first: also values for keys that its schema does not list are passed on.
         return {**given, **validate_values(fields, values, self.info.name).values}
 
     def likely_settings(self) -> dict[str, Any]:
@@ -176,6 +186,7 @@ class CheckContext:
 
     def start(self, driver: Driver, session: str = "session-1", **more: Any) -> Driver:
         """Start a session; skip if that fails, because another check reports it."""
+        # Tried once per process. Without this, each check would wait for the same deadline.
         if self.plugin.no_start:
             raise Skipped(self.plugin.no_start)
         available = driver.ask("is_available")
@@ -191,6 +202,7 @@ class CheckContext:
 
     def initialize(self, driver: Driver, session: str, **more: Any) -> Answer:
         """Call ``initialize`` and return its outcome, also if it fails."""
+        # Before the call: a plugin that fails half-way still has something to shut down.
         driver.started = True
         return driver.ask("initialize", session, **self.facts(**more))
 
@@ -217,6 +229,7 @@ class CheckContext:
             raise Skipped(self.plugin.no_recall)
 
     def _recall_problem(self) -> str:
+        # In a separate home, so that the turn of this test is not found by the check that asked.
         driver = self.started("session-probe", hermes_home=str(self.new_home()))
         if not driver.has("prefetch"):
             return "it recalls nothing by prefetch"
@@ -229,6 +242,8 @@ class CheckContext:
 
     def remember(self, driver: Driver, session: str, topic: str = "parrot") -> str:
         """Store a turn, and return the unique word in it."""
+        # A word that no text has by chance and no stemmer changes. The topic is what is asked for,
+        # so that search by meaning finds it as well.
         marker = f"zq{secrets.token_hex(6)}"
         driver.call(
             "sync_turn",
@@ -250,6 +265,7 @@ class CheckContext:
         """Return what is recalled for a question about a topic."""
         question = f"What is my {topic} called?"
         recalled = driver.ask("prefetch", question, session_id=session).value
+        # Some plugins recall only what `queue_prefetch` prepared after the turn before.
         if not recalled:
             driver.ask("queue_prefetch", question, session_id=session)
             recalled = driver.ask("prefetch", question, session_id=session).value
@@ -260,6 +276,8 @@ class CheckContext:
         limit = self.options.limits.settle if seconds is None else seconds
         end = time.monotonic() + limit
         while not condition():
+            # Checked after the condition, so that it is evaluated once more at the end of the
+            # time.
             if time.monotonic() > end:
                 return False
             time.sleep(_POLL)
@@ -338,6 +356,7 @@ def sample_arguments(schema: dict[str, Any], *, required_only: bool = False) -> 
 def _value(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return "parrot"
+    # What the author declares is surely valid; a value made from the type may not be.
     given = [schema[key] for key in ("const", "default") if key in schema]
     given += list(schema.get("enum") or ())[:1]
     if given:

@@ -45,6 +45,7 @@ class Places:
 
     def of(self, value: Any) -> str:
         """Return where a function or class is defined, if that is in the plugin."""
+        # Through bound methods and functools.wraps to the function that the author wrote.
         value = inspect.unwrap(getattr(value, "__func__", value))
         code = getattr(value, "__code__", None)
         try:
@@ -52,6 +53,7 @@ class Places:
             line = code.co_firstlineno if code else inspect.getsourcelines(value)[1]
         except (TypeError, OSError):
             return ""
+        # A place in our own base class or in a library would mislead the author.
         if not file.is_relative_to(self.root):
             return ""
         return self._shown(file, line, getattr(value, "__name__", ""))
@@ -59,6 +61,7 @@ class Places:
     def of_error(self, error: BaseException | None) -> str:
         """Return the line of the plugin that raised an exception."""
         while error is not None:
+            # From the innermost frame: the last line of the plugin before it called a library.
             for frame in reversed(traceback.extract_tb(error.__traceback__)):
                 file = Path(frame.filename).resolve()
                 if file.is_relative_to(self.root):
@@ -73,7 +76,7 @@ class Places:
 class Driver:
     """One provider, and the three threads on which a host calls it.
 
-    ``cut_off`` says whether it has been refused the network.
+    ``cut_off`` returns whether it was denied the network.
     """
 
     def __init__(
@@ -88,6 +91,8 @@ class Driver:
         self.started = False
         self._limits = limits
         self._cut_off = cut_off
+        # A host's threads, since many bugs show only there: SQLite connections and event loops
+        # belong to the thread that made them.
         self._lanes = {lane: Worker(f"kit-{lane.value}") for lane in LaneName}
         self._loop = EventLoop("kit-loop")
 
@@ -125,6 +130,8 @@ class Driver:
         """Return the answer; raise `Failed` for an error, or `Skipped` if it needs the network."""
         if answer.error is None:
             return answer
+        # A TypeError would be there with a network too, so it must not hide behind "needs
+        # network".
         if hook in _CUT_OFF and self._cut_off() and not isinstance(answer.error, _BUGS):
             raise Skipped(f"its {hook} {NEEDS_NETWORK}")
         raise Failed(
@@ -135,6 +142,7 @@ class Driver:
 
     def shut(self) -> Answer:
         """Shut the provider down."""
+        # Also if it fails: `close` must not call it a second time.
         self.started = False
         return self.ask("shutdown")
 
@@ -144,18 +152,21 @@ class Driver:
             self.shut()
         for lane in self._lanes.values():
             lane.close()
+            # Bounded: a plugin that hangs in a call holds its thread until the process ends.
             lane.join(1)
         self._loop.close()
 
     def _prepared(
         self, hook: str, method: Any, args: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
+        # hermes-agent passes `metadata` by position; all other optional arguments are keywords.
         given = "by_position" if hook == "on_memory_write" else "optional"
         by_name = partial(_identity, hook) if hook in _WRITES else None
         return partial(Invocation(method), *args, **{given: keywords}, by_name=by_name)
 
     def _complete(self, call: Any, seconds: float) -> Any:
         value = call()
+        # A method may be `async def`: hosts run it on an event loop.
         return self._loop.run(value, seconds) if iscoroutine(value) else value
 
 

@@ -53,6 +53,8 @@ from hermes_core.errors import HermesError, ProviderLoadError, describe
 from hermes_core.loading import load_provider
 from hermes_core.provider import CONTRACT_VERSION
 
+# How often the results are read for the progress display; then how often a running child is asked
+# whether the time is over.
 _LOOK_SECONDS: Final = 0.3
 _PATIENCE: Final = 0.5
 #: The variables that a program needs to run. The child gets no others of our environment.
@@ -60,6 +62,7 @@ _KEPT: Final = (
     "PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC",
     "PATHEXT", "WINDIR", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
 )  # fmt: skip
+# Every place that a plugin may take for the user's: nothing of the real ones can be changed.
 _FOLDERS: Final = {
     "HOME": "user", "USERPROFILE": "user", "APPDATA": "user/AppData/Roaming",
     "LOCALAPPDATA": "user/AppData/Local", "HERMES_HOME": "home", "TMPDIR": "temporary",
@@ -75,13 +78,13 @@ def check_plugin(
     """Run the checks on a plugin.
 
     Args:
-        info: The plugin, as `discover` gave it.
+        info: The plugin, as `discover` returned it.
         options: What its author says, and which checks are wanted.
-        begun: Told of each check that begins, by its id; on a thread of ours.
+        begun: Called with the id of each check that begins, on another thread.
 
     Raises:
         ProviderLoadError: It could not be loaded.
-        HermesError: The options name a check that there is not.
+        HermesError: The options name an unknown check.
     """
     options = options or Options()
     begin = time.monotonic()
@@ -93,10 +96,12 @@ def check_plugin(
     ]
     batches = _batches([each for each in wanted if each.id not in options.skip])
     run = _Run(info, options, begun)
+    # The threads only wait: each batch runs in its own process.
     with ThreadPoolExecutor(max(len(batches), 1)) as pool:
         try:
             done = list(chain.from_iterable(pool.map(run.batch, batches)))
         except BaseException:  # it can't be loaded, or the user interrupted
+            # Leaving the pool waits for all threads, which end as soon as their processes do.
             run.stop()
             raise
     return Report(
@@ -128,6 +133,7 @@ def _wanted(options: Options) -> list[Check]:
 
 def _batches(checks: Sequence[Check]) -> list[list[Check]]:
     """Return groups of checks; each group runs in a separate process."""
+    # One process for nearly all, since loading some plugins takes seconds.
     together = [each for each in checks if not each.alone]
     alone = [[each] for each in checks if each.alone]
     return [batch for batch in (together, *alone) if batch]
@@ -159,6 +165,8 @@ class _Run:
             if self._is_over():
                 done += map(self._late, left)
                 break
+            # The child stops at a check that ends its process, so this loop starts it again for
+            # the rest.
             new = list(self._process(left))
             if not new:  # it ended between two checks: counts as a failure of the next one
                 new = [Result.failure(left[0], Failed("its process ended before this check"))]
@@ -174,6 +182,8 @@ class _Run:
     def _process(self, checks: list[Check]) -> Iterator[Result]:
         """Return the results of one process."""
         with tempfile.TemporaryDirectory(prefix="hermes-kit-", ignore_cleanup_errors=True) as name:
+            # Resolved: on macOS the temporary folder is behind a link, and paths are compared as
+            # text.
             scratch = Path(name).resolve()
             code = self._asked(checks, scratch)
             lines, stuck = list(read_lines(scratch / ANSWER)), _is_stuck(scratch / STUCK)
@@ -185,6 +195,7 @@ class _Run:
             if stuck or code is None
             else f"it ended its process (exit code {code})"
         )
+        # The first line of a child that could load it. Without it no check has run.
         if Loaded() not in lines:
             raise self._unloadable(how, "load")
         yield from (line for line in lines if isinstance(line, Result))
@@ -210,6 +221,8 @@ class _Run:
                 _PATIENCE,
                 output=output,
                 cwd=_folder(scratch, "work"),
+                # A new value each time, so the child may go on; once the time is over it is always
+                # True, and `run_child` ends a child without progress.
                 progress=lambda: self._is_over() or time.monotonic(),
             )
 
@@ -244,8 +257,10 @@ def _environment(scratch: Path, options: Options) -> dict[str, str]:
         **kept,
         **folders,
         "LANG": "C.UTF-8",
+        # The same in every locale; and no keyring, which could ask the person for a password.
         "PYTHONUTF8": "1",
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+        # Last, so that an author can override everything.
         **options.env,
     }
 
@@ -263,6 +278,7 @@ def _is_stuck(file: Path) -> bool:
 
 def _ended(check: Check, code: int | None, how: str) -> Result:
     """Return the failure for a process that ended during a check."""
+    # Its process ended by itself in time, which is what the check asks for.
     if check.alone and code == 0:
         return Result.of(check, PASSED)
     return Result.failure(check, Failed(how))
@@ -272,7 +288,7 @@ def _ended(check: Check, code: int | None, how: str) -> Result:
 ANSWER: Final = "answer"
 STUCK: Final = "stuck"
 
-_UMASK: Final = 0o022  # the usual one: modes must not depend on it
+_UMASK: Final = 0o022  # the usual one: a plugin has to set modes itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,15 +322,20 @@ def run_checks(
     os.umask(_UMASK)
     sys.dont_write_bytecode = True  # leave the plugin's folder unchanged
     warnings.simplefilter("ignore")
+    # Without a handler Python prints warnings to stderr, and HP307 would report them as output of
+    # the plugin.
     logging.getLogger().addHandler(logging.NullHandler())
     stuck = os.open(scratch / STUCK, os.O_CREAT | os.O_WRONLY, 0o600)  # stays open until the end
 
     def end_after(seconds: float) -> None:
         """End the process after this time, even if the plugin blocks the interpreter."""
+        # A thread in C that needs no interpreter lock: it also ends a process in which the plugin
+        # holds that lock in a C library.
         faulthandler.dump_traceback_later(seconds, exit=True, file=stuck)
 
     with (scratch / ANSWER).open("a", encoding="utf-8") as answer:
         writer = LineWriter(answer)
+        # Before any plugin code. A live run needs loopback, which the new network does not have.
         walled = not options.live and leave_network()
         watch = Watch(live=options.live, walled=walled)
         watch.install()
@@ -325,10 +346,13 @@ def run_checks(
             writer.write(_cause(error))
             os._exit(0)
         writer.write(Loaded())
+        # In the order of ids: identity first, whose results are about the first load.
         for each in (each for each in all_checks() if each.id in checks):
             writer.write(Begun(each.id))
             end_after(options.limits.check)
             result = run(each, plugin)
+            # Returning ends the interpreter normally, with atexit handlers and non-daemon threads:
+            # that is what is checked.
             if each.alone and result.state == PASSED:
                 end_after(options.limits.settle)  # the check is about the exit
                 return
@@ -345,6 +369,7 @@ def run(check: Check, plugin: LoadedPlugin) -> Result:
     """Run one check and return its result; an error in it is a failure."""
     begin = time.perf_counter()
     before = ProcessState()
+    # The environment too, for plugins that read HERMES_HOME instead of the argument.
     context = CheckContext(plugin)
     os.environ["HERMES_HOME"] = str(context.home)
     try:
@@ -358,6 +383,7 @@ def run(check: Check, plugin: LoadedPlugin) -> Result:
         where = plugin.places.of_error(error)
         result = Result.failure(check, Failed(describe(error), where=where))
     finally:
+        # In every case, so that one check can't influence the next.
         context.close()
         before.restore()
     return replace(result, seconds=round(time.perf_counter() - begin, 4))
@@ -367,6 +393,7 @@ def _loaded(info: ProviderInfo, options: Options, scratch: Path, watch: Watch) -
     """Load the plugin for the first time, and record its side effects."""
     running, state, output = ThreadsAndProcesses.now(), ProcessState(), scratch / OUTPUT
     already = output.stat().st_size
+    # CPU time and not elapsed time: the same on a busy machine.
     cpu = time.process_time()
     with watch.during() as events:
         provider = load_provider(info, deadline=options.limits.load)

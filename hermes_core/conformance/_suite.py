@@ -50,18 +50,21 @@ def conformance_suite(
         plugin: The name of an installed provider.
         config: Values for its fields.
         env: Variables that it finds in its environment.
-        live: Whether connections to this machine are allowed; by default what
-            ``--hermes-live`` says.
-        level: ``should``, or ``must``: then what should be done and is not is an expected
+        live: Whether connections to this machine are allowed; by default only with
+            ``--hermes-live``.
+        level: ``should``, or ``must``: then a failed check of level should is an expected
             failure.
         skip: Checks that don't apply, each with its reason, which the report shows.
     """
     if level not in (MUST, SHOULD):
         raise HermesError(f"unknown level {level!r}", hint="use must or should")
     options = Options(config or {}, env or {}, bool(live), dict(skip or {}))
+    # Nothing runs yet: pytest imports the module also to collect, list or deselect tests.
     suite = _Suite(plugin, options, level, follow=live is None)
     tests = {_name(each): _test(each, suite) for each in all_checks()}
     name = re.sub(r"\W", "_", plugin if isinstance(plugin, str) else plugin.name)
+    # A class made at run time, since the tests are the installed kit's: a new check needs no
+    # change in the author's repository.
     return type(f"TestConformance_{name}", (), {"__doc__": "The conformance kit.", **tests})
 
 
@@ -96,6 +99,7 @@ class _Suite:
         return self._report
 
     def _run(self, request: pytest.FixtureRequest) -> Report:
+        # `-k`, `-m` and node ids have been applied by now: only what is selected runs.
         names = {item.originalname for item in _items(request)}  # type: ignore[attr-defined]
         only = tuple(each.id for each in all_checks() if _name(each) in names)
         live = self._options.live
@@ -103,10 +107,12 @@ class _Suite:
             live = bool(request.config.getoption("hermes_live", False))
         plugin = self._plugin
         if isinstance(plugin, str):
+            # An empty selection: what the author has enabled on this machine must not matter.
             plugin = find_provider(plugin, scan(resolve_home(), Selection(), everything=True))
         given = self._options
         options = Options(given.config, given.env, live, given.skip, only)
         report = check_plugin(plugin, options)
+        # Absent if the author disabled our pytest plugin with -p no:...
         tell = request.config.pluginmanager.get_plugin("hermes_reports")
         if tell is not None:
             tell.add(summary(report, self.level))
@@ -127,7 +133,9 @@ def _test(check: Check, suite: _Suite) -> Callable[..., None]:
             return
         told = "\n".join(f"  {label:9} {text}" for label, text in details(result))
         if result.level != MUST and suite.level == MUST:
+            # Shown in the report without failing the run: the author chose the level "must".
             pytest.xfail(f"{check.id} should hold: {result.happened}")
+        # pytrace=False: a traceback through the kit says nothing about the plugin.
         pytest.fail(f"{check.id} {check.title}\n{told}", pytrace=False)
 
     test.__doc__ = check.title

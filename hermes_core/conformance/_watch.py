@@ -27,6 +27,8 @@ NETWORK: Final = "network"
 PROCESS: Final = "process"
 WRITE: Final = "write"
 
+# Audit events of CPython, https://docs.python.org/3/library/audit_events.html. For those with an
+# address, the number is the position of that argument.
 _PROCESSES: Final = {
     "subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.spawn",
     "os.system", "os.startfile",
@@ -39,12 +41,14 @@ _WRITES: Final = {
     "os.symlink": 1, "os.truncate": 0, "os.chmod": 0, "sqlite3.connect": 0,
 }  # fmt: skip
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Opening /dev/null or /proc for writing leaves nothing on the disk.
 _DEVICES: Final = ("/dev/", "/proc/", os.devnull)
 #: Where Linux counts packets without a route, in this network namespace.
 _COUNTERS: Final = (
     ("/proc/self/net/snmp", "OutNoRoutes"),
     ("/proc/self/net/snmp6", "Ip6OutNoRoutes"),
 )
+# CLONE_NEWUSER and CLONE_NEWNET of <linux/sched.h>, which Python has only since 3.12.
 _NEW_USER: Final = 0x10000000
 _NEW_NETWORK: Final = 0x40000000
 
@@ -61,7 +65,7 @@ class Watch:
 
     Args:
         live: Let connections to this machine pass.
-        walled: Whether this process has a network of its own, that leads nowhere.
+        walled: Whether this process is in a separate network without routes.
     """
 
     def __init__(self, *, live: bool, walled: bool = False) -> None:
@@ -84,6 +88,7 @@ class Watch:
     def during(self) -> Iterator[list[Event]]:
         """Collect the events of the block, on any thread."""
         events: list[Event] = []
+        # The counters are for the process: what grew during the block belongs to the block.
         before = self._unrouted()
         with self._lock:
             self._open.append(events)
@@ -93,6 +98,7 @@ class Watch:
             if self._unrouted() > before:
                 events.append(Event(NETWORK, "a connection by a library that is not Python"))
             with self._lock:
+                # By identity: two lists of events that are both empty are equal.
                 self._open[:] = [each for each in self._open if each is not events]
 
     def _heard(self, name: str, arguments: tuple[Any, ...]) -> None:
@@ -103,6 +109,7 @@ class Watch:
         elif name in _PROCESSES:
             self._note(Event(PROCESS, _shown(arguments)))
         elif name == "open":
+            # The flags are the real ones of the system call, also for Path.open and pathlib.
             path, _, flags = arguments
             if isinstance(flags, int) and flags & _WRITING:
                 self._wrote(path)
@@ -117,6 +124,7 @@ class Watch:
         event = Event(NETWORK, f"{name.partition('.')[2]} {':'.join(map(str, address[:2]))}")
         self._note(event)
         self._reached_out = True
+        # An exception in an audit hook makes the call itself fail, so nothing leaves the machine.
         if not (self._live and is_loopback(host)):
             raise ConnectionRefusedError(f"the conformance kit allows no network: {event.what}")
 
@@ -125,15 +133,18 @@ class Watch:
         return sum(map(_counted, _COUNTERS)) if self._walled else 0
 
     def _wrote(self, path: Any) -> None:
+        # A file descriptor: the event of its opening has the path.
         if isinstance(path, int):
             return
         with suppress(TypeError, ValueError):
             text = os.fsdecode(path)
+            # SQLite: a database in memory, or opened read-only.
             memory = text in ("", ":memory:") or "mode=memory" in text or "mode=ro" in text
             if not memory and not text.startswith(_DEVICES):
                 self._note(Event(WRITE, text))
 
     def _note(self, event: Event) -> None:
+        # Without the lock: the hook also runs on a thread that holds it, and would block itself.
         for events in self._open:
             events.append(event)
 
@@ -152,6 +163,7 @@ def _own_pair() -> bool:
     """Return whether Python connects its internal socket pair, as event loops do on Windows."""
     if os.name != "nt":
         return False
+    # _own_pair, _reached, _heard, then the function that connects.
     frame = sys._getframe(3)  # noqa: SLF001 - the only way to see the caller
     return frame.f_code.co_name.endswith("socketpair")
 
@@ -167,6 +179,8 @@ def _counted(counter: tuple[str, str]) -> int:
         words = Path(path).read_text("ascii").split("\n")
     except OSError:
         return 0
+    # snmp has two lines per protocol, names and then values; snmp6 has a name and a value per
+    # line.
     rows = [line.split() for line in words]
     for names, values in pairwise(rows):
         if name in names[1:] and len(names) == len(values):
@@ -177,16 +191,18 @@ def _counted(counter: tuple[str, str]) -> int:
 def leave_network() -> bool:
     """Move this process to a separate network without routes; Linux only.
 
-    Whether it worked. Where it does not, the audit hook has to do.
+    Returns whether it worked. Without it, only the audit hook denies the network.
     """
     if not sys.platform.startswith("linux"):
         return False
     user, group = os.getuid(), os.getgid()
+    # Only root may make a network namespace; others can inside a new user namespace.
     flags = _NEW_NETWORK if user == 0 else _NEW_NETWORK | _NEW_USER
     try:
         if ctypes.CDLL(None, use_errno=True).unshare(flags) != 0:
             return False
         if user != 0:  # the user is still the same
+            # The kernel requires "deny" before it accepts a gid_map of an unprivileged process.
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
             Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
@@ -225,11 +241,13 @@ class ProcessState:
     def restore(self) -> None:
         """Restore everything."""
         os.chdir(self._folder)
+        # Changed in place: os.environ has to stay the same object, which others imported.
         for name in set(os.environ) - set(self._variables):
             del os.environ[name]
         os.environ.update(self._variables)
         for each, handler in self._signals.items():
             if signal.getsignal(each) is not handler:
+                # TypeError: a handler that C installed is None here, and can't be set again.
                 with suppress(OSError, ValueError, TypeError):
                     signal.signal(each, handler)
         sys.stdin, sys.stdout, sys.stderr, sys.excepthook = self._streams
@@ -263,7 +281,9 @@ class ThreadsAndProcesses(NamedTuple):
 def _processes() -> list[int]:
     """Return the child processes, as the system (Linux) or Python knows them."""
     token = os.environ.get(TOKEN, "")
+    # By the token in the environment (Linux), which also finds grandchildren and daemons.
     seen = [each for each in processes_with(token) if each != os.getpid()] if token else []
+    # Elsewhere only what Python started: Popen objects that are still referenced.
     known = [each for each in gc.get_objects() if isinstance(each, subprocess.Popen)]
     return [*seen, *(each.pid for each in known if each.poll() is None)]
 
@@ -285,6 +305,7 @@ def shared_with_others(folder: Path) -> list[str]:
     found = []
     for path in files(folder):
         mode = stat.S_IMODE(path.lstat().st_mode)
+        # The mode of a link itself is always 0777.
         if mode & _OTHERS and not path.is_symlink():
             found.append(f"{path.relative_to(folder)} is {mode:04o}")
     return sorted(found)
@@ -298,6 +319,7 @@ def holding(folder: Path, text: str) -> list[Path]:
 
 def printed_since(output: Path, size: int) -> str:
     """Return what was written to a file after an offset."""
+    # The file is the process's stdout, behind Python's buffer.
     sys.stdout.flush()
     return output.read_bytes()[size:].decode("utf-8", "replace").strip()
 

@@ -31,7 +31,7 @@ NEEDS_NETWORK: Final = "needs the network; --live checks it with a backend on th
 class Failed(Exception):  # noqa: N818 - reads as what happened
     """A check failed.
 
-    ``where`` is a place in the plugin; ``fix`` is given where it says more than the check's.
+    ``where`` is a place in the plugin; ``fix`` replaces the check's if it says more.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Skipped(Exception):  # noqa: N818 - reads as what happened
 class Check:
     """One rule, and the function that checks it.
 
-    ``why`` is the function's docstring. ``alone`` is for what is about the end of its process.
+    ``why`` is the function's docstring. ``alone``: it is about the end of its process.
     """
 
     id: str
@@ -76,6 +76,7 @@ def check(
     """Turn a function into a check. Its module is the family, its docstring the reason."""
 
     def made(function: Callable[[CheckContext], None]) -> Check:
+        # The module's last name: it is also the name of the page in docs/checks.
         family = function.__module__.rpartition(".")[2]
         why = inspect.cleandoc(function.__doc__ or "")
         return Check(number, level, title, fix, family, why, function, alone)
@@ -86,6 +87,8 @@ def check(
 class Limits(NamedTuple):
     """Time and size limits of the checks."""
 
+    # Those of a host (see `Deadlines`) where it has one. The others are what a person notices; the
+    # sizes are what fits into a prompt.
     load: float = 10.0
     import_cpu: float = 1.0
     available: float = 0.5
@@ -127,8 +130,7 @@ class Options:
 class Result:
     """The result of one check.
 
-    ``reason`` says why it was skipped; ``unfinished`` that the kit had no time for it, so that
-    nothing is known.
+    ``reason`` says why it was skipped; ``unfinished`` that the kit had no time left for it.
     """
 
     id: str
@@ -239,6 +241,7 @@ def mark(result: Result, level: str) -> str:
 def details(result: Result) -> Iterator[tuple[str, str]]:
     """Yield the details of a failure: a label and a text each."""
     rows = (
+        # The title is printed above: only an expectation that says more is repeated.
         ("expected", "" if result.expected == result.title else result.expected),
         ("happened", result.happened),
         ("where", result.where),
@@ -283,6 +286,7 @@ def plain(report: Report, level: str, paint: Callable[[str, str], str]) -> Itera
     for result in report.results:
         word = mark(result, level)
         shown = "FAILED" if word == FAILED else "ok" if word == PASSED else word
+        # The same reason may apply to thirty checks: it is printed once, then referred to by id.
         first = reasons.setdefault(result.reason, result.id)
         said = result.reason if first == result.id else f"as {first}"
         reason = f": {one_line(said)}" if result.reason else ""
@@ -312,4 +316,5 @@ def markdown(report: Report, level: str) -> str:
 
 
 def _cell(text: str) -> str:
+    # A "|" would end the cell of the table.
     return one_line(text).replace("|", "\\|")

@@ -25,10 +25,12 @@ class Reports:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Pass the lines on, in a worker of pytest-xdist."""
+        # Only a worker has it. xdist sends it to the main process, which prints the summary.
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_KEY] = self._lines
 
+    # Optional: without xdist pytest does not know this hook, and would reject the plugin.
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Collect the lines of a worker: each worker runs the kit separately."""

@@ -1,7 +1,7 @@
-"""Plugins come and go: packages by pip or uv, directory plugins below the home, bridges.
+"""Installs and removes plugins: packages by pip or uv, directory plugins, and bridges.
 
-Nothing here imports a plugin. What a package brings is read from its files before it is
-installed.
+Nothing here imports a plugin. Which providers a package has is read from its files before it
+is installed.
 """
 
 from __future__ import annotations

@@ -29,10 +29,14 @@ from hermes_core.install._directories import plugins_folder, put, remove_folder
 from hermes_core.install._sources import InstallError
 from hermes_core.provider import BUILTIN, REQUIRED_MEMBERS
 
+# Stricter than names elsewhere: it becomes a folder and part of a Python module's name in
+# hermes-agent, and is formatted into the source of the bridge.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _PROJECT: Final = re.compile(r"[A-Za-z0-9._-]+")
+# Where hermes-agent's own distribution has its providers.
 _BUNDLED: Final = re.compile(r"plugins/memory/([^/]+)/__init__\.py")
 _TEMPLATE: Final = Path(__file__).with_name("_bridge_template.py")
+# The line of the template that is replaced; it is valid Python, so the template can be tested.
 _NO_MEMBERS: Final = "_MEMBERS: tuple[str, ...] = ()"
 
 #: hermes-agent recognises a memory plugin by the words in it.
@@ -81,6 +85,7 @@ def build_bridge(home: Path, info: ProviderInfo, alias: str = "") -> Bridge:
     if problem := name_problem(name):
         raise InstallError(problem, where=f"plugin {name}")
     agent = find_distribution("hermes-agent")
+    # Bundled providers win in hermes-agent, so a bridge of that name would never be loaded.
     if agent is not None and name in _bundled(agent.files):
         raise InstallError(
             f"hermes-agent {agent.version} has a provider of that name, which takes precedence",
@@ -90,6 +95,7 @@ def build_bridge(home: Path, info: ProviderInfo, alias: str = "") -> Bridge:
     with plugins_folder(home) as plugins:
         target = plugins / name
         _check_free(target, info)
+        # The prefix of staged folders: after a crash, `plugins_folder` removes it.
         work = plugins / f".installing-{os.urandom(4).hex()}"
         _write(work, name, info, entry_point)
         record = Record(bridge=info.distribution, hash=content_hash(describe_directory(work)))
@@ -107,6 +113,7 @@ def _check_free(target: Path, info: ProviderInfo) -> None:
             "is not a bridge made by hermes-plugins", where=str(target), hint="move it away first"
         )
     other = normalise(record.bridge) != normalise(info.distribution)
+    # A bridge whose package is gone leads nowhere, so it may be replaced.
     if other and find_distribution(record.bridge) is not None:
         raise InstallError(
             f"is a bridge to {record.bridge}",
@@ -128,6 +135,7 @@ def remove_bridge(home: Path, name: str) -> Path | None:
         record = _bridge_at(folder)
         if record is None:
             raise InstallError("is not a bridge made by hermes-plugins", where=str(folder))
+        # What somebody edited is their work, and removing it could not be undone.
         if content_hash(describe_directory(folder)) != record.hash:
             raise InstallError(
                 "was edited after it was made",
@@ -139,11 +147,12 @@ def remove_bridge(home: Path, name: str) -> Path | None:
 
 
 def _bundled(files: Iterable[str]) -> set[str]:
-    """The memory providers that hermes-agent brings itself."""
+    """The memory providers that are part of hermes-agent."""
     return {found[1] for each in files if (found := _BUNDLED.fullmatch(each))}
 
 
 def _bridge_at(folder: Path) -> Record | None:
+    # A link may lead to somebody's checkout: it is never treated as ours.
     record = None if folder.is_symlink() else read_record(folder)
     return record if record is not None and record.bridge else None
 
@@ -162,6 +171,7 @@ def _entry_point(info: ProviderInfo) -> str:
     if not _NAME.fullmatch(info.name) or not _PROJECT.fullmatch(info.distribution):
         raise InstallError("its name can't be the name of a folder", where=where)
     if info.entry_point:
+        # Without extras and blanks: "module:object".
         return "".join(info.entry_point.partition("[")[0].split())
     if info.directory is None or info.location is None:
         raise InstallError("can't be found on the disk", where=where)
@@ -191,6 +201,7 @@ def _write(folder: Path, called: str, info: ProviderInfo, entry_point: str) -> N
         ),
     }
     for name, text in files.items():
+        # newline="\n": the content hash must be the same on Windows.
         (folder / name).write_text(text, "utf-8", newline="\n")
 
 

@@ -18,7 +18,7 @@ _MEMBERS: tuple[str, ...] = ()
 
 
 class _Context:
-    """What ``register`` gets: the host's own context, and silence where that has no method."""
+    """What ``register`` gets: the host's context; a missing ``register_*`` does nothing."""
 
     def __init__(self, host: Any) -> None:
         self._host = host
@@ -30,6 +30,7 @@ class _Context:
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("register_"):
             return getattr(self._host, name)
+        # Older releases of hermes-agent lack some of these; that must not cost the provider.
         return getattr(self._host, name, lambda *_, **__: None)
 
 
@@ -38,7 +39,7 @@ def hand_over(entry_point: str, name: str, package: str, host: Any) -> None:
     try:
         host.register_memory_provider(_provider(_value(entry_point), name, host))
     except Exception as error:
-        # hermes-agent says nothing at all about a plugin that can't be loaded.
+        # hermes-agent logs nothing about a plugin that can't be loaded.
         logging.getLogger(__name__).warning(
             "memory provider %s of the package %s can't be loaded: %s: %s",
             name, package, type(error).__name__, error,
@@ -54,6 +55,7 @@ def _value(entry_point: str) -> Any:
 
 def _provider(value: Any, name: str, host: Any) -> Any:
     if isinstance(value, ModuleType):
+        # The same order as in our own loader, so that both hosts load the same provider.
         value = getattr(value, "register", None) or _subclass(value)
     if inspect.isclass(value):
         return value()
@@ -73,6 +75,7 @@ def _registered(register: Any, name: str, host: Any) -> Any:
     found = [each for each in made if _is_provider(each)]
     if not found:
         raise LookupError("it registered no memory provider")
+    # Several: the one with the bridged name, else the first.
     return next((each for each in found if str(each.name) == name), found[0])
 
 

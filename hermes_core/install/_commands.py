@@ -23,6 +23,8 @@ Progress = Callable[[str], None]
 
 
 #: What takes time, as pip and uv print it.
+# pip: "Downloading name-1.0.whl (12 kB)", but not the small .metadata files of the resolver;
+# "Building wheels for collected packages: a, b". uv: "Downloading name (1.0MiB)", "Building a".
 _STEP: Final = re.compile(
     r"\s*(?:Downloading (?P<file>\S+(?<!\.metadata) \(.+\))"
     r"|Building (?:wheels for collected packages: )?(?P<name>.+))"
@@ -60,9 +62,14 @@ def run(
         stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",
+        # Its own process group, so that Ctrl-C reaches only us and we decide how it ends. A new
+        # session has no terminal, in which git could ask for a password.
         start_new_session=os.name == "posix" and not prompts,
+        # LC_ALL=C: the patterns below are for English messages.
         env={**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "utf-8", **variables},
     ) as process:
+        # Two threads, since a full pipe of one stream would block the command while we read the
+        # other.
         said: tuple[list[str], list[str]] = ([], [])
         readers = [
             Thread(target=_read, args=(stream, lines, progress), daemon=True)
@@ -77,7 +84,7 @@ def run(
             raise
         finally:
             for each in readers:
-                each.join(1)  # a grandchild may hold the other end
+                each.join(1)  # not for ever: a grandchild may hold the other end of the pipe
     return Completed(code, "".join(said[0]), "".join(said[1]))
 
 
@@ -104,6 +111,7 @@ def _read(stream: IO[str], lines: list[str], progress: Progress | None) -> None:
 def _interrupt(process: subprocess.Popen[str], *, alone: bool) -> None:
     """Let a command undo what it began, then end it with everything that it started."""
     with suppress(OSError):
+        # Windows has no SIGINT for another process group.
         if os.name == "nt":
             process.terminate()
         elif alone:
@@ -119,7 +127,7 @@ def _interrupt(process: subprocess.Popen[str], *, alone: bool) -> None:
 
 
 class _Kind(NamedTuple):
-    """A install_error: how it is recognised, what we say, and what helps."""
+    """A kind of failure: how it is recognised, what we report, and what helps."""
 
     pattern: str
     what: str
@@ -133,6 +141,7 @@ _UNREACHABLE: Final = (
 )
 
 #: The first match counts. If the network is down, pip reports "not found" as well.
+# Order: causes outside of the packages first, general wordings such as "is invalid" last.
 _KINDS: Final = (
     _Kind(
         r"externally[- ]managed",
@@ -210,11 +219,13 @@ _PREFIX: Final = re.compile(r"^\s*(?:ERROR|error|fatal|cause)\s*:\s*(.+)$", re.M
 
 def install_error(said: str, spec: str) -> InstallError:
     """The error for what pip or uv printed about a specification."""
+    # Colours, which uv may print even to a pipe.
     text = re.sub(r"\x1b\[[0-9;]*m", "", said)
     for kind in _KINDS:
         found = re.search(kind.pattern, text, re.DOTALL)
         if found:
             values = {
+                # A group name may occur once in a pattern: name, name2 and name3 are alternatives.
                 key.rstrip("0123456789"): _short(value)
                 for key, value in found.groupdict().items()
                 if value

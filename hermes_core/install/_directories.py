@@ -27,9 +27,12 @@ from hermes_core.storage.files import LockTimeoutError, file_lock, sync_folder
 from hermes_core.storage.home import ensure_folder
 
 _LOCK_SECONDS: Final = 10
+# Both begin with a dot, so that no scan lists them. Only the second may be the only copy of a
+# plugin: see `_clear`.
 _STAGED: Final = ".installing-"
 _ASIDE: Final = ".replaced-"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# Large or local to the machine. The record of another home does not describe this copy.
 _NOT_COPIED: Final = (".git", "__pycache__", ".venv", "node_modules", RECORD)
 
 
@@ -48,6 +51,7 @@ def plugins_folder(home: Path) -> Iterator[Path]:
     folder = ensure_folder(home / "plugins")
     try:
         with file_lock(folder / ".lock", _LOCK_SECONDS):
+            # Under the lock nobody else is installing, so what is there is of a process that died.
             _clear(folder)
             try:
                 yield folder
@@ -70,6 +74,8 @@ def _clear(folder: Path) -> None:
 
 def remove_tree(folder: Path) -> None:
     """Remove a folder, also what git made read-only."""
+    # shutil's onerror differs between versions of Python (onexc since 3.12), so modes are changed
+    # first. Links are left out: chmod would change the file behind them.
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
             with suppress(OSError):
@@ -80,8 +86,10 @@ def remove_tree(folder: Path) -> None:
 
 def stage(source: Folder | Repository, plugins: Path) -> Staged:
     """Copy or clone a plugin into a folder beside its place, and check it."""
+    # On the file system of its place, so that the final rename is atomic.
     work = plugins / f"{_STAGED}{os.urandom(4).hex()}"
     if isinstance(source, Folder):
+        # symlinks=True: links are copied as links, and then checked by `_refuse_strange`.
         shutil.copytree(
             source.path, work, symlinks=True, ignore=shutil.ignore_patterns(*_NOT_COPIED)
         )
@@ -89,7 +97,7 @@ def stage(source: Folder | Repository, plugins: Path) -> Staged:
         called = source.path.name
     else:
         commit = check_out(source, work)
-        # One commit is installed. A `git pull` in there would change what runs without a question.
+        # One commit is installed. A `git pull` there would change what runs without asking.
         remove_tree(work / ".git")
         found, origin, called = work / source.subdirectory, source.shown, source.name
     _refuse_strange(found, work, origin)
@@ -110,6 +118,7 @@ def _refuse_strange(found: Path, work: Path, origin: str) -> None:
             where=origin,
             hint=f'run: hermes-plugins install "NAME @ git+{origin}"' if package else "",
         )
+    # A link out of the folder could pull a private file into the plugin, or change under it.
     root = work.resolve()
     for parent, folders, names in os.walk(found):
         for name in (*folders, *names):
@@ -123,6 +132,8 @@ def put(folder: Path, target: Path, record: Record) -> None:
     """Move a staged folder to its place; only then remove what was there."""
     write_record(folder, record)
     aside = target.with_name(f"{_ASIDE}{target.name}")
+    # Two renames, since a folder that is not empty can't be replaced by one. A crash between them
+    # leaves the old plugin aside, and the next `plugins_folder` moves it back.
     replacing = target.exists()
     if replacing:
         target.rename(aside)
@@ -135,6 +146,7 @@ def put(folder: Path, target: Path, record: Record) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Remove a directory plugin, completely or not at all."""
+    # Renamed first: after a crash during the removal, no half of a plugin is listed.
     aside = folder.with_name(f"{_STAGED}{os.urandom(4).hex()}")
     folder.rename(aside)
     remove_tree(aside)
@@ -153,6 +165,7 @@ def check_out(repository: Repository, folder: Path) -> str:
     folder.mkdir(mode=0o700)
     wanted = repository.revision or "HEAD"
     _git(folder, "init", "--quiet")
+    # fetch and not clone: one commit of any branch, tag or id. "--": a URL can't become an option.
     done = _git(folder, "fetch", "--quiet", "--depth=1", "--no-tags", "--", repository.url, wanted)
     if done.code:
         raise _failure(repository, done)
@@ -178,9 +191,10 @@ def _git(folder: Path, *arguments: str) -> Completed:
     program = shutil.which("git")
     if program is None:
         raise InstallError("git is not installed", hint="install git, or give a folder instead")
-    # Without a terminal, a prompt for a password would wait for ever.
+    # Without a terminal, git has to fail instead of waiting for a password.
     prompt = "1" if sys.stdin.isatty() else "0"
     return run(
+        # core.hooksPath: the hooks of a person's git template must not run either.
         [program, "-C", str(folder), "-c", f"core.hooksPath={os.devnull}", *arguments],
         prompts=True,
         GIT_TERMINAL_PROMPT=prompt,
@@ -196,5 +210,6 @@ def _failure(repository: Repository, done: Completed) -> InstallError:
         what, hint = "no git repository found", "check the URL, and your access to it"
     else:
         what, hint = reasons[0] if reasons else "git failed without an error message", ""
+    # git quotes the URL in its messages, with a token that may be in it.
     what = what.replace(repository.url, repository.shown)
     return InstallError(what, where=repository.shown, hint=hint)

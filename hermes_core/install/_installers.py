@@ -55,6 +55,7 @@ class Plan(NamedTuple):
     def requirements(self) -> list[str]:
         """Exactly these distributions, for a command line."""
         return [
+            # A path or URL has no version to ask an index for.
             self.package.spec if each.direct else f"{each.name}=={each.version}"
             for each in self.changes
         ]
@@ -89,12 +90,13 @@ class Installer(Protocol):
 def only_wheels(built: Iterable[str]) -> list[str]:
     """Options of both pip and uv: only wheels, except for the given projects."""
     allowed = [option for each in built for option in ("--no-binary", each)]
+    # A build runs code of the package before anybody agreed to install it.
     return ["--only-binary", ":all:", *allowed]
 
 
 @contextmanager
 def keeping_ourselves() -> Iterator[list[str]]:
-    """Options that keep our own requirements met: pip only looks at what it installs, not at
+    """Options that protect our own requirements: pip only looks at what it installs, not at
     what the installed distributions need.
     """  # noqa: D205
     # Otherwise a plugin could replace our click, and the command that removes the plugin breaks.
@@ -105,6 +107,7 @@ def keeping_ourselves() -> Iterator[list[str]]:
         return
     lines = [each for each in ours.requires or () if _applies(each)]
     with tempfile.TemporaryDirectory(prefix="hermes-plan-") as folder:
+        # Constraints and not requirements: they limit versions, but install nothing.
         file = Path(folder, "constraints.txt")
         file.write_text("\n".join([*lines, f"{OURSELVES}=={ours.version}", ""]), "utf-8")
         yield ["--constraint", str(file)]
@@ -128,6 +131,7 @@ def changes(found: Iterable[tuple[str, str, bool]]) -> tuple[Change, ...]:
 
 
 _METADATA: Final = frozenset(("METADATA", "RECORD", "entry_points.txt"))
+# As in discovery, which reads no more of a file.
 _MAX_BYTES: Final = 1_000_000
 
 
@@ -144,7 +148,7 @@ def unpack_texts(wheel: Path, site: Path) -> None:
             return
         for each in entries:
             if _is_metadata(each) or each.filename.endswith((".py", "/plugin.yaml")):
-                archive.extract(each, site)  # never outside of the folder
+                archive.extract(each, site)  # which never writes outside of the folder
 
 
 def _is_metadata(entry: zipfile.ZipInfo) -> bool:
@@ -165,6 +169,9 @@ def _is_of_interest(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
     return name == "plugin.yaml"
 
 
+# pip's "Could not find a version that satisfies the requirement NAME[extras]WANTED (from versions:
+# KNOWN)"; then what only its log has: an index that failed, and source archives that --only-binary
+# skipped.
 _NOT_FOUND: Final = re.compile(
     r"satisfies the requirement ([\w.-]+)(\[[^]]*\])?(?P<wanted>[^(]*)"
     r".*\(from versions: (?P<known>[^)]*)\)"
@@ -199,6 +206,7 @@ class Pip:
             (
                 each["metadata"]["name"],
                 each["metadata"]["version"],
+                # "requested" marks what was on the command line, not its dependencies.
                 package.direct and bool(each["requested"]),
             )
             for each in found
@@ -227,6 +235,7 @@ class Pip:
         # the user sees what is in them, and exactly these files are installed, even if the index
         # changes in between. The price: answering no costs the download.
         exact = [f"{each.name}=={each.version}" for each in plan.changes]
+        # --force-reinstall: also for a local wheel with the version that is installed already.
         done = self._pip(
             "install", "--no-deps", "--force-reinstall", "--no-index",
             "--find-links", str(folder / "wheels"), *only_wheels(()), *exact,
@@ -246,6 +255,7 @@ class Pip:
         return done.out.splitlines() if done.code else []
 
     def _pip(self, *arguments: str, progress: Progress | None = None) -> Completed:
+        # --no-input: a prompt for index credentials would wait for ever, since stdin is closed.
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
         return run([*command, *arguments], progress=progress)
 
@@ -261,14 +271,16 @@ def _pip_error(package: Package, said: str, logged: str, allowed: tuple[str, ...
 def _pip_source_only(said: str, logged: str, allowed: tuple[str, ...]) -> NeedsBuild | None:
     """`NeedsBuild` if pip found nothing only because it skipped what needs a build."""
     missing = _NOT_FOUND.search(said)
+    # It was allowed to be built and is still missing, so the build is not the reason.
     if missing is None or normalise(missing[1]) in map(normalise, allowed):
         return None
     files = _PASSED_OVER.findall(logged)
     versions = set(_sdist_versions(missing[1], files)) - set(_versions(missing["known"]))
     exactly = re.fullmatch(r"\s*={2,3}\s*(\S+)\s*", missing["wanted"])
     if exactly is not None:
+        # Compared as versions: "1.0" and "1.0.0" are the same.
         found = any(each in versions for each in _versions(exactly[1]))
-    else:  # of the versions that are wheels none would do: then nor would an older one
+    else:  # if no wheel's version matches, an older source archive does not match either
         found = bool(versions) and missing["known"] == "none"
     return NeedsBuild(missing[1]) if found else None
 
@@ -293,6 +305,7 @@ def _versions(listed: str) -> Iterator[Version]:
 
 
 #: ``+ name==1.0``, or ``~`` for what is installed again; or ``+ name @ file:///...``
+# uv has no report in JSON for `pip install --dry-run`: these lines are all that it prints.
 _ADDED: Final = re.compile(
     r"^ [+~] (?P<name>[\w.-]+)(?:==(?P<version>\S+)| @ (?P<place>\S+))", re.MULTILINE
 )
@@ -362,6 +375,7 @@ class Uv:
             raise install_error(done.err, plan.package.spec)
 
     def _uv(self, command: str, *arguments: str, progress: Progress | None = None) -> Completed:
+        # uv would otherwise choose an environment by VIRTUAL_ENV or the working folder.
         python = ["--python", sys.executable]
         return run([self._program, "pip", command, *python, *arguments], progress=progress)
 
@@ -377,6 +391,7 @@ def _version_in(place: str) -> str:
 
 
 def _uv_source_only(done: Completed, allowed: tuple[str, ...]) -> NeedsBuild | None:
+    # uv may wrap its messages, so line breaks are removed first.
     found = _UV_SOURCE_ONLY.search(" ".join(done.err.split()))
     if found is None:
         return None
@@ -395,6 +410,8 @@ def installer(verb: str, spec: str) -> Installer:
         InstallError: Another program manages the environment; the hint has its command.
     """
     prefix = Path(sys.prefix)
+    # pipx and uv recreate a tool's environment from their records on the next upgrade, so what pip
+    # added would disappear.
     if (prefix / "pipx_metadata.json").is_file():
         raise _theirs("pipx", _pipx_command(prefix, verb, spec))
     if (prefix / "uv-receipt.toml").is_file():
@@ -429,7 +446,7 @@ def _pipx_command(prefix: Path, verb: str, spec: str) -> str:
 
 
 def _uv_command(prefix: Path, verb: str, spec: str) -> str:
-    """Uv can't add to a tool: the command has to name everything that it shall have."""
+    """Uv can't add to a tool: the command has to name everything to be installed in it."""
     (_, tool), *others = _receipt(prefix) or [(OURSELVES, OURSELVES)]
     if verb == "install":
         others.append(("", spec))
@@ -462,6 +479,7 @@ def _refuse_system_python(spec: str) -> None:
     """PEP 668. pip checks it too, but only after a person agreed to the installation."""
     marker = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
     allowed = os.environ.get("PIP_BREAK_SYSTEM_PACKAGES", "").lower() in ("1", "true", "yes", "on")
+    # In a virtual environment the marker of the base Python does not apply.
     if sys.prefix == sys.base_prefix and marker.is_file() and not allowed:
         raise InstallError(
             "the operating system manages this Python, and does not let pip change it",

@@ -27,6 +27,7 @@ class NeedsBuild(InstallError):  # noqa: N818 - reads as what was found
 
 _ARCHIVES: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar", ".zip")
 _WHEEL: Final = ".whl"
+# git@host:path. `(?!//)` excludes "name@scheme://", which is a URL.
 _SCP: Final = re.compile(r"[\w.-]+@[\w.-]+:(?!//)\S+")
 _GIT_SCHEMES: Final = frozenset(("git", "ssh", "http", "https", "file"))
 
@@ -69,6 +70,7 @@ class Repository(NamedTuple):
     @property
     def shown(self) -> str:
         """The URL without a password or token that somebody wrote into it."""
+        # Only the user part: everything up to the first "@" before a "/".
         return re.sub(r"^(https?://)[^/@]*@", r"\1", self.url)
 
     @property
@@ -85,14 +87,18 @@ def read_source(text: str) -> Package | Folder | Repository:
         InstallError: It names nothing that can be installed.
     """
     spec = text.strip()
+    # A leading "-" would be an option of pip or git; control characters could forge the terminal
+    # output of the question.
     if not spec or not spec.isprintable() or spec.startswith("-"):
         raise InstallError(f"{text!r} names nothing that can be installed", hint=_EXAMPLES)
+    # The order: a git URL, then an existing path, then pip's own forms.
     repository = _repository(spec)
     if repository is not None:
         return repository
     path = Path(spec).expanduser()
     if spec.startswith(("~", ".", "/")) or "\\" in spec or path.exists():
         return _local(path, spec)
+    # "name @ https://...": a requirement with a URL.
     place = spec.rpartition("@")[2].strip() if re.match(r"[^/:]+@\s*\S+:", spec) else spec
     if "://" in place:
         wheel = urlsplit(place).path.lower().endswith(_WHEEL)
@@ -132,11 +138,14 @@ def _repository(spec: str) -> Repository | None:
     parts = urlsplit(spec.removeprefix("git+"))
     if parts.scheme not in _GIT_SCHEMES or not (parts.netloc or parts.scheme == "file"):
         return None
+    # https://.../name.whl is a file; every other http URL without "git+" is taken for a
+    # repository.
     if not explicit and parts.path.lower().endswith((_WHEEL, *_ARCHIVES)):
         return None
     path, at, revision = parts.path.rpartition("@")
     if not at:
         path, revision = parts.path, ""
+    # git would read it as an option.
     if revision.startswith("-"):
         raise InstallError(f"{revision!r} is not a revision", where=spec)
     key, _, subdirectory = parts.fragment.partition("=")
@@ -152,6 +161,7 @@ def _repository(spec: str) -> Repository | None:
 
 def _inner(subdirectory: str, spec: str) -> str:
     parts = subdirectory.replace("\\", "/").split("/")
+    # ":" for drive letters on Windows.
     if ".." in parts or subdirectory.startswith("/") or ":" in subdirectory:
         raise InstallError("the subdirectory must be inside the repository", where=spec)
     return "/".join(part for part in parts if part not in ("", "."))

@@ -73,7 +73,8 @@ def installed_providers(config: Config) -> list[ProviderInfo]:
     found = scan(config.home, selection)
     same = [each for each in found if each.key == normalise(selection.name)]
     meant = [each for each in same if not selection.owner or each.owned_by(selection.owner)]
-    # A project's plugin has to stand behind what only a longer search finds.
+    # A project's plugin has the lowest precedence, so what only the longer search finds wins.
+    # A broken directory does not end the search: a package may have a provider of that name.
     if selection.name and not any(each.loadable and each.source != "project" for each in meant):
         return scan(config.home, selection, everything=True)
     return found
@@ -103,6 +104,8 @@ def chosen(config: Config, installed: list[ProviderInfo] | None = None) -> Provi
     info = find_provider(selection.choice, found)
     problem = _changed(info, selection)
     pin = selection.pin
+    # A new version is used with a warning; a new owner is refused, since the person never enabled
+    # it.
     if problem and (selection.strict or (pin is not None and not info.owned_by(pin.owner))):
         raise ProviderConflictError(problem, where=f"plugin {info.name}")
     return info
@@ -127,7 +130,7 @@ def activate(
         arguments: Settings that override every other source.
         installed: The result of `installed_providers`, if it is known.
 
-    Never raises for an error of the plugin: the built-in has to go on.
+    Never raises for an error of the plugin: the built-in has to work without it.
     """
     result = Activation()
     try:
@@ -138,8 +141,10 @@ def activate(
         changed = _changed(info, config.selection)
         if changed:
             result = replace(result, warnings=(f"plugin {info.name}: {changed}",))
+        # Before the import: many plugins read os.environ at module level.
         sources = Sources(config, info, manifest_of(info), arguments)
         environment = sources.environment()
+        # Known before any plugin code runs, so that even an error of the import is masked.
         result = replace(result, secrets=secrets_in((), None, environment))
         result.lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
@@ -157,9 +162,12 @@ def activate(
         result = _set_up(result, provider, sources, deadlines)
         if result.settings is not None and result.settings.problems:
             raise ProviderConfigError(info.name, result.settings.problems)
+        # Only now: ``save_config`` must not be called with values that are not valid.
         _tell_settings(result, provider, config)
         require_available(info, provider, deadlines)
+        # After `is_available`, whose reason is usually better than a list of packages.
         _require_packages(info)
+    # Release: nothing of a provider that is not used may stay in the environment.
     except HermesError as error:
         result.lease.release()
         mask_error(error, result.secrets)
@@ -210,6 +218,7 @@ def _set_up(
     name = result.info.name if result.info else ""
     fields = fields_of(provider, name, deadlines)
     settings = sources.settings(fields)
+    # A second time: the fields name variables that were not known before the import.
     environment = sources.environment(fields)
     secrets = secrets_in(fields, settings, environment)
     result.lease.set(environment, f"plugin {name}")
@@ -232,6 +241,7 @@ def fields_of(provider: MemoryProvider, name: str, deadlines: Deadlines) -> tupl
         ) from outcome.error
     try:
         return read_fields(outcome.value, name)
+    # A HermesError with a good message; the next clause would wrap it.
     except SchemaError:
         raise
     except Exception as error:  # the plugin's own objects may do anything
@@ -254,6 +264,7 @@ def require_available(info: ProviderInfo, provider: MemoryProvider, deadlines: D
                 where=f"plugin {info.name}",
                 hint="This is a bug in the plugin. Please report it to its author.",
             ) from outcome.error
+        # The plugin's own words first; what its plugin.yaml declares is a guess about the cause.
         reason = single.call("unavailable_reason").value or "; ".join(missing_needs(info))
     raise ProviderUnavailableError(
         f"is not available: {reason or 'the plugin gives no reason'}",
@@ -271,6 +282,8 @@ def settings_rows(activation: Activation) -> list[dict[str, Any]]:
         problem = problems.get(each.key)
         known = each.key in settings.values
         if not known and problem is None and not each.applies(settings.values):
+            # A field with an error is listed even if it does not apply: its value is what is
+            # wrong.
             continue
         rows.append(
             {

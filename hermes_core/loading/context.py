@@ -1,7 +1,7 @@
 """What a plugin's ``register(ctx)`` gets: hermes-agent's plugin context, without its host.
 
 Every public member of hermes-agent's ``PluginContext`` (0.19 and 0.20) is here with its
-signature, since plugins probe with ``hasattr`` and `inspect`. There is no catch-all.
+signature, since plugins probe with ``hasattr`` and `inspect`. Only ``register_*`` has a catch-all.
 
 - The memory provider is used. Everything else that a plugin registers is counted, and shown by
   ``hermes-plugins info``; it is not run.
@@ -42,11 +42,15 @@ logger = logging.getLogger("hermes_core")
 
 _P = ParamSpec("_P")
 
+# hermes-agent's rules for keys: parts that are safe in YAML and can't lead out of the plugin's
+# section. The reserved names are sections of the host.
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _RESERVED: Final = frozenset({"model", "plugins", "security", "settings"})
+# Two subscribers that emit each other's event would recurse until the stack ends.
 _MAX_EVENT_DEPTH: Final = 8
 
 
+# Not frozen, unlike our own data: hermes-agent's is not, so a plugin may assign to its fields.
 @dataclass
 class PluginManifest:
     """What is known about the plugin, under hermes-agent's names and defaults."""
@@ -116,7 +120,7 @@ def _recorded(
     """Count the calls of a method, also those that do not fit its signature.
 
     hermes-agent logs such a call and goes on, so a plugin does not lose its provider by it.
-    Here it makes no difference to anybody: what is registered is not run.
+    Here it has no effect: what is registered is not run.
     """
 
     def recording(method: Callable[_P, None]) -> Callable[_P, PluginRegistration | None]:
@@ -125,9 +129,11 @@ def _recorded(
 
         @wraps(method)
         def record(*args: _P.args, **kwargs: _P.kwargs) -> PluginRegistration | None:
+            # Counted before the arguments are bound, so that a wrong call is counted as well.
             context = cast("PluginContext", args[0])
             context.count(kind)
             try:
+                # [1:]: without `self`.
                 given = list(signature.bind(*args, **kwargs).arguments.values())[1:]
             except TypeError as error:
                 logger.debug("plugin %s: %s(): %s", context.plugin_id, name, error)
@@ -141,7 +147,7 @@ def _recorded(
 
 
 def _nothing() -> None:
-    """What there is to release of something that is only counted."""
+    """Release something that is only counted: there is nothing to do."""
 
 
 class PluginContext:
@@ -168,14 +174,14 @@ class PluginContext:
         self._event_depth = 0
 
     def count(self, kind: str) -> None:
-        """Note one more registration of a kind."""
+        """Count one more registration of a kind."""
         self.registered[kind] = self.registered.get(kind, 0) + 1
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         """Count a registration that no known release has.
 
-        hermes-agent 0.20 accepts every ``register_*`` too: a plugin for a later release keeps
-        its memory provider. Any other unknown name is an AttributeError, as everywhere.
+        hermes-agent 0.20 accepts every ``register_*`` too, so that a plugin for a later release
+        does not lose its memory provider. Any other unknown name is an AttributeError.
         """
         if not name.startswith("register_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -214,7 +220,7 @@ class PluginContext:
         at ``memory.<plugin>``.
 
         Args:
-            key: A key of the plugin's own, such as ``endpoint`` or ``retry.policy``.
+            key: A key relative to the plugin, such as ``endpoint`` or ``retry.policy``.
             default: What to return if it is not set, or config.yaml can't be read.
 
         Raises:
@@ -223,6 +229,7 @@ class PluginContext:
         keys = _own_keys(key)
         for settings in self._settings():
             found = _nested(settings, keys)
+            # A key that is set to null is set: only a missing one falls through to the next place.
             if found is not _MISSING:
                 return found
         return default
@@ -241,7 +248,7 @@ class PluginContext:
 
     @property
     def state(self) -> PluginState:
-        """A small JSON store of the plugin's own, in the file that hermes-agent uses."""
+        """A small JSON store for the plugin, in the file that hermes-agent uses."""
         return PluginState(self._folder(), self.plugin_id)
 
     def on_unload(self, callback: Callable[[], None]) -> PluginRegistration:
@@ -251,6 +258,7 @@ class PluginContext:
             TypeError: It can't be called.
         """
         if not callable(callback):
+            # As hermes-agent raises it.
             raise TypeError("on_unload callback must be callable")
         name = getattr(callback, "__name__", "callback")
         registration = PluginRegistration("on_unload", name, callback, self.plugin_id)
@@ -275,6 +283,7 @@ class PluginContext:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
+            # Otherwise Python warns that the coroutine was never awaited.
             coro.close()
             self.complaints.append("spawn_task() was called without an event loop: not started")
             return _cancelled()
@@ -282,6 +291,8 @@ class PluginContext:
 
         def cancel() -> None:
             if not task.done():
+                # Unloading runs on another thread than the loop, and `task.cancel` is not
+                # thread-safe.
                 loop.call_soon_threadsafe(task.cancel)
 
         self.unload.append(PluginRegistration("background_task", task.get_name(), cancel))
@@ -290,7 +301,7 @@ class PluginContext:
     def emit(self, event: str, payload: dict[str, Any] | None = None) -> int:
         """Publish ``<plugin>:<event>`` to this plugin's own subscribers.
 
-        There are no other plugins to hear it.
+        There are no other plugins that could subscribe.
 
         Returns:
             How many subscribers were called.
@@ -303,8 +314,9 @@ class PluginContext:
             raise ValueError(f"{event!r} is not a bare event name")
         if payload is not None and not isinstance(payload, dict):
             raise TypeError("the payload of an event must be a dict or None")
+        # A copy: a subscriber may subscribe while it is called.
         subscribers = list(self._subscribers.get(f"{self.plugin_id}:{event}", ()))
-        if self._event_depth >= _MAX_EVENT_DEPTH:  # subscribers that emit what they hear
+        if self._event_depth >= _MAX_EVENT_DEPTH:  # subscribers that emit what they receive
             return 0
         self._event_depth += 1
         try:
@@ -316,12 +328,13 @@ class PluginContext:
 
     def _deliver(self, callback: Callable[..., Any], event: str, payload: dict[str, Any]) -> None:
         try:
+            # Each subscriber has its own copy, so that none sees another's changes.
             result = callback(**deepcopy(payload))
             if inspect.iscoroutine(result):
                 import asyncio  # noqa: PLC0415 - see above
 
                 asyncio.run(result)
-        except Exception as error:  # noqa: BLE001 - the plugin's own code; the next one comes
+        except Exception as error:  # noqa: BLE001 - the plugin's code; go on with the next one
             logger.warning("plugin %s: a subscriber of %s failed: %s",
                            self.plugin_id, event, describe(error))  # fmt: skip
 
@@ -338,6 +351,7 @@ class PluginContext:
     # -- what needs hermes-agent itself ---------------------------------------------------
 
     @property
+    # The signatures below are hermes-agent's, so arguments that are not used stay.
     def llm(self) -> None:
         """None: there is no model here."""
         return None
@@ -505,6 +519,8 @@ class PluginContext:
         entry = _nested(data, ("plugins", "entries", self.plugin_id))
         memory = data.get("memory")
         sections = memory.items() if isinstance(memory, Mapping) else ()
+        # Normalised, as everywhere below ``memory``; hermes-agent's own entries need the exact
+        # name.
         own = [each for key, each in sections if normalise(str(key)) == normalise(self.plugin_id)]
         return [_nested(entry, ("settings",)), _nested(entry, ("config",)), *own]
 
@@ -545,10 +561,12 @@ def _plural(kind: str, count: int) -> str:
     if count == 1:
         return kind
     first, of, rest = kind.partition(" of ")
+    # "branch", "search": es. "middleware" has no plural.
     ending = "es" if first.endswith("ch") else "" if first.endswith("middleware") else "s"
     return f"{first}{ending}{of}{rest}"
 
 
+# The same limits as hermes-agent's state store, since both may use the file of one home.
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _LOCK_SECONDS: Final = 10
 _QUOTA_BYTES: Final = 10 * 1024 * 1024
@@ -571,6 +589,7 @@ class PluginState:
         """The folder for the plugin's data."""
         # hermes-agent's rule: readable, safe on Windows, and no two plugins share it.
         slug = re.sub(r"[^a-z0-9_-]", "-", self._plugin_id.lower()).strip("-_") or "plugin"
+        # Eight digits: names that differ only in characters that the slug drops stay apart.
         digest = sha256(self._plugin_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         return self._home / "plugin-data" / f"agent-plugin-{slug}-{digest}"
 
@@ -603,6 +622,7 @@ class PluginState:
         """
         _check(key)
         ensure_folder(self.data_dir)
+        # Read and write under one lock: two processes may set two keys at the same time.
         with file_lock(self.path.with_name(".state.json.lock"), _LOCK_SECONDS):
             try:
                 text = json.dumps({**self._read(), key: value}, ensure_ascii=False, indent=2)

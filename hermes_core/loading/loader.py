@@ -55,7 +55,7 @@ class Loaded(NamedTuple):
     """A loaded provider.
 
     ``name`` is what the provider calls itself, ``registered`` counts what else its plugin
-    registers, ``warnings`` are problems that did not keep it from being loaded.
+    registers, ``warnings`` are problems in spite of which it was loaded.
     """
 
     provider: MemoryProvider
@@ -91,6 +91,7 @@ def load_provider(
         folder = resolve_home(home)
         selection = read_selection(folder)
         info = find_provider(name_or_info, scan(folder, selection, everything=True))
+        # A changed version still loads here; whether to warn is the manager's decision.
         if info.key == normalise(selection.name) and not same_owner(info, selection.pin):
             raise ProviderConflictError(pin_problem(info, selection), where=f"plugin {info.name}")
     return load(info, None if home is None else resolve_home(home), deadline=deadline).provider
@@ -98,7 +99,7 @@ def load_provider(
 
 def load(info: ProviderInfo, home: Path | None, *, deadline: float = LOAD_SECONDS) -> Loaded:
     """Load like `load_provider`; return also what else was found out."""
-    if info.source == BUILTIN:  # ours: it needs no guard
+    if info.source == BUILTIN:  # ours: it needs neither a thread nor a deadline
         return Loaded(_provider(info, Progress()))
     return _Loading(info, home, deadline).provider()
 
@@ -120,6 +121,8 @@ class _Loading:
 
     def provider(self) -> Loaded:
         """Load the provider; offer hermes-agent's modules if it was written for that."""
+        # Decided per plugin: the finder stays in the process, so it is not added for those that do
+        # not need it.
         if is_written_for_hermes_agent(self._info):
             offer_hermes_agent_modules()
         found: MemoryProvider = self.run(_provider)
@@ -134,16 +137,20 @@ class _Loading:
         )
 
     def run(self, steps: Callable[[ProviderInfo, Progress], Any]) -> Any:
+        # A thread and not a process, since the provider has to live in this one. A hanging import
+        # can't be interrupted: it is left behind, and the caller goes on.
         lane = Worker(f"load-{self._info.name}")
 
         def run() -> Any:
             begin_with_theirs(self._instance)
+            # stdout may be a protocol (MCP, --json), which a plugin's print would break.
             with stdout_to_stderr():
                 return steps(self._info, self._progress)
 
         try:
             with guarded_streams():
                 return lane.call(run, self._deadline)
+        # It names the step already.
         except ProviderLoadError:
             raise
         except Exception as error:  # noqa: BLE001 - the plugin boundary
@@ -168,6 +175,7 @@ def _manifest(info: ProviderInfo) -> PluginManifest:
         description=info.description,
         source=info.source,
         path=None if place is None else str(place),
+        # hermes-agent's word for a kind of plugin of which one is active, such as memory.
         kind="exclusive",
         key=info.name,
     )
@@ -191,6 +199,7 @@ def _offering(package: ModuleType, folder: Path) -> Any:
     """Return a directory plugin, or the part of its modules that has the provider."""
     if offers_provider(package):
         return package
+    # By text, and only after the import showed no provider: most plugins have it in __init__.py.
     reference = registering_module(folder) or reference_in(folder)
     if not reference:
         return package
@@ -200,9 +209,11 @@ def _offering(package: ModuleType, folder: Path) -> Any:
 
 
 def _provider(info: ProviderInfo, progress: Progress) -> MemoryProvider:
+    # The last name of "module:object.attribute [extra]".
     attribute = info.entry_point.partition("[")[0].rpartition(":")[2].rpartition(".")[2].strip()
     provider = provider_from(_value(info, progress), info.name, progress, attribute)
     progress.step = "check"
+    # Reading the name runs plugin code, so it is a step with a deadline like the others.
     progress.name = provider.name
     problem = name_problem(progress.name, ours=info.source == BUILTIN)
     if problem:
@@ -231,7 +242,7 @@ class Progress:
 
     def __init__(self, context: PluginContext | None = None) -> None:
         self.step = "find"
-        self.name = ""  # what the provider calls itself, read once: a property may do anything
+        self.name = ""  # the provider's own name, read once: a property may run any code
         self.context = context or PluginContext()
 
 
@@ -244,6 +255,8 @@ def provider_from(value: Any, name: str, progress: Progress, attribute: str = ""
         progress: Records how far it got.
         attribute: The name of the value where it was found.
     """
+    # The order matters: a class has all members of a provider, but is not an instance; and an
+    # instance may be callable.
     if isinstance(value, ModuleType):
         return _from_module(value, name, progress)
     if inspect.isclass(value):
@@ -256,7 +269,7 @@ def provider_from(value: Any, name: str, progress: Progress, attribute: str = ""
 
 
 def looks_like_provider(value: Any) -> bool:
-    """Return whether an object has what every provider has; duck types are welcome."""
+    """Return whether an object has the members of a provider; it need not be a subclass."""
     return not missing_members(value)
 
 
@@ -274,11 +287,13 @@ def missing_members(value: Any) -> list[str]:
 
 def _from_module(module: ModuleType, name: str, progress: Progress) -> MemoryProvider:
     register = getattr(module, "register", None)
+    # `register` first: the plugin says itself how its provider is made.
     if callable(register):
         return _registered(register, name, progress)
     classes = _provider_classes(module)
-    # A class that lacks a method is constructed anyway: Python says which one it is.
+    # If all are abstract, one is constructed anyway: Python's error names the missing method.
     candidates = [each for each in classes if not inspect.isabstract(each)] or classes
+    # Its own classes before imported ones: `from other import BaseProvider` is not an offer.
     candidates = [each for each in candidates if _is_within(each, module)] or candidates
     if len(candidates) == 1:
         return _constructed(candidates[0], progress)
@@ -295,11 +310,13 @@ def offers_provider(module: ModuleType) -> bool:
 
 def _provider_classes(module: ModuleType) -> list[type]:
     bases = base_classes()
+    # Without duplicates, in the order of definition: one class may have two names.
     named = dict.fromkeys(each for each in vars(module).values() if inspect.isclass(each))
     return [each for each in named if issubclass(each, bases) and each not in bases]
 
 
 def _is_within(kind: type, module: ModuleType) -> bool:
+    # With a dot at the end, so that "acme" does not match "acme_tools".
     return f"{kind.__module__}.".startswith(f"{module.__name__}.")
 
 
@@ -320,6 +337,7 @@ def _wants_context(value: Callable[..., Any]) -> bool:
     first = parameters[0] if parameters else None
     if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
         return False
+    # A factory may have optional parameters; a required one can only be the context.
     return first.default is first.empty or first.name in ("ctx", "context")
 
 
@@ -329,7 +347,7 @@ def _takes_one(register: Callable[..., Any]) -> bool:
         inspect.signature(register).bind(None)
     except TypeError:
         return False
-    except ValueError:  # written in C: the contract says that it takes one
+    except ValueError:  # written in C, without a signature: the contract says that it takes one
         return True
     return True
 
@@ -339,6 +357,7 @@ def _registered(register: Callable[..., Any], name: str, progress: Progress) -> 
     context = progress.context
     returned = _called(register, context)
     offered = list(context.providers)
+    # Some plugins return the provider instead of registering it.
     if not offered and (inspect.isclass(returned) or looks_like_provider(returned)):
         offered = [returned]
     if not offered:
@@ -357,6 +376,7 @@ def _called(register: Callable[..., Any], context: PluginContext) -> Any:
     """Call ``register``; an error after it registered its provider is only reported."""
     try:
         return register(context) if _takes_one(register) else register()
+    # SystemExit: argparse and some SDKs call sys.exit on a configuration that they do not accept.
     except (Exception, SystemExit) as error:
         if not context.providers:
             raise

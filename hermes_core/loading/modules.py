@@ -33,7 +33,7 @@ _COMPLETE: Final = "__hermes_complete__"
 
 def import_value(entry_point: str) -> Any:
     """Return the object that ``module:attribute [extras]`` names."""
-    with suppress(KeyError):  # of Python 3.11, when two threads do so at once
+    with suppress(KeyError):  # raised by Python 3.11 if two threads do this at once
         importlib.invalidate_caches()  # it may have been installed a moment ago
     reference = entry_point.partition("[")[0]
     module, _, attributes = (part.strip() for part in reference.partition(":"))
@@ -43,18 +43,21 @@ def import_value(entry_point: str) -> Any:
 
 def package_name(folder: Path) -> str:
     """Return the name under which a directory plugin is imported."""
+    # 12 digits of the path: no two plugins of one process share a name.
     digest = sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{_PREFIX}{digest}"
 
 
 def _forget_namesake(alias: str, name: str) -> None:
     """Forget a name that leads to a directory plugin of another home."""
+    # Two homes in one process: the alias is in sys.modules with the other home's copy.
     known = getattr(sys.modules.get(alias), "__name__", name)
     if known.startswith(_PREFIX) and known != name:
         _forget(alias)
 
 
 def _forget(name: str) -> None:
+    # A list first: deleting while iterating over a dict raises.
     for each in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
         del sys.modules[each]
 
@@ -62,8 +65,8 @@ def _forget(name: str) -> None:
 def import_directory(folder: Path, site: Path | None = None) -> Any:
     """Import a directory plugin as a package, so that its relative imports work.
 
-    One that lies in an installed distribution has its own name there and keeps it. Any
-    other gets a name made from its path: two homes may have plugins of one name.
+    One inside an installed distribution is imported by its name there. Any other has a name made
+    from its path: two homes may have plugins of one name.
     """
     if site is not None and folder.is_relative_to(site):
         return import_value(".".join(folder.relative_to(site).parts))
@@ -76,13 +79,16 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
     if spec is None or spec.loader is None:
         raise ImportError(f"{folder} can't be imported")
     module = importlib.util.module_from_spec(spec)
-    # Another thread may be at it, and may never end: our deadline covers the wait.
+    # Another thread may be importing it, and may never end: our deadline covers the wait.
+    # setdefault is atomic, so exactly one thread runs the module; the others wait for its end.
+    # `importlib.import_module` has a lock for that, but can't import a file by its path.
     while (first := sys.modules.setdefault(name, module)) is not module:
         if getattr(first, _COMPLETE, False):
             return first
         time.sleep(0.01)
     try:
         spec.loader.exec_module(module)
+    # A half-executed module must not stay: the next import would return it as complete.
     except BaseException:
         _forget(name)
         raise
@@ -90,6 +96,8 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
     return module
 
 
+# "from a.b import c, d", also with parentheses over several lines; or "import a.b". A plain
+# "import a" says nothing: every library is imported like that.
 _IMPORT: Final = re.compile(
     r"^[ \t]*(?:from[ \t]+(\w+)((?:\.\w+)*)[ \t]+import[ \t]+(\([^)]*\)|[^#\n]+)"
     r"|import[ \t]+(\w+)((?:\.\w+)+))",
@@ -116,15 +124,18 @@ def own_package(folder: Path) -> str:
     for path in python_files(folder):
         first = path == folder / "__init__.py"
         for top, below, names in _imports_in(_text(path)):
+            # "from acme.store import X": evidence if this folder has a store.py.
             if below:
                 own[top] += _is_module(folder.joinpath(*below.split(".")))
             for name in () if below else names:
                 # A package can't import from itself what it has not defined yet.
                 if _is_module(folder / name) or (not first and _defines(begin, name)):
                     own[top] += 1
+                # The name is nowhere in this plugin, so the package is somebody else's.
                 elif first or not _may_have(begin, name):
                     others.add(top)
     found = ((count, top) for top, count in own.items() if count and top not in others)
+    # Ties go to the last name in the alphabet: arbitrary, but the same every time.
     return max(found, default=(0, ""))[1]
 
 
@@ -144,6 +155,8 @@ def _imports_in(text: str) -> Iterator[tuple[str, str, list[str]]]:
 
 def _defines(begin: str, name: str) -> bool:
     """Return whether a module has a function, a class or a variable of that name."""
+    # At the left margin: a definition, or an assignment that may have an annotation. `=(?!=)`
+    # excludes a comparison.
     pattern = rf"^(?:(?:async )?def |class ){name}\b|^{name}\s*(?::[^=\n]+)?=(?!=)"
     return bool(re.search(pattern, begin, re.MULTILINE))
 
@@ -151,6 +164,7 @@ def _defines(begin: str, name: str) -> bool:
 def _may_have(begin: str, name: str) -> bool:
     """Return whether a module may have a name, also imported or made on demand."""
     pattern = (
+        # Also inside `try` or `if`, by __getattr__, by a star import, or from a relative import.
         rf"^[ \t]*{name}\s*(?::[^=\n]+)?=(?!=)|\b__getattr__\b|import \*"
         rf"|^[ \t]*from[ \t]+\.[\w.]*[ \t]+import[ \t]+(?:\([^)]*|[^(\n]*)\b{name}\b"
     )
@@ -179,13 +193,17 @@ class _OwnFinder(MetaPathFinder, Loader):
             return None
         real = self.packages[top]
         if below:
+            # The package decides for its modules: after a real one was imported, none of the copy
+            # is used.
             copied = sys.modules.get(top) is sys.modules.get(real)
         else:
             others = (each for each in sys.meta_path if each is not self)
+            # An installed package wins. Other finders are asked directly, since `find_spec` of
+            # importlib would ask this one as well and never end.
             copied = not any(_finds(each, fullname, path, target) for each in others)
         if not copied or real not in sys.modules:
             return None
-        # Before there is an entry for the former name: what is imported now may ask for it again.
+        # Imported before sys.modules has the former name: its modules may import that name again.
         return ModuleSpec(fullname, self) if _imports(f"{real}.{below}".rstrip(".")) else None
 
     def create_module(self, spec: ModuleSpec) -> None:
@@ -203,6 +221,7 @@ def _imports(name: str) -> bool:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
+        # Another missing module is a bug inside the copy, and must not look like "not found".
         if error.name == name:
             return False
         raise
@@ -216,7 +235,7 @@ def _finds(
     return find is not None and find(name, path, target) is not None
 
 
-# The import system belongs to the process; so does what is added to it.
+# sys.meta_path is global to the process, so one finder serves all homes.
 _FINDER: Final = _OwnFinder()
 
 

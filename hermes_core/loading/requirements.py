@@ -31,6 +31,7 @@ def applicable_requirements(texts: Iterable[object]) -> tuple[list[Requirement],
         except InvalidRequirement:
             invalid.append(text)
             continue
+        # Without {"extra": ""} packaging raises for a marker that mentions an extra.
         if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
             found.append(wanted)
     return found, invalid
@@ -43,6 +44,7 @@ def missing_packages(info: ProviderInfo) -> list[str]:
         return []
     return [
         f"the package {each.name} is not installed: pip install {_quoted(each)}"
+        # Invalid requirements are left to `doctor`, which lists them.
         for each in applicable_requirements(declared)[0]
         if not _is_installed(each.name)
     ]
@@ -84,6 +86,8 @@ def _missing_programs(declared: list[Any]) -> Iterator[str]:
     for each in declared:
         if not isinstance(each, Mapping):
             continue
+        # `check` is a shell command such as "brew --version". It is never run: only its program is
+        # looked for.
         words = str(each.get("check") or each.get("name") or "").split()
         if words and shutil.which(words[0]) is None:
             install = each.get("install")

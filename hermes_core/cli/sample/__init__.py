@@ -1,4 +1,4 @@
-"""A whole memory plugin in one file: it keeps turns in a text file below its home."""
+"""A complete memory plugin in one file: it stores turns in a text file below its home."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes_core import MemoryProvider
 class SampleProvider(MemoryProvider):
     """Recalls the turns that share a word of four letters or more with the question."""
 
-    confirms_delivery = True  # a turn that can't be written is an error, and comes again
+    confirms_delivery = True  # a turn that can't be written raises, and the host retries it
 
     def __init__(self) -> None:
         self._file: Path | None = None
@@ -34,6 +34,7 @@ class SampleProvider(MemoryProvider):
         """Choose the file, and remember who is speaking."""
         file = Path(kwargs["hermes_home"]) / "sample" / "turns.jsonl"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Created with its mode, before anything is in it: open() would use the umask.
         os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
         self._file = file
         self._session, self._user = session_id, str(kwargs.get("user_id") or "")
@@ -41,7 +42,7 @@ class SampleProvider(MemoryProvider):
         self._writes = kwargs.get("agent_context", "primary") == "primary"
 
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:  # noqa: ARG002
-        """Go on in another session."""
+        """Continue in another session."""
         self._session = new_session_id
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
@@ -62,7 +63,7 @@ class SampleProvider(MemoryProvider):
         turn_id: str = "",
         attempt: int = 1,
     ) -> None:
-        """Append the turn, unless an earlier attempt came as far as that."""
+        """Append the turn, unless an earlier attempt has stored it."""
         if self._file is None or not self._writes:
             return
         if attempt > 1 and turn_id in {turn["id"] for turn in self._turns()}:
@@ -81,6 +82,7 @@ class SampleProvider(MemoryProvider):
         """Find the turns that fit."""
         words = _words(query)
         turns = [turn for turn in self._turns() if words & _words(turn["user"])]
+        # Ascending, so the best come last, next to the question; 20 bound the length.
         best = sorted(turns, key=lambda turn: len(words & _words(turn["user"])))[-20:]
         return "\n".join(f"- {turn['user']} -> {turn['agent']}"[:500] for turn in best)
 

@@ -26,6 +26,7 @@ FAMILIES: Final = (
 def all_checks() -> list[Check]:
     """Return every check, ordered by id."""
     modules = [import_module(f"{__name__}.{family}") for family in FAMILIES]
+    # By id: a check that is imported by another family's module is counted once.
     found = {
         each.id: each
         for module in modules

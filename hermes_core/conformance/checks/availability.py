@@ -58,6 +58,7 @@ def writes_nothing(context: CheckContext) -> None:
     decides against it.
     """
     user = context.plugin.user
+    # The audit hook does not see what a library in C writes; comparing the files does.
     before = {*files(context.home), *files(user)}
     driver, _, events = _asked(context)
     where = driver.where("is_available")
@@ -91,6 +92,7 @@ def starts_no_process(context: CheckContext) -> None:
 def is_quick(context: CheckContext) -> None:
     """Every agent start waits for it."""
     driver, answer, _ = _asked(context)
+    # Loading is not included: only the call is timed.
     limit = context.options.limits.available
     if answer.seconds > limit:
         raise Failed(
@@ -119,6 +121,7 @@ def is_honest(context: CheckContext) -> None:
         context.start(driver)  # skips, with the reason
     driver.sound("initialize", context.initialize(driver, "session-1"))
     driver.shut()
+    # A second provider: the first one has a user by now.
     other = context.driver()
     nobody = context.initialize(other, "session-2", user_id=None)
     other.sound("initialize", nobody, " without user_id")
@@ -134,6 +137,7 @@ def gives_a_reason(context: CheckContext) -> None:
     """Users can't act on a bare "not available". The kit calls it without the settings and
     variables that you passed to the kit.
     """
+    # `run` restores the environment after the check.
     for name in context.options.env:
         os.environ.pop(name, None)
     driver, answer, _ = _asked(context)

@@ -11,6 +11,7 @@ from hermes_core.conformance._driver import Driver
 from hermes_core.conformance._watch import holding
 from hermes_core.conformance.model import MUST, Failed, Skipped, check
 
+# 8 x 5 turns use the 40 topics below.
 _THREADS: Final = 8
 _TURNS: Final = 5
 _CALLS: Final = 20
@@ -26,6 +27,7 @@ _TOPICS: Final = (
 
 def _together(context: CheckContext, jobs: list[Callable[[], None]]) -> None:
     """Run jobs at the same time, and raise the first error."""
+    # All start at the same moment; otherwise the first may be done before the last one starts.
     gate = threading.Barrier(len(jobs))
     errors: list[Failed | Skipped] = []
 
@@ -40,6 +42,7 @@ def _together(context: CheckContext, jobs: list[Callable[[], None]]) -> None:
     for each in threads:
         each.start()
     for each in threads:
+        # A deadlock ends only by this limit; three calls' time covers one job on a busy machine.
         each.join(context.options.limits.call * 3)
     if errors:
         raise errors[0]
@@ -58,6 +61,7 @@ def many_conversations(context: CheckContext) -> None:
     with "database is locked". All turns must be stored.
     """
     drivers = [context.driver() for _ in range(_THREADS)]
+    # A plugin that always returns the same object is tested with that object on all threads.
     distinct = list({id(each.provider): each for each in drivers}.values())
     for number, driver in enumerate(distinct):
         context.start(driver, f"session-{number}")

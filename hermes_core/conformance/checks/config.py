@@ -30,6 +30,7 @@ def schema_is_sound(context: CheckContext) -> None:
     try:
         read_fields(raw if raw is not None else (), context.info.name)
     except SchemaError as error:
+        # Without our own introduction, which names the method that `where` has.
         happened = error.what.partition("malformed: ")[2] or error.what
         raise Failed(happened, where=driver.where("get_config_schema")) from error
 
@@ -62,6 +63,7 @@ def settings_have_a_place(context: CheckContext) -> None:
     raw = driver.ask("get_config_schema").value
     if driver.has("save_config") or not isinstance(raw, list | tuple):
         return
+    # Secrets are left out: every host stores those.
     plain = [each for each in raw if isinstance(each, dict) and not each.get("secret")]
     homeless = [str(each.get("key")) for each in plain if not each.get("env_var")]
     if homeless:
@@ -91,6 +93,7 @@ def settings_are_kept(context: CheckContext) -> None:
     driver.call("save_config", dict(changed), str(context.home))
     for key, word in later.items():
         if not holding(context.home, word):
+            # Distinguishes "written only once" from "never written".
             old = " (the first value is stored)" if holding(context.home, words[key]) else ""
             raise Failed(
                 f"{key} is not in any file below hermes_home after the second call{old}",
@@ -105,10 +108,12 @@ def _sample(fields: tuple[Field, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     for each in fields:
         if each.secret:
             continue
+        # Their values are not unique, so they can't be searched for: they are stored along.
         if each.choices or each.type != "text":
             values[each.key] = _typical(each)
             continue
         word = words[each.key] = f"kit{secrets.token_hex(6)}"
+        # .invalid never resolves (RFC 2606), should the plugin try to connect.
         values[each.key] = f"http://{word}.invalid" if _is_address(each) else word
     return values, words
 
@@ -145,7 +150,10 @@ def secrets_stay_secret(context: CheckContext) -> None:
     secret = {each.key: each for each in context.plugin.fields if each.secret}
     values = {key: os.environ.get(each.variable, "") for key, each in secret.items()}
     given = {key: context.options.config.get(key) or value for key, value in values.items()}
+    # A real key of the author, if given: the plugin may check its form. Else one that looks like a
+    # key.
     made = {key: value or f"sk-kit-{secrets.token_hex(8)}" for key, value in given.items()}
+    # In the environment as well as in the settings: plugins read either.
     os.environ.update({secret[key].variable: str(value) for key, value in made.items()})
     driver = context.driver()
     if driver.has("save_config"):
@@ -154,6 +162,7 @@ def secrets_stay_secret(context: CheckContext) -> None:
     context.live_through(driver)
     driver.shut()
     for key, value in made.items():
+        # Everywhere that the plugin could write without knowing the home.
         places = (context.home, context.plugin.user, Path.cwd(), Path(tempfile.gettempdir()))
         found = [file for place in places for file in holding(place, str(value))]
         if found:

@@ -45,6 +45,7 @@ def name_is_stable(context: CheckContext) -> None:
     depends on the session or on a setting, the plugin loses access to its data.
     """
     first, second = context.driver(), context.driver()
+    # Read at every stage of two objects and of a third that was never started.
     names = {first.provider.name, second.provider.name, context.plugin.first.name}
     context.start(first)
     names |= {first.provider.name}
@@ -90,6 +91,7 @@ def group_is_right(context: CheckContext) -> None:
     """Entry points in `hermes_agent.plugins` can be plugins of any kind, so hosts have to search
     the sources for a memory provider. In this group the kind is clear.
     """
+    # A directory plugin has no entry point.
     if not context.info.distribution or context.info.directory is not None:
         return
     declared = importlib.metadata.distribution(context.info.distribution).entry_points
@@ -131,6 +133,7 @@ def manifest_agrees(context: CheckContext) -> None:
     """A wrong name or an old version number in plugin.yaml makes bug reports misleading."""
     manifest, _ = _manifest(context)
     name, version = manifest.get("name"), manifest.get("version")
+    # Either name is right: HP101 reports if the two differ.
     known = {normalise(context.plugin.first.name), context.info.key}
     if name is not None and normalise(str(name)) not in known:
         happened = f"its name is {name!r}, the provider's {context.plugin.first.name!r}"

@@ -25,6 +25,7 @@ def users_do_not_mix(context: CheckContext) -> None:
     context.start(first, "session-1", user_id=f"{context.person}-a")
     context.start(second, "session-2", user_id=f"{context.person}-b")
     marker = context.remember(first, "session-1")
+    # First that it is recalled for its owner: otherwise "not recalled for another" proves nothing.
     if not context.finds(first, marker, "session-1"):
         raise Skipped("a turn is not recalled for the user who said it")
     if marker in context.recall(second, "session-2"):
@@ -48,6 +49,7 @@ def homes_do_not_mix(context: CheckContext) -> None:
     other = str(context.new_home())
     context.start(second, "session-2", hermes_home=other, agent_identity="other")
     marker = context.remember(first, "session-1")
+    # A failure and not a skip: `recalling` has shown that a single home works.
     if not context.finds(first, marker, "session-1"):
         raise Failed(
             "a turn was lost when another home was opened", where=first.where("initialize")
@@ -72,10 +74,12 @@ def sessions_do_not_disturb(context: CheckContext) -> None:
     context.start(second, "session-2")
     ours = context.remember(first, "session-1", "parrot")
     theirs = context.remember(second, "session-2", "tortoise")
+    # One session ends while the other continues: it must not close what they share.
     first.sound("shutdown", first.shut())
     if not context.finds(second, theirs, "session-2", "tortoise"):
         raise Failed("the turn of the second session was lost", where=second.where("sync_turn"))
     second.sound("shutdown", second.shut())
+    # A new session, so that the turn comes from storage and not from the memory of an object.
     third = context.started("session-3")
     if not context.finds(third, ours, "session-3", "parrot"):
         raise Failed("the turn of the first session was lost", where=first.where("sync_turn"))
@@ -97,6 +101,7 @@ def others_do_not_write(context: CheckContext) -> None:
         marker = context.remember(driver, f"session-{kind}", kind)
         driver.shut()
         main = context.started(f"session-after-{kind}")
+        # A turn that must be found: once it is, an earlier turn had time to be stored as well.
         control = context.remember(main, f"session-after-{kind}", "tortoise")
         context.finds(main, control, f"session-after-{kind}", "tortoise")
         found = marker in context.recall(main, f"session-after-{kind}", kind)
@@ -114,6 +119,7 @@ def _stored(context: CheckContext, text: str) -> bool:
 def _keeps_sessions(context: CheckContext, driver: Driver, session: str) -> None:
     """Skip unless the plugin stores session ids where the kit can find them."""
     context.remember(driver, session)
+    # Waits only if the plugin recalls here; otherwise its write may never come.
     if not holding(context.home, session) and not (context.recalls() and _stored(context, session)):
         raise Skipped("it stores no session ids below the home, so the kit can't check it")
 
@@ -132,6 +138,7 @@ def switch_moves_writes(context: CheckContext) -> None:
     driver = context.started(old)
     _keeps_sessions(context, driver, old)
     driver.call("on_session_switch", new, parent_session_id=old, reset=True, reason="new_session")
+    # Without a session id: the plugin has to use the one that it switched to.
     driver.call("sync_turn", "My tortoise is called Tom.", "Noted.", session_id="")
     driver.shut()
     if not holding(context.home, new):

@@ -41,6 +41,7 @@ _WITHOUT_START: Final[tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]] =
     ("recall_status", (), {}),
 )
 
+# The methods of the contract that have **kwargs.
 _OPEN: Final = (
     "initialize", "handle_tool_call", "on_turn_start", "on_session_switch", "on_delegation",
 )  # fmt: skip
@@ -122,14 +123,18 @@ def after_a_failed_start(context: CheckContext) -> None:
     home that can't be created.
     """
     blocked = context.home / "a-file"
+    # A folder below a file can't be created by anybody, not even by root, for whom modes do not
+    # count.
     blocked.write_text("not a folder")
     driver = context.driver()
+    # Its outcome does not matter: it may raise, or start without storage.
     context.initialize(driver, "session-1", hermes_home=str(blocked / "home"))
     for hook, arguments, keywords in _WITHOUT_START:
         driver.sound(
             hook, driver.ask(hook, *arguments, **keywords), " in a home that can't be used"
         )
     for schema in driver.ask("get_tool_schemas").value or ():
+        # With or without the wrapper: HP503 is about that.
         name = (schema.get("function") or schema).get("name", "")
         answer = driver.ask("handle_tool_call", name, {})
         driver.sound("handle_tool_call", answer, f"({name!r}) in a home that can't be used")
@@ -200,6 +205,7 @@ def leaves_the_process_alone(context: CheckContext) -> None:
     if context.plugin.loading.changes:
         raise Failed(f"while loading: {'; '.join(context.plugin.loading.changes)}")
     driver = context.driver()
+    # After loading, whose changes are reported above.
     before = ProcessState()
     context.start(driver)
     context.live_through(driver)

@@ -36,6 +36,8 @@ def takes_every_action(context: CheckContext) -> None:
     driver = context.started()
     for target in ("memory", "user"):
         for action, metadata in (
+            # What hosts pass: older ones no metadata at all, ours the origin, and the old text of
+            # a change.
             ("add", None),
             ("add", {"write_origin": "assistant_tool", "session_id": "session-1"}),
             ("replace", {"old_text": "Likes tea."}),
@@ -61,6 +63,7 @@ def mirror_follows(context: CheckContext) -> None:
     context.recalling()
     first, second = (f"zq{secrets.token_hex(6)}" for _ in range(2))
     _note(driver, "add", f"The parrot is called {first}.")
+    # A plugin may store notes without recalling them in `prefetch`.
     if not context.finds(driver, first, "session-1"):
         raise Skipped("it does not recall notes")
     _note(driver, "replace", f"The parrot is called {second}.", f"The parrot is called {first}.")
@@ -73,10 +76,12 @@ def mirror_follows(context: CheckContext) -> None:
 
 def _note(driver: Driver, action: str, content: str, old: str = "") -> None:
     metadata = {"session_id": "session-1", **({"old_text": old} if old else {})}
+    # A removal passes the old text as content too, as hermes-agent does.
     driver.call("on_memory_write", action, "memory", content or old, metadata=metadata)
 
 
 def _gone(context: CheckContext, driver: Driver, marker: str, otherwise: str) -> None:
+    # Waits until it is gone: a removal may run in the background.
     if not context.until(lambda: marker not in context.recall(driver, "session-1")):
         raise Failed(otherwise, where=_where(driver))
 

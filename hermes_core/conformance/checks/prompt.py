@@ -21,6 +21,7 @@ def prompt_is_static(context: CheckContext) -> None:
     where = driver.where("system_prompt_block")
     if not isinstance(first, str):
         raise Failed(f"it returned {first!r:.80}", expected="a str", where=where)
+    # Turns with tools and a note: what a plugin might count or quote in the block.
     context.take_turns(driver)
     if driver.call("system_prompt_block") != first:
         raise Failed("it changed after two turns", where=where)

@@ -23,6 +23,7 @@ def stays_at_home(context: CheckContext) -> None:
     other places, and two profiles share such files by accident.
     """
     driver = context.driver()
+    # Compared with the files afterwards: a library in C writes without an audit event.
     before = set(files(context.plugin.user)) | set(files(Path.cwd()))
     with context.watch.during() as events:
         if driver.has("save_config"):
@@ -32,6 +33,7 @@ def stays_at_home(context: CheckContext) -> None:
         driver.shut()
     new = (set(files(context.plugin.user)) | set(files(Path.cwd()))) - before
     written = {*new, *_written(events)}
+    # Temporary files are allowed: the system removes them.
     allowed = [
         context.plugin.scratch / "homes",
         context.plugin.scratch / "temporary",
@@ -50,6 +52,7 @@ def _written(events: list[Event]) -> list[Path]:
     paths = [
         each.what.removeprefix("file:").partition("?")[0] for each in events if each.kind == WRITE
     ]
+    # Links resolved, as `scratch` is.
     return [Path(os.path.realpath(path)) for path in paths]
 
 

@@ -13,6 +13,7 @@ from hermes_core.manager.tools import MAX_TOOLS, RESERVED, ToolError, normalise_
 from hermes_core.provider import BUILTIN
 
 _HUGE: Final = 1_000_000
+# OpenAI's limit for the description of a function.
 _DESCRIPTION: Final = 1024
 #: What OpenAI's API rejects at the top level of a function's parameters.
 _NOT_AT_TOP: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
@@ -87,6 +88,7 @@ def _bad_arrays(schema: Any, path: str) -> Iterator[str]:
     if (kind == "array" or (isinstance(kind, list) and "array" in kind)) and "items" not in schema:
         yield f"the array {path or 'parameters'} has no items"
     for key, value in schema.items():
+        # A property may be called "items": names of properties are not keywords.
         if key in ("properties", "$defs") and isinstance(value, dict):
             for name, part in value.items():
                 yield from _bad_arrays(part, f"{path}.{name}".strip("."))
@@ -217,6 +219,7 @@ def huge_arguments_are_answered(context: CheckContext) -> None:
             for key, part in properties.items()
             if isinstance(part, dict) and kind_of(part) == "string"
         ]
+        # Three are enough: each call sends a megabyte.
         for key in texts[:3]:
             huge = {**sample_arguments(schema), key: "parrot " * (_HUGE // 7)}
             _must_be_json(driver, schema["name"], huge, f"1 MB of {key}")

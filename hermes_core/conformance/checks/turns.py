@@ -10,6 +10,8 @@ from hermes_core.conformance._driver import Answer, Driver
 from hermes_core.conformance.model import MUST, SHOULD, Failed, check
 from hermes_core.dispatch import method_of
 
+# Other scripts, joined emoji, right-to-left text and its controls, a combining accent, NUL, a line
+# separator, and what SQL, FTS5 and format strings treat specially.
 _UNICODE: Final = "Grüße, 世界 👩‍👩‍👧 עולם \u202eabc\u202c e\u0301 \x00 \u2028 ' \" ; -- % \\ { }"
 _MEGABYTE: Final = "The parrot sat on the wire. " * 38_000
 
@@ -59,6 +61,7 @@ def sync_is_fast(context: CheckContext) -> None:
     answers = [
         driver.sound("sync_turn", driver.ask(*turn, session_id="session-timed")) for _ in range(3)
     ]
+    # The fastest of two: a pause of a busy machine must not fail the check.
     fastest = min(each.seconds for each in answers[1:])
     if fastest > limit:
         raise Failed(
@@ -144,6 +147,7 @@ def recall_is_in_time(context: CheckContext) -> None:
     driver = context.started()
     _sync(driver, "My parrot is called Polly.", "Noted.")
     limit = context.options.limits.prefetch
+    # More than the limit, so that a late answer can be told from none, but not the full deadline.
     answer = driver.ask_within(
         max(limit * 1.5, limit + 0.5), "prefetch", "parrot", session_id="session-1"
     )
@@ -165,6 +169,7 @@ def nothing_is_empty(context: CheckContext) -> None:
     """A heading without content costs tokens in every turn and suggests to the model that memories
     exist.
     """
+    # A user that no live backend knows yet.
     driver = context.started(user_id=f"{context.person}-new")
     value = driver.sound("prefetch", _prefetch(driver)).value
     if isinstance(value, str) and value.strip():
@@ -215,6 +220,7 @@ def turns_come_back(context: CheckContext) -> None:
             "prefetch does not return it in the same session", where=driver.where("prefetch")
         )
     driver.sound("shutdown", driver.shut())
+    # A new object, so that the turn has to come from storage.
     later = context.started("session-2")
     if not context.finds(later, marker, "session-2"):
         raise Failed(
@@ -263,6 +269,7 @@ def status_is_one(context: CheckContext) -> None:
     _sync(driver, "My parrot is called Polly.", "Noted.")
     _prefetch(driver)
     value = driver.call("recall_status")
+    # By attributes: hermes-agent's class of that name is another one than ours.
     parts = ("provider_label", "count", "glyph")
     if value is not None and not all(hasattr(value, part) for part in parts):
         raise Failed(f"it returned {value!r:.80}", where=driver.where("recall_status"))

@@ -18,9 +18,11 @@ from hermes_core.manager.tools import RESERVED
 
 PROJECT: Final = Path(__file__).parent / "project"
 
+# Valid as a Python module (with _), as a distribution (with -) and as a prefix of tool names. 40:
+# a tool's name has at most 64 characters.
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 _LONGEST: Final = 40
-#: What git and packaging tools would take for ours, and where hidden files belong.
+#: Stands for the dot of a hidden file: git and packaging tools would read ours as their own.
 _HIDDEN: Final = "dot-"
 
 
@@ -41,15 +43,16 @@ def refuse_name(name: str) -> None:
             f"{name!r} can't be a plugin's name",
             hint=f"small letters, digits, - and _; a letter first; at most {_LONGEST}",
         )
+    # "session" would make session_search, which is a tool of the built-in.
     if (tool := _replacements(name)["acme_search"]) in RESERVED:
         raise PluginNameError(f"its tool would be {tool}, the built-in's", hint="choose another")
 
 
 def create_project(name: str, folder: Path) -> list[Path]:
-    """Write a plugin project; gives the files, in order.
+    """Write a plugin project; return the files, in order.
 
     Raises:
-        HermesError: The name can't be used, or the folder is there already.
+        HermesError: The name can't be used, or the folder exists already.
     """
     refuse_name(name)
     if folder.exists() or folder.is_symlink():
@@ -57,6 +60,7 @@ def create_project(name: str, folder: Path) -> list[Path]:
     words = _replacements(name)
     written = []
     try:
+        # Sorted, so that the list of files is the same on every system.
         for source in sorted(each for each in PROJECT.rglob("*") if _belongs(each)):
             path = _replaced(source.relative_to(PROJECT).as_posix(), words)
             target = folder.joinpath(*(_shown(part) for part in path.split("/")))
@@ -64,6 +68,7 @@ def create_project(name: str, folder: Path) -> list[Path]:
             target.write_text(_replaced(source.read_text("utf-8"), words), "utf-8", newline="\n")
             written.append(target)
     except OSError as error:
+        # The folder did not exist before, so everything in it is ours.
         shutil.rmtree(folder, ignore_errors=True)
         what = f"can't be written: {error.strerror or error}"
         raise HermesError(what, where=str(folder)) from error
@@ -79,7 +84,7 @@ def _shown(part: str) -> str:
 
 
 def _replacements(name: str) -> dict[str, str]:
-    """What stands for what; longer words first, since they hold the shorter ones."""
+    """The replacement of each word; longer words first, since they contain the shorter ones."""
     words = re.split("[-_]", name)
     title = "".join(word.capitalize() for word in words)
     return {
@@ -92,5 +97,7 @@ def _replacements(name: str) -> dict[str, str]:
 
 
 def _replaced(text: str, words: dict[str, str]) -> str:
+    # One pass with alternatives in order: replacing one word after the other could replace inside
+    # an earlier replacement.
     pattern = "|".join(map(re.escape, words))
     return re.sub(pattern, lambda found: words[found[0]], text)

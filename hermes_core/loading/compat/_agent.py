@@ -115,7 +115,7 @@ class MemoryManager(OurManager):
 
 
 def build_memory_context_block(raw_context: str) -> str:
-    """RecalledText text in a fence; "" if there is none."""
+    """Return recalled text in a fence; "" if there is none."""
     if not raw_context or not raw_context.strip():
         return ""
     return fenced([RecalledText("memory", raw_context)], max_chars=CONTEXT_MAX_CHARS).text
@@ -128,6 +128,7 @@ def sanitize_context(text: str) -> str:
 
 def normalize_tool_schema(schema: Any) -> dict[str, Any] | None:
     """Return a tool's bare schema, unwrapped if need be; None if it has no name."""
+    # The OpenAI envelope: {"type": "function", "function": {...}}.
     if isinstance(schema, dict) and schema.get("type") == "function":
         schema = schema.get("function", schema)
     if not isinstance(schema, dict):
@@ -150,6 +151,7 @@ def memory_provider_tools_enabled(
         disabled_toolsets: Toolsets that it must not have; they count more.
         memory_tool_present: Whether it has the memory tool already.
     """
+    # First, since a person who disabled memory must not get it back through another toolset.
     if "memory" in (disabled_toolsets or ()):
         return False
     if memory_tool_present or enabled_toolsets is None:
@@ -165,7 +167,7 @@ def _tools_of(toolset: str) -> Collection[str]:
     """The tools of a toolset of the host, if the host has toolsets as hermes-agent has them."""
     try:
         return importlib.import_module("toolsets").resolve_toolset(toolset)  # type: ignore[no-any-return]
-    except Exception:  # noqa: BLE001 - no such module, no such toolset: it is the host's
+    except Exception:  # noqa: BLE001 - no such module or toolset; it is the host's code
         return ()
 
 
@@ -180,11 +182,12 @@ def memory_provider_tools_exposed(agent: Any) -> bool:
 
 
 def inject_memory_provider_tools(agent: Any) -> int:
-    """Give an agent the tools of its ``_memory_manager``; how many were new to it."""
+    """Add the tools of an agent's ``_memory_manager`` to it; return how many were new."""
     memory, tools = getattr(agent, "_memory_manager", None), getattr(agent, "tools", None)
     if not memory or tools is None or not memory_provider_tools_exposed(agent):
         return 0
     present = {_name(tool) for tool in tools}
+    # hermes-agent rejects a call of a tool that is not in this set.
     if getattr(agent, "valid_tool_names", None) is None:
         agent.valid_tool_names = set()
     before = len(tools)
@@ -205,6 +208,7 @@ def _name(tool: Any) -> Any:
 
 def ctx_bound(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that runs with the context variables of here, wherever it is called."""
+    # Copied when it is called, not when the function runs: by then the caller's context is over.
     context = copy_context()
     return lambda *args, **kwargs: context.run(fn, *args, **kwargs)
 
@@ -248,6 +252,7 @@ def safe_schedule_threadsafe(
             return asyncio.run_coroutine_threadsafe(coro, loop)
         except Exception as error:  # noqa: BLE001 - a closed loop, or no coroutine at all
             cause = error
+    # A coroutine that is never awaited causes a RuntimeWarning in the plugin's name.
     if inspect.iscoroutine(coro):
         coro.close()
     (logger or logging.getLogger("hermes_core")).log(log_level, "%s: %s", log_message, cause)
@@ -269,6 +274,7 @@ def extract_user_instruction_from_skill_message(content: Any) -> str | None:
     """
     if not isinstance(content, str):
         return None
+    # An empty text is returned as it is; None is only for a skill without the user's own words.
     return user_instruction(content) or None if content.strip() else content
 
 

@@ -66,14 +66,16 @@ def cfg_get(cfg: dict[str, Any] | None, *keys: str, default: Any = None) -> Any:
         if not isinstance(found, dict) or key not in found:
             return default
         found = found[key]
+    # Without keys `found` is the mapping itself, which may be None.
     return found if isinstance(cfg, dict) else default
 
 
 def load_config() -> dict[str, Any]:
     """Return what config.yaml says; {} if it is empty or invalid."""
     try:
+        # A copy: hermes-agent's function returns one that plugins change before they save it.
         return deepcopy(dict(read_document(get_hermes_home()).data))
-    except ConfigError:  # a manager tells of it, with the line
+    except ConfigError:  # a manager reports it, with the line
         return {}
 
 
@@ -91,7 +93,7 @@ def read_user_config_raw(config_path: Path | None = None) -> dict[str, Any]:
     """Return what a config.yaml says; by default the home's.
 
     Raises:
-        ConfigError: It can't be read or understood. Who writes it back would lose it.
+        ConfigError: It can't be read or parsed. A caller that writes it back would lose it.
     """
     path = get_config_path() if config_path is None else Path(config_path)
     return deepcopy(dict(parse_document(path, read_text(path)).data))
@@ -111,6 +113,7 @@ def save_config(
     """
     home = get_hermes_home()
     before = read_document(home).data
+    # Differences and not the whole mapping: comments and the order of keys survive.
     change_config(home, dict(differences(before, config, merge=merge_existing)), valid=True)
 
 
@@ -121,6 +124,8 @@ def ensure_hermes_home() -> None:
 
 def _secrets() -> Secrets:
     section = load_config().get("secrets")
+    # Read without validation: a plugin has to find its key even while config.yaml has an error
+    # elsewhere.
     backend = str(section.get("backend")) if isinstance(section, dict) else ""
     return Secrets(get_hermes_home(), backend if backend in BACKENDS else "auto")
 
@@ -133,13 +138,14 @@ def load_env() -> dict[str, str]:
 def _stored(key: str) -> str | None:
     try:
         found = _secrets().get(key)
-    except SecretsError:  # no name of a variable, or a keyring that does not answer
+    except SecretsError:  # not a valid name, or a keyring that does not answer
         return None
     return None if found is None else found.value
 
 
 def get_env_value(key: str) -> str | None:
     """Return a variable: the process's own, else what is stored for the home."""
+    # `in`, not a truth test: a variable that is set to "" hides a stored value.
     return os.environ[key] if key in os.environ else _stored(key)
 
 
@@ -150,11 +156,12 @@ def get_env_value_prefer_dotenv(key: str) -> str | None:
 
 def save_env_value(key: str, value: str) -> None:
     """Store a secret where the home's secrets are."""
+    # A line break in .env would begin another variable.
     _secrets().set(key, value.replace("\n", "").replace("\r", ""))
 
 
 def save_env_value_secure(key: str, value: str) -> dict[str, Any]:
-    """Store a secret, and say so."""
+    """Store a secret; return hermes-agent's confirmation."""
     save_env_value(key, value)
     return {"success": True, "stored_as": key, "validated": False}
 
@@ -171,6 +178,7 @@ def env_file(home: Path) -> dict[str, str]:
 
 # -- agent.secret_scope: a provider's secrets, by the name of their variable
 
+# A ContextVar, since the manager calls providers of several homes on several threads.
 _SCOPE: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("secret_scope", default=None)
 
 
@@ -186,7 +194,7 @@ def get_secret(name: str, default: str | None = None) -> str | None:
 
 
 def current_secret_scope() -> Mapping[str, str] | None:
-    """Return the secrets that count more than others in this context, if that was said."""
+    """Return the secrets that override others in this context; None if none were set."""
     return _SCOPE.get()
 
 

@@ -51,7 +51,7 @@ def atomic_write_text(
     content: str,
     *,
     encoding: str = "utf-8",
-    tmp_prefix: str = ".tmp_",  # noqa: ARG001 - the name of a file that nobody sees
+    tmp_prefix: str = ".tmp_",  # noqa: ARG001 - the temporary file is ours
     preserve_mode: bool = False,
     create_mode: int | None = None,
 ) -> None:
@@ -62,11 +62,12 @@ def atomic_write_text(
         content: The text.
         encoding: How it is encoded.
         tmp_prefix: Makes no difference here.
-        preserve_mode: Keep the mode of an existing file, which is 0600 otherwise.
+        preserve_mode: Leave the mode of an existing file unchanged; it becomes 0600 otherwise.
         create_mode: The mode of a new file.
     """
     target = Path(path)
     there = target.exists()
+    # None leaves the mode to `replace_file`: the old file's, or the default of a new one.
     mode = (None if preserve_mode else 0o600) if there else create_mode
     _replace(target, content, mode=mode, encoding=encoding)
 
@@ -115,8 +116,10 @@ def _change_yaml(path: Path, changes: Callable[[Mapping[str, Any]], dict[Keys, A
     from hermes_core.storage.files import file_lock  # noqa: PLC0415
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    # For config.yaml this is the same lock file that our own editor uses.
     with file_lock(path.with_name(f"{path.name}.lock"), LOCK_SECONDS):
         document = parse_document(path, read_text(path))
+        # Differences are computed under the lock, from what is in the file now.
         text = edited(document, changes(document.data))
         if text != document.text:
             _replace(path, document.mark + text)
@@ -130,7 +133,7 @@ def differences(
     Args:
         before: The old one.
         after: The new one.
-        merge: Keep what is in the old one alone.
+        merge: Leave what only the old one has.
         at: Where both of them are.
 
     Yields:
@@ -144,6 +147,7 @@ def differences(
 
     for key, value in after.items():
         old = before.get(key)
+        # `in`: a new key with the value None differs from a missing one.
         if key in before and old == value:
             continue
         if not (isinstance(value, dict) and isinstance(old, dict) and old):
@@ -172,10 +176,12 @@ def atomic_replace(tmp_path: str | Path, target: str | Path) -> str:
     Returns:
         The file that was replaced, behind all links.
     """
+    # os.replace would replace the link itself, and leave the file behind it unchanged.
     real = os.path.realpath(target) if os.path.islink(target) else str(target)  # noqa: PTH114
     try:
         os.replace(tmp_path, real)  # noqa: PTH105
     except OSError as error:
+        # EBUSY: a single file that is mounted into a container can't be renamed over.
         if error.errno not in (errno.EXDEV, errno.EBUSY):
             raise
         shutil.copy2(tmp_path, real)  # another file system, or a mounted file

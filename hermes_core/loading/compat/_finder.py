@@ -81,9 +81,11 @@ class OfferedModule(ModuleType):
 
     def _offered(self, name: str) -> Any:
         """Return one of the names that `OFFERED` lists for this module."""
+        # Before exec_module the import system asks for attributes that must not exist yet.
         ours = OFFERED[self.__name__] if self.__dict__.get("_executed") else None
         if ours is None:
             raise self._missing(name)
+        # Imported on first use: a plugin that needs `agent.memory_provider` does not pay for all.
         module = importlib.import_module(f"{__package__}.{ours}")
         names: tuple[str, ...] = module.OFFERS[self.__name__]
         if name == "__all__":
@@ -100,6 +102,8 @@ class OfferedModule(ModuleType):
         return sorted({*super().__dir__(), *getattr(self, "__all__", ())})
 
     def __setattr__(self, name: str, value: Any) -> None:
+        # After `_drop_modules` another object may be under this name, which a plugin that imported
+        # us earlier should still change.
         now = sys.modules.get(self.__name__)
         if name.startswith("__") or now is None or isinstance(now, OfferedModule):
             super().__setattr__(name, value)
@@ -118,6 +122,8 @@ class HomePlugin(OfferedModule):
 
     def plugin(self) -> ModuleType:
         """Return the module of the plugin in the caller's home."""
+        # The folder it was imported from is the fallback for a caller without a home, such as a
+        # thread.
         folder = _plugin_folder(self.__name__) or self.__dict__["_folder"]
         return _import_plugin(folder, self.__name__)
 
@@ -127,7 +133,7 @@ class HomePlugin(OfferedModule):
         except (ImportError, OSError):
             if not name.startswith("__"):
                 raise
-            # Somebody looks at all modules there are, and the home may be gone by now.
+            # A tool that inspects all of sys.modules, and the home may not exist any more.
             raise self._missing(name) from None
         if not hasattr(module, name):
             raise self._missing(name)
@@ -186,7 +192,7 @@ class OfferFinder(MetaPathFinder, Loader):
         module.__dict__["_executed"] = True
 
     def invalidate_caches(self) -> None:
-        """Make way for what was installed meanwhile."""
+        """Drop offered modules whose real ones were installed meanwhile."""
         drop_replaced_modules()
 
 
@@ -209,6 +215,8 @@ def _plugin_spec(fullname: str) -> ModuleSpec | None:
     folder = _plugin_folder(fullname)
     if folder is None:
         return None
+    # Checked for existence: for a missing file the import has to fail as "not found", which
+    # plugins catch to try their next name.
     file = next((each for each in _plugin_files(folder, fullname) if each.is_file()), None)
     if file is None:
         return None
@@ -265,6 +273,7 @@ def real_spec(name: str) -> ModuleSpec | None:
     parent = name.rpartition(".")[0]
     path = None
     if parent:
+        # Recursive and by hand: importlib.util.find_spec("a.b") would import a, which may be ours.
         above = real_spec(parent)
         path = above.submodule_search_locations if above is not None else None
         if path is None:
@@ -282,6 +291,8 @@ def real_spec(name: str) -> ModuleSpec | None:
 def _drop_modules(name: str) -> None:
     """Forget all offered modules of a top-level name: the next import finds the real ones."""
     top = name.partition(".")[0]
+    # All modules of the top-level name at once: a mix of real and offered ones would have two
+    # classes of the same name.
     for each, module in list(sys.modules.items()):
         if each.partition(".")[0] == top and isinstance(module, OfferedModule):
             del sys.modules[each]

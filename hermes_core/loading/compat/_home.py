@@ -65,6 +65,7 @@ def get_hermes_home_override() -> str | None:
 def get_hermes_home() -> Path:
     """Return the home for which the caller runs."""
     override = get_hermes_home_override()
+    # The override is set by the plugin itself for one context, so it wins over the caller's home.
     return Path(override) if override else current_home()
 
 
@@ -76,6 +77,7 @@ def get_process_hermes_home() -> Path:
 def display_hermes_home() -> str:
     """Return the home as a person would write it."""
     home = get_hermes_home()
+    # ValueError: the home is not below ~; RuntimeError: the user has no home folder.
     with suppress(ValueError, RuntimeError):
         return f"~/{home.relative_to(Path.home()).as_posix()}"
     return str(home)
@@ -84,6 +86,8 @@ def display_hermes_home() -> str:
 def get_default_hermes_root() -> Path:
     """Return the folder that has the profiles: a profile's home is ``<root>/profiles/<name>``."""
     home, native = get_hermes_home(), default_home()
+    # Below ~/.hermes every folder is one of its profiles; elsewhere only the folder name
+    # "profiles" shows that.
     if home.resolve().is_relative_to(native.resolve()):
         return native
     return home.parent.parent if home.parent.name == "profiles" else home
@@ -92,6 +96,7 @@ def get_default_hermes_root() -> Path:
 def hermes_home_key(path: str | Path | None = None) -> str:
     """Return the same text for every spelling of one home."""
     home = Path(path) if path is not None else get_hermes_home()
+    # normcase: on Windows the same folder may be spelt in upper and lower case.
     return os.path.normcase(home.expanduser().resolve())
 
 
@@ -123,12 +128,13 @@ def get_hermes_dir(new_subpath: str, old_name: str, *, home: Path | None = None)
 
 # -- hermes_cli.profiles: which profiles there are, and which one the home is
 
+# hermes-agent's rule for names of profiles; other folders there are not profiles.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 @dataclass
 class ProfileInfo:
-    """A profile. No gateway runs here, and nothing is known of models and distributions."""
+    """A profile. No gateway runs here, and models and distributions are not known."""
 
     name: str
     path: Path
@@ -209,6 +215,7 @@ def apply_wal_with_fallback(
     try:
         mode = str(conn.execute("PRAGMA journal_mode=WAL").fetchone()[0]).lower()
     except sqlite3.OperationalError as error:
+        # Any other error, such as a locked database, must not silently change the journal mode.
         if require_wal or not any(text in str(error).lower() for text in _CANT):
             raise
         logging.getLogger("hermes_core").warning(
@@ -216,6 +223,8 @@ def apply_wal_with_fallback(
         )
         conn.execute("PRAGMA journal_mode=DELETE")
         return "delete"
+    # SQLite does not raise where WAL is impossible, for example in memory: it returns the old
+    # mode.
     if require_wal and mode != "wal":
         raise sqlite3.OperationalError(f"{db_label}: no write-ahead log, the journal is {mode}")
     return "wal" if mode == "wal" else "delete"

@@ -93,11 +93,13 @@ def find_provider_dir(name: str) -> Path | None:
     if info is None or info.directory is not None:
         return None if info is None else info.directory
     origin = resolve_module_origin(_module(info))
+    # A single module has no folder of its own: the one around it has other packages' files.
     return Path(origin).parent if origin and Path(origin).name == "__init__.py" else None
 
 
 def find_provider_entry_point(name: str) -> EntryPoint | None:
     """Return the entry point by which a distribution offers a provider of that name."""
+    # The standard library's class, which is what hermes-agent returns.
     return next(iter(entry_points(group=ENTRY_POINTS_GROUP, name=name)), None)
 
 
@@ -151,6 +153,7 @@ def _bare_package(folder: Path) -> ModuleType:
     """
     package = ModuleType(f"{package_name(folder)}_bare")
     package.__path__ = [str(folder)]
+    # In sys.modules, or `import_module` of "<package>.cli" does not find its parent.
     return sys.modules.setdefault(package.__name__, package)
 
 
@@ -159,17 +162,18 @@ def _module(info: ProviderInfo) -> str:
 
 
 def _providers() -> list[ProviderInfo]:
-    """One of each name: the active one, else a directory, as hermes-agent has it."""
+    """One of each name: the active one, else a directory, as in hermes-agent."""
     home = get_hermes_home()
     try:
         selection = read_selection(home)
-    except HermesError:  # a config.yaml that can't be read names nobody
+    except HermesError:  # a config.yaml that can't be read selects no provider
         selection = Selection()
     found = [
         each
         for each in scan(home, selection, everything=True)
         if each.source != BUILTIN and each.loadable and each.state != "no-provider"
     ]
+    # Stable: among equals the order of the scan stays.
     found.sort(key=lambda each: (not each.active, each.source != "directory"))
     first: dict[str, ProviderInfo] = {}
     for each in found:
@@ -205,6 +209,7 @@ def _config() -> Config:
     try:
         return load_config(home)
     except HermesError:
+        # Defaults: a listing of providers has to work with an invalid config.yaml too.
         return Config(home)
 
 
@@ -261,7 +266,7 @@ class ProviderField:
 
 @dataclass(frozen=True)
 class ProviderConfigSchema:
-    """All settings of a provider, and where it keeps them."""
+    """All settings of a provider, and where it stores them."""
 
     name: str
     label: str
@@ -292,6 +297,7 @@ def get_provider_config_schema(name: str) -> Any:
 
 
 def _schema_in(path: Path, name: str) -> Any:
+    # Not added to sys.modules: only its value is needed, and two homes may differ.
     spec = importlib.util.spec_from_file_location(f"_hermes_config_schema_{name}", path)
     if spec is None or spec.loader is None:
         return None

@@ -68,6 +68,7 @@ def _text(part: Any) -> str:
         return part or ""
     if str(_field(part, "type") or "").strip().lower() in _NOT_TEXT:
         return ""
+    # By key and not by type: APIs name the same part "text", "input_text" or "output_text".
     return next((text for text in (_field(part, key) for key in _KEYS) if _is_text(text)), "")
 
 
@@ -82,7 +83,7 @@ def _field(part: Any, key: str) -> Any:
 def _shown(value: Any) -> str:
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - somebody else's object
+    except Exception:  # noqa: BLE001 - the caller's object may do anything
         return ""
 
 
@@ -105,6 +106,7 @@ def is_compaction_summary_message(message: Any) -> bool:
             return True
         content = message.get("content")
     text = flatten_message_text(content)
+    # A summary that was merged into a user's message stands after the delimiter.
     _, merged, after = text.partition(_MERGED_SUMMARY_DELIMITER)
     return (after if merged else text).lstrip().startswith(_BEGINNINGS)
 
@@ -123,11 +125,13 @@ def _cleaned(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     kept = "".join(char for char in value if unicodedata.category(char) not in _NOT_PRINTED)
+    # Names come from chat platforms and go into prompts: no control characters, and bounded.
     return kept.strip()[:_LONGEST] or None
 
 
 def _is_bot(value: Any) -> bool:
     if isinstance(value, str):
+        # A text too, since the author may come from an environment variable.
         return value.strip().lower() in ("1", "true", "yes")
     return isinstance(value, int) and is_truthy_value(value)
 
@@ -163,6 +167,7 @@ def plugin_author_for_event(event: Any) -> dict[str, Any] | None:
 def local_origin() -> str:
     """Return this machine's name, as the origin in a bot's id; "" if it is not known."""
     with suppress(OSError):
+        # "/" separates origin and profile in the id.
         return (_cleaned(socket.gethostname()) or "").replace("/", "")
     return ""
 
@@ -187,6 +192,7 @@ def parse_turn_author(raw: Any) -> dict[str, Any] | None:
     if identity is None and name is None:
         return None
     origin = _cleaned(raw.get("origin"))
+    # Only an id without an origin is completed: one that has its origin is from elsewhere.
     if origin and identity and identity.startswith(_BOT) and "/" not in identity:
         identity = _cleaned(bot_author_id(identity.removeprefix(_BOT), origin))
     return {"id": identity, "name": name, "is_bot": _is_bot(raw.get("is_bot"))}
@@ -205,7 +211,7 @@ def take_turn_author_from_env(
 
 
 def turn_author_env(author: dict[str, Any]) -> dict[str, str]:
-    """Return the variable that tells a child process who wrote its turn."""
+    """Return the variable that passes the author of a turn to a child process."""
     return {TURN_AUTHOR_ENV: json.dumps(author, separators=(",", ":"))}
 
 
@@ -244,7 +250,7 @@ def redact_sensitive_text(
 
 
 def redact_for_egress(text: str) -> str:
-    """Return a text that may leave the machine; it says so if the secrets can't be found out."""
+    """Return a text that may leave the machine; a placeholder if it can't be redacted."""
     try:
         return str(redact_sensitive_text(str(text or ""), force=True))
     except Exception:  # noqa: BLE001 - the text itself must not leave, whatever went wrong
@@ -255,6 +261,7 @@ def _redactor(*, force: bool) -> Redactor:
     home = get_hermes_home()
     try:
         config = load_config(home)
+    # Redact with the defaults: an invalid file must never turn redaction off.
     except HermesError:  # no config.yaml that says otherwise
         return Redactor(Secrets(home).values())
     if not (force or config.redacts):

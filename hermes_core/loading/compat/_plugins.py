@@ -39,7 +39,7 @@ ENTRY_POINTS_GROUP: Final = "hermes_agent.plugins"
 
 
 class PluginManager:
-    """Has no plugins: what they register beside a memory provider is noted and never run."""
+    """Has no plugins: what they register beside a memory provider is counted and never run."""
 
     def discover_and_load(self, force: bool = False) -> None:
         """Nothing to be found."""
@@ -98,6 +98,7 @@ def _env_enabled(name: str) -> bool:
 
 def resolve_module_origin(module_name: str) -> str | None:
     """Return the file of a module, which is not imported for it; None if it has none."""
+    # find_spec of a dotted name imports the parents, which a lookup must not do.
     top, *below = module_name.split(".")
     try:
         spec = importlib.util.find_spec(top) if top else None
@@ -133,12 +134,15 @@ class SingletonSlot(Generic[T]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # A tuple, since None is a valid object: () means that none was made.
         self._made: tuple[T, ...] = ()
 
     def get(self, factory: Callable[[], T]) -> T:
         """Return the object; ``factory`` makes it if there is none yet."""
         made = self._made
         if not made:
+            # Checked again under the lock by `or`: another thread may have been first. The read
+            # above needs no lock, since assigning a tuple is atomic.
             with self._lock:
                 made = self._made = self._made or (factory(),)
         return made[0]

@@ -51,6 +51,7 @@ def get_read_block_error(path: str) -> str | None:
         for folder, content in _FOLDERS:
             if asked.is_relative_to((home / folder).resolve()):
                 return f"Access denied: {path} is in a folder with {content} and is not read."
+    # By name, in any folder: a project's .env is as secret as ours.
     if asked.name.lower() in _ENVIRONMENTS:
         return (
             f"Access denied: {path} usually holds secrets and is not read. "
@@ -60,7 +61,7 @@ def get_read_block_error(path: str) -> str | None:
 
 
 def raise_if_read_blocked(path: str) -> None:
-    """Refuse a file that `get_read_block_error` has something against.
+    """Refuse a file that `get_read_block_error` blocks.
 
     Raises:
         ValueError: The file must not be read; the text says why.
@@ -103,11 +104,13 @@ def _addresses(host: str) -> list[str]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM) if host else []
     except (OSError, UnicodeError):
         return []
+    # Without the zone of a link-local IPv6 address: "fe80::1%eth0" is not a valid address.
     return [str(each[4][0]).partition("%")[0] for each in found]
 
 
 def _is_blocked(text: str) -> bool:
     address = ipaddress.ip_address(text)
+    # ::ffff:169.254.169.254 reaches the same service.
     mapped = getattr(address, "ipv4_mapped", None) or address
     return any(mapped in network for network in _NETWORKS)
 
@@ -154,6 +157,8 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
         following = super().redirect_request(req, fp, code, msg, headers, target)
         if following is not None and _origin(target) != self._origin:
             for name, _ in following.header_items():
+                # A list of what may stay, not of what must go: services invent names for their key
+                # headers.
                 if name.lower() not in _HARMLESS:
                     following.remove_header(name)
         return following

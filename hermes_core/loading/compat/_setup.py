@@ -55,9 +55,9 @@ OFFERS: Final[dict[str, tuple[str, ...]]] = {
 
 # -- tools.lazy_deps: which packages a provider still needs. Nothing is installed from here
 # hermes-agent runs pip when a package is missing. We only say what is missing and which command
-# installs it: what comes into an environment is the decision of the person whose it is.
+# installs it: what is installed in an environment is the decision of the person who owns it.
 
-#: The packages of the providers. No versions: which ones work is the provider's to say.
+#: The packages of the providers. Without versions: the provider declares which ones work.
 LAZY_DEPS: Final[dict[str, tuple[str, ...]]] = {
     "memory.hindsight": ("hindsight-client",),
     "memory.honcho": ("honcho-ai",),
@@ -115,12 +115,12 @@ def feature_install_command(feature: str, *, venv_pip: bool = False) -> str | No
 
 @cache
 def _tell(feature: str, command: str) -> None:
-    """Warn once: providers keep the error to themselves."""
+    """Warn once: providers often catch the error and do not report it."""
     logging.getLogger("hermes_core").warning("%s lacks packages; run: %s", feature, command)
 
 
 def ensure(feature: str, *, prompt: bool = True) -> None:  # noqa: ARG001 - nothing to agree to
-    """See that the packages of a feature are installed.
+    """Check that the packages of a feature are installed.
 
     Raises:
         FeatureUnavailable: They are not.
@@ -170,6 +170,7 @@ def _missing(specs: tuple[str, ...]) -> tuple[str, ...]:
 def _is_installed(spec: str) -> bool:
     try:
         wanted = Requirement(spec)
+        # Pre-releases count: somebody installed it on purpose.
         return wanted.specifier.contains(version(wanted.name), prereleases=True)
     except (InvalidRequirement, PackageNotFoundError):
         return False
@@ -197,8 +198,8 @@ def curses_radiolist(
     Args:
         title: What is asked.
         items: The choices: texts, or sequences of ``(text, style)``.
-        selected: The choice of who only presses Enter.
-        cancel_returns: What to give for q, or if there is nobody to ask; by default ``selected``.
+        selected: The choice if the person only presses Enter.
+        cancel_returns: What to return for q, or without a terminal; by default ``selected``.
         description: Shown below the title.
         searchable: Makes no difference here.
         search_labels: Makes no difference here.
@@ -207,6 +208,7 @@ def curses_radiolist(
         The position of the choice in ``items``.
     """
     cancelled = selected if cancel_returns is None else cancel_returns
+    # A service without a terminal must not wait for an answer that never comes.
     if not sys.stdin.isatty():
         return cancelled
     _show("", title, *(description or "").splitlines())
@@ -240,7 +242,7 @@ def masked_secret_prompt(prompt: str, *, mask: str = "*") -> str:  # noqa: ARG00
     """Ask for a secret; nothing is shown while it is typed.
 
     Raises:
-        EOFError: There is nobody to ask.
+        EOFError: There is no terminal to ask on.
     """
     return getpass.getpass(prompt)
 
@@ -298,6 +300,7 @@ def cmd_setup_provider(provider_name: str) -> None:
     from hermes_core.cli.setup import setup_command  # noqa: PLC0415
 
     try:
+        # standalone_mode=False: click must not end the process of the plugin that called us.
         setup_command.main([provider_name], obj=str(get_hermes_home()), standalone_mode=False)
     except (click.Abort, EOFError):
         _print_cancelled_setup()
@@ -315,5 +318,6 @@ def _pip_install(
     capture_output: bool = True,  # noqa: ARG001 - nothing runs
 ) -> subprocess.CompletedProcess[str]:
     """Fails with the command that a person can run, unless all is installed already."""
+    # Options of pip are left out: only the requirements are looked at.
     result = install_specs([each for each in args if not each.startswith("-")], timeout=timeout)
     return subprocess.CompletedProcess(args, 0 if result.ok else 1, "", result.reason)
