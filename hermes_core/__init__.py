@@ -1,8 +1,8 @@
 """hermes-plugins: the memory layer of a Hermes-style AI agent.
 
 The names below are the public API: everything that the documentation teaches, and every type in a
-public signature. Three packages have public names of their own: `hermes_core.service` (for a plugin
-whose memories are in a service), `hermes_core.testing` and `hermes_core.conformance`.
+public signature. Three packages have more public names: `hermes_core.service` (for a plugin whose
+memories are in a service), `hermes_core.testing` and `hermes_core.conformance`.
 
 A name is imported when it is first used, so that importing one costs no more than it must.
 """
@@ -12,6 +12,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+# A name is written in three places: here for type checkers and editors, in `__all__` for `import *`
+# and the documentation, and in `_MODULES` for the import at run time. Tests compare them.
+# Adding a name is a promise to support it.
 if TYPE_CHECKING:
     from hermes_core.call_log import HookReport, LoggedCall, hook_health, read_calls
     from hermes_core.config import Config, Pin, PluginFacts, Selection, load_config
@@ -138,14 +141,18 @@ __all__ = [
     "without_fences",
 ]
 
+# The only place of the version: the build reads it from this line.
 __version__ = "0.1.0"
 
-#: Where each name is defined.
+#: Where each name is defined. A plain dictionary of text, so that `import hermes_core` imports
+#: nothing else: the command line uses it before it knows which packages it needs.
 _MODULES: Final = {
+    # For hosts that show what the providers did.
     "HookReport": "call_log",
     "LoggedCall": "call_log",
     "hook_health": "call_log",
     "read_calls": "call_log",
+    # Configuration and discovery: neither imports a plugin.
     "Config": "config",
     "PluginFacts": "config",
     "Pin": "config",
@@ -153,9 +160,11 @@ _MODULES: Final = {
     "load_config": "config",
     "ProviderInfo": "discovery",
     "discover": "discovery",
+    # Results and figures of hook calls.
     "Deadlines": "dispatch",
     "HookHealth": "dispatch",
     "Outcome": "dispatch",
+    # Errors; `hermes_core.errors` draws the tree.
     "AgentEnded": "errors",
     "AnswerLate": "errors",
     "CheckpointError": "errors",
@@ -174,14 +183,17 @@ _MODULES: Final = {
     "UnknownProviderError": "errors",
     "WriteRefused": "errors",
     "WrongReturnType": "errors",
+    # For hosts that build or scrub the recalled block themselves.
     "Block": "fence",
     "RecalledText": "fence",
     "StreamScrubber": "fence",
     "defused": "fence",
     "fenced": "fence",
     "without_fences": "fence",
+    # For observers and for type annotations of providers.
     "Messages": "hookspecs",
     "hookimpl": "hookspecs",
+    # These import pluggy and, as soon as a provider is loaded, the plugin's packages.
     "load_provider": "loading",
     "offer_hermes_agent_modules": "loading.compat",
     "MemoryManager": "manager",
@@ -190,8 +202,10 @@ _MODULES: Final = {
     "redactor_for": "manager.from_config",
     "TRIVIAL_PROMPT_RE": "manager.prompts",
     "is_trivial_prompt": "manager.prompts",
+    # For plugins and hosts that send text elsewhere.
     "Redacted": "privacy",
     "Redactor": "privacy",
+    # What the author of a plugin implements.
     "MemoryProvider": "provider",
     "ProbeResult": "provider",
     "RecallStatus": "provider",
@@ -202,6 +216,8 @@ _MODULES: Final = {
     "hand_over": "provider",
     "ServiceProvider": "service",
     "SessionContext": "session",
+    # hermes-agent locks and replaces the same files; a host that edits them uses the same
+    # functions.
     "LockTimeoutError": "storage.files",
     "file_lock": "storage.files",
     "replace_file": "storage.files",
@@ -214,6 +230,8 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Stored in the module's namespace: Python calls `__getattr__` only for names that are missing,
+    # so the second use costs a plain attribute look-up.
     value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value

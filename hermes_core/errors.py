@@ -36,7 +36,7 @@ class HermesError(Exception):
     Args:
         what: What happened, in one line.
         where: The file, setting, plugin or provider that it happened to.
-        hint: What a person can do about it. The command line prints it on a line of its own.
+        hint: What a person can do about it. The command line prints it on a separate line.
     """
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
@@ -47,14 +47,18 @@ class HermesError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without calling ``__init__``: subclasses have other arguments."""
+        # A host may send an error to another process. By default, pickle calls the class with
+        # `args`, which fails for subclasses with required keywords.
         return _rebuilt, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
+        # One line always: logs, the outbox and the call log store this text in a single column.
         return one_line(f"{text} ({self.hint})" if self.hint else text)
 
 
 def _rebuilt(kind: type[HermesError], args: tuple[Any, ...], state: dict[str, Any]) -> HermesError:
+    # Not `kind(...)`: the parameters of a subclass differ from `args`.
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)
@@ -169,6 +173,8 @@ def describe(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a plugin's exception; its type must do
         text = ""
     text = text.encode("utf-8", "replace").decode()  # it may quote a lone surrogate
+    # Our texts are written for people and are one line already. Others need their type: the text of
+    # a KeyError is only the key.
     if isinstance(error, HermesError):
         return text
     text = " ".join(text.split())

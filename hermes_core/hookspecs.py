@@ -36,13 +36,15 @@ class Policy(Enum):
     REVERSE = "reverse"  # every provider, the external one first
 
 
-#: Arguments that identify something: never redacted, even if they look like a secret.
+#: Arguments that identify something: never redacted, even if they look like a secret. A masked id
+#: would file a turn under another session or author.
 IDENTITIES: Final = (
     *("session_id", "child_session_id", "parent_session_id"),
     *("author_id", "turn_author"),
 )
 
-#: Arguments that earlier versions did not store with a write, and their values then.
+#: Arguments that earlier versions did not store with a write, and their values then. A write that
+#: waited in the outbox during an upgrade is delivered with these.
 ADDED: Final[Mapping[str, Mapping[str, Any]]] = {"sync_turn": {"turn_author": None}}
 
 
@@ -80,6 +82,9 @@ class HookRule(NamedTuple):
     interactive: bool = False
 
 
+# One row per hook. A deadline names a field of `Deadlines`, so that a person can change it in
+# config.yaml. Reads that the host repeats at will have "hook" (5 s). Whatever stores something has
+# "write" (120 s): nobody waits for it, and a slow backend must not cause a second delivery.
 HOOKS: Final[Mapping[str, HookRule]] = {
     "is_available": HookRule(Policy.TARGETED, deadline="available", returns=(bool,), neutral=False),
     "unavailable_reason": HookRule(
@@ -101,6 +106,7 @@ HOOKS: Final[Mapping[str, HookRule]] = {
     "shutdown": HookRule(Policy.REVERSE, deadline="shutdown"),
     "on_turn_start": HookRule(Policy.NOTIFY, masks="all"),
     "on_session_end": HookRule(Policy.NOTIFY, deadline="write", masks="all"),
+    # No masks: its arguments are ids, and `redact_session` has masked the texts among its keywords.
     "on_session_switch": HookRule(Policy.NOTIFY, deadline="write"),
     "on_pre_compress": HookRule(Policy.COLLECT, returns=(str,), neutral="", masks="all"),
     "on_delegation": HookRule(Policy.NOTIFY, deadline="write", masks="all"),
@@ -108,6 +114,7 @@ HOOKS: Final[Mapping[str, HookRule]] = {
     "get_config_schema": HookRule(Policy.TARGETED, returns=(list, tuple), neutral=()),
     "save_config": HookRule(Policy.TARGETED),
     "backup_paths": HookRule(Policy.COLLECT, returns=(list, tuple), neutral=()),
+    # The optional capabilities: called by set-up, activation and `checkup`, never during a turn.
     "probe": HookRule(Policy.TARGETED, deadline="tool", optional=True),
     "own_settings": HookRule(Policy.TARGETED, returns=(list, tuple), neutral=(), optional=True),
     "get_status_config": HookRule(Policy.TARGETED, returns=(dict,), optional=True),

@@ -51,7 +51,7 @@ class SessionContext:
 
     Attributes:
         session_id: The session.
-        hermes_home: The folder below which the agent keeps its state.
+        hermes_home: The folder below which the agent stores its state.
         platform: Where the conversation takes place: "cli", "telegram", "cron", ...
         agent_context: What the agent does there: "primary", "subagent", "cron" or "flush".
         agent_identity: The agent's profile.
@@ -90,6 +90,8 @@ class SessionContext:
     @classmethod
     def from_keywords(cls, session_id: str, keywords: Mapping[str, Any]) -> Self:
         """Build a context from the keywords of ``initialize``."""
+        # None counts as missing: hermes-agent passes None for what a platform does not have, and
+        # the defaults must apply then.
         fields = {name: value for name in _FIELDS if (value := keywords.get(name)) is not None}
         more = {name: value for name, value in keywords.items() if name not in _FIELDS}
         return cls(session_id, **fields, more=more)
@@ -143,6 +145,7 @@ class SessionContext:
             parent: The session that it continues; "" if none.
             changes: The keywords of ``on_session_switch``. Only those in `CHANGEABLE` count.
         """
+        # A host that does not know a value passes nothing: the old one still applies then.
         told = {name: changes[name] for name in CHANGEABLE if changes.get(name) is not None}
         return replace(self, session_id=session_id, parent_session_id=parent or None, **told)
 

@@ -78,6 +78,8 @@ class _Trouble:
     def delay(self) -> None:
         if self.seconds:
             sleep(self.seconds)
+        # A fake that hangs waits for an event, not for a time: a test decides when it continues,
+        # and is not slower on a busy machine.
         gate = self.gate  # `release` may remove it meanwhile
         if gate is not None:
             gate.wait()
@@ -115,11 +117,14 @@ class FakeProvider(MemoryProvider):
     ) -> None:
         self._name = name
         self.confirms_delivery = confirms_delivery
+        # Guards `_calls` and `_turns`, which the provider's worker threads change while the test
+        # reads. A condition and not a lock: `wait_for` sleeps until a call arrives.
         self._changed = threading.Condition()
         self._calls: list[Call] = []
         self._turns: dict[str, Turn] = {}
         self._down = False
         self._trouble: dict[str, _Trouble] = {}
+        # Only where the neutral value of a failed call would mean "unavailable" or "no answer".
         self._answers: dict[str, Any] = {
             "is_available": True,
             "get_tool_schemas": [*tools],
@@ -212,15 +217,21 @@ class FakeProvider(MemoryProvider):
     def _called(self, hook: str, /, **arguments: Any) -> Any:
         """Record a call, delay or fail as configured, do the work and return the answer."""
         with self._changed:
+            # Recorded before the delay and the failure, so that a test can wait for a call that
+            # hangs. The proxy prevents a test from changing what another assertion reads later.
             self._calls.append(Call(hook, MappingProxyType(arguments), monotonic()))
             self._changed.notify_all()
         trouble = self._trouble.get(hook) or _Trouble()
         trouble.delay()
         if self._down and hook not in _WITHOUT_BACKEND:
+            # A ConnectionError, because the outbox classifies it as trouble of the backend and
+            # retries.
             raise ConnectionError("the fake backend is down")
         trouble.fail(after=False)
         if hook == "sync_turn":
             self._store(arguments)
+        # After the work: the turn is stored, and the caller gets an error. The outbox delivers it
+        # again, and `turns` must still have it once.
         trouble.fail(after=True)
         answer = self._answers.get(hook, HOOKS[hook].neutral)
         return answer(**arguments) if callable(answer) else answer
@@ -230,6 +241,8 @@ class FakeProvider(MemoryProvider):
         names = ("session_id", "turn_id", "messages", "turn_author")
         turn = Turn(*contents, *(arguments[name] for name in names))
         with self._changed:
+            # A second delivery of one `turn_id` is the same turn. A host without an outbox passes
+            # no id; then every call is a turn.
             self._turns.setdefault(turn.turn_id or f"unnamed {len(self._turns)}", turn)
 
     # -- the contract ---------------------------------------------------------------------
@@ -241,6 +254,8 @@ class FakeProvider(MemoryProvider):
 
     def is_available(self) -> bool:
         """Return True by default."""
+        # Every method below is written out, although most only record: dispatch calls just the
+        # methods that a provider overrides, and a test compares their signatures with the contract.
         available: bool = self._called("is_available")
         return available
 
@@ -284,6 +299,7 @@ class FakeProvider(MemoryProvider):
         session_id: str = "",
         messages: Messages | None = None,
         turn_author: dict[str, Any] | None = None,
+        # The keywords that identify a write are passed only to a method that names them.
         turn_id: str = "",
         attempt: int = 1,
     ) -> None:

@@ -21,6 +21,7 @@ from hermes_core.storage.sqlite import Schema, SqliteFile, close_before_fork
 
 logger = logging.getLogger("hermes_core")
 
+#: Some weeks of a busy agent. Enough for the percentiles of `status`, small enough to scan.
 MAX_ROWS: Final = 100_000
 #: 18 MB: with long errors, there are fewer rows. Free pages are used again.
 MAX_PAGES: Final = 4400
@@ -31,8 +32,10 @@ _CHECKPOINT_PAGES: Final = 250
 #: A fork and `close` wait for a write, so a write must not wait for other processes for long.
 _BUSY_SECONDS: Final = 0.5
 
+# Names and errors come from plugins: without a limit, one row could fill the file.
 _NAME_CHARACTERS: Final = 100
 _ERROR_CHARACTERS: Final = 200
+#: Integers up to here survive a conversion to a float and to JSON in every reader.
 _LARGEST: Final = 1 << 53
 
 _INSERT: Final = (
@@ -227,6 +230,8 @@ class CallWriter:
 
     def _write_all(self) -> bool:
         """Whether all that waited is written."""
+        # A batch that could not be written stays in `_batch` and is tried again before newer calls,
+        # so the rows are in order.
         while self._batch or self._waiting:
             with suppress(IndexError):
                 while len(self._batch) < self.BATCH:

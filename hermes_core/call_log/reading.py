@@ -23,6 +23,7 @@ _LAST_ERRORS: Final = (
 _HEALTH: Final = (
     "SELECT provider, hook, count(*), sum(outcome = 'error'), sum(outcome = 'late'),"
     " sum(outcome = 'paused'), sum(bytes), max(at), seconds,"
+    # SQLite has no percentiles: all durations of a hook come as one text and are sorted in Python.
     " group_concat(seconds, ' ') FILTER (WHERE outcome != 'paused')"
     " FROM calls WHERE at >= ? GROUP BY provider, hook ORDER BY provider, hook"
 )
@@ -165,6 +166,7 @@ def _report(row: tuple[Any, ...], last_error: str) -> HookReport:
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
     """Return the smallest value that so many percent don't exceed."""
+    # The nearest rank, rounded up: with few calls the p95 is the slowest one, not an average.
     return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else 0.0
 
 

@@ -50,6 +50,8 @@ __all__ = [
     "overrides",
 ]
 
+# The call log, the keyring and the archive need `Worker` alone; a command such as `secrets list`
+# would otherwise pay for pluggy's import.
 _MODULES: Final = {
     "DELIVERY": "call",
     "Deadlines": "call",

@@ -139,7 +139,7 @@ class ProviderAdapter:
     ) -> None:
         self.provider = provider
         self.name = name
-        #: What it calls itself, which may differ from the name under which it was enabled.
+        #: The provider's own name, which may differ from the name under which it was enabled.
         self.own_name = name
         self.inline = inline
         self.deadlines = deadlines or Deadlines()
@@ -380,6 +380,7 @@ class ProviderAdapter:
         """Return the keywords of a session, without secrets in those that people write."""
         if self.redactor is None:
             return keywords
+        # Only what people word themselves. An id that looks like a token must arrive as it is.
         written = {name: keywords[name] for name in FREE_TEXT if name in keywords}
         return {**keywords, **self.redactor.redact(written).value}
 

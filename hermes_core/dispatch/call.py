@@ -20,10 +20,11 @@ from hermes_core.errors import WrongReturnType
 from hermes_core.hookspecs import HOOKS
 from hermes_core.provider import MemoryProvider, ProbeResult
 
-#: Seconds until a plugin that hangs while it loads is given up.
+#: Seconds after which a plugin that hangs while it loads is abandoned.
 LOAD_SECONDS: Final = 10.0
 
-# Keywords that a method receives only if it names them; ``**kwargs`` is not enough.
+# Keywords that a method receives only if it names them; ``**kwargs`` is not enough. Plugins pass
+# their ``**kwargs`` on to an SDK, which would reject keywords that it does not know.
 _IDENTITY: Final = frozenset({"turn_id", "event_id", "attempt", "said_at"})
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -66,6 +67,8 @@ def checked_value(hook: str, value: Any) -> Any:
         return rule.neutral
     if hook == "probe":
         return _probe_result(value)
+    # By its attribute, not by its type: a plugin written for hermes-agent returns that project's
+    # class.
     if hook == "recall_status" and not hasattr(value, "provider_label"):
         raise WrongReturnType(f"returned {type(value).__name__}, expected RecallStatus")
     if not rule.returns:
@@ -100,6 +103,7 @@ def overrides(provider: object, hook: str) -> bool:
     """Return whether a provider has its own method for a hook, not `MemoryProvider`'s default."""
     method = method_of(provider, hook)
     default = getattr(MemoryProvider, hook, None)
+    # Compared by function: a bound method is a new object at each access.
     inherited = default is not None and getattr(method, "__func__", None) is default
     return method is not None and not inherited
 
@@ -154,6 +158,7 @@ class Invocation:
             by_name: Returns keywords that are passed only if the method names them. It is
                 called only then.
         """
+        # A method of an older contract has fewer positional parameters: the last ones are dropped.
         if not self._takes_any_position:
             args = args[: len(self._slots)]
         keywords: dict[str, Any] = {}
@@ -164,8 +169,11 @@ class Invocation:
                 for key, value in optional.items()
                 if self.accepts(key) and key not in taken
             }
+        # `by_name` may draw a new event id, so it is called only for a method that uses one.
         if by_name is not None and self._keywords & _IDENTITY:
             keywords |= {k: v for k, v in by_name().items() if k in self._keywords}
+        # `metadata` of `on_memory_write`: older plugins name that parameter differently, or lack
+        # it.
         for key, value in by_position.items() if by_position else ():
             if self.accepts(key):
                 keywords[key] = value

@@ -80,6 +80,8 @@ def current_home() -> Path:
 
 def instance_of(provider: object, name: str, home: Path | None = None) -> ProviderInstance:
     """Return the instance of a provider object; the same one for every caller."""
+    # The weak reference is compared, too: an id is used again after its object is gone, and the
+    # callback that removes the entry may not have run yet.
     known = _INSTANCES.get(id(provider))
     if known is not None and known[0]() is provider:
         instance = known[1]

@@ -1,4 +1,4 @@
-"""Counts a provider's calls, and decides when to stop calling a hook that keeps failing."""
+"""Counts a provider's calls, and decides when to stop calling a hook that fails repeatedly."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ class HookStats:
     def health(self, breaker: str) -> HookHealth:
         """Return the current figures."""
         ordered = sorted(self._recent)
+        # The nearest rank of the last 128 calls: a list this short is sorted in microseconds, and
+        # only when somebody asks.
         p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))] if ordered else 0.0
         return HookHealth(
             self.calls, self.failures, self.last_error, self.last_seconds, p95, breaker
@@ -65,7 +67,7 @@ class HookStats:
 
 
 class Breaker:
-    """Stops calls to a hook that keeps failing, and lets one through after a while.
+    """Stops calls to a hook that fails repeatedly, and lets one through after a while.
 
     ``closed``: calls go through. ``open``: they don't, for ``cooldown`` seconds. Then
     ``half-open``: one call goes through, and its outcome decides.
@@ -74,6 +76,8 @@ class Breaker:
     in a row open the breaker.
     """
 
+    # Five fast failures cost a turn nothing, so the provider gets several chances. Two slow ones
+    # have already cost two turns their whole budget.
     THRESHOLD: Final = 5
     SLOW_THRESHOLD: Final = 2
     COOLDOWN: Final = 30.0
@@ -105,6 +109,8 @@ class Breaker:
 
     def trip(self) -> None:
         """Open at once, because a call hangs. The cooldown starts again."""
+        # After the cooldown one more failure opens it again at once; only a success starts from
+        # zero.
         self._failures = max(self._failures, self.THRESHOLD)
         self._opened = self._clock()
 
@@ -120,6 +126,7 @@ class CallStatistics:
     def __init__(self, name: str, *, clock: Callable[[], float] = monotonic) -> None:
         self._name = name
         self._hooks: dict[str, HookStats] = {}
+        # One per lane, not per hook: a call that hangs blocks every hook of its lane.
         self._breakers = {key: Breaker(clock=clock) for key in (*Lane, *_RECALL_HOOKS)}
         self._warned: set[tuple[str, str]] = set()
 
@@ -144,6 +151,7 @@ class CallStatistics:
         """Count one call, and log its ``error`` as ``text``."""
         stats = self._hooks.get(hook)
         if stats is None:
+            # Without a lock: two threads that meet here lose one count, which nobody notices.
             stats = self._hooks[hook] = HookStats()
         stats.record(seconds, text)
         if error is None:

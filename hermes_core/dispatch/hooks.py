@@ -82,6 +82,8 @@ class HookCalls:
     def only(self, adapter: ProviderAdapter, hook: str) -> Callable[..., Outcome]:
         """Return a function that calls ``hook`` at one provider; observers see the call."""
         callers = self._callers  # read once: an observer may be added at any time
+        # By id: adapters live as long as this object, so no id is used again. Building a subset
+        # caller costs far more than a call, so each is built once.
         key = (hook, id(adapter))
         if key not in callers:
             callers[key] = self._caller(adapter, hook)
@@ -89,6 +91,8 @@ class HookCalls:
 
     def _caller(self, adapter: ProviderAdapter, hook: str) -> Callable[..., Outcome]:
         others = [each for each in self._adapters if each is not adapter]
+        # pluggy has no call to one plugin. A subset without the other providers is one provider
+        # plus all observers.
         caller = self._plugins.subset_hook_caller(hook, others)
 
         def call(**arguments: Any) -> Outcome:

@@ -23,7 +23,9 @@ from hermes_core.hookspecs import HOOKS
 
 logger = logging.getLogger("hermes_core")
 
+# Not None: that is what an implementation returns if it has nothing to say.
 _SKIPPED: Final = object()
+# A class is built once, at start: longer than a step, since its constructor may open a file.
 _BUILD_SECONDS: Final = 5.0
 
 
@@ -49,6 +51,8 @@ class Observer:
         self.options: dict[str, Any] = {}
         self.plugin = GuardedHooks(self)
         self._stats: dict[str, HookStats] = {}
+        # Providers run on several threads. Without this lock a second call would wait in the
+        # worker's queue, and that time would count against the observer's 50 ms.
         self._turn = threading.Lock()
         self._worker = Worker(f"memory-observer-{name}")
         try:
@@ -66,6 +70,8 @@ class Observer:
         if not found:
             return
         method = getattr(target, hook)
+        # pluggy's old wrappers get a result object and may raise anything during teardown; their
+        # steps can't be run one by one on another thread.
         if found.get("hookwrapper"):
             raise HermesError(f"{hook} is an old-style hookwrapper: use hookimpl(wrapper=True)")
         if found.get("wrapper") and not isgeneratorfunction(method):
@@ -110,10 +116,14 @@ class Observer:
         def guarded(*args: Any) -> Generator[None, Any, Any]:
             generator = method(*args)
             began = self._step(hook, partial(next, generator)) is not _SKIPPED
+            # Between its two steps the providers run, on the caller's thread: only the observer's
+            # own code is on the observer's thread, and only that is timed.
             result = yield
             if not began:
                 return result
             changed = self._step(hook, partial(_finish, generator, result))
+            # A wrapper that returns nothing (it only watches) must not erase the providers'
+            # results.
             return changed if _same_shape(hook, result, changed) else result
 
         return guarded
@@ -128,6 +138,8 @@ class Observer:
             try:
                 value = self._worker.call(call, self.SECONDS)
             except DeadlineExceeded:
+                # Dropped for good: an observer that is slow once would delay every later turn, and
+                # its thread may still be busy with this step.
                 error = self.dropped = f"took longer than {self.SECONDS * 1000:g} ms in {hook}"
                 logger.warning("observer %s is dropped: it %s", self.name, error)
                 value = _SKIPPED

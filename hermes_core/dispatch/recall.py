@@ -86,6 +86,8 @@ class Recall:
         self._answered = answered
         self._clock = clock
         self._budget = max(budget, _GRACE)
+        # Twice the budget: the late answer may still serve the next turn. A budget of 0 means "only
+        # what is ready at once", so the deadline of ordinary hooks applies.
         self._patience = max(2 * budget, 0) or patience
         self._in_vain = 0
         self._asked: _Asked | None = None
@@ -132,6 +134,7 @@ class Recall:
         if self._worker.overdue:
             _ = self._worker.stuck  # replaces the thread of the call that hangs
             raise ProviderPaused("an earlier call still hangs")
+        # The provider is slow. A second question would only wait in the queue behind the first one.
         if self._is_short and self._earlier is not None and not self._earlier[1].wait(0):
             raise ProviderPaused("an earlier recall still runs")
         self._asked = asked = _Asked(session, question, call, self._clock)
@@ -144,6 +147,7 @@ class Recall:
     def _awaited(self, asked: _Asked, job: Job, began: float) -> Any:
         budget = self.budget
         if self._worker.wait_for(job, began + budget - self._clock()):
+            # A fast error costs the turn nothing and does not count as a turn that waited in vain.
             waited = self._clock() - began >= SLOW_SECONDS
             self._in_vain = self._in_vain + waited if job.error is not None else 0
             return job.result()
@@ -170,6 +174,7 @@ class Recall:
         if asked.seconds <= self._budget:
             self._in_vain = 0
         text = job.value
+        # An answer for another session could reveal what a different user said.
         if asked.session != session or not isinstance(text, str) or not text.strip():
             return None
         return LateAnswer(text, asked.question)

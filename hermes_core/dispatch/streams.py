@@ -22,6 +22,8 @@ class _Router:
     """
 
     def __init__(self) -> None:
+        # Guards `_loading` and `sys.stdout` together. `write` takes no lock: a print must never
+        # wait for another thread's import.
         self._lock = threading.RLock()
         self._loading: list[int] = []
         self._stdout: Any = None
@@ -31,6 +33,7 @@ class _Router:
         with self._lock:
             if sys.stdout is not self:  # a redirection may have put us back
                 self._stdout, sys.stdout = sys.stdout, self
+            # A list, not a set: one thread may load a plugin that loads another one.
             self._loading.append(threading.get_ident())
 
     def leave(self) -> None:
@@ -97,10 +100,12 @@ class _Descriptor:
         self._number = number
         self._copy: int | None = None
         with suppress(OSError):  # it was closed before we came
+            # A plugin may close or redirect descriptor 1 itself (`os.dup2`), which `sys.stdout`
+            # does not show.
             self._copy = os.dup(number)
 
     def restore(self) -> None:
-        """Let the descriptor lead to that file again."""
+        """Point the descriptor to that file again."""
         if self._copy is None:
             return
         try:

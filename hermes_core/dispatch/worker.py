@@ -548,6 +548,8 @@ class EventLoop:
         loop = self._running()
         future = asyncio.run_coroutine_threadsafe(_without_exit(coroutine), loop)
         try:
+            # Nine tenths: the rest is for the cancellation to reach the coroutine before the
+            # worker's own deadline declares the whole thread lost.
             return future.result(deadline * 0.9)
         except TimeoutError:
             if future.done():  # the coroutine itself raised it

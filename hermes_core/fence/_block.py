@@ -55,6 +55,8 @@ def fenced(
     parts = [part for part in parts if part.text.strip()]
     sections: list[str] = []
     left_out: list[str] = []
+    # Shared by all sections: the notes and a service often know the same fact. The first provider
+    # wins, which is the built-in.
     seen: set[str] = set()
     frame = len(_HEAD) + len(_FOOT)
     room = max_chars - frame
@@ -69,6 +71,8 @@ def fenced(
             room -= len(text) + len(_BETWEEN_SECTIONS)
     if not sections:
         return Block("", tuple(left_out))
+    # At the end, over everything: a tag may be forged across the border of two entries. `defused`
+    # never makes a text longer, so the limit holds.
     body = defused(_BETWEEN_SECTIONS.join(sections))
     return Block(f"{_HEAD}{body}{_FOOT}", tuple(left_out))
 
@@ -104,6 +108,7 @@ class _Section:
             question = _one_line(part.question, _LONGEST_QUESTION)
             self._label += f', recalled for an earlier question: "{question}"'
         self._size = len(part.text)
+        # A provider may return megabytes; splitting and comparing all of them would delay the turn.
         self._entries = list(_entries(part.text[: _LOOKED_AT * max_chars]))
         self._room = room - len(self._label)
         self._max_chars = max_chars
@@ -175,6 +180,8 @@ class _Section:
         """Make room for the remark; if no entry was added, add a part of this one."""
         if not self._given:
             self._take_part(entry)
+        # The remark needs room, too, and grows with the number it contains: drop entries until it
+        # fits.
         while self._given and len(self._remark()) > self._room:
             dropped = self._given.pop()
             seen.discard(dropped.key)

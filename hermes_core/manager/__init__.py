@@ -2,7 +2,7 @@
 
 _manager       `MemoryManager`
 asynchronous   `AsyncMemoryManager`, for an agent that runs on an event loop
-_from_config   builds a manager as config.yaml describes it
+from_config    builds a manager as config.yaml describes it
 tools          the tool registry, and the writes of a host's own memory tool
 prompts        what the user said: trivial prompts, expanded skills
 """

@@ -58,11 +58,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hermes_core")
 
-#: How many characters of recalled text a turn may have, with the frame around it.
+#: How many characters of recalled text a turn may have, with the frame around it. About 3,000
+#: tokens: enough for a few dozen memories, small beside any current model's context window.
 CONTEXT_MAX_CHARS: Final = 12_000
 #: What a tool call says about itself, for the metadata of what it writes.
 _TOOL_CALL: Final[ContextVar[Mapping[str, Any]]] = ContextVar("hermes_tool_call")
-#: How many results of the built-in's memory tool are recognised when the host reports them.
+#: How many results of the built-in's memory tool are recognised when the host reports them. A
+#: host reports a result in the turn of its call, so 64 calls are more than enough.
 _REMEMBERED: Final = 64
 _PROVENANCE: Final = ("execution_context", "task_id", "tool_call_id", "parent_session_id")
 
@@ -83,7 +85,7 @@ class MemoryManager:
     Args:
         external_prefetch_timeout: Seconds that recall may take per turn, as a number or as text.
         deadlines: Seconds for every other kind of call.
-        reserved_tools: Tool names that the host keeps for itself.
+        reserved_tools: Tool names that the host uses itself.
         home: HERMES_HOME; by default the environment's.
         redactor: Masks secrets in what the external provider receives; by default what looks
             like a secret.
@@ -115,11 +117,12 @@ class MemoryManager:
         self._closing: list[Callable[[], None]] = []
         self._external: ProviderAdapter | None = None
         self._writes: OutboxWriter | None = None
-        #: How the outbox is kept; `from_config` sets it before it adds the provider.
+        #: How the outbox is stored; `from_config` sets it before it adds the provider.
         self._outbox_settings: OutboxSettings | None = None
         self._log_calls = log_calls
         self._call_log: CallLog | None = None
         self._tools = ToolRegistry(self._hooks, reserved_tools)
+        # A placeholder: a host may ask for tools or recall before `initialize_all`.
         self._session = SessionContext()
         # The built-in's memory tool forwards its own writes. A host that reports their results
         # again (`notify_memory_tool_write`) must not make the provider store them twice.
@@ -182,6 +185,7 @@ class MemoryManager:
         """
         try:
             own, reason = provider.name, ""
+        # `name` is often a property that reads a file; the first code of a plugin that runs here.
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a property
             own, reason = "", f"its name can't be read: {describe(error)}"
         name = name or own
@@ -190,6 +194,8 @@ class MemoryManager:
         if reason:
             return self._refuse(f"{type(provider).__name__}: {reason}")
         builtin = normalise(name) == BUILTIN
+        # At most one external provider: two would each get every turn, and the user could not tell
+        # which one a recalled sentence came from.
         present = self._builtin if builtin else self._external
         if present is not None:
             return self._refuse(
@@ -201,6 +207,8 @@ class MemoryManager:
             provider,
             name,
             deadlines=self._deadlines,
+            # The built-in is our own code and local: no thread and no deadline, so that a turn is
+            # on disk when `sync_all` returns.
             inline=builtin,
             config=provider_config,
             home=None if builtin else self._known_home(),
@@ -269,14 +277,19 @@ class MemoryManager:
         self._session = session
         if self._log_calls and self._call_log is None and hook == "initialize":
             self._start_log()
+        # An inspection and a subagent start no deliveries: the first must not write, and the turns
+        # of the second do not go to the external provider.
         starts = hook == "initialize" and session.is_primary
         if starts and self._external is not None and self._builtin_methods is not None:
             # Plugins may read state.db in their `initialize`. `explain` asks as a subagent does.
+            # Before the hook call: pluggy calls the built-in first, but the archive is otherwise
+            # created with the first message only.
             self._builtin_methods.prepare_archive(Path(session.hermes_home))
         self._hooks.call(hook, session_id=session_id, extra=session.keywords())
         for adapter in self._adapters():
             self._tools.refresh(adapter)
         if starts and self._writes is not None:
+            # Last: deliveries need a provider that knows its session.
             self._writes.begin(session)
 
     def build_system_prompt(self) -> str:
@@ -297,8 +310,11 @@ class MemoryManager:
         **kwargs: Any,
     ) -> None:
         """Continue with another session; earlier writes still belong to the old one."""
+        # Without an id there is no session that turns could belong to.
         if not new_session_id:
             return
+        # First, and on this thread: the next turn may arrive before the provider has handled the
+        # change, and must carry the new id.
         self._session = self._session.switched(new_session_id, parent_session_id, kwargs)
         arguments = {
             "new_session_id": new_session_id,
@@ -328,6 +344,8 @@ class MemoryManager:
             parent_session_id: The one that it follows, if that matters.
             reason: Why, for the providers.
         """
+        # Both go through the outbox's order: the end is queued for the old stream, the switch after
+        # it.
         self.on_session_end(messages)
         self.on_session_switch(
             new_session_id, parent_session_id=parent_session_id, reset=True, reason=reason
@@ -384,6 +402,8 @@ class MemoryManager:
             for each in outcomes
             if isinstance(each.value, str)
         ]
+        # The guard of the notes also marks recalled text: a service may return what a stranger
+        # wrote.
         scan = None if self._builtin_methods is None else self._builtin_methods.objections
         block = fenced(parts, max_chars=self._context_max_chars, scan=scan)
         return Recollection(block.text, tuple(outcomes), block.left_out)
@@ -433,6 +453,7 @@ class MemoryManager:
             turn_author: Who wrote ``user_content``: ``{"id", "name", "is_bot"}``. Passed to
                 providers that accept it.
         """
+        # As in hermes-agent: half a turn teaches a provider an answer without its question.
         texts = (user_content, assistant_content)
         if interrupted or not all(isinstance(each, str) and each.strip() for each in texts):
             return
@@ -443,6 +464,8 @@ class MemoryManager:
             "messages": None if messages is None else typed_messages(messages),
             "turn_author": dict(turn_author) if isinstance(turn_author, Mapping) else None,
         }
+        # The archive first. If the process dies before the outbox has the turn, `outbox backfill`
+        # can still take it from the archive.
         self._at_builtin("sync_turn", turn)
         instruction = user_instruction(user_content)
         if not instruction:
@@ -480,6 +503,8 @@ class MemoryManager:
             CheckpointError: A checkpoint was required, and no provider promises one or a
                 provider could not make one. Don't compress.
         """
+        # Without a provider that makes checkpoints, hermes-agent's plain form of the hook: all
+        # messages, no keyword, and an error costs only that provider's text.
         if not self.supports_pre_compress_checkpoint(checkpoint_api_version):
             if require_checkpoint:
                 version = checkpoint_api_version
@@ -497,6 +522,8 @@ class MemoryManager:
             extra = {"require_checkpoint": require_checkpoint}
             outcomes.append(call(messages=typed_messages(evidence), extra=extra))
             if require_checkpoint:
+                # At once, not after the loop: the host keeps the messages, so nothing more has to
+                # be stored.
                 _require_success(outcomes[-1])
         return _joined(outcomes)
 
@@ -548,6 +575,8 @@ class MemoryManager:
         if result is None:
             return
         try:
+            # Compared by content: a host passes the text that it got, or what it parsed from it.
+            # Removed, since a later call may return the same result for a new write.
             self._forwarded.remove(result)
         except ValueError:
             pass
@@ -560,6 +589,8 @@ class MemoryManager:
     def _on_builtin_write(
         self, action: str, target: str, content: str, metadata: dict[str, Any]
     ) -> None:
+        # The built-in calls this inside `handle_tool_call`, on the same thread, so the context
+        # variable has that call's keywords.
         known = {"parent_session_id": self._session.parent_session_id, **_TOOL_CALL.get({})}
         source = {name: known[name] for name in _PROVENANCE if known.get(name)}
         self.on_memory_write(action, target, content, {**source, **metadata})
@@ -623,6 +654,8 @@ class MemoryManager:
         if self._external is None or self._writes is None:
             return True
         end = monotonic() + (self._deadlines.write if timeout is None else timeout)
+        # The outbox first: it hands writes to the workers, which are flushed with the time that is
+        # left.
         delivered = self._writes.flush(max(end - monotonic(), 0))
         return self._external.flush(max(end - monotonic(), 0)) and delivered
 
@@ -646,14 +679,18 @@ class MemoryManager:
         self._drain_state["status"] = "draining"
         end = monotonic() + self._deadlines.shutdown
         if self._writes is not None:
+            # Three quarters for deliveries, the rest for the providers' own `shutdown`. A host
+            # kills a process that takes much longer, and what waits is safe in the outbox.
             self._writes.finish(self._deadlines.shutdown * 3 / 4)
         self._drained()
+        # The external provider first: it may still read the notes or the archive.
         for adapter in reversed(self._adapters()):
             left = max(end - monotonic(), self._deadlines.shutdown / 4)
             adapter.deadlines = self._deadlines._replace(shutdown=left)
             self._hooks.only(adapter, "shutdown")()
             adapter.close(max(end - monotonic(), 0))
         if self._writes is not None:
+            # After the workers: a delivery that ends late is still recorded.
             self._writes.close(max(end - monotonic(), self._deadlines.shutdown / 4))
         self._hooks.close()
         for close in self._closing:
@@ -694,6 +731,8 @@ class MemoryManager:
         The words of a cron job or a subagent would corrupt what the provider knows about its user.
         """
         if self._closed:
+            # The only way to lose a write; nobody is left to deliver it, and status must not say
+            # otherwise.
             logger.warning("memory: %s after shutdown_all is lost: the manager is shut down", hook)
         elif self._writes is not None and self._session.is_primary:
             self._writes.put(hook, arguments)
@@ -705,6 +744,7 @@ class MemoryManager:
         self._call_log = CallLog.of(self._home_folder())
         self.when_closed(self._call_log.close)
         for adapter in self._adapters():
+            # The session as a function: it may change while the listener stays.
             adapter.listener = self._call_log.listener(
                 adapter.name, lambda: self._session.session_id
             )
@@ -761,6 +801,7 @@ def _built(build_metadata: Callable[[], dict[str, Any]] | None) -> dict[str, Any
 def _budget(seconds: float | str) -> float:
     """Return the seconds that recall may take; a setting may be text."""
     budget = float(seconds)
+    # Not `budget < 0`: that would accept NaN.
     if not budget >= 0:
         raise ValueError(f"external_prefetch_timeout must not be negative: {seconds}")
     return budget

@@ -42,7 +42,7 @@ class AsyncMemoryManager:
     Args:
         external_prefetch_timeout: As for `MemoryManager`; so are all others.
         deadlines: Seconds for every other kind of call.
-        reserved_tools: Tool names that the host keeps for itself.
+        reserved_tools: Tool names that the host uses itself.
         home: HERMES_HOME; by default the environment's.
         redactor: Masks secrets in what the external provider receives.
         context_max_chars: How many characters the text of `recall_block` may have.
@@ -90,11 +90,15 @@ class AsyncMemoryManager:
     async def from_config(cls, home: str | os.PathLike[str] | None = None) -> Self:
         """Build a manager as ``config.yaml`` describes it; importing a plugin may take a while."""
         # Awaited, because reading files and importing a plugin would block the event loop.
+        # The manager is built on the thread that later makes its calls. Providers may open a
+        # database connection that belongs to its thread.
         calls = _CallQueue()
         built = calls.submit(partial(MemoryManager.from_config, home))
         try:
             return cls._of(await built.answer, calls)
         except BaseException:  # cancelled: nobody will use the manager
+            # `claim` fails if the worker has begun: then the manager will exist, and its provider,
+            # its leases and its threads have to be released.
             if not built.job.claim():
                 calls.submit(lambda: built.job.value and built.job.value.shutdown_all())
             calls.close()
@@ -140,6 +144,7 @@ class AsyncMemoryManager:
 
     async def get_provider(self, name: str) -> MemoryProvider | None:
         """Return the provider of that name; None if there is none."""
+        # Not queued: it only reads what `add_provider` set.
         return self._manager.get_provider(name)
 
     async def add_provider(
@@ -303,6 +308,7 @@ class AsyncMemoryManager:
         self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any
     ) -> None:
         """Report that a subagent of this agent has completed its task."""
+        # `task` and `result` by position: ``kwargs`` may have any other name.
         tell = partial(self._manager.on_delegation, child_session_id=child_session_id, **kwargs)
         await self._calls.run_always(partial(tell, task, result))
 
@@ -358,6 +364,7 @@ class AsyncMemoryManager:
 
     async def health(self) -> dict[str, dict[str, HookHealth]]:
         """Return the figures of every hook, without waiting for other calls: one may hang."""
+        # Not queued: it has to answer while a call hangs, which is when people look at it.
         return self._manager.health()
 
     async def flush_pending(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
@@ -415,6 +422,8 @@ class _CallQueue:
         try:
             return await pending.answer  # type: ignore[no-any-return]
         except CancelledError:
+            # If this succeeds the worker skips the job; otherwise the call runs and its answer is
+            # dropped.
             pending.job.claim()
             raise
 
@@ -434,6 +443,8 @@ class _CallQueue:
 
     def close(self) -> None:
         """Let the thread end when it has nothing more to do."""
+        # `stop` alone ends the thread now. A call after `close` starts another one, which would
+        # otherwise stay for ever.
         self._worker.linger = 0
         self._worker.stop()
 

@@ -54,11 +54,14 @@ def assemble(
     known = False
     try:
         folder = resolve_home(home)
+        # Before config.yaml is read: an interrupted `setup` may have to write it first.
         problems += _recovered(folder)
         config = load_config(folder)
         known = True
     except HomeError as error:
         problems.append(error)
+        # The home can't be used, but an agent must start all the same. Whatever needs the folder
+        # reports the error again.
         given = home or os.environ.get("HERMES_HOME") or "~/.hermes"
         folder = Path(os.path.abspath(os.path.expanduser(given)))  # noqa: PTH100, PTH111
         config = Config(folder)
@@ -66,6 +69,7 @@ def assemble(
         problems.append(error)
         config = Config(folder)
     installed = installed_providers(config) if installed is None else installed
+    # Before the manager is built: its redactor needs the secrets of the active provider.
     activation = activate(config, installed=installed)
     limit = config.context_max_chars
     manager = kind(
@@ -78,6 +82,8 @@ def assemble(
     # Without config.yaml it is unknown whether writes need approval, so require it.
     settings = config.memory if known else {"write_approval": True}
     manager.add_provider(activate_builtin(config, installed), provider_config=settings)
+    # Registered before anything can fail below: variables that the provider needs are set in this
+    # process's environment until then.
     manager.when_closed(activation.lease.release)
     manager._outbox_settings = outbox_settings(config, activation)  # noqa: SLF001 - ours to build
     if activation.error is not None:
@@ -124,6 +130,7 @@ def revive(home: Path, origin: StreamKey) -> FreshProvider:
     if activation.error is not None:
         raise activation.error
     provider, info = activation.provider, activation.info
+    # The same name from another owner is a different program: it must not get these writes.
     if provider is None or info is None or (info.name, info.owner) != origin[:2]:
         activation.lease.release()
         raise HermesError(f"{origin.provider} of {origin.owner} is not active")
@@ -163,6 +170,7 @@ def redactor_for(config: Config, secrets: Iterable[str]) -> Redactor:
     """
     if not config.redacts:
         return Redactor(formats=False)
+    # All secrets of the home, not only those of the provider: a user may paste any of them.
     stored = Secrets(config.home, config.secrets_backend).values()
     return Redactor({*stored, *secrets})
 
@@ -172,6 +180,7 @@ def _recovered(home: Path) -> list[HermesError]:
     try:
         recover(home)
     except ConfigError:
+        # An unreadable config.yaml is one problem; two messages about it would look like two.
         return []  # reported when config.yaml is read
     except HermesError as error:
         return [error]

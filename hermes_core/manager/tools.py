@@ -50,7 +50,7 @@ class ToolRegistry:
 
     Args:
         hooks: Calls the providers.
-        reserved: Tool names that the host keeps for itself.
+        reserved: Tool names that the host uses itself.
     """
 
     def __init__(self, hooks: HookCalls, reserved: Iterable[str] = ()) -> None:
@@ -78,6 +78,8 @@ class ToolRegistry:
     def schemas(self) -> list[dict[str, Any]]:
         """All schemas, bare (name, description, parameters), the built-in's first."""
         ordered = sorted(self._schemas.items(), key=lambda each: each[0] not in self._builtin)
+        # A copy: hosts add keys to schemas before they send them, and providers may reuse their
+        # objects.
         return [copy.deepcopy(schema) for _, schema in ordered]
 
     def call(self, name: str, args: dict[str, Any], extra: Mapping[str, Any]) -> str:
@@ -141,6 +143,8 @@ class ToolRegistry:
         if name in self._host or (name in RESERVED and not builtin):
             keeper = "the host" if name in self._host else "the built-in"
             raise ToolError(f"the tool name {name!r} is reserved for {keeper}")
+        # The built-in may take a name from an external provider, never the reverse, whichever is
+        # asked first.
         if name in self._owners and not (builtin and name not in self._builtin):
             raise ToolError(f"the tool {name!r} belongs to {self._owners[name]} already")
         self._schemas[name] = schema
@@ -216,6 +220,8 @@ def _plain(name: str, given: dict[str, Any], remarks: list[ToolError]) -> dict[s
     plain: dict[str, Any] = {}
     for key, value in given.items():
         try:
+            # There and back: tuples become lists and keys become text here, not in the host's
+            # request. NaN is valid for Python's encoder and invalid for every model API.
             plain[key] = json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             text = f"the tool {name!r} can't be written as JSON: {key}: {error}"
@@ -265,6 +271,8 @@ def tool_answer(value: Any, provider: str) -> str:
     """Return the result of a provider's tool as the JSON string that a host expects."""
     if isinstance(value, str):
         try:
+            # Text that is JSON already passes as it is; other text becomes a JSON object, because
+            # hosts parse every answer. Python's parser accepts NaN, which other parsers reject.
             json.loads(value, parse_constant=_no_constant)
         except (ValueError, RecursionError):
             return json.dumps({"result": value}, ensure_ascii=False)

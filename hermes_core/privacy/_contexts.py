@@ -16,6 +16,8 @@ from hermes_core.privacy.formats import Finding, is_password, is_placeholder, is
 
 #: A name that says "secret" contains one of these.
 _NAMES: Final = ("pass", "pwd", "secret", "token", "key")
+# How far back a name is read. Names of settings are shorter, and the limit keeps each look
+# constant.
 _BEFORE: Final = 48
 #: A key is a secret if one of these precedes it; most keys are not secrets.
 _KEYS: Final = (
@@ -69,6 +71,8 @@ class _Patterns(NamedTuple):
 
 @cache
 def _patterns() -> _Patterns:
+    # All repetitions are possessive (`++`, `{6,}+`) or bounded: no text, however crafted, makes a
+    # match take more than linear time.
     suffix = r"(?:[_-]?(?:access[_-]?key|key|value|token|secret|base64|b64|\d{1,2}))?"
     quote = r"(?:\\{0,3}[\"'`])?"
     value = r"((?<=[\"'`])[^\s\"'`\\<>\x00]{6,}+|[^\s\"'`\\,;&<>\x00)}\]]{6,}+)"
@@ -111,6 +115,7 @@ def in_context(text: str) -> Iterator[Finding]:
     if "@" in text and "://" in text:
         yield from _url_passwords(text)
     lower = text.lower()
+    # Lower case once for all words. The patterns are matched against `text`, so places must agree.
     if len(lower) != len(text):  # a few capital letters become two: places would differ
         lower = "".join(letter.lower() if letter.isascii() else letter for letter in text)
     if "?" in text and "=" in text:  # a query: much rarer than the three letters
@@ -197,6 +202,8 @@ def _means_a_secret(text: str, at: int, word: str) -> bool:
         return False
     if word != "key" or before.rstrip("_- ").lower().endswith(_KEYS):
         return True
+    # "key" alone says little ("keyboard key", "primary_key"): it counts after one of `_KEYS`, or in
+    # a constant of capital letters.
     return stem != before and stem[-2:].isupper()  # OPENAI_KEY
 
 

@@ -23,12 +23,15 @@ from hermes_core.privacy.formats import FORMATS, OTHER_KINDS, tokens
 _KNOWN: Final = "known-secret"
 #: Separates the strings of one value while they are searched as one: no match crosses it.
 _BORDER: Final = "\n\x00\n"
-#: Values nested more deeply are refused.
+#: Values nested more deeply are refused. Python's own recursion limit is 1,000, and `_Rewriting`
+#: needs several frames per level.
 _DEEPEST: Final = 200
-#: A shorter secret may be part of a word by chance: it is masked only where it is a whole word.
+#: A shorter finding may be part of a word by chance: it is masked only where it is a whole word.
+#: Secrets from the store are masked in any place.
 _UNMISTAKABLE: Final = 12
 #: A shorter text is not a secret: it occurs in many texts by chance.
 _SHORTEST: Final = 6
+#: Base64 of fewer characters is found in ordinary text.
 _SHORTEST_IN_BASE64: Final = 12
 
 
@@ -68,6 +71,8 @@ class Redactor:
         if not (formats or self._known):
             return Redacted(value, ())
         strings = _Strings(value)
+        # One text instead of many: the searches start with a substring search, whose cost per call
+        # would dominate for the dozens of short strings in a message.
         text = _BORDER.join(strings.found)
         found: dict[str, str] = {}
         if formats:
@@ -78,6 +83,7 @@ class Redactor:
                 for name, part in strings.named
                 if (word := secret_word(name)) and (secret := named_secret(name, word, part))
             )
+        # Last: a known secret wins over the kind that its format suggests.
         found.update((way, kind) for way, kind in self._known.items() if way in text)
         if not found:
             return Redacted(value, ())
@@ -105,6 +111,8 @@ class _Strings:
                         raise _unusable("it contains itself")
                     if len(above) >= _DEEPEST:
                         raise _unusable(f"it is more than {_DEEPEST} levels deep")
+                    # A part that occurs twice is searched once; `above` alone detects a value that
+                    # contains itself.
                     if number not in seen:
                         seen.add(number)
                         waiting.append((part, above | {number}))
@@ -150,6 +158,7 @@ class _Rewriting:
             return value
         if isinstance(value, list):
             return parts
+        # A named tuple stays one: its receiver reads it by field names.
         return value._make(parts) if hasattr(value, "_make") else tuple(parts)
 
     def _mapping(self, value: dict[Any, Any]) -> dict[Any, Any]:
@@ -191,6 +200,8 @@ class _Mask:
     def applied(self, text: str) -> str:
         """Return the text without secrets; the same object if there is none in it."""
         spans = sorted(self._spans(text))
+        # A text may be redacted twice (when stored and when sent). A short finding such as "token"
+        # must not match inside an earlier mask.
         if spans and "[redacted: " in text:
             masks = [match.span() for match in _masks().finditer(text)]
             spans = [span for span in spans if not _within(span, masks)]
@@ -263,6 +274,8 @@ def ways_of_writing(secret: str) -> tuple[str, ...]:
     if len(secret) >= _SHORTEST_IN_BASE64:
         plain = secret.encode("utf-8", "replace")
         ways |= {
+            # Without padding: whether it is there depends on what follows the secret in the encoded
+            # text.
             encode(plain).decode("ascii").rstrip("=")
             for encode in (base64.b64encode, base64.urlsafe_b64encode)
         }

@@ -11,6 +11,7 @@ from hermes_core.privacy._redactor import ways_of_writing
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """Return a text with every secret replaced, also where it is written in a URL or in base64."""
+    # The longest first: a short secret may be a part of a long one, whose rest would stay readable.
     for secret in sorted(secrets, key=len, reverse=True):
         for written in ways_of_writing(secret):
             text = text.replace(written, "***")
@@ -22,6 +23,7 @@ def mask_error(error: BaseException, secrets: Iterable[str]) -> None:
     secrets = [*secrets]
     seen: set[int] = set()
     current: BaseException | None = error
+    # Python prints the whole chain, so every exception in it is masked. A chain may be a cycle.
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         current.args = _masked_value(current.args, secrets)
@@ -30,6 +32,9 @@ def mask_error(error: BaseException, secrets: Iterable[str]) -> None:
                 setattr(current, name, _masked_value(value, secrets))
         cause = current.__cause__ or current.__context__
         if cause is not None and not _is_clean(cause, secrets):
+            # It stores its text somewhere else than in `args` (a group, a class with its own
+            # `__str__`), so it can't be masked. Losing the cause is better than printing the
+            # secret.
             current.__cause__, current.__context__ = None, None
             return
         current = cause

@@ -168,6 +168,7 @@ def prefixes() -> Prefixes:
     for kind, beginnings, body in FORMATS:
         for prefix in beginnings.split():
             formats[prefix].append((kind, re.compile(body, re.ASCII)))
+    # `sk-ant-` before `sk-`: an alternation takes the first branch that matches.
     longest_first = sorted(formats, key=len, reverse=True)
     by_letter: defaultdict[str, list[str]] = defaultdict(list)
     for prefix in longest_first:
@@ -224,12 +225,14 @@ def _shapes() -> _Shapes:
 
 def tokens(text: str) -> Iterator[Finding]:
     """Yield every token in a text that is known by its prefix or its shape."""
+    # "replace" makes one byte of each character, so places in the bytes are places in the text.
     classes = text.encode("ascii", "replace").translate(_CLASSES)
     end = 0
     while (start := classes.find(_SHORTEST, end)) >= 0:
         reach, end = end, classes.find(b" ", start)
         end = len(text) if end < 0 else end
         before = text[start - 1] if start else ""
+        # An image in a data URL: megabytes of base64 that would contain a prefix by chance.
         if before == "," and text.endswith(";base64", 0, start - 1):
             image = _shapes().image.match(text, start)
             end = image.end() if image else end
@@ -306,6 +309,8 @@ _PLACEHOLDERS: Final = (
 _NAME_PART: Final = r"(?:[A-Z]?[a-z]+|[A-Z]+|v?\d{1,4})"
 _FEW: Final = 6
 _LONG: Final = 16
+# Shannon entropy in bits per character. Sixteen random hex digits have a little more than 3; words
+# and repeated patterns have less.
 _BITS: Final = 2.8
 
 

@@ -6,6 +6,8 @@ from hermes_core.secrets._files import Store
 from hermes_core.secrets.env_file import MAX_VALUE_BYTES, EnvFile, check_name, check_value
 from hermes_core.secrets.store import BACKENDS, Choice, Name, Secret, Secrets, Stored
 
+# `cli` and `config` use these. Plugins get their secrets through settings and variables, never from
+# this package.
 __all__ = [
     "BACKENDS",
     "MAX_VALUE_BYTES",

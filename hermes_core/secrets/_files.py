@@ -43,6 +43,8 @@ def read_text(path: Path, hint: str = "") -> str | None:
             where=str(path),
             hint=hint or "save it as UTF-8",
         )
+    # Outside of the `except` block: inside, Python would set `__context__` to the decoding error,
+    # which has the content of the file.
     raise problem
 
 
@@ -56,6 +58,8 @@ def _check_kind(path: Path, mode: int) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace a file at once; it is 0600 from its first byte. A link stays a link."""
     try:
+        # A rename ignores the mode of the file that it replaces. A person who made it read-only
+        # means it.
         if path.exists() and not path.stat().st_mode & stat.S_IWUSR:
             raise SecretsError(
                 "is read-only; nothing was changed",
@@ -77,6 +81,8 @@ def locked(path: Path) -> Iterator[None]:
     ensure_folder(path.parent)
     lock = path.with_name(f"{path.name}.lock")
     try:
+        # A separate lock file: the file itself is replaced by a rename, and a lock on the old one
+        # would protect nothing.
         with file_lock(lock, LOCK_SECONDS):
             yield
     except LockTimeoutError as error:
@@ -125,6 +131,7 @@ class Index:
         if entry is None:
             known.pop(variable, None)
         else:
+            # Keys that a newer version has added to an entry are preserved.
             known[variable] = {**known.get(variable, {}), **entry._asdict()}
         write_text(self.path, json.dumps(data, indent=2) + "\n")
 
@@ -145,6 +152,7 @@ def _problem(data: object) -> str:
     if not isinstance(data, dict):
         return "is not a JSON object"
     schema = data.get("schema")
+    # Refused, not rewritten: an older version can't know what a newer one relies on.
     if isinstance(schema, int) and schema > SCHEMA:
         return f"was written by a newer version (schema {schema})"
     secrets = data.get("secrets")

@@ -16,9 +16,12 @@ from typing import Any, Final, TypeVar
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DeadlineExceeded, ProviderPaused, SecretsError, describe, one_line
 
+#: A keyring that works answers in milliseconds. One that is locked waits for a person who is not
+#: there, and a command must not.
 SECONDS: Final = 3.0
 #: What a Windows credential can hold, with room to spare: 2,560 bytes of UTF-16.
 _WINDOWS_CHARACTERS: Final = 1024
+#: `keyring` gives its real backends 1 and more; below are plain-text files and null backends.
 _ENOUGH: Final = 1
 _HINT: Final = "set secrets.backend to dotenv in config.yaml to do without a keyring"
 
@@ -34,9 +37,12 @@ class Keyring:
     """
 
     def __init__(self, home: Path, seconds: float = SECONDS) -> None:
+        # One home may be reached by several paths; the names in the keyring must be the same for
+        # all.
         resolved = os.path.realpath(home)
         self._home = sha256(os.fsencode(resolved)).hexdigest()[:12]
         self._seconds = seconds
+        # Once a call has hung, every later one would cost the full deadline again.
         self._stuck = ""
         # Its thread ends soon after the last call; a status command makes several in a row.
         self._worker = Worker("hermes-keyring", linger=1.0)
@@ -44,11 +50,11 @@ class Keyring:
         self._proof: str | None = None
 
     def service(self, provider: str) -> str:
-        """The name under which a provider's secrets of this home are kept."""
+        """The name under which a provider's secrets of this home are stored."""
         return f"hermes-plugins:{provider}:{self._home}"
 
     def problem(self) -> str:
-        """Why no secret can be kept in the keyring, or "". Proved once, by writing one."""
+        """Why no secret can be stored in the keyring, or "". Proved once, by writing one."""
         if self._proof is None:
             try:
                 self._proof = self._prove()
@@ -81,6 +87,8 @@ class Keyring:
         return self._call(lambda backends: _delete(backends, self.service(provider), variable))
 
     def _prove(self) -> str:
+        # A backend that loads may still refuse to store, or store nothing: only writing and reading
+        # back shows it. A random name, so that two processes don't delete each other's.
         marker = os.urandom(8).hex()
         service = self.service("probe")
 
@@ -116,6 +124,7 @@ class Keyring:
             except Exception as error:  # noqa: BLE001 - a backend's; D-Bus and Windows leak theirs
                 problem = _cause(error, tell=tell)
 
+        # On the caller's thread: the import takes longer than the deadline of a call may be.
         _import_keyring()
         try:
             self._worker.call(run, self._seconds)
@@ -140,6 +149,7 @@ def _import_keyring() -> None:
 
 def _cause(error: Exception, *, tell: bool) -> str:
     name = type(error).__name__
+    # By name, so that this module needs nothing of `keyring` before the first call.
     if name == "KeyringLocked":
         return "the keyring is locked"
     if name == "NoKeyringError":
@@ -157,6 +167,8 @@ def _usable_backends() -> list[Any]:
     except Exception as error:  # noqa: BLE001 - a bad PYTHON_KEYRING_BACKEND raises anything
         raise SecretsError(f"the keyring can't be loaded: {one_line(describe(error))}") from None
     backends: list[Any] = [chosen]
+    # A chain hides which backend answers and includes the unsafe ones, so its parts are judged one
+    # by one.
     if isinstance(chosen, chainer.ChainerBackend):
         backends = list(chosen.backends)
     if all(isinstance(each, fail.Keyring) for each in backends):

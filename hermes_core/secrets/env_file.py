@@ -20,7 +20,9 @@ from hermes_core.secrets._files import locked, read_text, write_text
 #: A process can't be given a longer variable on Linux (128 KB with its name).
 MAX_VALUE_BYTES: Final = 100_000
 
+# What POSIX shells and Windows both accept.
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The byte order mark that Windows editors write. python-dotenv would read it as part of a name.
 _MARK: Final = "\ufeff"
 _OTHERS: Final = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
@@ -41,6 +43,7 @@ _PARTS: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+# Characters that mean nothing to a shell or to python-dotenv; such values need no quotes.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
 _NOT_IN_SINGLE: Final = re.compile(r"'|\\\\|\\\Z")
 #: A backslash at the end: python-dotenv before 1.2.3 takes the quote after it for escaped.
@@ -184,6 +187,8 @@ def changed(text: str, key: str, value: str | None) -> str:
 
     ``value`` is already quoted. Of several assignments one is left: the last, which counts.
     """
+    # From the last one backwards, so that the places of the earlier ones stay valid while the text
+    # changes.
     found = [each for each in _assignments(text) if each.key == key]
     for each in reversed(found):
         line = _replaced(each, value if each is found[-1] else None)
@@ -212,6 +217,7 @@ def _replaced(old: _Assignment, value: str | None) -> str:
 
 
 def _appended(text: str, line: str) -> str:
+    # The line ends of the file, not of the platform.
     ends = re.search(r"\r\n|\n|\r", text)
     line_end = ends[0] if ends else "\n"
     gap = line_end if text and not text.endswith(("\n", "\r")) else ""

@@ -22,6 +22,7 @@ BACKENDS: Final = ("auto", *get_args(Store))
 NOT_SET: Final = "not set"
 NO_ANSWER: Final = "in the keyring, which does not answer"
 SET_IN: Final = {"keyring": "set (keyring)", "dotenv": "set (.env)"}
+# A .env also has settings such as LOG_LEVEL. Masking "info" everywhere would destroy texts.
 _SOUNDS_SECRET: Final = re.compile(
     r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|DSN|WEBHOOK|COOKIE", re.IGNORECASE
 )
@@ -107,9 +108,14 @@ class Secrets:
         with locked(self.index.path):
             before = self.index.read().get(variable)
             provider = provider or (before.provider if before else "")
+            # Crash windows: after `_store` the value exists twice, and `.env` is read first; after
+            # `change` the index names the new store; `_remove_old` only deletes what nobody reads
+            # any more.
             store, reason = self._store(variable, value, provider)
             self.index.change(variable, Entry(store, provider))
             reason += self._remove_old(variable, before, Entry(store, provider))
+        # A variable of this process overrides every store, so the person has to know that it
+        # differs.
         return Stored(store, reason, os.environ.get(variable) not in (None, "", value))
 
     def get(self, variable: str, provider: str = "") -> Secret | None:
@@ -143,6 +149,7 @@ class Secrets:
         known = self.index.read()
         in_file = {key for key, value in self.env_file.read().items() if value}
         found = []
+        # `.env` first, as in `get`: the index may name a keyring entry that `.env` overrides.
         for variable in sorted({*known, *in_file}):
             entry = known.get(variable, Entry("dotenv"))
             if variable in in_file:
@@ -159,6 +166,8 @@ class Secrets:
         for variable in {*ours, *self.env_file.read()}:
             if variable not in ours and not _SOUNDS_SECRET.search(variable):
                 continue
+            # Masking is best effort: a keyring that is locked must not keep the agent from
+            # starting.
             with suppress(SecretsError):
                 secret = self.get(variable)
                 found.add(secret.value if secret is not None else "")
@@ -167,11 +176,14 @@ class Secrets:
     def delete(self, variable: str) -> bool:
         """Remove a secret from its store; return whether there was one."""
         check_name(variable)
+        # Before the lock: deleting what is not there creates no lock file and no folder.
         if variable not in {*self.index.read(), *self.env_file.read()}:
             return False
         with locked(self.index.path):
             entry = self.index.read().get(variable)
             if entry and entry.store == "keyring":
+                # The keyring first: if it does not answer, nothing is deleted and the index still
+                # names it.
                 self._delete_from_keyring(variable, entry)
             self.env_file.change({variable: None})
             if entry:
@@ -188,6 +200,8 @@ class Secrets:
             raise SecretsError(f"{to!r} is not a store of secrets", hint="use keyring or dotenv")
         if not self.index.read():
             return []
+        # Asked once before the loop: without it, each secret would fail by itself after its
+        # deadline.
         if to == "keyring" and (problem := self.keyring.problem()):
             raise SecretsError(f"{problem}; nothing was moved")
         moved: list[str] = []
@@ -222,6 +236,8 @@ class Secrets:
         try:
             self.keyring.set(variable, value, provider)
         except SecretsError as error:
+            # With "auto" a person wants the secret stored somewhere safe enough; with "keyring"
+            # nowhere else.
             if self.backend != "auto":
                 raise
             note = self._write_env(variable, value)
@@ -233,6 +249,7 @@ class Secrets:
     def _write_env(self, variable: str, value: str) -> str:
         """Write to .env and read back; says what a person should know of it."""
         self.env_file.change({variable: value})
+        # Read back: an editor or hermes-agent may write the file without our lock.
         if self.env_file.read().get(variable) != value:
             raise SecretsError(
                 "was written, but does not read back",
@@ -269,7 +286,7 @@ class Secrets:
                 f"in the keyring, which does not answer here (cron, ssh): {error.what}",
                 where=f"{variable} of {asker}" if asker else variable,
                 hint=_MOVE,
-            ) from None
+            ) from None  # not chained: a backend's error may contain the value
 
     def _known_state(self, variable: str, entry: Entry) -> str:
         if entry.store != "keyring":

@@ -11,6 +11,8 @@ from typing import Final
 from hermes_core.errors import HermesError, WriteRefused
 
 
+# A plugin translates the exceptions of its SDK to one of these. The outbox and `WriteQueue` decide
+# by the cause whether all writes wait or only this one, so a new cause needs a rule there, too.
 class Cause(StrEnum):
     """Why a request to a service failed."""
 
@@ -25,6 +27,7 @@ class Cause(StrEnum):
     BROKEN = "the server failed"
 
 
+# A hint says what a person can do now. "writes are kept" where that is what people worry about.
 _HINTS: Final = {
     Cause.WRONG_KEY: "check the key: hermes-plugins setup {service}",
     Cause.FORBIDDEN: "use a key that has the right: hermes-plugins setup {service}",
@@ -37,6 +40,8 @@ _HINTS: Final = {
     Cause.BROKEN: "check the server's log; writes are kept",
 }
 
+# Not a row: 4xx is REFUSED, 5xx is BROKEN. 405, 410 and 426 come from a server that has other
+# routes than the plugin expects. 502 and 503 are what a proxy says while its server is down.
 _OF_STATUS: Final = {
     401: Cause.WRONG_KEY,
     402: Cause.QUOTA,
@@ -52,6 +57,7 @@ _OF_STATUS: Final = {
     504: Cause.SLOW,
 }
 _SERVER_ERRORS: Final = 500
+# Services quote the whole request in a validation error; a line for a person has no room for it.
 _DETAIL: Final = 200
 
 
@@ -108,6 +114,8 @@ def failure(
     said = said if len(said) <= _DETAIL else f"{said[:_DETAIL]}…"
     what = f"{cause}: {said}" if said else str(cause)
     place = f"{service} at {where}" if where else service
+    # Only a `WriteRefused` is stored as failed permanently, so it has to be certain that the
+    # content is the reason.
     kind = RefusedError if cause is Cause.REFUSED and final else BackendError
     advice = hint or _HINTS[cause].format(service=service)
     return kind(what, cause=cause, where=place, hint=advice, retry_after=retry_after)
@@ -120,6 +128,8 @@ def seconds_asked(retry_after: str) -> float:
     except ValueError:
         moment = parsedate_tz(retry_after)
         seconds = mktime_tz(moment) - time.time() if moment else 0.0
+    # A server may send "inf" or "nan", which `float` accepts: waiting for ever would lose the
+    # writes.
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
 

@@ -14,7 +14,10 @@ from typing import Final, NamedTuple
 
 from hermes_core.errors import ConfigError
 
+# 48 bits: even with a million ids, a collision has a chance of about one in 500.
 _DIGITS: Final = 12
+# A text that looks as if it ended with our hash gets a hash, too. Otherwise somebody could choose
+# the id that another text is converted to.
 _HASHED: Final = re.compile(rf"(?:^|.*[-_.:])[0-9a-f]{{{_DIGITS}}}", re.DOTALL)
 _JOINTS: Final = "-_"
 
@@ -60,9 +63,12 @@ def expanded_id(template: str, values: Mapping[str, str], alphabet: Alphabet) ->
     parts = _parsed(template, values)
     named = [values[field] for _, field in parts if field]
     text = alphabet.sanitised("".join(before + values.get(field, "") for before, field in parts))
+    # An empty field leaves two separators in a row: "hermes--ada" becomes "hermes-ada".
     text = re.sub(r"([-_])\1+", r"\1", text).strip(_JOINTS)
     if _is_plain(parts, named, alphabet) and alphabet.takes(text) and not _HASHED.fullmatch(text):
         return text
+    # The hash is one of the values, not of the text: "a-b" + "c" and "a" + "b-c" give the same
+    # text.
     return _with_hash(text, repr(named), alphabet)
 
 
@@ -95,6 +101,9 @@ def _is_plain(parts: Sequence[tuple[str, str]], named: Sequence[str], alphabet: 
         return False
     if len(named) < 2:  # noqa: PLR2004 - one value can't be taken for another
         return True
+    # With several fields the result is unambiguous only if each value can be cut out again: there
+    # is text between the fields, empty values come last, and no value but the last contains a
+    # separator.
     joints = [before for before, field in parts if field][1:]
     if not all(joints):  # two fields that touch
         return False

@@ -133,6 +133,8 @@ class Tool(NamedTuple):
 
     def problem(self, given: dict[str, Any]) -> str:
         """Return what is wrong with the arguments; "" if nothing is."""
+        # Checked here, not left to the service: the model gets a message that it can act on at
+        # once.
         from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow, only where it is used
 
         validator = Draft202012Validator(self.schema["parameters"])
@@ -245,6 +247,9 @@ class ServiceProvider(MemoryProvider):
 
     def _explained(self, error: Exception) -> HermesError:
         told = self.explain(error)
+        # The built-in type exactly: it comes from our event loop or a socket, and plugins tend to
+        # classify it with the other OSErrors as unreachable. Subclasses belong to an SDK, which
+        # knows better.
         if type(error) is TimeoutError and told.cause is not Cause.SLOW:
             return failure(Cause.SLOW, service=self.name)
         return told
@@ -253,6 +258,7 @@ class ServiceProvider(MemoryProvider):
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Start a session, without network access."""
+        # A host may call `initialize` twice, after a failure or for another session.
         self.shutdown()
         self._start = start = _started(session_id, kwargs)
         self.session_id = session_id
@@ -283,6 +289,7 @@ class ServiceProvider(MemoryProvider):
         """Deliver queued writes as far as time allows, and disconnect."""
         waiting, self._queue = self._queue, None
         if waiting is not None:
+            # Before `disconnect`: the queued writes need the connection.
             waiting.close(_DRAIN_SECONDS)
         if self._start is not None:
             self._start = None
@@ -330,6 +337,7 @@ class ServiceProvider(MemoryProvider):
         said_at: float = 0.0,
     ) -> None:
         """Store a turn."""
+        # Taken now, not when the write runs: a queued write may run after a change of session.
         session = session_id or self.session_id
         said = said_at or time.time()  # a host without an outbox does not pass it
 
@@ -353,10 +361,13 @@ class ServiceProvider(MemoryProvider):
         facts = metadata or {}
         old = str(facts.get("old_text") or "")
         session = str(facts.get("session_id") or self.session_id)
+        # Some hosts pass the removed text as `content` only.
         if action == "remove":
             old = old or content
 
         def write(key: str, nth: int) -> None:
+            # Only a host with an outbox passes an event id, and such a host passes the whole old
+            # text.
             whole = bool(event_id)
             self.write_note(Note(key, nth, session, action, target, content, old, facts, whole))
 
@@ -401,6 +412,7 @@ class ServiceProvider(MemoryProvider):
             with self.explaining():
                 run(key, attempt)
             return
+        # Drawn once per write, so that all tries have the same identity.
         own = uuid.uuid4().hex
         if self._queue is None:
             self._queue = WriteQueue(self.name)
@@ -429,6 +441,7 @@ class ServiceProvider(MemoryProvider):
         tool = next((each for each in self.tools() if each.schema["name"] == tool_name), None)
         if tool is None:
             return {"error": f"{self.name} has no tool {tool_name}"}
+        # Models pass null for what they leave out, which a schema of strings would reject.
         given = {key: value for key, value in (args or {}).items() if value is not None}
         problem = tool.problem(given)
         if problem:
@@ -450,6 +463,7 @@ class ServiceProvider(MemoryProvider):
 
 
 def _started(session_id: str, kwargs: dict[str, Any]) -> Start:
+    # Ids may be numbers (Telegram's are): plugins get text in every case.
     given = {name: str(value) for name, value in kwargs.items() if value}
     session = SessionContext.from_keywords(session_id, given)
     known = {name: getattr(session, name, None) for name in Start._fields}
@@ -463,7 +477,7 @@ def _started(session_id: str, kwargs: dict[str, Any]) -> Start:
     )
 
 
-# -- a plugin's own settings file, as hermes-agent's plugins keep theirs: JSON below the home ----
+# -- a plugin's own settings file, as hermes-agent's plugins have it: JSON below the home --------
 
 
 def read_own_file(path: Path) -> dict[str, Any]:
@@ -489,13 +503,15 @@ def read_own_file(path: Path) -> dict[str, Any]:
 
 
 def save_own_file(path: Path, values: Mapping[str, Any]) -> None:
-    """Change some settings of a file and keep the others. None removes a setting.
+    """Change some settings of a file and leave the others as they are. None removes a setting.
 
     The file is replaced atomically and readable by its owner only.
 
     Raises:
         ConfigError: The file exists and can't be read; it is not changed.
     """
+    # Read again right before the write: a key that a newer version of the plugin knows is
+    # preserved.
     merged = {**read_own_file(path), **values}
     kept = {key: value for key, value in merged.items() if value is not None}
     ensure_folder(path.parent)

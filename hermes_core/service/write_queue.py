@@ -15,10 +15,14 @@ from hermes_core.service.failures import BackendError, Cause
 
 logger = logging.getLogger(__name__)
 
+# More than a thousand turns in memory means that the service is down for long: then the host waits
+# instead of losing a turn.
 _WAITING: Final = 1_000
+# With the pauses below, six tries take about 16 seconds.
 _TRIES: Final = 6
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
+# While the queue closes, its host waits at most a few seconds in all.
 _HURRIED_PAUSE: Final = 0.2
 _FULL_SECONDS: Final = 30.0
 #: Causes that affect every write and pass, or that a person fixes. They don't count as a try:
@@ -81,6 +85,8 @@ class WriteQueue:
                 hint="check that its server is running",
             )
         with self._lock:
+            # Counted here and not by the worker's queue: the write that runs now is not delivered
+            # either.
             self._unfinished += 1
         self._worker.submit(partial(self._write, what, run))
 
@@ -91,6 +97,8 @@ class WriteQueue:
         """
         if self._pid != os.getpid() or self._is_over.is_set():
             return 0
+        # Two events: `_hurry` ends the long pauses, so that every write gets another try;
+        # `_is_over` ends the tries.
         self._hurry.set()
         self._worker.flush(seconds)
         self._is_over.set()
@@ -101,6 +109,8 @@ class WriteQueue:
         return left
 
     def _write(self, what: str, run: Callable[[int], None]) -> None:
+        # When the write starts, not when it is done: at most one is running, and a slow one must
+        # not make the host wait earlier.
         self._room.release()
         try:
             self._try_until_done(what, run)

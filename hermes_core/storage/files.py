@@ -18,6 +18,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _try_lock(handle: int) -> None:
+        # Windows locks bytes, not files: one byte at the start stands for the whole file.
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
 
     def _unlock(handle: int) -> None:
@@ -33,9 +34,11 @@ else:
         fcntl.flock(handle, fcntl.LOCK_UN)
 
 
+# flock has no timeout, so waiting means polling. Locks are held for milliseconds.
 _POLL_SECONDS: Final = 0.005
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
+# File systems on which SQLite's shared memory, or locks, don't work between machines.
 _NETWORK: Final = frozenset(
     (
         "9p",
@@ -74,6 +77,8 @@ class StagedFile(NamedTuple):
         Raises:
             OSError: The file was not changed.
         """
+        # The content is synced already. The rename becomes durable with the folder's sync: without
+        # it, a power cut may bring the old file back.
         os.replace(self.path, self.target)  # noqa: PTH105
         try:
             sync_folder(os.path.dirname(self.target) or ".")  # noqa: PTH120
@@ -109,11 +114,14 @@ def stage_file(path: Path, content: bytes, *, mode: int | None = None) -> Staged
     if mode is None:
         mode = _mode_of(target)
     folder, name = os.path.split(target)
+    # In the same folder: a rename is atomic only within one file system. O_EXCL and a random name,
+    # so that two processes never write to one temporary file.
     temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")  # noqa: PTH118
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     handle = os.open(temporary, flags, 0o600)
     try:
         inode = _filled(handle, content)
+        # Wider only after the content is there; a secret is never readable by others in between.
         if mode != 0o600:  # noqa: PLR2004
             os.chmod(temporary, mode)  # noqa: PTH101 - a path by name, beside the calls around it
     except BaseException:
@@ -228,14 +236,17 @@ def network_file_system(path: Path, mounts: Path = _MOUNTS) -> str:
         table = mounts.read_text("utf-8", "replace")
     except OSError:
         return ""
+    # Most machines have no such mount: this saves resolving the path and parsing the table.
     if not any(f" - {kind} " in table for kind in _NETWORK):
         return ""
     place = os.path.realpath(path)
     best, kind = "", ""
     for line in table.splitlines():
         before, _, after = line.partition(" - ")
+        # The kernel writes blanks in a mount point as octal escapes: "\040".
         point = re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), before.split()[4])
         inside = place == point or place.startswith(f"{point.rstrip('/')}/")
+        # The longest mount point wins; of two at one place, the later one covers the earlier.
         if inside and len(point) >= len(best):
             best, kind = point, after.split()[0]
     return kind if kind in _NETWORK else ""

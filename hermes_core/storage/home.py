@@ -18,6 +18,7 @@ def resolve_home(home: str | os.PathLike[str] | None = None) -> Path:
     try:
         path = Path(given).expanduser() if given else default_home()
         given = given or str(path)
+        # Absolute at once: a later `chdir` of the host must not move the home.
         path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:

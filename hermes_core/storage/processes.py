@@ -36,6 +36,8 @@ def is_alive(process: str) -> bool:
     A process of another machine can't be checked, so it counts as alive.
     """
     host, pid, began = process.rsplit("/", 2)
+    # A home on a shared disk: another machine's process numbers mean nothing here. Its lease
+    # expires.
     if host != socket.gethostname():
         return True
     return began != "" and started(int(pid)) == began
@@ -47,6 +49,8 @@ def started(pid: int) -> str:
         return _started_on_windows(pid)
     stat = Path(f"/proc/{pid}/stat")
     try:
+        # After the last parenthesis: the name of a process may contain blanks and parentheses
+        # itself.
         fields = stat.read_text("ascii", "replace").rpartition(")")[2].split()
     except OSError:
         return "" if Path("/proc/self/stat").exists() else _asked(pid)
@@ -100,6 +104,7 @@ def end_tree(process: subprocess.Popen[Any], grace: float = 1.0) -> None:
         command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
         subprocess.run(command, check=False, capture_output=True)  # noqa: S603
     else:
+        # Listed before the first signal: once a parent has ended, its children belong to process 1.
         others = list(_descendants(process.pid))
         if grace:
             _signal(process, others, signal.SIGTERM)

@@ -28,9 +28,12 @@ logger = logging.getLogger("hermes_core")
 
 _T = TypeVar("_T")
 
+# Longer than the longest transaction of ours on a slow disk; a turn that fails is worse than a slow
+# one.
 WAIT_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.01
 _LOCK_SECONDS: Final = 10.0
+# What SQLite puts beside a database in WAL mode, and the database itself, which comes last.
 _SUFFIXES: Final = ("-wal", "-shm", "")
 
 Migration = str | Callable[[sqlite3.Connection], None]
@@ -78,6 +81,8 @@ def error_code(error: BaseException | None) -> int:
     if isinstance(error, DatabaseError):
         while isinstance(error, DatabaseError):
             error = error.__cause__
+    # The low byte is the primary code; the rest says which variant it is (SQLITE_BUSY_SNAPSHOT,
+    # ...).
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
@@ -152,6 +157,8 @@ class SqliteFile:
         #: How often another file took the place of the one in use: row numbers mean others then.
         self.replacements = 0
         self._name = os.fspath(path)
+        # In WAL mode, NORMAL loses the last commits at a power cut, but never damages the file;
+        # FULL syncs at every commit.
         self._pragmas = {**(pragmas or {}), **({"synchronous": 2} if durable else {})}
         self._reader_pragmas = reader_pragmas or {}
         self._separate = separate_reader
@@ -194,6 +201,8 @@ class SqliteFile:
             if not self._sets_aside or not is_damage(error):
                 raise
         with self.lock:
+            # Under the lock, so that no other thread writes to the new file before this attempt is
+            # repeated.
             self.set_aside_damaged()
             return attempt()
 
@@ -272,6 +281,7 @@ class SqliteFile:
 
     def _was_replaced(self, opened: _Opened) -> bool:
         """Whether somebody moved or removed the file: nobody would look into it again."""
+        # Not within a transaction: its statements must all go to one file.
         return not opened.connection.in_transaction and opened.identity != _identity(self._name)
 
     def _forget_replaced(self) -> None:
@@ -291,6 +301,9 @@ class SqliteFile:
         except DatabaseError as error:
             if error_code(error) not in _DENIED:
                 raise
+            # Usually opened for writing even by a reader: only such a connection can recover a WAL
+            # that a killed process left. The fallback is for files and folders that this user may
+            # not write.
             opened = _Opened(self._read_only(), _identity(self._name))
         else:
             opened = self._configured(connection, {})
@@ -353,6 +366,8 @@ class SqliteFile:
             self.close()
             seconds = min(self._wait_seconds, _LOCK_SECONDS)
             try:
+                # Two processes find the same damage at the same time. The second must see the first
+                # one's new file and leave it in place.
                 with file_lock(self.path.with_name(f"{self.path.name}.lock"), seconds):
                     name = "" if self._is_whole_now() else self._renamed()
             except (OSError, HermesError) as error:
@@ -401,6 +416,8 @@ class SqliteFile:
         """Close the file, and keep it closed until the fork is over."""
         self.lock.acquire()
         self._reader_lock.acquire()
+        # This thread forks inside its own transaction: closing would roll it back. The child must
+        # not use the connection then.
         if self._writer is None or not self._writer.connection.in_transaction:
             self.close()
 
@@ -455,6 +472,8 @@ def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     if database.in_transaction:
         yield database
         return
+    # Takes the write lock now. A deferred transaction would start as a reader, and fail with
+    # SQLITE_BUSY at its first write, without waiting, if another process has written meanwhile.
     database.execute("BEGIN IMMEDIATE")
     try:
         yield database
@@ -489,6 +508,7 @@ def _create(path: Path, schema: Schema) -> None:
 
 def _publish(aside: Path, path: Path) -> None:
     try:
+        # A link fails if the name exists, a rename would replace another process's database.
         os.link(aside, path)
     except FileExistsError:
         pass
@@ -511,9 +531,13 @@ def _patiently(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
 
 def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
     database = sqlite3.connect(
+        # mode=rw: a plain path would create an empty file if another process has just renamed this
+        # one.
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
         timeout=WAIT_SECONDS,
+        # Python's own transaction handling commits at times that depend on the statement; ours is
+        # explicit.
         isolation_level=None,
         check_same_thread=False,
     )
