@@ -13,7 +13,7 @@ from hermes_memory_hindsight.settings import Settings
 # -- Which bank: one for each profile and user, unless a person says otherwise ------------------
 
 _BYTES: Final = 192  # the server's limit, in UTF-8
-_WIDEST: Final = 4
+_WIDEST: Final = 4  # bytes of one character in UTF-8
 #: What hermes-agent's plugin calls its bank if nobody says anything, and an id for everybody else.
 _OURS: Final = "hermes-{profile}-{user}"
 
@@ -37,6 +37,7 @@ def bank_of(settings: Settings, start: Start, session_id: str) -> str:
     plain = template.isascii() and all(map(str.isascii, values.values()))
     alphabet = Alphabet(r"\w-", _BYTES if plain else _BYTES // _WIDEST)
     expanded = expanded_id(template, values, alphabet)
+    # A template of which nothing is left, such as "{user}" at a terminal, names no bank.
     if template.format_map(values).strip("-_"):
         return expanded
     return _checked(settings.bank_id or "hermes")
@@ -92,6 +93,7 @@ class Scribe:
     def __init__(self, settings: Settings, start: Start) -> None:
         self._settings = settings
         self._start = start
+        # Two people may have the same note: removing one must leave the other.
         #: The owner of notes, in a bank that several people may share.
         self._owner = _digest(start.profile, start.user_id)[:12]
         self.parents = {start.session_id: start.parent_session_id}
@@ -130,6 +132,7 @@ class Scribe:
     def fact(self, content: str, context: str, tags: Sequence[str], session: str) -> Document:
         """What the model stores with `hindsight_retain`."""
         return Document(
+            # By content: a model that stores the same fact twice makes one document.
             f"told-{_digest(content, context, *tags)}",
             content,
             context,
@@ -174,4 +177,5 @@ class Scribe:
 
 def _digest(*parts: str) -> str:
     text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    # 128 bits: documents are replaced by id, so two texts must never share one.
     return hashlib.sha256(text).hexdigest()[:32]

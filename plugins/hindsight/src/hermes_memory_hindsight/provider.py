@@ -94,6 +94,7 @@ class _Session:
         self.settings = Settings.read(start)
         self.bank(start.session_id)  # an invalid name raises now, not in the first turn
         self.scribe = Scribe(self.settings, start)
+        # Last: what can fail without a connection has been checked, so there is nothing to close.
         self.service = Service(self.settings)
         self._ready: set[str] = set()
 
@@ -107,6 +108,7 @@ class _Session:
             self.settings.bank_mission or self.settings.bank_retain_mission
         ):
             self.service.set_missions(bank)
+        # After `set_missions` has succeeded; if it raises, the next attempt of the write sets them.
         self._ready.add(bank)
         self.service.retain(bank, document, queued=queued)
 
@@ -150,6 +152,8 @@ class HindsightProvider(ServiceProvider):
 
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, str]:
         """What `status` shows besides the settings: one that is not followed."""
+        # Turns that are collected in memory are lost with the process. The outbox stores each at
+        # once.
         held_back = int(provider_config.get("retain_every_n_turns") or 1)
         explanation = f"1, not {held_back}: a turn is stored at once"
         return {"retain_every_n_turns": explanation} if held_back > 1 else {}
@@ -203,6 +207,7 @@ class HindsightProvider(ServiceProvider):
         settings = session.settings
         if settings.memory_mode == "tools" or not settings.auto_recall:
             return Recalled()
+        # The server embeds the query: the beginning of a long message says what it is about.
         bank, asked = session.bank(session_id), query[: settings.recall_max_input_chars]
         if settings.recall_prefetch_method == "reflect":
             found = session.service.reflect(bank, asked)
@@ -235,6 +240,8 @@ class HindsightProvider(ServiceProvider):
         if note.action != "remove":
             document = session.scribe.note(note)
             kept = document.id
+            # Not queued: the old note is removed right after it, and one of both must be there at
+            # any time.
             session.retain(note.session_id, document, queued=False)
         if note.old_text:
             _forget_note(session, note, kept)
@@ -288,6 +295,7 @@ class HindsightProvider(ServiceProvider):
                 hint="upgrade the server to 1.0 or newer",
             )
         bank = session.bank(self.session_id)
+        # The version is public; only a question shows whether the key is accepted.
         session.service.recall(bank, "is anybody there")
         if write:
             self._write_and_recall()
@@ -296,6 +304,7 @@ class HindsightProvider(ServiceProvider):
 
     def _write_and_recall(self) -> None:
         session = self._session
+        # A bank for the test alone: dropping it removes everything, and nothing of the user's.
         bank = f"hermes-trial-{uuid.uuid4().hex[:12]}"
         try:
             session.service.retain(bank, session.scribe.fact(_TRIAL, "", (), self.session_id))
@@ -324,6 +333,7 @@ def _forget_note(session: _Session, note: Note, kept: str) -> None:
     # hermes-agent passes a part of the old text; our hosts pass all of it, and settings.
     if not session.start.config:
         found = [each for each in _notes_with(session, note, bank) if each != kept]
+        # Two notes with the same part: which one is meant can't be known, so none is removed.
         if len(found) == 1:
             session.service.forget(bank, found[0])
 

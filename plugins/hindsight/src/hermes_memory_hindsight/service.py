@@ -41,6 +41,7 @@ def explained(error: Exception, url: str) -> BackendError:
             hint="pip install -U 'hindsight-client>=1.1,<2'",
         )
     status = getattr(error, "status", None)
+    # By attribute: the SDK has an exception class per status, generated from its API.
     if isinstance(status, int) and status:
         return _of_status(error, status, url)
     cause, detail = _cause(error)
@@ -55,6 +56,8 @@ def says_what_is_missing(error: Exception) -> bool:
     """
     if getattr(error, "status", None) != _NOT_FOUND:
         return False
+    # FastAPI's own answer for an unknown route is exactly "Not Found"; Hindsight's names what is
+    # missing.
     said = _detail(error).strip(" .").lower()
     return said.endswith("not found") and said != "not found"
 
@@ -90,6 +93,7 @@ def _cause(error: Exception) -> tuple[Cause, str]:
     import aiohttp  # noqa: PLC0415 - comes with the SDK
 
     text = f"{type(error).__name__}: {error}"
+    # Before OSError: a TimeoutError is one.
     if isinstance(error, TimeoutError):
         return Cause.SLOW, ""
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -117,6 +121,8 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        # By process: see `_client`. Built now: importing the SDK takes a second, and no turn should
+        # wait for it.
         self._made = {os.getpid(): _client(settings)}
         self._loop = EventLoop("hindsight-loop")
 
@@ -128,6 +134,8 @@ class Service:
         )
 
     def _run(self, asked: Coroutine[Any, Any, _T]) -> _T:
+        # The loop cancels at nine tenths of its deadline, which is still after the client's own
+        # timeout.
         found: _T = self._loop.run(asked, self._settings.timeout * _PATIENCE)
         return found
 
@@ -176,6 +184,7 @@ class Service:
             budget=wanted.recall_budget,
             tags=list(wanted.recall_tags) or None,
             tags_match=wanted.recall_tags_match,
+            # Observations sum up many facts; both together would repeat each other.
             prefer_observations=True,
         )
         answer = self._run_on_what_is_there(asked)
@@ -207,6 +216,7 @@ class Service:
         asked = self._client.documents.list_documents(
             bank,
             tags=[tag],
+            # Strict: without it, documents that have no tag at all match, too.
             tags_match="all_strict",
             limit=_NOTES,
             _request_timeout=self._settings.timeout,
@@ -236,6 +246,8 @@ class Service:
 
     def close(self) -> None:
         """Close the connections and end the loop."""
+        # The server may be down and the loop may be closed: neither matters at the end of a
+        # session.
         with suppress(HermesError, OSError, RuntimeError):
             self._loop.run(self._client.aclose(), _CLOSE_SECONDS)  # type: ignore[no-untyped-call]
         self._loop.close()

@@ -45,10 +45,14 @@ def in_files(home: Path) -> list[tuple[str, dict[str, Any]]]:
     own, shared = own_file(home), shared_file()
     if own.exists():
         found = _today(read_own_file(own))
+        # The home's file replaces the shared one. Only the shared key still counts, since a key is
+        # often there alone.
         found_in = [(str(own), found), (str(shared), _keys_for(found, shared))]
     else:
         found_in = [(str(shared), _today(read_own_file(shared)))]
     address = os.environ.get(_ADDRESS, "")
+    # hermes-agent's users set only the address. Without this, the mode would stay "cloud" and the
+    # key of the cloud would be sent to their server.
     if address and not os.environ.get(_MODE):
         found_in.append((f"environment ({_ADDRESS})", _implied({"api_url": address})))
     return [(place, values) for place, values in found_in if values]
@@ -65,8 +69,10 @@ def _today(found: Mapping[str, Any]) -> dict[str, Any]:
         "bank_id": bank.get("bankId"),
         "recall_budget": found.get("budget") or bank.get("budget"),
         "recall_prefetch_method": found.get("prefetch_method"),
+        # One old setting for two of today: which of both applies follows from the mode, below.
         **dict.fromkeys(_KEYS, key),
     }
+    # A name of today wins over an older one in the same file.
     settings = _known_and_set(older) | settings
     # The key of one place is not for the other.
     other = {CLOUD: "server_key", OWN_SERVER: "api_key"}.get(str(settings.get("mode")))
@@ -82,6 +88,7 @@ def _implied(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keys_for(found: Mapping[str, Any], shared: Path) -> dict[str, Any]:
     """The shared file's key, if it is for the same place: set-up moves settings, not keys."""
+    # The shared file belongs to other programs, too: damage there must not stop this home.
     with suppress(ConfigError):
         rest = _today(read_own_file(shared))
         if _place(rest) == _place(found):
@@ -166,6 +173,7 @@ class Settings(NamedTuple):
         mode = str(given.get("mode", CLOUD))
         key = given.get("server_key") or given.get("api_key", "")
         known = {name: given[name] for name in cls._fields if name in given}
+        # `known` after the address of the mode: a person may run the cloud's API behind a proxy.
         raw = cls(**{"api_url": URLS.get(mode, ""), **known, "mode": mode, "api_key": key})
         raw._check()
         return raw._replace(
@@ -195,6 +203,7 @@ class Settings(NamedTuple):
                 where="hindsight",
                 hint=f"it is one of {', '.join(URLS)}",
             )
+        # Such a key fails deep inside the HTTP client, with a message that contains it.
         if not str(self.api_key).isprintable():
             raise ConfigError(
                 "the key has a line break or another character that no key has",
@@ -215,6 +224,7 @@ def _given(start: Start) -> dict[str, Any]:
     if start.config:
         return _set(start.config)
     given = _set({name: os.environ.get(variable) for name, variable in VARIABLES.items()})
+    # Reversed: the first place has precedence, so it is merged last.
     for _, values in reversed(in_files(start.home)):
         given |= _set(values)
     return given
@@ -227,6 +237,7 @@ def _set(values: Mapping[str, Any]) -> dict[str, Any]:
 def _names(value: Any) -> tuple[str, ...]:
     """Names, each once: a list, or a text with commas between, or JSON."""
     if isinstance(value, str):
+        # A variable holds text: a JSON list, or names with commas between them.
         value = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
     return tuple(dict.fromkeys(name for each in value if (name := str(each).strip())))
 
@@ -238,6 +249,7 @@ def _scopes(value: Any) -> str | list[list[str]] | None:
     scopes = list(value or ())
     if len(scopes) == 1 and scopes[0] in _SCOPES:
         return str(scopes[0])
+    # A flat list is one scope with several tags, not several scopes.
     if all(isinstance(each, str) for each in scopes):
         return [list(_names(scopes))] if scopes else None
     return [list(_names(each)) for each in scopes]
@@ -339,6 +351,8 @@ def _option(key: str, description: str, kind: str | list[str]) -> dict[str, Any]
     made: dict[str, Any] = {"key": key, "description": description, "ask": False}
     made |= {"choices": kind} if isinstance(kind, list) else {"type": kind}
     default = getattr(_DEFAULTS, key)
+    # A field without a default is shown as "not set". That is the truth for these: the server
+    # decides.
     if default not in ("", None, (), TYPES):
         made["default"] = default
     if kind in ("integer", "number"):

@@ -29,6 +29,7 @@ from honcho.session import SessionPeerConfig  # type: ignore[import-untyped]
 from hermes_core.service import BackendError, Cause, failure, seconds_asked
 from hermes_memory_honcho.settings import Settings
 
+# A proxy may send a date in the far future; after an hour it is worth another request.
 _LONGEST_PAUSE: Final = 3600.0
 #: What a proxy says of a request that its server may still carry out.
 _UNSURE: Final = frozenset({408, 502, 504})
@@ -64,6 +65,8 @@ class Wire(httpx.Client):
         super().__init__(
             base_url=settings.address, timeout=settings.timeout, verify=_certificates()
         )
+        # Per thread: recall, writes and tools use one pool with different deadlines at the same
+        # time.
         self._mine = threading.local()
         self._pause_ends = 0.0
 
@@ -89,6 +92,7 @@ class Wire(httpx.Client):
         """All requests of this block, together, take no longer."""
         before = getattr(self._mine, "end", None)
         end = time.monotonic() + seconds
+        # Nested blocks: the inner one never extends the outer one.
         self._mine.end = end if before is None else min(end, before)
         try:
             yield
@@ -111,6 +115,7 @@ class Wire(httpx.Client):
             HonchoError: The server says no.
         """
         key = {"Authorization": f"Bearer {settings.key or 'local'}"}
+        # Not through the SDK: its client creates the workspace first, and `status` must not write.
         response = self.get(f"{settings.address}/v3/workspaces/{path}", headers=key)
         if response.is_error:
             raise create_error_from_response(response.status_code, response.text[:200])
@@ -126,6 +131,8 @@ class Wire(httpx.Client):
         response = super().send(request, **options)
         if response.is_error:
             # An error without a pause does not end the pause that another request asked for.
+            # Two threads may write `_pause_ends` at once; either value is a pause that the server
+            # asked for.
             ends = time.monotonic() + _pause_of(response)
             self._pause_ends = max(self._pause_ends, ends)
         return response if options.get("stream") else _checked(response, self._address)
@@ -152,10 +159,12 @@ def _certificates() -> ssl.SSLContext:
 
 def never_arrived(error: HonchoError) -> bool:
     """Whether a request that failed was certainly not carried out, and will not be."""
+    # No connection, so no request was sent. After a read timeout the server may still carry it out.
     if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
         return True
     if isinstance(error.__cause__, BackendError):  # ours: it was not sent, or not to Honcho
         return True
+    # The server itself has answered with an error: it rolls the request back.
     return bool(error.status) and error.status not in _UNSURE
 
 
@@ -174,6 +183,8 @@ def _checked(response: httpx.Response, address: str) -> httpx.Response:
     if response.status_code == httpx.codes.NOT_FOUND and not (
         is_json and _says_what_is_missing(response)
     ):
+        # The SDK treats every 404 as "not there yet", so a wrong address would look like an empty
+        # memory.
         raise failure(Cause.TOO_OLD, service="honcho", where=address, hint=_OTHER_PLACE)
     if response.content and not is_json and not response.is_error:
         detail = f"{response.status_code}, and not what a Honcho server says"

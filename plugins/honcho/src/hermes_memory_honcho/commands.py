@@ -22,6 +22,7 @@ from hermes_memory_honcho.texts import storable
 if TYPE_CHECKING:  # it imports the SDK
     from hermes_memory_honcho.service import Service
 
+# A workspace may have any number of peers; nobody reads a longer list.
 _MOST: Final = 1_000
 _NOTES: Final = ("MEMORY.md", "USER.md")
 _SHOWN: Final = 60
@@ -55,6 +56,7 @@ class Upload(NamedTuple):
     @property
     def mark(self) -> str:
         """Tells whether it is there already."""
+        # Of the redacted text: a second run with the same files finds what the first one has sent.
         return hashlib.sha256(f"{self.name}\0{self.text}".encode()).hexdigest()[:16]
 
 
@@ -67,6 +69,7 @@ def honcho() -> None:
 def _running(ctx: click.Context) -> Iterator[HonchoProvider]:
     """Honcho as an agent in this folder would use it."""
     manager = MemoryManager.from_config(resolve_home(ctx.obj))
+    # Through a manager: settings, secrets and names are those that an agent gets.
     manager.initialize_all("hermes-plugins", platform="cli", agent_context="primary")
     try:
         found = [each for each in manager.providers if isinstance(each, HonchoProvider)]
@@ -194,6 +197,8 @@ def _is_own(conversation: dict[str, Any]) -> bool:
     """Whether it was held by the person at the terminal, in this profile."""
     source, profile = (str(conversation.get(name) or "") for name in ("source", "profile"))
     somebody = any(conversation.get(each) for each in _SOMEBODY)
+    # Only what is certainly the person's own: a message of somebody else under their name can't be
+    # taken back out of Honcho's conclusions.
     return source in _OWN and profile in _PROFILES and not somebody
 
 
@@ -212,6 +217,7 @@ def _uploads(redactor: Redactor, conversation: dict[str, Any]) -> Iterator[Uploa
 def _words(message: dict[str, Any]) -> str:
     """What a message says: a text, or the texts among its parts."""
     content = message.get("content") or ""
+    # OpenAI's form: text parts beside images and files.
     if isinstance(content, list):
         parts = (each.get("text") for each in content if isinstance(each, dict))
         content = "\n".join(each for each in parts if isinstance(each, str))
@@ -257,6 +263,7 @@ def _bring(service: Service, peer: str, place: Place, uploads: list[Upload], *, 
     if not yes and not _agreed():
         click.echo("Nothing was sent.")
         return
+    # After the question: opening a session creates it on the server.
     service.open(place)
     sent = 0
     for number, each in enumerate(uploads):
@@ -289,6 +296,8 @@ def _sent(service: Service, peer: str, session: str, upload: Upload) -> bool:
     there = Session(session, service.honcho)
     if there.messages(filters={"metadata": {"migrated": upload.mark}}, size=1).items:
         return False
+    # A conversation that was held with this plugin is there turn by turn; uploading it again would
+    # make Honcho conclude everything twice.
     turns = Among(metadata={"session_id": upload.conversation})
     if upload.conversation and service.search(upload.name, peer, 1, turns):
         return False

@@ -41,6 +41,7 @@ _ABOUT_THE_CONTENT: Final = frozenset({413, 422})
 
 def explained(error: Exception, name: str, address: str, retry_after: float = 0.0) -> BackendError:
     """An error for a person. The SDK's are recognised by their attributes, not by their class."""
+    # `Wire.send` raises it inside the SDK's request, which wraps everything in its own exception.
     if isinstance(error.__cause__, BackendError):  # ours, which the SDK has wrapped
         return error.__cause__
     detail = str(error)
@@ -53,6 +54,8 @@ def explained(error: Exception, name: str, address: str, retry_after: float = 0.
         )
     cause = _cause(error)
     if cause is Cause.REFUSED:
+        # pydantic's answer quotes the whole input, which may be a user's turn; only places and
+        # reasons stay.
         detail = _detail_of(getattr(error, "body", None)) or detail
     elif cause is Cause.UNREACHABLE:
         detail = str(error.__cause__ or "") if hasattr(error, "code") else detail
@@ -74,6 +77,7 @@ def _cause(error: Exception) -> Cause:
     status, code = getattr(error, "status", None), getattr(error, "code", None)
     if status is None:  # an answer that the SDK can't read
         return Cause.TOO_OLD if type(error).__module__.startswith("pydantic") else Cause.BROKEN
+    # Before the status: the SDK gives such errors the status 0.
     if code == "timeout":
         return Cause.SLOW
     if code == "connection_error":
@@ -160,6 +164,7 @@ class HonchoProvider(ServiceProvider):
         secret = {each["key"] for each in FIELDS if each.get("secret")}
         kept = {key: value for key, value in values.items() if key not in secret}
         if (root.get("environment"), kept.get("environment")) == ("local", "production"):
+            # Otherwise the old address would still win over the environment, see `_place`.
             kept["baseUrl"] = None
         hosts, host = dict(root.get("hosts") or {}), host_of("default", root)
         if host in hosts:
@@ -212,6 +217,8 @@ class HonchoProvider(ServiceProvider):
 
     def _note_delivery(self, settings: Settings) -> Settings:
         """A turn that waits for others has not reached Honcho: then nothing is promised."""
+        # The outbox deletes a confirmed write. A buffered turn is in our own file then, so it is
+        # safe, but `status` must not say that Honcho has it.
         self.confirms_delivery = settings.write_every == 1
         return settings
 
@@ -227,6 +234,7 @@ class HonchoProvider(ServiceProvider):
         from hermes_memory_honcho.service import Service  # noqa: PLC0415
         from hermes_memory_honcho.writes import Writer  # noqa: PLC0415
 
+        # The folder is read once: an agent may change its working folder during a session.
         names = Names(settings, start, _folder())
         self._settings = settings
         self._service = Service(settings, names)
@@ -293,6 +301,7 @@ class HonchoProvider(ServiceProvider):
     def tools(self) -> Sequence[Tool]:
         """The tools, unless everything is added to messages."""
         try:
+            # Asked before a session starts, too: a host registers tools early.
             mode = self._known_settings().recall_mode
         except HermesError:  # unavailable_reason reports it
             mode = "hybrid"

@@ -21,8 +21,8 @@ from hermes_memory_honcho.texts import around, clipped, is_trivial, shortened
 logger = logging.getLogger(__name__)
 
 _LONG: Final = (120, 400)  # characters from which a message deserves more thought
-_LONGEST_PAUSE: Final = 8
-_ENOUGH: Final = 300
+_LONGEST_PAUSE: Final = 8  # times the cadence
+_ENOUGH: Final = 300  # characters; a longer answer needs no further pass
 _FIRST: Final = (
     "They now say: {query}\n\nWhat do you know about them that helps to answer this? Answer in a "
     "few sentences, with facts only."
@@ -59,6 +59,8 @@ class Dialectic:
                         break
         except HonchoError as error:
             logger.info("honcho: its model gave no answer: %s", error)
+        # Exponential back-off, counted in messages: each attempt may cost the turn `dialectic_wait`
+        # seconds.
         self._pause = 1 if found else min(self._pause * 2, _LONGEST_PAUSE)
         self._next = self._messages + settings.dialectic_cadence * self._pause
         return clipped(found, settings.dialectic_max_chars)
@@ -77,6 +79,7 @@ class Dialectic:
             cap = max(LEVELS.index(settings.reasoning_level_cap), base)
             base = min(base + sum(len(query) >= each for each in _LONG), cap)
         depth = settings.dialectic_depth
+        # A quick first pass, the real one, and with three a short check of the result.
         usual = {1: [base], 2: [0, base], 3: [0, base, 1]}[depth]
         levels = [*settings.dialectic_depth_levels[:depth]]
         return levels + [LEVELS[each] for each in usual[len(levels) :]]
@@ -85,7 +88,7 @@ class Dialectic:
 # -- Recall: what Honcho knows that helps with the message at hand ------------------------------
 #
 # Each message is asked about when it comes. What does not depend on it (the session's summary, what
-# the agent is like) is fetched after a turn, and kept for the next.
+# the agent is like) is fetched after a turn, and stored for the next.
 
 _BUDGET: Final = 3.6  # hosts allow recall 4 seconds
 _EXCERPTS: Final = 5
@@ -123,6 +126,7 @@ class Recaller:
         self._settings = settings
         self._dialectic = Dialectic(service, settings)
         self._sessions: dict[str, _Progress] = {}
+        # Recall and warm-up run on different workers of the host.
         self._lock = threading.Lock()
         self._rests_until = 0.0
 
@@ -168,6 +172,8 @@ class Recaller:
         first = progress.base_turn == 0
         if not settings.base_wait or (not first and settings.injection_frequency == "first-turn"):
             return Recalled()
+        # Between two questions the last answer is injected again: the model sees only the current
+        # message's block.
         if first or progress.turn - progress.base_turn >= settings.context_cadence:
             with self._service.wire.within(settings.base_wait):
                 progress.base = self._asked(query, session_id, progress)
@@ -175,6 +181,8 @@ class Recaller:
         return progress.base
 
     def _asked(self, query: str, session_id: str, progress: _Progress) -> Recalled:
+        # Only if something is known already: a new session waits, rather than starting with
+        # nothing.
         if self._rests and (progress.standing or progress.card):
             return self._composed(Portrait(card=progress.card), [], query, progress)
         person = self._person(query, progress)
@@ -205,6 +213,8 @@ class Recaller:
         try:
             found = self._service.portrait(self._names.user, query)
         except HonchoError as error:
+            # A wrong key or a missing server must be reported; slowness alone is no reason to
+            # recall nothing.
             if error.code != "timeout" or not (progress.standing or progress.card):
                 raise
             self._rest_after(error)

@@ -145,11 +145,14 @@ class Service:
     def add(self, place: Place, entries: Sequence[Entry]) -> None:
         """Add what was said, once, in as few requests as Honcho allows."""
         attempt = max(each.attempt for each in entries)
+        # Nothing of a first attempt can be on the server yet.
         self._unsent.update(each.key for each in entries if each.attempt == 1)
         with self._in_time(attempt):
             try:
                 self._add(place, entries)
             except NotFoundError:  # the server has lost our workspace
+                # A server that was reset: sessions, peers and workspace have to be created again.
+                # As a later attempt, because an earlier batch of this call may have arrived.
                 self._opened.clear()
                 self.honcho = self.wire.honcho(self._settings, self.names.workspace)
                 self._add(place, [each._replace(attempt=attempt + 1) for each in entries])
@@ -158,6 +161,8 @@ class Service:
     def _in_time(self, attempt: int) -> Iterator[None]:
         """What was too slow for the first attempt gets more time in the next."""
         usual = self._settings.timeout
+        # Embedding a long turn may take the server longer than its timeout. Without more time,
+        # every attempt would fail in the same way.
         seconds = min(usual * _WIDER ** (attempt - 1), max(usual, _LONGEST_TIMEOUT))
         with self.wire.within(max(_WRITE_SECONDS, usual)), self.wire.patiently(seconds):
             yield
@@ -166,6 +171,7 @@ class Service:
         session = self.open(place)
         messages = [each for entry in entries for each in self._messages(place, entry)]
         for start in range(0, len(messages), _BATCH):
+            # The server accepts at most 100 messages in one request.
             with self._sending(*(each.key for each in entries)):
                 session.add_messages(messages[start : start + _BATCH])
 
@@ -190,6 +196,8 @@ class Service:
         again; what it has not carried out then was never on its way.
         """
         found = look()
+        # The pauses are shared by all writes: after an outage the first one waits, the others
+        # don't.
         while self._pauses and key not in self._unsent and not is_all(found):
             time.sleep(self._pauses.pop(0))
             found = look()
@@ -212,6 +220,8 @@ class Service:
         return [
             peer.message(
                 text,
+                # `turn_id` and `part` find each piece again, so that a repeated delivery sends only
+                # what is missing.
                 metadata={**storable(entry.facts), "turn_id": entry.key, "part": part},
                 created_at=moment,
             )
@@ -245,6 +255,8 @@ class Service:
             sessions = [each for each in sessions if each == among.session]
         if not sessions:
             return []
+        # Honcho's own search of a peer covers what the peer said alone, not the agent's answers to
+        # it.
         filters: dict[str, Any] = {"session_id": {"in": sessions}}
         if peer != self.names.user:
             filters["peer_id"] = peer
@@ -259,6 +271,8 @@ class Service:
         try:
             return list(self.honcho.search(query, filters=filters, limit=limit))
         except (BadRequestError, UnprocessableEntityError):  # an older server
+            # An older server can't filter. Without the filter it would search the sessions of other
+            # people, so only the plain question about the person is asked again.
             if peer != self.names.user or set(filters) != {"session_id"}:
                 return []
             return list(Peer(peer, self.honcho).search(query, limit=limit))
@@ -296,6 +310,7 @@ class Service:
         """
         asked = asked.strip() or "user"
         known = {"user": self.names.user, "ai": self.names.ai}
+        # An id as it stands first: `made_id` would add a hash to one that already has one.
         peer = known.get(asked) or (asked if ALPHABET.takes(asked) else made_id(asked, ALPHABET))
         if self.names.is_shared and peer not in known.values():
             raise HermesError(
@@ -319,6 +334,8 @@ class Service:
         observer, target = self._view(peer)
         with suppress(NotFoundError):
             found = observer.get_card(target=target)
+            # Honcho writes the card of a peer for itself; the one that the agent has of them may
+            # not exist.
             if not found and target == self.names.user != observer.id:
                 found = Peer(target, self.honcho).get_card()
             return list(found or ())
@@ -424,6 +441,8 @@ class Service:
 
     def _candidates(self, peer: str, content: str) -> Iterator[tuple[str, str]]:
         """The nearest ones first, then all."""
+        # The exact text is nearly always among the nearest; listing all is the fallback, and
+        # bounded.
         yield from self.conclusions(peer, content, _NEAREST)
         observer, target = self._view(peer)
         with suppress(NotFoundError):

@@ -72,6 +72,7 @@ class SettingSources:
         for key in keys:
             passed, kept = self.given.get(key), self.root.get(key)
             is_said = passed not in (None, "", _DEFAULTS.get(key))
+            # As text, too: a variable has "30" where the file has 30.
             if is_said and passed != kept and str(passed) != str(kept):
                 return passed
         for place in (self.block, self.root):
@@ -110,6 +111,8 @@ class SettingSources:
         """One of a few words, or what it was called before."""
         value = self.text(key)
         value = _OLD_NAMES.get(value, value)
+        # A typo raises: falling back to the default would send data that the person meant to keep
+        # back.
         if value and value not in allowed:
             raise self._wrong(key, value, f"one of {', '.join(allowed)}")
         return value or default
@@ -258,6 +261,8 @@ def host_of(profile: str, root: Mapping[str, Any]) -> str:
     if named:
         return named
     if profile and profile not in {"default", "custom"}:
+        # hermes-agent's rule, to the letter: the name is also the workspace, and a different one
+        # would be an empty memory.
         kept = "".join(char if char.isalnum() or char in "_-" else "_" for char in profile)
         return f"{HOST}_{kept.strip('_') or 'profile'}"
     return str(root.get("defaultHost") or "").strip() or HOST
@@ -344,6 +349,7 @@ def _place(layers: SettingSources) -> tuple[str, str]:
     if address == CLOUD:
         return address, own or general
     key = layers.text("server_key") or _variable("HONCHO_SERVER_KEY") or own
+    # A server on the internet without its own key is most likely the cloud behind another name.
     return address, key or ("" if is_nearby(address) else general)
 
 
@@ -372,6 +378,7 @@ def _timeout(layers: SettingSources) -> float:
 
 def _observation_default(layers: SettingSources) -> str:
     """hermes-agent's: who has set Honcho up before the two-way picture keeps the older one."""
+    # "unified" for existing set-ups: a change of the mode would split what Honcho knows in two.
     explicit = bool(layers.block) or layers.root.get("enabled") is True
     return _UNIFIED if explicit else "directional"
 

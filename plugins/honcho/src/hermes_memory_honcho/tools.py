@@ -112,6 +112,7 @@ CONCLUDE: Final = _schema(
 
 # -- The five tools. Names, arguments and keys of the answers are hermes-agent's ----------------
 
+# Limits of hermes-agent's tools. Honcho counts tokens, we cut characters: four are about one token.
 _SEARCH_TOKENS: Final = 800
 _MOST_SEARCH_TOKENS: Final = 2000
 _CHARS_PER_TOKEN: Final = 4
@@ -150,6 +151,8 @@ class Tools:
     def all(self) -> list[Tool]:
         """The tools."""
         return [
+            # None is marked as writing: each also reads, which a subagent may do.
+            # `_require_writing` refuses the rest.
             Tool(PROFILE, self._profile),
             Tool(SEARCH, self._search),
             Tool(REASONING, self._reasoning),
@@ -192,6 +195,7 @@ class Tools:
         room = int(tokens) * _CHARS_PER_TOKEN
         among = Among(*(args.get(name, "") for name in ("since", "until", "session")))
         among = among._replace(metadata=args.get("metadata", {}))
+        # As many results as fit, if each has the usual length; the longest ones are cut.
         found = service.search(query, peer, max(3, min(20, room // _RESULT_CHARS)), among)
         text = "\n\n".join(self._excerpt(each, query) for each in found if each.text.strip())
         return {"result": clipped(text, room) or "No relevant context found."}
@@ -203,6 +207,7 @@ class Tools:
     def _reasoning(self, args: dict[str, Any]) -> dict[str, Any]:
         service, settings = self._service(), self._settings()
         query = _needed(args, "query")
+        # With `dialecticDynamic: false` the person pays for one level and the model can't raise it.
         chosen = args.get("reasoning_level") if settings.dialectic_dynamic else None
         level = chosen or settings.dialectic_level
         answer = service.think(query, service.peer(args.get("peer", "")), level)
@@ -227,6 +232,7 @@ class Tools:
         number = args.get("delete_id", "").strip()
         query = args.get("query", "").strip()
         listing = bool(args.get("list"))
+        # JSON schema could say this with `oneOf`, but some model APIs reject that keyword.
         if [bool(conclusion), bool(number), listing].count(True) != 1:
             return {"error": "Exactly one of conclusion, delete_id, or list must be provided."}
         if query and not listing:

@@ -61,6 +61,7 @@ class TurnBuffer:
         content = json.dumps([turn.said, turn.facts, turn.said_at])
         with self._open() as db:
             db.execute(
+                # IGNORE: the outbox delivers a turn again if it did not learn that it was stored.
                 "INSERT OR IGNORE INTO held (key, session, user, ai, workspace, content, since)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (turn.key, *turn.place, self._workspace, content, time.time()),
@@ -77,6 +78,7 @@ class TurnBuffer:
             return []
         now = time.time()
         with self._open() as db:
+            # The write lock before the read: two processes must not take the same rows.
             db.execute("BEGIN IMMEDIATE")
             rows = db.execute(
                 "SELECT n, key, session, user, ai, content, tries FROM held"
@@ -208,6 +210,8 @@ class Writer:
             old = self._mirrored.meant(place.user, old, content)
         if note.action in ("add", "replace") and content:
             self._keep(place, content, note)
+        # The new text first, then the old one goes: an attempt that fails in between leaves both,
+        # never none.
         if old and (note.action == "remove" or (note.action == "replace" and old != content)):
             self._drop(place.user, old)
 
@@ -230,6 +234,8 @@ class Writer:
         """A session is over: send what waits of it, and of those that led to it."""
         for place in [*self._places, self._names.place(session_id)]:
             self._send(self._held.take(place))
+            # Removed only after its turns were sent: if that raises, the next attempt of this write
+            # sends them.
             self._places.pop(place, None)
 
     def _write(self, place: Place, entry: Entry) -> None:

@@ -13,7 +13,9 @@ from typing import Any, Final
 from hermes_core.service import BackendError, Cause, cause_of_status, failure, seconds_asked
 
 SERVICE: Final = "mem0"
+# For a request outside of `within`.
 _DEFAULT_SECONDS: Final = 30.0
+# httpx and OpenAI's client take 0 for "no limit".
 _LEAST_SECONDS: Final = 0.001
 _ADDRESSES: Final = (
     "check its address, those of its model and embeddings, and that mem0ai is 2.2 or later"
@@ -30,6 +32,7 @@ class Call:
         self.error: Exception | None = None
 
 
+# A context variable: the HTTP clients below the SDK have no parameter for a deadline.
 _CURRENT: Final[ContextVar[Call | None]] = ContextVar("mem0_call", default=None)
 
 
@@ -68,6 +71,7 @@ def patiently(lock: threading.Lock, where: str) -> Iterator[None]:
 def note(error: Exception) -> None:
     """Remember that something of the current call failed."""
     call = _CURRENT.get()
+    # The first error is the cause; the engine goes on, and later ones follow from it.
     if call is not None and call.error is None:
         call.error = error
 
@@ -84,6 +88,8 @@ def explained(error: Exception, where: str) -> BackendError:
         cause = _cause(each)
         if cause is not None:
             has_answer = hasattr(each, "status_code")
+            # The outer exceptions only say "Connection error."; the reason is at the beginning of
+            # the chain.
             detail = str(_first(error) if cause is Cause.UNREACHABLE and not has_answer else each)
             return failure(
                 cause,
@@ -93,6 +99,8 @@ def explained(error: Exception, where: str) -> BackendError:
                 retry_after=_pause(each),
                 final=False,  # a model may refuse its settings as well as what was said
             )
+    # mem0ai indexes into answers without checking them. Such an error means an answer of another
+    # program, or of another version.
     if isinstance(error, AttributeError | KeyError | TypeError | JSONDecodeError):
         detail = f"an answer was not understood: {_message_of(error)}"
         return failure(
@@ -127,6 +135,7 @@ def _cause(error: BaseException) -> Cause | None:
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         return cause_of_status(status)
+    # By name: importing httpx, requests and openai only to compare classes would cost a second.
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if kinds & {"TimeoutException", "APITimeoutError", "TimeoutError"}:
         return Cause.SLOW

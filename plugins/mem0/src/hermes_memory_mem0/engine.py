@@ -56,11 +56,16 @@ class Engines(Generic[T]):
         Raises:
             BackendError: It is open with other settings, or can't be had in time.
         """
+        # Held while the engine opens: a second caller for the same folder must wait for it, not
+        # open it.
         with patiently(self._lock, place):
             shared = self._shared.get(place)
             if shared is None:
                 shared = _Shared(make(), config, 0)
+                # At exit and not later: Qdrant's destructor logs an error once modules are
+                # unloaded.
                 atexit.register(self._close_left)
+            # One folder with two embedders would get vectors that can't be compared.
             elif shared.config != config:
                 raise failure(
                     Cause.REFUSED,
@@ -123,16 +128,20 @@ def open_folder(path: Path) -> Any:
     if _is_held(path):
         raise _held(path)
     try:
+        # Its SQLite file is used by the recall, write and main workers; the lock below makes that
+        # safe.
         client = QdrantClient(path=str(path), force_disable_check_same_thread=True)
     except RuntimeError as error:
         if "already accessed" not in str(error):
             raise
         raise _held(path) from error
     make_private(path)
+    # Reentrant: calls of the client call each other.
     lock = threading.RLock()
     for name in _CLIENT_CALLS:
         setattr(client, name, _one_at_a_time(getattr(client, name), lock))
     client.create_payload_index = _nothing  # type: ignore[method-assign]
+    # mem0ai's `reset` removes the whole collection; no memory of a user may go that way.
     client.delete_collection = _refuse_to_delete  # type: ignore[method-assign]
     return client
 
@@ -210,6 +219,8 @@ def open_engine(sdk: Sdk, engine: Engine) -> Any:
     config = deepcopy(engine.config)
     client = open_folder(engine.path) if engine.path else None
     try:
+        # Before mem0ai opens the store: it would create a collection with its default size
+        # otherwise.
         size = _size(sdk, config, client)
         store = config["vector_store"]["config"]
         if size:
@@ -288,6 +299,8 @@ def _watch(memory: Any, size: int) -> None:
     """Note what fails in a call, and look at the size of vectors."""
     embedder, store = memory.embedding_model, memory.vector_store
     one, many = embedder.embed, embedder.embed_batch
+    # mem0ai catches exceptions of these three and returns an empty result: the turn would count as
+    # stored and be lost.
     embedder.embed = _noting(lambda *args, **kwargs: _sized(one(*args, **kwargs), size))
     embedder.embed_batch = _noting(
         lambda *args, **kwargs: [_sized(each, size) for each in many(*args, **kwargs)]
@@ -341,6 +354,7 @@ class _Timely:
         self._client.close()
 
     def __getattr__(self, name: str) -> Any:
+        # A new copy per request: the time that is left changes. No retries: the outbox has them.
         return getattr(self._client.with_options(timeout=seconds_left(), max_retries=0), name)
 
 
@@ -361,6 +375,7 @@ class Oss:
         self.where = str(engine.path or store)
         self._sdk = sdk
         self._engine = engine
+        # Who shares an engine: the same folder, or the same server with the same settings.
         self._place = str(engine.path.resolve()) if engine.path else json.dumps(engine.config)
         self._memory: Any = None
         self._opening = threading.Lock()

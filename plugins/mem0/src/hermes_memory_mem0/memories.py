@@ -231,6 +231,7 @@ def _exchange(
             _add(memories, owner, new, marks)
     else:
         first, *others = outdated
+        # Updated, not deleted and added: there is no moment without the note.
         memories.update(first.id, new, marks)
         for each in others:
             memories.delete(each.id)

@@ -17,6 +17,7 @@ _PAUSE: Final = 0.25
 
 def try_out(memories: Memories, *, write: bool) -> str:
     """Ask; with ``write`` also store, recall and remove. Says what was seen."""
+    # A user that nobody has: a search finds nothing of anybody, and everything can be removed.
     owner = Owner(f"hermes-probe-{secrets.token_hex(4)}", "hermes-probe")
     if not write:
         return _asked(memories, owner)
@@ -27,6 +28,7 @@ def try_out(memories: Memories, *, write: bool) -> str:
         _find(memories, owner, word)
         took = time.monotonic() - began
     finally:
+        # Also after a failure: half a test must leave nothing in the user's store.
         memories.forget(owner)
     return f"{memories.where}: wrote, recalled and removed a memory in {took:.1f} s"
 
@@ -45,6 +47,7 @@ def _store(memories: Memories, owner: Owner, word: str) -> None:
     """A fact as it stands; and where that is done at once, one that the model has to extract."""
     message = {"role": "user", "content": f"The word of this test is {word}."}
     memories.add(owner, [message], {"channel": "probe"}, infer=False)
+    # On the platform, extraction is queued and may take minutes; no command waits for that.
     if memories.extracts_at_once:
         memories.add(owner, [message], {"channel": "probe"}, infer=True)
 

@@ -94,6 +94,7 @@ class Mem0Provider(ServiceProvider):
         """What is missing."""
         if find_spec("mem0") is None:
             return "mem0ai is not installed: pip install hermes-memory-mem0"
+        # Its settings may come from config.yaml, which is not known here.
         if self._is_checked:
             return ""
         try:
@@ -125,6 +126,7 @@ class Mem0Provider(ServiceProvider):
     def backup_paths(self) -> list[str]:
         """The folder of the local store, if it is not below the home."""
         try:
+            # A back-up may be asked for before a session starts.
             home = self._start.home if self._start is not None else resolve_home()
             settings = self._settings or read_settings(home)
         except HermesError:
@@ -149,6 +151,7 @@ class Mem0Provider(ServiceProvider):
         if memories is None or settings is None:
             return
         try:
+            # Before `close`: it needs the connection.
             self._look_at_the_last(memories, settings)
         finally:
             memories.close()
@@ -256,6 +259,7 @@ class Mem0Provider(ServiceProvider):
 
     @staticmethod
     def _message(role: str, text: str, settings: Settings) -> list[Message]:
+        # Half for each side of the turn, so that a long answer does not displace the question.
         content = shortened(cleaned(text).strip(), settings.turn_max_chars // 2)
         return [{"role": role, "content": content}] if content else []
 

@@ -85,6 +85,7 @@ class Client(httpx.Client):
         """Send a request, in the time that is left for it."""
         request.extensions = {
             **request.extensions,
+            # Here and not in the constructor: each request gets what is left of its own call.
             "timeout": httpx.Timeout(seconds_left()).as_dict(),
         }
         try:
@@ -93,12 +94,16 @@ class Client(httpx.Client):
             raise self._failure(Cause.SLOW) from error
         except httpx.RequestError as error:
             raise self._failure(Cause.UNREACHABLE, str(error)) from error
+        # A 404 for an unknown route means a wrong address or version; one for an unknown memory is
+        # an answer.
         if response.status_code == httpx.codes.NOT_FOUND and not _says_what_is_missing(response):
             raise self._failure(Cause.TOO_OLD, hint="check its address, or upgrade the server")
         if response.is_error:
             reported = self._error_of(response)
             reported.retry_after = seconds_asked(response.headers.get("Retry-After", ""))
             raise reported
+        # A captive portal, a web page or a login redirect answers 200: the SDK would take it for
+        # "no results", and search must not come back empty.
         if not _is_json(response):
             detail = f"{response.status_code}, and not what a Mem0 server says"
             place = response.headers.get("Location", "")
@@ -128,6 +133,7 @@ class Client(httpx.Client):
         said: Any = None
         with suppress(ValueError):
             said = response.json()
+        # nginx and cloud proxies answer 502 with HTML.
         if not isinstance(said, dict) or "detail" not in said:
             hint = "see that the Mem0 server behind that proxy runs; writes wait"
             return self._failure(Cause.UNREACHABLE, "502 from a proxy in front of it", hint)
@@ -162,6 +168,7 @@ def _said(response: httpx.Response) -> str:
     said: Any = response.text
     with suppress(ValueError):
         said = response.json()
+    # In this order, and nested: {"detail": {"message": "..."}} becomes the innermost text.
     for key in ("detail", "error", "message"):
         if isinstance(said, dict) and said.get(key):
             said = said[key]
@@ -194,6 +201,7 @@ class Platform:
         """Make the SDK's client, which asks the platform whether it knows the key."""
         with patiently(self._opening, self.where):
             if self._client is None:
+                # Inside the lock: the constructor makes a request, and two threads would make two.
                 made = self._sdk.MemoryClient
                 self._client = made(api_key=self._key, host=self.where, client=self._http)
 
@@ -222,6 +230,8 @@ class Platform:
             agent_id=owner.agent,
             infer=infer,
             metadata=dict(marks),
+            # The platform dates a memory by its arrival otherwise; "yesterday" in a turn that
+            # waited in the outbox would then mean another day.
             **({"timestamp": int(said_at)} if said_at else {}),
         )
         if answer.get("status") == "FAILED":
@@ -239,6 +249,7 @@ class Platform:
         """By metadata, exactly."""
         filters = {"AND": [{"user_id": owner.user}, {"metadata": dict(marks)}]}
         found: list[Memory] = []
+        # All pages: an old note that is overlooked would be stored a second time.
         for page in count(1):
             answer = self._opened.get_all(filters=filters, page=page, page_size=_PAGE)
             found += memories_in(answer)
@@ -265,6 +276,7 @@ class Platform:
         status = event.get("status") if isinstance(event, dict) else ""
         if status in _UNDERWAY:
             return EventState.UNDERWAY
+        # An unknown status counts as done: asking for ever would not help.
         return EventState.FAILED if status == "FAILED" else EventState.DONE
 
     def ask_model(self) -> None:
@@ -346,6 +358,8 @@ class Server:
             "infer": infer,
         }
         stored = memories_in(self._found("/memories", body))
+        # Without a model there is no reason to store nothing, so this is an error; with one, there
+        # may be no fact in the text.
         if not infer and not stored:
             detail = "it took a text and stored nothing"
             raise failure(Cause.BROKEN, service=SERVICE, where=self.where, detail=detail)
@@ -362,6 +376,7 @@ class Server:
             "query": text,
             "filters": {"user_id": owner.user, **marks},
             "top_k": _MANY,
+            # No lower limit of similarity: the marks alone decide.
             "threshold": 0.0,
         }
         return memories_in(self._found("/search", body))
@@ -429,6 +444,8 @@ class Server:
     def _cause_of_502(self) -> BackendError:
         """Find out what caused a 502 without a code: ask for what only needs the database."""
         try:
+            # Listing needs the database alone. If it works, the model or the embeddings have
+            # failed.
             self._http.get("/memories", params={"user_id": _NOBODY, "top_k": 1})
         except BackendError:
             return self._http.failure_of("datastore_unavailable")

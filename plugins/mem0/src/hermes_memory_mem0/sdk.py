@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+# The environment is the process's: two imports at once would restore each other's values.
 _LOCK: Final = threading.Lock()
 
 
@@ -30,15 +31,20 @@ def load_sdk(folder: Path, *, telemetry: bool) -> Sdk:
     filters of warnings and the level of another package's logger, which it changes, are put
     back. Its own warnings about optional packages go to the log, not to the terminal.
     """
+    # mem0ai creates its folder with the default mode, readable by others.
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
     variables = {"MEM0_DIR": str(folder), "MEM0_TELEMETRY": str(telemetry)}
+    # Only the first import reads the variables: a later call with another folder has no effect,
+    # which is why a process has one folder for mem0ai's files.
     with _LOCK, _variables(variables), warnings.catch_warnings(), _level_kept("urllib3"):
         warnings.simplefilter("ignore")
         module = import_module("mem0")
         factories = import_module("mem0.utils.factory")
     for name in ("mem0", "qdrant_client"):
         logger = logging.getLogger(name)
+        # Without a handler, Python prints warnings of a library to stderr, in the middle of a
+        # conversation.
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
     _make_private(folder)

@@ -16,6 +16,7 @@ from hermes_core.service import read_own_file
 #: Where a provider of mem0ai expects its address; hermes-agent's files may say api_base.
 _URL_KEYS: Final = {"openai": "openai_base_url", "ollama": "ollama_base_url"}
 _DEFAULT_MODELS: Final = {"llm": "gpt-5-mini", "embedder": "text-embedding-3-small"}
+# With one of these, Qdrant is a server and there is no folder.
 _ELSEWHERE: Final = ("url", "host")
 
 
@@ -64,6 +65,8 @@ def _model(
 ) -> dict[str, Any]:
     """A model: what mem0.json has of it, what was set up, and else what another one has."""
     block = _block(sections.get(section), "openai")
+    # Only OpenAI's protocol has settings of ours. Other providers of mem0ai are configured in
+    # mem0.json, and pass through unchanged.
     provider, config = block["provider"], block["config"]
     old = config.pop("api_base", None)
     if old and provider in _URL_KEYS:
@@ -105,6 +108,7 @@ def _store(
         config.pop("path", None)  # a server goes first, with mem0ai too
         return block
     given = found.get("vector_path") or config.get("path") or folder / "qdrant"
+    # Below the home if relative: the working folder of an agent changes.
     config["path"] = str(home / Path(str(given)).expanduser())
     return block
 
@@ -112,6 +116,7 @@ def _store(
 def _lack(what: str, block: Mapping[str, Any]) -> str:
     if block["provider"] != "openai" or block["config"].get("api_key"):
         return ""
+    # mem0ai reads both itself.
     if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENROUTER_API_KEY"):
         return ""
     return f"its {what} has no key: set OPENAI_API_KEY, or MEM0_LLM_URL to a model that needs none"
@@ -126,6 +131,8 @@ OSS: Final = "oss"
 CLOUD: Final = "https://api.mem0.ai"
 _KEYS: Final = "https://app.mem0.ai/dashboard/api-keys"
 
+# "when" hides a field in other modes; "ask": False means that it can be set but is not asked, so
+# that set-up has at most six questions.
 FIELDS: Final[tuple[dict[str, Any], ...]] = (
     {
         "key": "mode",
@@ -353,6 +360,8 @@ def read_settings(home: Path, config: Mapping[str, Any] | None = None) -> Settin
         ConfigError: mem0.json can't be read, or a value makes no sense.
     """
     path = home / FILE
+    # The order of hermes-agent's plugin: its file over variables. What the host has checked comes
+    # last.
     found = {**_variables(), **_said(read_own_file(path)), **_said(config or {})}
     mode = _mode(found, path)
     user = str(found.get("user_id") or "")
@@ -360,6 +369,7 @@ def read_settings(home: Path, config: Mapping[str, Any] | None = None) -> Settin
         mode=mode,
         key=_key(mode, found),
         address=_address(mode, found),
+        # Otherwise all users of a gateway would share that one name.
         user_id="" if user == _UNSET_USER else user,
         agent_id=str(found.get("agent_id") or "hermes"),
         rerank=_flag(found.get("rerank")),
@@ -376,6 +386,7 @@ def kept(values: Mapping[str, Any]) -> dict[str, Any]:
     """What setup writes to mem0.json: no secrets; answers for another mode are removed."""
     secret = {each["key"] for each in FIELDS if each.get("secret")}
     plain = {key: value for key, value in values.items() if key not in secret}
+    # None removes a key from the file: an address of the old mode would choose that mode again.
     return {**{each["key"]: None for each in FIELDS if each["key"] not in secret}, **plain}
 
 
@@ -394,6 +405,7 @@ def _mode(found: Mapping[str, Any], path: Path) -> str:
     mode = SELF_HOSTED if mode == "selfhosted" else mode
     if mode not in (PLATFORM, SELF_HOSTED, OSS):
         raise ConfigError(f"unknown mode {mode!r}", where=str(path))
+    # "platform" is the default, so a file with a server in it rarely names a mode.
     return SELF_HOSTED if mode == PLATFORM and found.get("host") else mode
 
 
@@ -416,6 +428,7 @@ def _number(found: Mapping[str, Any], key: str, default: float, path: Path) -> f
         number = float(found.get(key, default))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{key} is not a number", where=str(path)) from error
+    # Also rejects NaN, which compares false.
     if not 0 <= number < float("inf"):
         raise ConfigError(f"{key} must be zero or more, and finite", where=str(path))
     return number

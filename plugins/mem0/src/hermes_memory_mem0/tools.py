@@ -9,7 +9,9 @@ from hermes_memory_mem0.memories import Memories, Owner, cleaned, question
 
 # -- The tools as the model sees them. Names, arguments and answers are hermes-agent's ----------
 
+# Models ask for "all"; fifty facts are what an answer can use.
 MOST_RESULTS: Final = 50
+# Longer than any fact, shorter than what an embedding model truncates without an error.
 LONGEST_FACT: Final = 20_000
 
 SEARCH: Final[dict[str, Any]] = {
@@ -117,6 +119,8 @@ class Toolbox:
     def update(self, arguments: Mapping[str, Any]) -> Answer:
         """Correct a fact."""
         text, problem = _fact(arguments["text"])
+        # Mem0 changes and deletes by id alone, whoever the owner is. A model may have
+        # an id from anywhere.
         problem = problem or self._not_ours(arguments["memory_id"])
         if problem:
             return {"error": problem}
@@ -134,6 +138,7 @@ class Toolbox:
     def _not_ours(self, memory_id: str) -> str:
         """An id of another user is as good as unknown."""
         found = self._memories.get(memory_id)
+        # The same answer for both, so that nobody can find out which ids exist.
         if found is None or found.user != self._owner.user:
             return f"Memory not found: {memory_id[:80]}"
         return ""
