@@ -46,7 +46,7 @@ _ALWAYS: Final = ("hermes_home", "platform", "agent_context", "agent_identity", 
 class SessionContext:
     """One session, as its host started it.
 
-    The defaults are those of a person at a terminal. Values are passed on as the host gave them;
+    The defaults are those of a person at a terminal. Values are passed on unchanged;
     None means that the host does not know.
 
     Attributes:

@@ -360,7 +360,7 @@ class CallFile:
 
 
 def _row(call: LoggedCall) -> tuple[float | int | str, ...]:
-    """Return what SQLite can store: one bad value must not keep the others from being written."""
+    """Return what SQLite can store: a bad value must not prevent the others being written."""
     at, provider, hook, session, outcome, seconds, size, error = call
     return (
         _number(at),

@@ -207,7 +207,7 @@ class Delivery(NamedTuple):
 # Counts the writes of this process; together with `_prefix` a number is used once.
 _NUMBERS: Final = count(1)
 
-#: Set around each delivery, in the job's own context: a call that hangs keeps its delivery.
+#: Set around each delivery, in the job's own context: a call that hangs still has its delivery.
 DELIVERY: Final[ContextVar[Delivery | None]] = ContextVar("hermes_delivery", default=None)
 
 

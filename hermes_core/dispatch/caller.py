@@ -103,7 +103,7 @@ def register_instance(provider: object, instance: ProviderInstance) -> None:
 
 
 def use_home(home: Path, manager: object) -> Callable[[], None]:
-    """Note that a manager uses a home, until the returned function is called.
+    """Record that a manager uses a home, until the returned function is called.
 
     A manager that is garbage collected without having been shut down no longer uses it, either.
     """

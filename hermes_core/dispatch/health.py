@@ -96,12 +96,12 @@ class Breaker:
         return "open" if self._clock() - self._opened < self.COOLDOWN else "half-open"
 
     def succeeded(self) -> None:
-        """Note a call that returned."""
+        """Record a call that returned."""
         self._failures = self._slow_failures = 0
         self._opened = None
 
     def failed(self, *, slow: bool = False) -> None:
-        """Note a call that raised; ``slow`` if the caller had to wait for that."""
+        """Record a call that raised; ``slow`` if the caller had to wait for that."""
         self._failures += 1
         self._slow_failures += slow
         if self._failures >= self.THRESHOLD or self._slow_failures >= self.SLOW_THRESHOLD:

@@ -1,4 +1,4 @@
-"""Keeps the standard streams usable while a plugin loads or starts.
+"""Makes sure that the standard streams stay usable while a plugin loads or starts.
 
 What a plugin prints while it loads goes to stderr, so that it can't spoil output that a
 program reads. What other threads print goes where it always goes. The environment is not
@@ -79,7 +79,7 @@ def stdout_to_stderr() -> Iterator[None]:
 
 @contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Keep stdout and stderr open and where they are, on the thread that waits for a plugin."""
+    """Restore stdout and stderr afterwards, on the thread that waits for a plugin."""
     stdout, stderr = sys.stdout, sys.stderr
     before = [_Descriptor(number) for number in (1, 2)]
     try:

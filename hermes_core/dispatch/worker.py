@@ -5,7 +5,7 @@ needs a thread uses it: the calls of a provider, the outbox, the call log, the i
 built-in, the keyring.
 
 The threads are daemon threads and not those of a `ThreadPoolExecutor`: the interpreter joins
-an executor's threads at exit, so a provider that hangs would keep the agent from ending.
+an executor's threads at exit, so a provider that hangs would prevent the agent from ending.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Job:
         self._finished.release()
 
     def claim(self) -> bool:
-        """Return True for the first caller: the worker that runs it or the caller who gives up."""
+        """Return True for the first: the worker that runs it, or the caller who stops waiting."""
         return self._claim.acquire(blocking=False)
 
     def wait(self, timeout: float) -> bool:

@@ -61,7 +61,8 @@ _NOTE: Final = (
 )
 
 
-#: A span that may be a mere mention of the tag is kept so long, as long as a block is by default.
+#: A span that may be a mere mention of the tag is held back so long, which is
+#: enough for most blocks.
 _LONGEST_HELD: Final = 8_000
 #: The most blanks between an opening tag and what shows that it is a leak.
 _BLANKS_AFTER: Final = 8
@@ -178,7 +179,7 @@ def _any_letter(letter: str) -> str:
 class StreamScrubber:
     """Removes ``<memory-context> ... </memory-context>`` from what a model says.
 
-    A tag on a line of its own, or with a note (``[``) after it, begins a leaked block: all up
+    A tag alone on a line, or with a note (``[``) after it, begins a leaked block: all up
     to its closing tag is dropped, and if there is none, up to the end. A tag in quotes is a
     mention, and shown as ``[memory-context]``. Any other is unclear: the text after it is held
     back until a closing tag says that it was a span, or the stream's end or 8,000 characters

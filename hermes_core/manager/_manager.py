@@ -227,7 +227,7 @@ class MemoryManager:
         return True
 
     def _equip(self, adapter: ProviderAdapter) -> None:
-        """Give an external provider a redactor and an outbox."""
+        """Set the redactor and the outbox of an external provider."""
         from hermes_core.outbox.writer import OutboxSettings, OutboxWriter  # noqa: PLC0415
         from hermes_core.privacy import Redactor  # noqa: PLC0415 - not needed without one
 
@@ -522,8 +522,8 @@ class MemoryManager:
             extra = {"require_checkpoint": require_checkpoint}
             outcomes.append(call(messages=typed_messages(evidence), extra=extra))
             if require_checkpoint:
-                # At once, not after the loop: the host keeps the messages, so nothing more has to
-                # be stored.
+                # At once, not after the loop: the host still has the messages, so nothing more has
+                # to be stored.
                 _require_success(outcomes[-1])
         return _joined(outcomes)
 
@@ -542,7 +542,7 @@ class MemoryManager:
     def on_memory_write(
         self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
     ) -> None:
-        """Tell the external provider that the notes changed."""
+        """Report to the external provider that the notes changed."""
         self._send(
             "on_memory_write",
             {
@@ -649,7 +649,7 @@ class MemoryManager:
 
         That includes what earlier processes left in this home for the external provider. Writes
         that wait for another attempt are retried at once, then with back-off. Writes that were
-        set aside because they keep failing don't count; `status` shows them.
+        set aside because they fail repeatedly don't count; `status` shows them.
         """
         if self._external is None or self._writes is None:
             return True

@@ -315,7 +315,7 @@ class AsyncMemoryManager:
     async def on_memory_write(
         self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
     ) -> None:
-        """Tell the external provider that the notes changed."""
+        """Report to the external provider that the notes changed."""
         call = partial(self._manager.on_memory_write, action, target, content, metadata)
         await self._calls.run_always(call)
 

@@ -16,8 +16,8 @@ from hermes_core.privacy.formats import Finding, is_password, is_placeholder, is
 
 #: A name that says "secret" contains one of these.
 _NAMES: Final = ("pass", "pwd", "secret", "token", "key")
-# How far back a name is read. Names of settings are shorter, and the limit keeps each look
-# constant.
+# How far back a name is read. Names of settings are shorter, and the limit makes the cost of
+# each look constant.
 _BEFORE: Final = 48
 #: A key is a secret if one of these precedes it; most keys are not secrets.
 _KEYS: Final = (

@@ -1,6 +1,6 @@
 """``$HERMES_HOME/.env``: read by python-dotenv's parser, written so that all else stays.
 
-python-dotenv itself does not write safely (it keeps mode 0644, severs links, checks no
+python-dotenv itself does not write safely (it leaves mode 0644, severs links, checks no
 names), so the writer is ours. Every new text is read back before it replaces the old one.
 """
 

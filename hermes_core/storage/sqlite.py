@@ -125,7 +125,7 @@ class SqliteFile:
         wait_seconds: How long to wait for another process.
         set_aside: Whether a damaged file is renamed and replaced by a new one. Otherwise damage
             is an error, with ``damage_hint``.
-        keep_all_damaged: Whether each damaged file keeps its own name
+        keep_all_damaged: Whether each damaged file gets its own name
             (``outbox.db.damaged-DATE``), or the last one replaces the others (``.damaged``).
         damage_hint: What to do about a damaged file.
         on_new_file: Called under the lock after the file in use was replaced: with the name that

@@ -33,6 +33,8 @@ def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
         for notebook in notes.notebooks.values():
             path = notebook.file.path
             try:
+                # With the code that an agent runs: a separate check could pass while the agent
+                # fails.
                 page = notebook.read()
                 left_out = notebook.findings(page.entries)
             except HermesError as error:
@@ -54,7 +56,7 @@ def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
 
 
 def _left_out(name: str, findings: list[Finding]) -> Iterator[Row]:
-    """What is kept out of the prompt: orders to the model, and secrets."""
+    """What is left out of the prompt: orders to the model, and secrets."""
     secrets = sorted({each.detail for each in findings if each.kind == SECRET})
     count = sum(each.kind == SECRET for each in findings)
     if orders := len(findings) - count:
@@ -67,6 +69,7 @@ def _left_out(name: str, findings: list[Finding]) -> Iterator[Row]:
 
 
 def _mode(path: Path, *, fix: bool) -> Iterator[Row]:
+    # Windows has no such bits; files below the profile are private there.
     if os.name != "posix" or not path.exists():
         return
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -98,6 +101,8 @@ def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
     if not problems:
         yield "conversations", "ok", f"{archive.stats().messages:,} messages, all searchable", ""
         return
+    # Only what loses nothing is fixed without asking. A salvage may lose messages, so a person runs
+    # it.
     if fix and all(problem.index_only for problem in problems):
         done = archive.repair()
         yield "conversations", "ok", f"fixed: the index was rebuilt; a copy is {done['copy']}", ""

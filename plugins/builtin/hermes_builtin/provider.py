@@ -66,8 +66,10 @@ class BuiltinProvider(MemoryProvider):
         return True
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Open the notebooks, and take the snapshot that this session keeps."""
+        """Open the notebooks, and take the snapshot for this session."""
         settings = Settings.of(kwargs.get("provider_config") or {})
+        # A second `initialize` is a new session in the same process: the files of the old one are
+        # closed.
         self.shutdown()
         home = Path(kwargs["hermes_home"])
         self._conversations = Conversations(home, session_id, kwargs)
@@ -75,6 +77,8 @@ class BuiltinProvider(MemoryProvider):
         self._tool = self._notes.tool(self._committed)
         self._nudges = NudgeCounter(settings.nudge_interval if self._notes.enabled() else 0)
         self._session = session_id
+        # The snapshot is taken once. If the system prompt changed during a session, the model
+        # provider's prompt cache would miss on every turn.
         self._platform = str(kwargs.get("platform", ""))
         self._snapshot = snapshot(self._notes.enabled())
 
@@ -101,6 +105,7 @@ class BuiltinProvider(MemoryProvider):
         self._session = new_session_id
         if self._conversations is not None:
             self._conversations.switch(new_session_id, parent_session_id, reset, kwargs)
+        # After a compression the prompt is built again in any case, so newer notes cost nothing.
         if self._notes is not None and (reset or kwargs.get("reason") == _COMPRESSION):
             self._snapshot = snapshot(self._notes.enabled())
 
@@ -117,13 +122,14 @@ class BuiltinProvider(MemoryProvider):
         session_id: str = "",
         messages: list[dict[str, Any]] | None = None,
     ) -> None:
-        """Keep the turn in the archive."""
+        """Store the turn in the archive."""
         if self._conversations is None:
             raise HermesError("the built-in has not been initialised")
         self._conversations.turn(user_content, assistant_content, session_id, messages)
 
     def on_session_end(self, messages: list[dict[str, Any]]) -> None:
-        """Note when the session ended."""
+        """Record when the session ended."""
+        # A session in which nothing was said is not in the archive.
         if self._conversations is not None and messages:
             self._conversations.end()
 
@@ -146,7 +152,7 @@ class BuiltinProvider(MemoryProvider):
     # -- what only the built-in has: the manager asks for these by name -------------------
 
     def mirror_to(self, mirror: Mirror) -> None:
-        """Tell ``mirror`` of every change that was made: action, target, content, metadata."""
+        """Call ``mirror`` for every change that was made: action, target, content, metadata."""
         self._mirror = mirror
 
     def mirror(self, target: str, steps: list[Step], origin: str, session: str = "") -> None:
@@ -156,6 +162,7 @@ class BuiltinProvider(MemoryProvider):
         """
         if self._mirror is None:
             return
+        # The external provider never gets a secret, whatever the notes contain.
         for step in map(without_secrets, steps):
             metadata = {
                 "write_origin": origin,
@@ -164,6 +171,7 @@ class BuiltinProvider(MemoryProvider):
                 "tool_name": "memory",
             }
             if step.old_text:
+                # Two names: ours, and the one of hermes-agent's plugins.
                 metadata["old_text"] = metadata["previous_content"] = step.old_text
             self._mirror(step.action, target, step.content, metadata)
 
@@ -216,6 +224,8 @@ class BuiltinProvider(MemoryProvider):
         return review_prompt(messages, texts)
 
     def _committed(self, target: str, written: Written, origin: Origin) -> None:
+        # A write that changed nothing neither resets the reminder nor reaches the external
+        # provider.
         if written.steps:
             self._nudges.reset(origin.session)
             self.mirror(target, written.steps, "assistant_tool", origin.session)

@@ -83,6 +83,8 @@ class Settings(NamedTuple):
     def of(cls, values: Mapping[str, Any]) -> Settings:
         """Those of our keys that have a value."""
         given = {key: values[key] for key in cls._fields if values.get(key) is not None}
+        # YAML reads `off` as False, but a quoted "off" is text. What is neither asks for approval:
+        # a typo must not switch a safeguard off.
         if isinstance(approval := given.get("write_approval"), str):
             given["write_approval"] = approval.strip().casefold() not in _NO
         return cls(**given)
@@ -94,6 +96,7 @@ class Notes:
     def __init__(self, home: Path, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.pending = Pending(home)
+        # Files, names and limits are hermes-agent's: both programs may use one home.
         folder = home / "memories"
         self.database = NotesDatabase(folder / "history.db")
         self.history = History(self.database)
@@ -137,7 +140,7 @@ class Notes:
         return change, self.notebooks[change.target].undo(change, origin)
 
     def catch_up(self) -> None:
-        """Note what others did to the files."""
+        """Record what others did to the files."""
         for target, notebook in self.notebooks.items():
             with notebook.file.locked():
                 self.history.catch_up(target, *notebook.file.look())
@@ -145,8 +148,11 @@ class Notes:
     def approve(self, name: str, origin: Origin) -> tuple[Staged, Written]:
         """Carry out a write that waited; it stays pending if that fails."""
         staged = self.pending.get(name)
+        # The write belongs to the session that asked for it, not to the command that approves it.
         origin = origin._replace(session=staged.session)
         written = self._notebook(staged).change(staged.operations, origin)
+        # After the change: a crash in between leaves a record whose second approval changes nothing
+        # or is refused. The other order could lose the write.
         self.pending.discard(name)
         return staged, written
 
@@ -157,6 +163,7 @@ class Notes:
         for staged in self.pending.all():
             before = entries.get(staged.target, [])
             found.append((staged, plan(before, staged.operations)))
+            # Each write is shown as it will be after those before it are approved.
             entries[staged.target] = expected(before, [staged.operations])
         return found
 
@@ -193,5 +200,5 @@ class Notes:
         yield from (each.text for each in self.blocked())
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.database.close()

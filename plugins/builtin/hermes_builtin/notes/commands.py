@@ -48,7 +48,7 @@ from hermes_core.storage.home import resolve_home
 # -- helpers of all commands --------------------------------------------------------------------
 #
 # Every change goes through the code that the tool uses, and through a manager, so that the
-# external provider hears of it too.
+# external provider receives it, too.
 
 json_option: Final = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 
@@ -64,6 +64,7 @@ def writable(ctx: click.Context) -> Iterator[BuiltinProvider]:
     """The built-in within a manager, so that what is written is mirrored."""
     home = resolve_home(ctx.obj)
     load_config(home)  # what is wrong with it stops us before anything is changed
+    # The command is an agent for a moment: what it can't deliver now waits in the outbox.
     manager = MemoryManager.from_config(home)
     manager.initialize_all("hermes-plugins", platform="cli")
     builtin = manager.get_provider("builtin")
@@ -74,11 +75,13 @@ def writable(ctx: click.Context) -> Iterator[BuiltinProvider]:
     except Refused as refused:
         raise RejectedError(refused) from refused
     finally:
+        # Also after an error: changes that were made before it are delivered.
         manager.shutdown_all()
         problems = [str(problem) for problem in manager.problems]
         problems += [
             health["on_memory_write"].last_error
             for name, health in manager.health().items()
+            # Only the external provider's own errors; those of the notes were raised already.
             if name != "builtin" and "on_memory_write" in health
         ]
         for problem in filter(None, problems):
@@ -106,6 +109,7 @@ class Draft:
 
     def __init__(self, text: str, name: str) -> None:
         self._before = f"{text}\n".encode() if text else b""
+        # A copy, not the notebook itself: an editor would bypass lock, guard and history.
         handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".md")
         with os.fdopen(handle, "wb") as file:
             file.write(self._before)
@@ -129,6 +133,8 @@ class Draft:
             self.discard()
             return None
         try:
+            # Bytes: text mode would translate line ends, and a comparison with what was written
+            # would differ.
             return self.path.read_bytes().decode()
         except UnicodeDecodeError as error:
             raise HermesError(
@@ -237,6 +243,7 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
             except HermesError as error:
                 failed.append({"id": name, "error": str(error)})
                 continue
+            # Here and not in `approve`: `Notes` knows no provider.
             builtin.mirror(staged.target, written.steps, "command", staged.session)
             approved.append({"id": name, "target": staged.target, "summary": staged.summary})
             if not json_wanted:
@@ -255,6 +262,7 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
 def reject(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> None:
     """Discard pending writes."""
     notes = notes_of(ctx)
+    # All names are checked before the first one is discarded: a typo changes nothing.
     rejected = _named(notes, names)
     for name in rejected:
         if not notes.pending.exists(name):
@@ -407,6 +415,7 @@ def _given(text: str) -> str:
     if text != "-":
         return text
     try:
+        # The buffer: the encoding of standard input depends on the locale, the notes are UTF-8.
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
         raise HermesError("standard input is not UTF-8 text") from error
@@ -433,6 +442,8 @@ def _change(
 @click.pass_context
 def edit(ctx: click.Context, target: str, json_wanted: bool) -> None:
     """Open a notebook in your editor ($VISUAL or $EDITOR)."""
+    # No lock while the editor is open, which may be hours. `edited` merges with what came in
+    # between.
     page = notes_of(ctx).notebooks[target].read()
     draft = Draft(render(page.entries), target)
     text = draft.edit()
@@ -448,6 +459,8 @@ def edit(ctx: click.Context, target: str, json_wanted: bool) -> None:
             _tell(builtin, target, written, "Saved.", json_wanted)
     except HermesError as error:
         if not json_wanted:
+            # Twice on purpose, on the terminal and in the file: the person wrote it and it is
+            # nowhere else.
             say("Your text, so that it is not lost:\n" + text)
         raise HermesError(str(error), hint=draft.kept) from error
     draft.discard()
@@ -462,6 +475,7 @@ def history(ctx: click.Context, target: str | None, limit: int, json_wanted: boo
     """Show what was changed, when and by whom, newest first."""
     notes = notes_of(ctx)
     with suppress(HermesError):  # `show` reports what can't be read now
+        # A look must not create a history.
         if notes.history.exists:
             notes.catch_up()
     log = notes.history
@@ -490,6 +504,7 @@ def _row(log: History, change: Change) -> dict[str, Any]:
         "who": change.who,
         "action": change.action,
         "session": change.session,
+        # By entry, not by line: that is what `undo` restores.
         "removed": [entry for entry in before if entry not in after],
         "added": [entry for entry in after if entry not in before],
     }

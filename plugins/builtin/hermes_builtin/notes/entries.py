@@ -70,6 +70,8 @@ class Known(NamedTuple):
 def render(entries: Sequence[str]) -> str:
     """The text of a file with these entries."""
     text = DELIMITER.join(entries)
+    # The joined text has one separator between each two entries, so fewer than `len(entries)` means
+    # that no entry contains one.
     if text.count(SEPARATOR) < len(entries):  # none of them has one
         return text
     return DELIMITER.join(
@@ -89,9 +91,13 @@ def parse(text: str, known: Known | None = None, inode: int = 0) -> list[str]:
     """
     if known is not None and text == known.text:
         return list(known.entries)
+    # An editor writes a new file; `echo >>` appends to the same one. Only the latter proves that
+    # the text behind the known one is a separate entry.
     same_file = known is not None and known.inode in (0, inode)
     if known is not None and same_file and known.text and text.startswith(known.text):
         appended = unify(text[len(known.text) :])
+        # Somebody may continue the last entry in place: text that begins with a blank or
+        # punctuation belongs to it.
         if not _CONTINUES.match(appended):
             return [*known.entries, *split(appended)]
     text = unify(text)
@@ -143,11 +149,13 @@ def text_hash(text: str) -> str:
 
 def entry_id(text: str) -> str:
     """A short name for an entry, the same wherever it is shown."""
+    # 32 bits are enough to pick one of a few dozen entries, and short enough to type.
     return text_hash(text)[:8]
 
 
 def usage(length: int, limit: int) -> str:
     """How full a notebook is: ``12% — 264/2,200 chars``."""
+    # At most 100: a file that an editor made too long would confuse the model with "230%".
     percent = min(100, length * 100 // limit)
     return f"{percent}% — {length:,}/{limit:,} chars"
 
@@ -222,6 +230,7 @@ def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise Refused(f"{name} must be a string.")
     try:
+        # A lone surrogate can't be written to a UTF-8 file; models produce them when output is cut.
         value.encode()
     except UnicodeEncodeError:
         raise Refused(f"{name} has half of a surrogate pair in it; send it again.") from None
@@ -313,6 +322,8 @@ def _numbered(number: int, operations: Sequence[Operation]) -> Iterator[None]:
 def _find(entries: Sequence[str], wanted: Operation) -> int:
     """Where the one entry is that is meant."""
     position = _matching(entries, wanted.old_text)
+    # An approval may come days later: by then `old_text` may match another entry than the person
+    # saw.
     if wanted.entry and entry_id(entries[position]) != wanted.entry:
         raise Refused(
             f"The entry with {previews([wanted.old_text])[0]!r} is not the one you "
@@ -329,6 +340,7 @@ def _matching(entries: Sequence[str], old_text: str) -> int:
     found = [index for index, entry in enumerate(entries) if old_text in entry]
     if not found:
         raise Refused(f"No entry has {previews([old_text])[0]!r} in it.", current=True)
+    # Equal entries are one choice: whichever is changed, the result is the same.
     distinct = list(dict.fromkeys(entries[index] for index in found))
     if len(distinct) > 1:
         raise Refused(

@@ -82,6 +82,7 @@ class NotesDatabase:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # Not set aside when damaged: `undo` and the list of allowed texts can't be made again.
         self._file = SqliteFile(path, _SCHEMA)
 
     def close(self) -> None:
@@ -124,6 +125,7 @@ def _as_notes_errors() -> Iterator[None]:
 # never touched again: the rename itself says that it was made. As long as the temporary file is
 # there, it was not.
 
+# Thousands of changes are years of notes. Pruning rarely, so that most changes are one statement.
 KEPT: Final = 5000
 _PRUNED_EVERY: Final = 100
 
@@ -167,6 +169,8 @@ class Change(NamedTuple):
     @property
     def made(self) -> bool:
         """Whether it was made, and not only begun. Only the newest can be unmade."""
+        # No second commit marks a change as made: the rename that makes it removes the temporary
+        # name.
         return not (self.temporary and os.path.lexists(self.temporary))
 
 
@@ -188,6 +192,8 @@ class History:
 
     def __init__(self, file: NotesDatabase) -> None:
         self._file = file
+        # The newest change as last seen, compared by its row: usually no text has to be read from
+        # the file.
         self._latest: dict[str, Noted] = {}
 
     @property
@@ -198,7 +204,7 @@ class History:
     # -- noting ---------------------------------------------------------------------------
 
     def begin(self, change: Change, entries: list[str]) -> Noted:
-        """Note a change whose temporary file is ready, with the entries that there will be."""
+        """Record a change whose temporary file is ready, with the entries that there will be."""
         with self._file.opened() as database:
             return _insert(database, change, entries)
 
@@ -215,7 +221,7 @@ class History:
             database.execute("DELETE FROM changes WHERE id = ?", (number,))
 
     def separated(self, target: str, text: str, inode: int) -> bool:
-        """Note that an edit of others now has its separators; False if there is none."""
+        """Record that an edit of others now has its separators; False if there is none."""
         last = self.last(target)
         if last is None or last.who != FILE_EDIT:
             return False
@@ -243,12 +249,16 @@ class History:
             last = self.last(target)
             entries = parse(text, last.known if last else None, inode)
             if text != (last.after if last else ""):
+                # Stored because it can't be derived: how an appended text was divided depends on
+                # what came before.
                 seen = json.dumps(entries, ensure_ascii=False) if text else None
                 action, before = ("edit", last.after) if last else (FOUND, text)
                 edit = Change(target, FILE_EDIT, action, "", before, text, seen, inode)
                 _insert(database, edit, entries)
         if unmade is not None:
             with suppress(OSError):
+                # After the commit: as long as the record exists, the file must exist, or the change
+                # would count as made.
                 os.unlink(unmade.temporary)  # noqa: PTH108
         return entries
 
@@ -318,6 +328,7 @@ class History:
         """Changes that were made; of each of the two notebooks one may not have been."""
         if limit < 0:
             return [change for change in self._rows(where, *values, limit=limit) if change.made]
+        # Two more than wanted: at most one change per notebook is begun and not made.
         rows = self._rows(where, *values, limit=limit + 2)
         return [change for change in rows if change.made][:limit]
 
@@ -333,6 +344,7 @@ class History:
 
 
 def _insert(database: sqlite3.Connection, change: Change, entries: list[str]) -> Noted:
+    # NULL means "what the change before it left": every text is stored once.
     before = change.before if change.action == FOUND else None
     at = time.time()
     row = database.execute(
@@ -345,8 +357,9 @@ def _insert(database: sqlite3.Connection, change: Change, entries: list[str]) ->
 
 
 def _prune(database: sqlite3.Connection, target: str, oldest: int) -> None:
-    """Drop the changes of a notebook up to ``oldest``; the first one left keeps its before."""
+    """Drop the changes of a notebook up to ``oldest``; the first one left gets its own `before`."""
     database.execute(
+        # The oldest row that stays loses its predecessor, so it gets its text first.
         f"UPDATE changes SET before = {_EARLIER} WHERE before IS NULL AND id ="  # noqa: S608
         " (SELECT min(id) FROM changes WHERE target = ? AND id > ?)",
         (target, oldest),
@@ -356,6 +369,7 @@ def _prune(database: sqlite3.Connection, target: str, oldest: int) -> None:
 
 # -- what the guard refused, and what a person allowed ------------------------------------------
 
+# Refused texts may come from an attacker; without a limit they would fill the file.
 _BLOCKED_KEPT: Final = 100
 
 
@@ -379,7 +393,9 @@ class GuardDecisions:
         """A person vouches for a text."""
         with self._file.transaction() as database:
             database.execute(
-                "INSERT OR IGNORE INTO allowed VALUES (?, ?)", (text_hash(text), time.time())
+                # The hash, not the text: what a person allowed may be a secret.
+                "INSERT OR IGNORE INTO allowed VALUES (?, ?)",
+                (text_hash(text), time.time()),
             )
             database.execute("DELETE FROM blocked WHERE id = ?", (entry_id(text),))
 

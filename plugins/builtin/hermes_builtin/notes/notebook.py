@@ -35,6 +35,7 @@ from hermes_core.storage.home import ensure_folder
 
 # -- One notebook file: read with care, replaced under the lock that hermes-agent takes too -----
 
+# Far beyond any cap: a larger file is something else that was copied over the notes.
 MAX_BYTES: Final = 16_000_000
 
 
@@ -66,6 +67,8 @@ class NotesFile:
         try:
             handle = os.open(self._name, flags)
         except FileNotFoundError:
+            # Notes on a disk that is not mounted are not empty notes: creating a new file there
+            # would hide them.
             if self.path.is_symlink() and not self.path.resolve().parent.is_dir():
                 raise self._error(
                     "is a link to a file that is not there", "is its disk mounted?"
@@ -99,6 +102,7 @@ class NotesFile:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock, so that what is read inside is still true when it is written."""
+        # The lock file is in this folder, so it must exist before the lock.
         if not os.path.isdir(self._folder):  # noqa: PTH112 - at every change
             ensure_folder(self._folder)
         try:
@@ -123,6 +127,8 @@ class NotesFile:
             FileChanged: Somebody without our lock, such as an editor, was faster.
             NotesError: It can't be done; the file is as it was.
         """
+        # Our lock binds only programs that take it. This look narrows the window for editors to the
+        # moment between it and the rename.
         if self.read() != expected:
             raise FileChanged(f"{self.path} was changed in the meantime")
         try:
@@ -156,6 +162,7 @@ def _whole(handle: int, size: int) -> bytes:
 _FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}
 TARGETS: Final = tuple(_FILES)
 
+# An editor saves once. A program that wins five times in a row writes all the time.
 _TRIES: Final = 5
 
 
@@ -232,6 +239,7 @@ class Notebook:
             # First, since the guard stores what it refuses.
             self._refuse_secret(wanted.content, which)
             finding = scan(wanted.content)
+            # What is refused is stored by its id, so that the person can allow exactly this text.
             if finding is not None and not self._vouching.is_allowed(wanted.content):
                 name = self._vouching.block(self.target, wanted.content, str(finding))
                 raise Refused(
@@ -273,13 +281,15 @@ class Notebook:
         return self._rewrite(partial(apply_all, operations=operations), action, origin)
 
     def edited(self, base: Sequence[str], text: str, origin: Origin) -> Written:
-        """Take over what a person made of the entries ``base`` in an editor."""
+        """Store what a person made of the entries ``base`` in an editor."""
         wanted = parse(text)
+        # Only new entries are checked: a person must be able to save a notebook that has an older
+        # objection.
         self.check([Operation("add", entry) for entry in wanted if entry not in base])
         return self._rewrite(_merger(base, wanted), "edit", origin)
 
     def undo(self, change: Change, origin: Origin) -> Written:
-        """Take one change back, and keep what came after it.
+        """Undo one change, and leave what came after it.
 
         Raises:
             Refused: That would bring back an entry with a secret.
@@ -327,6 +337,7 @@ class Notebook:
         text = render(changed)
         if capped and len(text) > self.limit:
             page = self._page(entries)
+            # A notebook that is over its cap may still shrink: only growth is refused.
             if len(text) > page.length:
                 raise Refused(_full(page, len(text)), current=True)
         change = Change(self.target, origin.who, action, origin.session, before, text)
@@ -334,7 +345,9 @@ class Notebook:
         return Written(Page(changed, len(text), self.limit), steps, durable, changed=True)
 
     def _make(self, change: Change, entries: list[str]) -> bool:
-        """Note a change and make it; False if a power cut could undo it."""
+        """Record a change and make it; False if a power cut could undo it."""
+        # The order covers every crash. Before the rename, the temporary file exists and says "not
+        # made". After it, the temporary name is gone and the record is true. See `Change.made`.
         aside = self.file.write_aside(change.after)
         try:
             noted = self._history.begin(
@@ -352,6 +365,7 @@ class Notebook:
                 aside.discard()
             raise
         with suppress(NotesError):
+            # The change is made. If the history fails now, the next look finds the record complete.
             self._history.finish(self.target, noted)
         return durable
 
@@ -383,6 +397,8 @@ def _merger(
         if entries == base:
             result = list(wanted)
         else:
+            # Three-way merge by entries: what was removed from `base` goes, what was added is
+            # appended, and what others have changed since stays.
             result = _without(entries, _surplus(base, wanted))
             result += [entry for entry in _surplus(wanted, base) if entry not in result]
         return result, steps_between(entries, result)
@@ -398,6 +414,7 @@ def steps_between(before: Sequence[str], after: Sequence[str]) -> list[Step]:
 
 def _surplus(entries: Sequence[str], other: Sequence[str]) -> list[str]:
     """Those entries that ``other`` has not, or has less often."""
+    # A multiset: an entry may occur twice in a file that a person edited.
     left = Counter(other)
     found = []
     for entry in entries:
@@ -476,6 +493,7 @@ def _fitting(page: Page) -> list[str]:
     room = _ROOM * page.limit
     found = []
     for entry in page.entries:
+        # A long entry is skipped, not the end of the list: later short ones may still fit.
         if len(entry) <= room:
             found.append(entry)
             room -= len(entry) + len(DELIMITER)

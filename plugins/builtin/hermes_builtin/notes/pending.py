@@ -18,6 +18,7 @@ from hermes_core.storage.home import ensure_folder
 
 logger = logging.getLogger("hermes_builtin")
 
+# An id comes from the command line and becomes part of a path, so nothing else is accepted.
 _NAME: Final = re.compile(r"[0-9a-f]{8}")
 
 
@@ -40,7 +41,7 @@ class Pending:
         self.folder = home / "pending" / "memory"
 
     def stage(self, target: str, operations: Sequence[Operation], origin: Origin) -> str:
-        """Keep a write until a person decides; returns its id."""
+        """Store a write until a person decides; returns its id."""
         name = secrets.token_hex(4)
         batch = len(operations) > 1
         first = operations[0]
@@ -48,6 +49,8 @@ class Pending:
         if batch:
             payload |= {"action": "batch", "operations": [each._asdict() for each in operations]}
         else:
+            # hermes-agent's record format, so that its own command can list and approve these
+            # writes.
             payload |= first._asdict()
         record = {
             "id": name,
@@ -62,6 +65,7 @@ class Pending:
         ensure_folder(self.folder)
         try:
             content = json.dumps(record, ensure_ascii=False, indent=2).encode()
+            # One file per write: two agents can stage at the same time without a lock.
             replace_file(self.folder / f"{name}.json", content, mode=0o600)
         except OSError as error:
             raise NotesError(
@@ -76,6 +80,7 @@ class Pending:
             try:
                 found.append(self._read(path))
             except NotesError as error:
+                # Logged and skipped: the person can still decide about the others.
                 logger.warning("notes: %s", error)
         return sorted(found, key=lambda each: each.created_at)
 
@@ -112,6 +117,7 @@ class Pending:
                 str(payload["target"]),
                 [_operation(each) for each in wanted],
             )
+        # Another program may have written the record, in any form.
         except (OSError, ValueError, KeyError, TypeError, AttributeError, Refused) as error:
             raise NotesError(
                 f"is not a staged write: {error}", where=str(path), hint="move it away"

@@ -30,6 +30,7 @@ _OPERATION: Final[dict[str, Any]] = {
     },
 }
 
+# Names and arguments are hermes-agent's: prompts and skills that people wrote refer to them.
 SCHEMA: Final[dict[str, Any]] = {
     "name": "memory",
     "description": (
@@ -90,7 +91,7 @@ class MemoryTool:
     Args:
         notebooks: Those that are switched on, by target.
         pending: Where writes wait for a person, if they have to.
-        committed: Told of each change that was made, after it was made.
+        committed: Called for each change, after it was made.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class MemoryTool:
 
     def _answer(self, args: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
         target = args.get("target")
+        # hermes-agent's default, although the schema requires it: models leave it out.
         target = "memory" if target in (None, "") else target
         notebook = self._notebooks.get(target) if isinstance(target, str) else None
         if notebook is None:
@@ -131,6 +133,8 @@ class MemoryTool:
         try:
             operations = _operations(args)
             if self._pending is not None:
+                # Checked before it waits: the model can correct a mistake now, the person could not
+                # later.
                 settled = notebook.settle(operations, self._pending.operations(target))
                 name = self._pending.stage(target, settled, origin)
                 self._failures = 0
@@ -139,6 +143,8 @@ class MemoryTool:
         except Refused as refused:
             return self._refused(notebook, refused, batch=bool(args.get("operations")))
         self._failures = 0
+        # After the change is on disk: the external provider must not learn of a note that was not
+        # made.
         self._committed(target, written, origin)
         answer = _success(notebook, written.page, _message(operations, written), written)
         return {**answer, **_previous(notebook, written, batch=bool(args.get("operations")))}
@@ -148,6 +154,8 @@ class MemoryTool:
         extra: dict[str, Any] = {}
         if refused.matches:
             extra["matches"] = previews(masked(notebook, refused.matches[:MATCHES]))
+        # The model sees the notes as they were when the session began; to correct a call it needs
+        # them now.
         if refused.current or batch:
             page = notebook.read()
             seen = view(notebook, page)
@@ -157,6 +165,7 @@ class MemoryTool:
 
     def _failed(self, text: str, **extra: Any) -> dict[str, Any]:
         self._failures += 1
+        # Without an end, some models repeat a refused write until the turn's budget is used up.
         if self._failures > RETRIES:
             return {
                 "success": False,
@@ -211,7 +220,7 @@ def _success(
 def _previous(notebook: Notebook, written: Written, *, batch: bool) -> dict[str, Any]:
     """The entries that are gone, as hermes-agent's tool reports them; of a batch by number.
 
-    Left out are those that the guard keeps from the model.
+    Entries that the guard hides from the model are left out.
     """
     found: dict[str, Any] = {}
     for step in written.steps:
@@ -267,6 +276,7 @@ def _block(notebook: Notebook) -> str:
         page = notebook.read()
         seen = view(notebook, page)
     except HermesError as error:
+        # The session starts all the same: one broken file must not stop the agent.
         # An unreadable notebook is not an empty one, and the model should know.
         logger.error("notes: %s", error)  # noqa: TRY400 - the traceback says nothing more
         return _framed(f"{header} [can't be read]", f"Tell the user: {error}")
@@ -302,6 +312,7 @@ _REVIEW: Final = (
     "save, answer: nothing to save."
 )
 
+# About the last dozen exchanges in full; of older ones enough to see what they were about.
 _RECENT: Final = 24
 _SHORT: Final = 200
 _LONG: Final = 4000

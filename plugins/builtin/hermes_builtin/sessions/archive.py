@@ -20,6 +20,8 @@ HIDDEN_SOURCES: Final = frozenset(("kanban", "subagent", "tool"))
 CRON: Final = "cron"
 
 
+# In a gateway, one archive has the conversations of many people. Every read takes a scope, so that
+# a missing check shows up as a missing argument.
 class Scope(NamedTuple):
     """Whose conversations may be seen: what is given must be equal. "" means any."""
 
@@ -66,7 +68,7 @@ class Session(NamedTuple):
 
 
 class NewMessage(NamedTuple):
-    """A message to be kept. ``extra`` has the tool's name, its calls, and what else there is."""
+    """A message to store. ``extra`` has the tool's name, its calls, and what else there is."""
 
     role: str
     content: str
@@ -127,6 +129,7 @@ def content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
+        # Whatever a host passes is stored in some form: a turn is never lost because of its type.
         return json.dumps(content, ensure_ascii=False, default=str, skipkeys=True)
     return "\n".join(filter(None, map(_part, content)))
 
@@ -153,6 +156,8 @@ def new_message(given: Mapping[str, Any], now: float) -> NewMessage:
 
 def _time(given: Mapping[str, Any], now: float) -> float:
     at = given.get("timestamp")
+    # Hosts pass milliseconds, text and None; a wrong time would sort the session into another
+    # century.
     if isinstance(at, bool) or not isinstance(at, int | float) or not -_FAR < at < _FAR:
         return now
     return float(at)
@@ -224,10 +229,10 @@ class Archive(Protocol):
     """Every conversation, in the order in which it was said."""
 
     def append(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
-        """Keep messages, all or none; the session is begun if it is new. Gives their ids."""
+        """Store messages, all or none, and begin the session if it is new; return their ids."""
 
     def end(self, session_id: str, at: float, scope: Scope) -> None:
-        """Note when a session ended, if it may be seen."""
+        """Record when a session ended, if it may be seen."""
 
     def session(self, session_id: str, scope: Scope) -> Session | None:
         """One session, if it may be seen."""
@@ -278,7 +283,7 @@ class Archive(Protocol):
     def take_over(
         self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]
     ) -> None:
-        """Keep messages of somebody else, and that it was done up to ``position``."""
+        """Store imported messages, and that this was done up to ``position``."""
 
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Delete sessions; returns the number of deleted messages."""
@@ -293,4 +298,4 @@ class Archive(Protocol):
         """Make it whole again, from a verified copy; says what was done."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""

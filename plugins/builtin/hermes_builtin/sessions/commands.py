@@ -43,7 +43,7 @@ _yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for con
 
 
 def _as_text(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """What was typed, without bytes that are no text."""
+    """What was typed, without bytes that are not text."""
     return storable(value)
 
 
@@ -61,6 +61,8 @@ def _open_damaged_archive(ctx: click.Context) -> Iterator[tuple[SqliteArchive, P
     try:
         where = place(home)
     except DatabaseError:
+        # `place` could not read the file. If it were hermes-agent's, `repair` refuses it by its
+        # application id.
         where = Place(home / "state.db")
         if not where.path.is_file():
             raise
@@ -69,10 +71,12 @@ def _open_damaged_archive(ctx: click.Context) -> Iterator[tuple[SqliteArchive, P
 
 
 def _find_session(archive: SqliteArchive, session_id: str) -> Session:
-    """The conversation that a person names by its id, or by the link that an agent gave them."""
+    """The conversation that a person names by its id, or by the link that an agent showed them."""
     session = archive.session(session_id, EVERYBODY)
     if session is None:
         found = archive.session(linked(session_id)[1], EVERYBODY)
+        # The link must be the session's own: its profile is part of it, and ids may repeat between
+        # profiles.
         session = found if found is not None and link(found) == session_id.strip() else None
     if session is None:
         raise HermesError(
@@ -130,6 +134,7 @@ def import_command(
             raise click.UsageError("Name the file: hermes-agent has no conversations in this home.")
         if not source.exists():
             raise HermesError("no such file", where=str(source))
+        # Importing the archive into itself would read and write the same rows.
         if where.theirs is None and where.path.exists() and source.samefile(where.path):
             raise HermesError("this is the archive itself", where=str(source))
         with progress("Importing conversations", 1) as step:
@@ -160,6 +165,7 @@ def export(ctx: click.Context, file: Path | None, user: str) -> None:
                 click.echo(line)  # data: not wrapped on a terminal
             return
         written = list(lines)
+        # Atomically, and private: an export that fails half way must not replace an older one.
         replace_file(file, "".join(f"{line}\n" for line in written).encode(), mode=0o600)
         say(f"{len(written):,} conversations are in {file}.")
 
@@ -264,8 +270,10 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
         frozenset(given["roles"] or (*ROLES, "")),
         given["limit"],
         None if given["sort"] is None else given["sort"] == "newest",
+        # A person sees everything in their archive; only the model's tool hides subagents.
         hidden=True,
     )
+    # The shell has removed quotes; a phrase needs them escaped or in single quotes.
     asked = parse(storable(" ".join(query)))
     with _open_archive(ctx) as (archive, where):
         found = archive.search(asked, options)
@@ -330,7 +338,7 @@ def _by_title(
 
 
 def _why_nothing(archive: Archive, query: Query, options: SearchOptions) -> str:
-    """What kept a search from finding anything, or that there is nothing."""
+    """Why a search found nothing, or that there is nothing."""
     every_role = options._replace(roles=frozenset((*ROLES, "")))
     for other, where, reason in (
         (query._replace(roles=frozenset()), every_role, "other roles have said it"),
@@ -345,6 +353,7 @@ def _why_nothing(archive: Archive, query: Query, options: SearchOptions) -> str:
 
 
 def _marked(text: str) -> str:
+    # Every second piece is a hit.
     pieces = text.replace("<<<", ">>>").split(">>>")
     return "".join(paint(piece, "active") if at % 2 else piece for at, piece in enumerate(pieces))
 
@@ -457,6 +466,8 @@ def _forget(
         chosen = choose(archive)
         messages = sum(session.messages for session in chosen)
         question = f"Delete {len(chosen):,} conversations with {messages:,} messages?"
+        # Without a terminal nobody can answer: then nothing is deleted, rather than waiting for
+        # input.
         if chosen and not yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
             raise HermesError("nothing was deleted", hint="use --yes to delete them")
         with progress("Deleting conversations", 1) as step:

@@ -30,7 +30,9 @@ logger = logging.getLogger("hermes_builtin")
 
 _SHARED: Final = SharedArchives()
 _PRIMARY: Final = "primary"
+# Messages of a session that are compared with a turn: more than one turn with its tools has.
 _RECENT: Final = 40
+# hermes-agent's reasons for a switch after which the parent is only the session that was left.
 _NO_CONTINUATION: Final = ("resume", "new_session")
 
 Messages = Sequence[Mapping[str, Any]]
@@ -46,7 +48,7 @@ def prepare_archive(home: Path) -> None:
 
 
 class Conversations:
-    """Opens the archive when it is first needed, and keeps what one agent's sessions are."""
+    """Opens the archive when it is first needed, and knows the sessions of one agent."""
 
     def __init__(self, home: Path, session_id: str, facts: Mapping[str, Any]) -> None:
         self._home = home
@@ -62,6 +64,7 @@ class Conversations:
 
         self._facts = SessionFacts(
             session_id,
+            # A subagent on Telegram is a subagent: searches leave it out by its source.
             source=platform if context == _PRIMARY else context,
             user_id=given("user_id"),
             chat_id=given("chat_id"),
@@ -91,6 +94,7 @@ class Conversations:
         """The archive."""
         if self._archive is None:
             self._place = place(self._home)
+            # Late: an agent that is asked only for its tools creates no file.
             self._archive = _SHARED.open(self._place.path, durable=self._durable)
             if self._place.theirs is not None and self._archive.once("told of hermes-agent"):
                 logger.warning(
@@ -133,12 +137,14 @@ class Conversations:
     def turn(
         self, user: str, assistant: str, session_id: str, messages: Messages | None
     ) -> list[int]:
-        """Keep a turn."""
+        """Store a turn."""
         facts = self._facts
         if session_id and session_id != facts.id:
             facts = facts._replace(id=session_id, parent="", title="")
         now = time.time()
         messages = [each for each in messages or () if isinstance(each, Mapping)]
+        # Hosts pass the turn, the whole conversation, or nothing. Only what follows this turn's
+        # question is new.
         between = turn_part(user, [new_message(each, now) for each in messages])
         if between is None:
             between = self._not_said_before(facts, messages, now)
@@ -157,6 +163,8 @@ class Conversations:
         session = self.archive.session(facts.id, self.scope)
         stored = self.archive.last(session, _RECENT) if session is not None else []
         known = {(each.role, each.content) for each in stored}
+        # The question is not among the messages: the host compressed or rewrote it. Then what
+        # follows the last question is stored, unless it was stored with the turn before.
         return [] if all((each.role, each.content) in known for each in tail) else tail
 
     def end(self) -> None:
@@ -164,7 +172,7 @@ class Conversations:
         self.archive.end(self._facts.id, time.time(), self.scope)
 
     def close(self) -> None:
-        """Let go of the archive."""
+        """Close the archive."""
         archive, self._archive = self._archive, None
         if archive is not None:
             _SHARED.close(archive)
@@ -192,6 +200,7 @@ def turn_messages(
 ) -> list[NewMessage]:
     """The messages of a turn: what was asked, the tools' part, and what was answered."""
     kept = [each for each in between if each.content.strip() or each.extra]
+    # The answer is often the last of `messages` as well; stored twice, it would rank twice.
     if not any(_says(each, "assistant", assistant) for each in kept):
         kept.append(NewMessage("assistant", assistant, now))
     return [NewMessage("user", user, now), *kept]
@@ -200,6 +209,7 @@ def turn_messages(
 def _says(message: NewMessage, role: str, text: str) -> bool:
     said = message.content.strip()
     if role == "user":
+        # Contained, not equal: hosts add context, such as recalled memories, to what the user said.
         return message.role == role and text.strip() in said
     return message.role == role and said == text.strip()
 
@@ -272,6 +282,7 @@ def _turn(messages: list[Message]) -> Iterator[dict[str, Any]]:
 
 def _given_name(archive: SqliteArchive, session: Session) -> str:
     """What the host called a session whose name was taken here."""
+    # `alias` appends "@" and a checksum to a name that somebody else's session has.
     name = session.id.rpartition("@")[0]
     scope = Scope(session.user_id, session.chat_id, session.profile)
     return name if name and session.id in archive.names(name, scope) else session.id

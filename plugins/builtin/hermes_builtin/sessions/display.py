@@ -19,8 +19,10 @@ from hermes_builtin.sessions.words import (
 
 LINK: Final = "@session:"
 DEFAULT_PROFILE: Final = "default"  # of agents that have no profile
+# Characters. A model gets several results, and its context is not ours to fill.
 SNIPPET: Final = 240
 FACT: Final = 200
+# Stemming a long text word by word is slow: it is searched in parts, up to a limit.
 _SEARCHED_AT_ONCE: Final = 4000
 _READ: Final = 400_000
 _CALLS: Final = 600
@@ -37,6 +39,7 @@ def when(at: float) -> str:
 def message(each: Message, most: int, *, around: int = 0, anchor: bool = False) -> dict[str, Any]:
     """A message with at most so many characters, from around a place in it."""
     shown: dict[str, Any] = {"id": each.id, "role": each.role}
+    # A third before the hit, the rest after it: what follows usually explains more.
     begin = max(0, min(around - most // 3, len(each.content) - most))
     content = each.content[begin : begin + most]
     if len(content) < len(each.content):
@@ -78,6 +81,7 @@ def snippet(each: Message, words: frozenset[str]) -> str:
         hits = list(_hits(text, words))
     if not hits:
         return _trimmed(each.content, 0, SNIPPET)
+    # The window that has most hits, not the first hit: a rare word says more where others are near.
     best = max(
         range(len(hits)),
         key=lambda at: sum(hits[at][0] <= begin < hits[at][0] + SNIPPET for begin, _ in hits),
@@ -90,6 +94,7 @@ def snippet(each: Message, words: frozenset[str]) -> str:
             pieces += [text[at:begin], ">>>", text[begin:end], "<<<"]
             at = end
     pieces.append(text[at : start + SNIPPET])
+    # Two hits that touch, such as two pairs of one Chinese word, are shown as one.
     body = " ".join("".join(pieces).split()).replace("<<<>>>", "")
     return f"{'...' if start else ''}{body}{'...' if start + SNIPPET < len(text) else ''}"
 

@@ -21,13 +21,13 @@ from hermes_core.errors import DatabaseError
 #
 # hermes-agent's file is looked at, never changed; ours is ``sessions.db`` beside it then. Should
 # hermes-agent come to a home where ``state.db`` is ours, it adds its own tables to it. Ours have
-# other names, and our views of the same names make room (see ``sqlite/_views.py``).
+# other names, and our views of the same names make room (see ``sqlite/database.py``).
 
 _THEIRS: Final = frozenset(("schema_version", "sessions", "messages"))
 
 
 class Place(NamedTuple):
-    """The archive's file; and that in which hermes-agent keeps its conversations, if any."""
+    """The archive's file; and hermes-agent's own file of conversations, if any."""
 
     path: Path
     theirs: Path | None = None
@@ -42,6 +42,7 @@ def place(home: Path) -> Place:
     state, beside = home / "state.db", home / "sessions.db"
     owner, tables = _look(state)
     theirs = state if tables >= _THEIRS else None
+    # Once `sessions.db` exists it stays the archive, even if hermes-agent's file is removed later.
     if beside.exists() or (theirs is not None and owner != ARCHIVE_ID):
         return Place(beside, theirs)
     return Place(state, theirs)
@@ -87,6 +88,8 @@ def read_only(path: Path) -> sqlite3.Connection:
 
     Where nobody has it open, there is no ``-wal``; then none is made for a look either.
     """
+    # immutable=1 ignores a WAL, so it is used only if there is none. Without it, SQLite would
+    # create `-wal` and `-shm` beside a file that is not ours.
     quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{quiet}", uri=True, timeout=10)
 
@@ -94,6 +97,7 @@ def read_only(path: Path) -> sqlite3.Connection:
 # -- hermes-agent's conversations: read from its state.db, which is never changed ---------------
 
 ORIGIN: Final = "hermes-agent"
+# hermes-agent marks content that is a list of parts in this way.
 _JSON: Final = "\x00json:"
 _SESSION_COLUMNS: Final = (
     "id", "source", "user_id", "chat_id", "profile_name", "title", "parent_session_id",
@@ -164,7 +168,9 @@ def conversations(path: Path, archive: Archive, *, hidden: bool = False) -> Iter
         with closing(read_only(path)) as database:
             columns = {row[1] for row in database.execute("PRAGMA table_info(sessions)")}
             wanted = ", ".join(
-                name if name in columns else f"NULL AS {name}" for name in _SESSION_COLUMNS
+                # Columns differ between hermes-agent's versions; missing ones read as NULL.
+                name if name in columns else f"NULL AS {name}"
+                for name in _SESSION_COLUMNS
             )
             last = _last_messages(database, hidden=hidden)
             rows = database.execute(

@@ -65,14 +65,14 @@ def import_file(
     *,
     hidden: bool = False,
 ) -> Taken:
-    """Take over the conversations of a file: hermes-agent's state.db, JSONL, or an export.
+    """Import the conversations of a file: hermes-agent's state.db, JSONL, or an export.
 
     Args:
         archive: Where they go.
         path: The file.
         owner: Whose they are, where the file does not say.
         progress: Called with the progress.
-        hidden: Whether to take over what was hidden in hermes-agent, too.
+        hidden: Whether to import what was hidden in hermes-agent, too.
 
     Raises:
         NotImportedError: The file is not one of these, or damaged.
@@ -120,7 +120,7 @@ def _owned(facts: SessionFacts, owner: Scope) -> SessionFacts:
 
 
 def _name(archive: Archive, origin: str, imported: Imported) -> str:
-    """The name under which a conversation is kept, or will be.
+    """The name under which a conversation is stored, or will be.
 
     Names are the same on every machine. One that another conversation has is not enough.
     """
@@ -132,6 +132,8 @@ def _name(archive: Archive, origin: str, imported: Imported) -> str:
             base = f"jsonl-{_fingerprint(imported.messages[:1])}"
             name = f"{base}-{number}" if number else base
         session = archive.session(name, EVERYBODY)
+        # A name is taken if it is free, if an earlier import of this origin made it, or if the
+        # stored conversation says the same. Otherwise the next name is tried.
         if session is None or (imported.facts.id and archive.imported(origin, name)):
             return name
         if _alike(archive.messages(session), imported.messages):
@@ -151,6 +153,8 @@ def _not_stored(
     """The messages that we do not have: some may have been rewritten, or inserted."""
     if session is None:
         return messages
+    # By content and number, not by place: an export may have been edited, and a conversation may
+    # contain "yes" several times.
     stored = Counter((each.role, each.content) for each in archive.messages(session))
     left = []
     for message in messages:
@@ -174,6 +178,7 @@ def _take(
         new: list[NewMessage] = []
         if imported.messages:
             name = _name(archive, origin, imported)
+            # `position` alone is not trusted: the archive may have lost or deleted messages since.
             new = _not_stored(archive, archive.session(name, EVERYBODY), imported.messages)
             archive.take_over(origin, imported.position, imported.facts._replace(id=name), new)
         taken = taken._replace(
@@ -199,6 +204,8 @@ def _text(path: Path) -> str:
 def _parsed(path: Path, text: str) -> tuple[str, list[Imported]]:
     """What kind of export it is, and its conversations."""
     try:
+        # One JSON document is an export of ChatGPT or Claude; several lines of JSON are not one
+        # document.
         whole = json.loads(text)
     except ValueError:
         return "jsonl", list(_jsonl(path, text))
@@ -246,6 +253,8 @@ def _chatgpt(entry: Mapping[str, Any]) -> Imported:
     mapping = entry["mapping"]
     chain = []
     name = entry.get("current_node")
+    # ChatGPT stores a tree of edited messages. From the current leaf up to the root is what the
+    # person sees; without one, any leaf will do.
     if name not in mapping:
         name = next((key for key, node in mapping.items() if not node.get("children")), None)
     seen = set()
@@ -275,6 +284,7 @@ def _claude(entry: Mapping[str, Any]) -> Imported:
     started = _time(entry.get("created_at"))
     messages = []
     for each in entry["chat_messages"]:
+        # Newer exports of Claude have parts in `content`, older ones only `text`.
         text = content_text(each.get("content")) or str(each.get("text") or "")
         attached = [
             str(file.get("extracted_content") or file.get("file_name") or "")
@@ -307,6 +317,7 @@ def _jsonl(path: Path, text: str) -> Iterator[Imported]:
     """A line is a message, or a conversation with its ``messages``."""
     now = time.time()
     loose: dict[str, list[NewMessage]] = {}
+    # Not `splitlines`: it also splits at U+2028, which is valid inside a JSON string.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

@@ -33,6 +33,8 @@ LONGEST_QUERY: Final = 100_000
 _ALTERNATIVES: Final = 64
 _SHORTEST_EXCLUDED: Final = 3  # `rm -rf` is a command, not a wish to hear nothing of rf
 
+# A minus counts only at the beginning of a word ("well-known" has none), before a word or a quote.
+# Typographic quotes are what phones type. A lone quote is matched and ignored.
 _PIECE: Final = re.compile(
     r"""(?P<minus>(?<!\S)-(?=["“\w]))?(?:["“](?P<phrase>[^"“”]+)["”]|(?P<word>[^\s"“”]+)|["“”])"""
 )
@@ -150,6 +152,7 @@ class _Reader:
             return
         written = phrase or word
         found = tuple(phrase_words(written))
+        # Short words in other scripts are whole words, in English they are options of commands.
         excluded = minus and (phrase or len(word) >= _SHORTEST_EXCLUDED or not word.isascii())
         if not found:
             pass
@@ -262,6 +265,7 @@ def _moment(value: str, now: datetime) -> float | None:
             start = datetime.combine(date(year, month, day), datetime.min.time())
         else:
             start = datetime.fromisoformat(value.upper())
+        # A day begins at midnight where the person is, not in UTC.
         return start.astimezone().timestamp()  # without a zone: the zone of this machine
     except (ValueError, OverflowError, OSError):
         return None
@@ -328,6 +332,7 @@ def agreement(named: list[Day], began: float, ended: float) -> float:
             continue
         if first <= span[1] and last >= span[0]:
             return 1.0
+        # People talk about an event some days after it: such sessions count half.
         if timedelta(0) < first - span[1] <= _AFTERWARDS:
             best = _SOON_AFTER
     return best
@@ -336,6 +341,7 @@ def agreement(named: list[Day], began: float, ended: float) -> float:
 def reach(named: list[Day]) -> list[tuple[float, float]]:
     """The times in which conversations fit the days of a known year."""
     found = []
+    # Without a year any year fits, which is not a range to look up: `agreement` judges those.
     for span in (each.span(date.min) for each in named if each.year):
         if span is not None:
             with suppress(OverflowError, ValueError, OSError):  # a year that no clock knows

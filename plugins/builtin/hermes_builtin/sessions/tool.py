@@ -46,7 +46,7 @@ class Request(NamedTuple):
 
     @classmethod
     def of(cls, args: Mapping[str, Any]) -> Request:
-        """Take what a model gave.
+        """Check what a model passed.
 
         As in hermes-agent, a number or an order that makes no sense counts as not given.
 
@@ -58,6 +58,8 @@ class Request(NamedTuple):
         return cls(
             _text(args, "query"),
             _roles(args.get("role_filter")),
+            # Clamped, not refused: a model that asks for 100 wants many, and a refusal costs a
+            # turn.
             min(max(_number(args.get("limit"), 3), 1), 10),
             {"newest": True, "oldest": False}.get(_word(args.get("sort"))),
             _text(args, "session_id"),
@@ -87,6 +89,7 @@ def _text(args: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise BadRequest(f"{name} must be a string.")
     value = storable(value)
+    # A query in quotes and an id may have blanks at their ends.
     return value if name in ("query", "session_id") else value.strip()
 
 
@@ -181,6 +184,7 @@ SCHEMA: Final[dict[str, Any]] = {
     },
 }
 
+# Of a long conversation: how it begins, how it ends, and the hit with what is around it.
 _READ_FIRST: Final = 20
 _READ_LAST: Final = 10
 _BOOKEND: Final = 3
@@ -224,7 +228,7 @@ class SessionSearch:
         """The answer as JSON; an error is said to be one.
 
         Args:
-            args: What the model gave.
+            args: What the model passed.
             session_id: The session that asks.
             context: What the host says about this call: a user, a chat.
         """
@@ -255,12 +259,16 @@ class SessionSearch:
             request.roles or TALK,
             request.limit,
             request.newest,
+            # The session that asks is in the model's context already, and so is what it was
+            # compressed from.
             without=(*archive.names(current, scope), *filter(None, [parent])),
             profiles=self._profiles(request.profile),
         )
         titled = archive.titled(query, options)
         found, note = self._found(query, options, plainly=not titled)
         if not titled and not found.hits:
+            # Search never comes back empty when something is there: before giving up, titles with
+            # any of the words.
             titled = archive.titled(query.with_any_word(), options)
             note = _SOME_WORDS if titled else note
         notes = [note] if note else []
@@ -297,6 +305,8 @@ class SessionSearch:
         """What a query finds; or ``plainly`` what its words find, and a note that says so."""
         archive = self._conversations.archive
         found = archive.search(query, options)
+        # Phrases and AND are strict. If they find nothing, the words alone are better, and the note
+        # says so.
         if found.hits or not query.required or not plainly:
             return found, ""
         words_only = archive.search(query.with_nothing_required(), options)
@@ -320,6 +330,7 @@ class SessionSearch:
         others = self._by_root([_Match(each.session, None) for each in titled])
         more = [match for root, match in others.items() if root not in by_root]
         if more and len(found) == options.limit > 1 and len(query.terms) > 1:
+            # The last hit makes room for one conversation whose title has all words.
             found.pop()
         return [*found, *more][: options.limit]
 
@@ -337,6 +348,7 @@ class SessionSearch:
         most = _ANSWER // max(len(matches), 1)
         results: list[dict[str, Any]] = []
         for match in matches:
+            # The best result always in full: one good answer saves the model a second call.
             if shown := self._result(match, words, most, full=full or not results):
                 results.append(shown)
         return results
@@ -354,6 +366,8 @@ class SessionSearch:
             return None
         anchor = window.messages[window.shown_before(anchor_id)]
         shown = window.messages if full else [anchor]
+        # Plus two: the message with the hit gets two shares, and one is for the ends of the
+        # conversation.
         share = max(most // (len(window.messages) + 2), 200)
         by_title = match.message_id is None
         begin, end = self._bookends(session, window) if full else ([], [])
@@ -404,10 +418,11 @@ class SessionSearch:
         return " ".join(reasons)
 
     def _out_of_sight(self, query: Query, options: SearchOptions) -> str:
-        """What keeps matches from being found, if there are any."""
+        """Why existing matches are not found; "" if there are none."""
         all_roles = options._replace(roles=frozenset((*ROLES, "")), limit=1)
         plain = query._replace(roles=frozenset())
         timeless = plain._replace(after=None, before=None)
+        # From the likeliest reason to the least; each is one search with one restriction lifted.
         for other, where, reason in (
             (plain, all_roles, _ROLES_OF_QUERY if query.roles else _OTHER_ROLES),
             (plain, all_roles._replace(hidden=True), _HIDDEN),
@@ -462,6 +477,7 @@ class SessionSearch:
     def _read(self, request: Request) -> dict[str, Any]:
         archive = self._conversations.archive
         session = self._session(request)
+        # Whole if both parts cover it: "0 messages are left out" would be nonsense.
         whole = session.messages <= _READ_FIRST + _READ_LAST
         messages = archive.first(session, session.messages if whole else _READ_FIRST)
         last = [] if whole else archive.last(session, _READ_LAST)
@@ -488,6 +504,7 @@ class SessionSearch:
     def _session(self, request: Request) -> Session:
         """The session that is named by its id or its link."""
         archive = self._conversations.archive
+        # As it stands first: an id may contain a slash and look like a link.
         session = archive.session(request.session_id, self._scope)
         profiles = self._profiles(request.profile)
         if session is None:
@@ -522,6 +539,7 @@ class SessionSearch:
         archive = self._conversations.archive
         here = archive.names(current, self._scope)
         profiles = self._profiles(request.profile)
+        # One more, because the session that asks is usually the newest and is left out.
         found = archive.browse(self._scope, request.limit + 1, profiles=profiles)
         sessions = [each for each in found if each.id not in here][: request.limit]
         results = [

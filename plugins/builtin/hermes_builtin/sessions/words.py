@@ -215,7 +215,7 @@ def language_of(text: str, folded: Sequence[str]) -> str:
 
 
 def _is_english(folded: Sequence[str], count: int) -> bool:
-    """Whether a text has at least as many typical words of English as of another language."""
+    """Whether a text has more typical words of English than of another language."""
     return len(_ENGLISH.intersection(folded)) > count
 
 
@@ -227,6 +227,7 @@ def inflected(word: str, code: str) -> str:
 
 def language_in(word: str) -> str:
     """Return the language of an index word that `inflected` made; "" of any other."""
+    # "c++" has a plus as well, but no language code behind it.
     code = word.rpartition("+")[2] if "+" in word else ""
     return code if code in _LANGUAGES else ""
 
@@ -242,10 +243,11 @@ def _inflected_words(text: str, folded: Sequence[str]) -> list[str]:
 
 # -- Text as words for the index: folded, stemmed, and in pairs where a script has no spaces ----
 #
-# Chinese, Japanese, Korean, Thai and their kind are kept as overlapping pairs of characters,
+# Chinese, Japanese, Korean, Thai and similar scripts are stored as overlapping pairs of characters,
 # and the last character alone: a pair is found as a word, and a single character as the
 # beginning of a word.
 
+# Longer "words" are base64, hashes and URLs: their beginning is enough to find them.
 LONGEST: Final = 64
 _MOST_STEMS: Final = 65_536
 
@@ -301,6 +303,8 @@ def fold(text: str) -> str:
     """Text without case, accents, and other ways to write the same letter."""
     if text.isascii():
         return text.lower()
+    # NFKD separates letters from their accents and unifies full-width forms. NFC afterwards puts
+    # Korean syllables together again, which NFKD takes apart.
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
     return unicodedata.normalize("NFC", bare)
 
@@ -376,7 +380,7 @@ _FILE: Final = Path(__file__).with_name("thesaurus.txt")
 
 
 def related(term: str) -> frozenset[str]:
-    """Give the stems that may stand for a stem, without the stem itself."""
+    """Return the stems that may stand for a stem, without the stem itself."""
     return _read(_FILE).get(term, frozenset())
 
 

@@ -114,7 +114,7 @@ class _Session:
 
 
 class HindsightProvider(ServiceProvider):
-    """Hindsight, in the cloud or on a server of one's own."""
+    """Hindsight, in the cloud or self-hosted."""
 
     label = "Hindsight"
     glyph = "🔭"
@@ -147,7 +147,7 @@ class HindsightProvider(ServiceProvider):
         return in_files(Path(hermes_home))
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        """Keep the settings where hermes-agent's plugin does."""
+        """Store the settings where hermes-agent's plugin does."""
         save_own_file(own_file(Path(hermes_home)), values)
 
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, str]:
@@ -177,7 +177,7 @@ class HindsightProvider(ServiceProvider):
             session.service.close()
 
     def switch(self, old: str, new: str, *, parent: str, reset: bool, rewound: bool) -> None:  # noqa: ARG002
-        """Note whose child the new session is. All turns of the old one have been sent."""
+        """Record whose child the new session is. All turns of the old one have been sent."""
         self._session.scribe.parents[new] = parent
 
     def explain(self, error: Exception) -> BackendError:

@@ -256,7 +256,7 @@ class Service:
 def _client(settings: Settings) -> Hindsight:
     from hindsight_client import Hindsight  # noqa: PLC0415 - a second, and for sessions only
 
-    # One attempt: a turn can't wait for more, and writes are repeated by who keeps them.
+    # One attempt: a turn can't wait for more, and the outbox repeats writes.
     return Hindsight(
         base_url=settings.api_url,
         api_key=settings.api_key or None,

@@ -80,7 +80,7 @@ def _today(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _implied(found: Mapping[str, Any]) -> dict[str, Any]:
-    """hermes-agent needs no mode for a server of one's own: its address is enough."""
+    """hermes-agent needs no mode for a self-hosted server: its address is enough."""
     address = str(found.get("api_url") or "").rstrip("/")
     is_own = address and address != URLS[CLOUD] and not found.get("mode")
     return {"mode": OWN_SERVER} if is_own else {}
@@ -156,7 +156,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def read(cls, start: Start) -> Self:
-        """What a host that reads settings gave; else what hermes-agent's own plugin would read.
+        """What a host that reads settings passed; else what hermes-agent's own plugin would read.
 
         Raises:
             ConfigError: They can't work.

@@ -55,7 +55,7 @@ class Upload(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """Tells whether it is there already."""
+        """Identifies it, to find out whether it is there already."""
         # Of the redacted text: a second run with the same files finds what the first one has sent.
         return hashlib.sha256(f"{self.name}\0{self.text}".encode()).hexdigest()[:16]
 

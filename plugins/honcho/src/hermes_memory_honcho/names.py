@@ -49,7 +49,7 @@ def opened(path: Path, table: str) -> Iterator[sqlite3.Connection]:
 
 # -- Whose a plain name is: two platforms may have the same number for two people ----------------
 #
-# hermes-agent calls somebody by their number alone. Whoever came first keeps that name, so that
+# hermes-agent calls somebody by their number alone. Whoever came first has that name, so that
 # their memory goes on; a home remembers from which platform that was.
 
 _TABLE: Final = "CREATE TABLE IF NOT EXISTS people (name TEXT PRIMARY KEY, platform TEXT)"
@@ -95,13 +95,13 @@ def folder_name(home: Path, folder: Path) -> str:
 # The names are hermes-agent's where they fit Honcho's alphabet. A name that does not fit gets a
 # hash, so that two people, or two chats, never become one.
 
-#: The server takes 512; hermes-agent keeps to 100, and so do names that it made.
+#: The server takes 512; hermes-agent uses at most 100, and so do names that it made.
 ALPHABET: Final = Alphabet("a-zA-Z0-9_-", 100)
 _NOBODY: Final = "user-default"  # a person without a name
 
 
 class Place(NamedTuple):
-    """Where a conversation is kept: everything that its messages need to be filed."""
+    """Where a conversation is stored: everything that its messages need to be filed."""
 
     session: str
     user: str
@@ -136,7 +136,7 @@ class Names:
         return bool(self._start.user_id or self._start.user_id_alt) and not self._pinned
 
     def place(self, session_id: str) -> Place:
-        """Where a session of ours is kept."""
+        """Where a session of ours is stored."""
         return Place(self._session(session_id), self.user, self.ai)
 
     # -- the person -------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class Entry(NamedTuple):
     Attributes:
         key: The same for every attempt.
         said: By whom, and what; however long.
-        facts: Kept with each message.
+        facts: Stored with each message.
         attempt: From the second on an earlier one may have come through, in part too.
         said_at: When, in seconds since the epoch.
     """

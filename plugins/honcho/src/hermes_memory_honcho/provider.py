@@ -116,7 +116,7 @@ _PROMPTS: Final = {
 
 
 class HonchoProvider(ServiceProvider):
-    """Honcho, in the cloud or on a server of one's own."""
+    """Honcho, in the cloud or self-hosted."""
 
     label = "Honcho"
     glyph = "🏛️"
@@ -154,7 +154,7 @@ class HonchoProvider(ServiceProvider):
         return [dict(each) for each in FIELDS]
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        """Keep settings in honcho.json; a host's block that has one of them gets it too.
+        """Store settings in honcho.json; a host's block that has one of them gets it too.
 
         A move from a self-hosted server to the cloud removes the address. In a home without
         the file, it starts with the settings used so far, which it overrides from now on.
@@ -242,7 +242,7 @@ class HonchoProvider(ServiceProvider):
         self._writer = Writer(self._service, settings, start.home)
 
     def disconnect(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         service, self._service = self._service, None
         self._recaller = self._writer = self._settings = None
         if service is not None:
@@ -275,15 +275,15 @@ class HonchoProvider(ServiceProvider):
     # -- writes -----------------------------------------------------------------------------------
 
     def write_turn(self, turn: Turn) -> None:
-        """Keep a turn as messages of two peers."""
+        """Store a turn as messages of two peers."""
         self._writing.turn(turn)
 
     def write_note(self, note: Note) -> None:
-        """Keep a note as a conclusion."""
+        """Store a note as a conclusion."""
         self._writing.note(note)
 
     def write_delegation(self, delegation: Delegation) -> None:
-        """Keep what a subagent found out."""
+        """Store what a subagent found out."""
         self._writing.delegation(delegation)
 
     def write_ending(self, ending: Ending) -> None:

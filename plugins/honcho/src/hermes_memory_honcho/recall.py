@@ -213,7 +213,7 @@ class Recaller:
         try:
             found = self._service.portrait(self._names.user, query)
         except HonchoError as error:
-            # A wrong key or a missing server must be reported; slowness alone is no reason to
+            # A wrong key or a missing server must be reported; slowness alone is not a reason to
             # recall nothing.
             if error.code != "timeout" or not (progress.standing or progress.card):
                 raise

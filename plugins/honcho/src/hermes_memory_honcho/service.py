@@ -83,7 +83,7 @@ class Service:
         self._pauses = list(PATIENCE)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self.wire.close()
 
     def queue(self) -> Queue | None:
@@ -123,7 +123,7 @@ class Service:
                 return
 
     def _join(self, place: Place, peers: Mapping[str, SessionPeerConfig]) -> None:
-        """An existing session keeps its old configuration, so send it again."""
+        """An existing session has its old configuration, so send it again."""
         session = self.honcho.session(place.session, peers=list(peers.items()))
         for peer, config in peers.items():
             session.set_peer_configuration(peer, config)
@@ -191,8 +191,8 @@ class Service:
     def _settled(self, key: str, look: Callable[[], _T], is_all: Callable[[_T], bool]) -> _T:
         """What there is of a write that was tried before.
 
-        A request that we gave up on may be carried out later, and even after a look that was sent
-        after it. So what is not there yet is looked for a few times more, once the server answers
+        A request that we no longer wait for may be carried out later, even after a look that was
+        sent after it. So what is not there yet is looked for a few times more, once the server answers
         again; what it has not carried out then was never on its way.
         """
         found = look()
@@ -383,7 +383,7 @@ class Service:
     # -- conclusions ------------------------------------------------------------------------------
 
     def conclude(self, peer: str, content: str, place: Place | None = None, key: str = "") -> None:
-        """Keep a fact about somebody; ``key`` is the identity of the write, if it has one."""
+        """Store a fact about somebody; ``key`` is the identity of the write, if it has one."""
         observer, target = self._view(peer)
         if place is None:
             self._ensure(observer.id, target)
@@ -409,7 +409,7 @@ class Service:
         Args:
             peer: Whom it is about.
             content: The fact.
-            key: The identity of the write that may have kept it.
+            key: The identity of the write that may have stored it.
             attempt: Which attempt of that write this is.
         """
         wanted = storable(content)
@@ -421,7 +421,7 @@ class Service:
         return self._settled(key, look, bool) if attempt > 1 else look()
 
     def delete_conclusion(self, peer: str, number: str) -> None:
-        """Forget a fact about somebody.
+        """Delete a fact about somebody.
 
         Raises:
             HermesError: That is not an id, or the id of a fact about somebody else.

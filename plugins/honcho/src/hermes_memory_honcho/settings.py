@@ -147,7 +147,7 @@ class SettingSources:
         return ConfigError(f"{key} is {value!r:.60}; it has to be {wanted}", where=self._path)
 
 
-# -- The plugin's settings, as hermes-agent's plugin for Honcho keeps them ----------------------
+# -- The plugin's settings, as hermes-agent's plugin for Honcho has them -----------------------
 #
 # They come from the host (``provider_config``), from honcho.json and from variables. In the file
 # the block ``hosts.<host>`` counts more than its root; ``host`` is ``hermes`` or
@@ -256,7 +256,7 @@ def config_file(home: Path) -> Path:
 
 
 def host_of(profile: str, root: Mapping[str, Any]) -> str:
-    """Under which name a profile's settings, workspace and agent are kept."""
+    """Under which name a profile's settings, workspace and agent are stored."""
     named = os.environ.get("HERMES_HONCHO_HOST", "").strip()
     if named:
         return named
@@ -377,7 +377,7 @@ def _timeout(layers: SettingSources) -> float:
 
 
 def _observation_default(layers: SettingSources) -> str:
-    """hermes-agent's: who has set Honcho up before the two-way picture keeps the older one."""
+    """hermes-agent's: a set-up from before the two-way picture stays with the older one."""
     # "unified" for existing set-ups: a change of the mode would split what Honcho knows in two.
     explicit = bool(layers.block) or layers.root.get("enabled") is True
     return _UNIFIED if explicit else "directional"

@@ -130,9 +130,9 @@ class Tools:
     """What the model may ask of Honcho.
 
     Args:
-        service: Gives Honcho, once a session runs.
-        settings: Gives its settings.
-        session: Gives the session of Honcho that runs now.
+        service: Returns Honcho, once a session runs.
+        settings: Returns its settings.
+        session: Returns the session of Honcho that runs now.
         may_write: Whether this is the agent itself.
     """
 

@@ -36,7 +36,7 @@ class BufferedTurn(NamedTuple):
         key: Its identity.
         place: Where it belongs.
         said: By whom, and what.
-        facts: What is kept with it.
+        facts: What is stored with it.
         again: It was taken before, and may have been sent.
         said_at: When, in seconds since the epoch.
     """

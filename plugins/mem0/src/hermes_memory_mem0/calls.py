@@ -38,7 +38,7 @@ _CURRENT: Final[ContextVar[Call | None]] = ContextVar("mem0_call", default=None)
 
 @contextmanager
 def within(seconds: float) -> Iterator[Call]:
-    """Give all requests that are made inside so many seconds together."""
+    """Limit all requests that are made inside to so many seconds together."""
     call = Call(seconds)
     token = _CURRENT.set(call)
     try:

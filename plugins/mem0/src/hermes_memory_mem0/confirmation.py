@@ -22,7 +22,7 @@ _LOOKED_AT: Final = 5
 _BRIEF: Final = 12
 #: How often the platform gets a turn with which it failed.
 _MOST_TIMES: Final = 10
-#: How many turns of the platform are kept in mind, and asked about with each write.
+#: How many turns of the platform are remembered, and asked about with each write.
 MOST_TAKEN: Final = 50
 _ASKED_ABOUT: Final = 5
 
@@ -91,7 +91,7 @@ class Taken:
         self._turns: list[Given] = []
 
     def add(self, given: Given) -> list[Given]:
-        """Keep a turn in mind.
+        """Remember a turn.
 
         Returns:
             What is forgotten for it: the oldest, if there are too many.

@@ -242,7 +242,7 @@ def open_engine(sdk: Sdk, engine: Engine) -> Any:
 
 
 def close_engine(memory: Any) -> None:
-    """Let go of the store, of the history, and of the connections to its models."""
+    """Close the store, the history, and the connections to its models."""
     memory.close()
     for part in (memory.vector_store, memory.embedding_model, memory.llm):
         _close_client(part)
@@ -296,7 +296,7 @@ def _wrong_size(given: int, there: int) -> BackendError:
 
 
 def _watch(memory: Any, size: int) -> None:
-    """Note what fails in a call, and look at the size of vectors."""
+    """Record what fails in a call, and look at the size of vectors."""
     embedder, store = memory.embedding_model, memory.vector_store
     one, many = embedder.embed, embedder.embed_batch
     # mem0ai catches exceptions of these three and returns an empty result: the turn would count as
@@ -366,7 +366,7 @@ _ALL: Final = 100_000  # the engine wants a number; a turn has few memories, not
 
 
 class Oss:
-    """Memories in a store of one's own. A write returns when they are stored."""
+    """Memories in a local or self-hosted store. A write returns when they are stored."""
 
     extracts_at_once = True
 
@@ -474,7 +474,7 @@ class Oss:
         return memory_of(row) if row else None
 
     def update(self, memory_id: str, text: str, marks: Mapping[str, str] | None = None) -> None:
-        """Give a memory another text."""
+        """Replace the text of a memory."""
         self._opened.update(memory_id, text=text, metadata=dict(marks) if marks else None)
 
     def delete(self, memory_id: str) -> None:

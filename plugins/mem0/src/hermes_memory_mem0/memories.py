@@ -52,7 +52,7 @@ class Added(NamedTuple):
 
 
 class Memories(Protocol):
-    """A place where Mem0 keeps memories. Every method raises if it did not answer."""
+    """A place where Mem0 stores memories. Every method raises if it did not answer."""
 
     #: How a person calls the place: an address or a folder.
     where: str
@@ -100,7 +100,7 @@ class Memories(Protocol):
         """One memory."""
 
     def update(self, memory_id: str, text: str, marks: Mapping[str, str] | None = None) -> None:
-        """Give a memory another text."""
+        """Replace the text of a memory."""
 
     def delete(self, memory_id: str) -> None:
         """Remove a memory."""
@@ -109,7 +109,7 @@ class Memories(Protocol):
         """Remove all memories of a user."""
 
     def close(self) -> None:
-        """Let go. May be called twice."""
+        """Close it. May be called twice."""
 
 
 def memory_of(row: Mapping[str, Any]) -> Memory:

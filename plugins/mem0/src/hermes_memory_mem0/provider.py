@@ -240,7 +240,7 @@ class Mem0Provider(ServiceProvider):
             self._hand_over(memories, settings, given)
 
     def _hand_over(self, memories: Memories, settings: Settings, given: Given) -> None:
-        """Give a turn to the platform, after those with which it failed before."""
+        """Send a turn to the platform, after those with which it failed before."""
         # An unknown result of earlier turns must not hold this one back.
         with within(settings.timeout * _FOLLOW_UP_SHARE), suppress(Exception):
             self._follow_up(memories, settings)

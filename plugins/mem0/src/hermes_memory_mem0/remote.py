@@ -222,7 +222,7 @@ class Platform:
     ) -> Added:
         """Hand messages over; without ``infer`` they are stored at once.
 
-        A turn that comes late, or once more, keeps the time at which it was said.
+        A turn that comes late, or once more, has the time at which it was said.
         """
         answer = self._opened.add(
             list(messages),
@@ -292,7 +292,7 @@ class Platform:
             raise
 
     def update(self, memory_id: str, text: str, marks: Mapping[str, str] | None = None) -> None:
-        """Give a memory another text."""
+        """Replace the text of a memory."""
         more = {"metadata": dict(marks)} if marks else {}
         self._opened.update(memory_id, text=text, **more)
 
@@ -405,7 +405,7 @@ class Server:
         return memory_of(row) if isinstance(row, Mapping) else None
 
     def update(self, memory_id: str, text: str, marks: Mapping[str, str] | None = None) -> None:
-        """Give a memory another text."""
+        """Replace the text of a memory."""
         more = {"metadata": dict(marks)} if marks else {}
         self._ask("PUT", self._path(memory_id), {"text": text, **more})
 

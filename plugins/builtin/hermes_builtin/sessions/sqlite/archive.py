@@ -47,7 +47,9 @@ from hermes_core.storage.sqlite import is_damage
 
 # -- The archive in a SQLite file ---------------------------------------------------------------
 
+# Totals only weigh words; counting sessions at each search would cost more than it changes.
 _TOTAL_SECONDS: Final = 60.0
+# Rows per read: a reader holds its lock and a snapshot of the WAL only for one page.
 _PAGE: Final = 500
 
 
@@ -63,6 +65,8 @@ class SqliteArchive:
         self.path = path
         self._file = archive_file(path, durable=durable)
         self._totals = (0.0, Totals(0, 0))
+        # Set at the first write that finds damage: writing on would destroy what `repair` can still
+        # save.
         self._damage: DatabaseError | None = None
         self._backlog = Backlog(self._file)
 
@@ -78,7 +82,7 @@ class SqliteArchive:
             pass
 
     def append(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
-        """Keep messages, all or none; the session is begun if it is new. Gives their ids."""
+        """Store messages, all or none, and begin the session if it is new; return their ids."""
         if self._damage is not None:
             raise self._damage
         self._backlog.before_write()
@@ -102,7 +106,7 @@ class SqliteArchive:
         return self._backlog.index_all()
 
     def end(self, session_id: str, at: float, scope: Scope) -> None:
-        """Note when a session ended, if it may be seen."""
+        """Record when a session ended, if it may be seen."""
         session = self.session(session_id, scope)
         if session is not None:
             with self._file.transaction() as database:
@@ -128,9 +132,11 @@ class SqliteArchive:
     def take_over(
         self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]
     ) -> None:
-        """Keep messages of somebody else, and that it was done up to ``position``."""
+        """Store imported messages, and that this was done up to ``position``."""
         with self._file.transaction() as database:
             if messages:
+                # Inside the transaction: messages and position are stored together, or an import
+                # that was interrupted would store messages twice.
                 self.append(facts, messages)
             database.execute(
                 "INSERT OR REPLACE INTO archive_imports VALUES (?, ?, ?)",
@@ -142,6 +148,8 @@ class SqliteArchive:
         behind = self.index_pending()
         if behind is not None and not is_damage(behind):  # a damaged index is rebuilt
             raise behind
+        # Indexed first: FTS5 deletes a row of a contentless table only if it gets exactly its
+        # words.
         self._backlog.forget()  # words that nobody uses any more leave the table of terms
         gone = 0
         for done, session in enumerate(sessions, 1):
@@ -193,6 +201,7 @@ class SqliteArchive:
         """The sessions that say most of what a query asks for."""
         try:
             with self._file.reading() as database:
+                # Always indexed before a search: a turn of a second ago must be found.
                 pending, marked = maintenance.state_of_index(database)
             behind = self.index_pending() if pending else None
             if behind is not None:
@@ -203,6 +212,8 @@ class SqliteArchive:
         except DatabaseError as error:
             if not is_damage(error):
                 raise
+        # The index is damaged, the messages are not. A small archive is indexed again while the
+        # model waits.
         maintenance.rebuild_if_small(self._file)
         return self._search(query, options)
 
@@ -232,6 +243,7 @@ class SqliteArchive:
             found = Search(database, query, options, self._count(database)).found()
         if behind is None:
             return found
+        # An empty answer would say "not there", which nobody knows.
         if not found.hits:  # it may be among the messages that could not be looked at
             raise behind
         return found._replace(behind=str(behind))
@@ -263,6 +275,7 @@ class SqliteArchive:
                 message_id, high, window,
             )  # fmt: skip
         messages = [*before[::-1], *here, *after]
+        # By places, which include messages of other roles: "remaining" counts everything beyond.
         left = session.messages - 1 - place_of(messages[-1].id)
         return Window(messages, place_of(messages[0].id), max(left, 0))
 
@@ -292,6 +305,8 @@ class SqliteArchive:
             yield from page
             if len(page) < _PAGE:
                 return
+            # By id, not OFFSET: constant cost per page, and messages appended meanwhile are read,
+            # too.
             low = page[-1].id + 1
 
     def sessions(self, scope: Scope = EVERYBODY) -> Iterator[Session]:
@@ -327,7 +342,7 @@ class SqliteArchive:
         return repair(self._file, progress)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._backlog.close()
         self._file.close()
 
@@ -349,7 +364,7 @@ def _message(number: int, content: Any, at: Any, extra: Any) -> Message:
 
 
 class SharedArchives:
-    """Archives by file, each closed when its last user lets go of it."""
+    """Archives by file, each closed when its last user closes it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -371,4 +386,6 @@ class SharedArchives:
                 return
             if current is archive:
                 self._users.pop(archive.path, None)
+        # Outside of the lock: closing indexes for up to a second, and others may open their
+        # archives.
         archive.close()

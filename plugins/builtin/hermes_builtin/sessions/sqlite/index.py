@@ -68,6 +68,8 @@ def _some(database: sqlite3.Connection) -> tuple[list[Row], bool]:
     pending = database.execute(
         "SELECT id, checksum, content, extra FROM archive_unindexed CROSS JOIN archive_messages"  # noqa: S608
         f" ON id BETWEEN first AND ((session + 1) << {SESSION_BITS}) - 1"
+        # CROSS JOIN fixes the order of the loops: for each unindexed session, a range of the
+        # primary key.
         " ORDER BY session, id LIMIT ?",
         (BATCH,),
     )
@@ -95,6 +97,8 @@ class Indexer:
         if not more:
             database.execute("DELETE FROM archive_unindexed")
             return len(rows), False
+        # Sessions before the last one are complete; in the last one the mark moves behind what was
+        # read.
         last = rows[-1][0]
         session = session_of(last)
         database.execute("DELETE FROM archive_unindexed WHERE session < ?", (session,))
@@ -124,11 +128,14 @@ class Indexer:
             " ON CONFLICT DO UPDATE SET count = count + excluded.count",
             [(word, SAMPLE * count) for word, count in sorted(counts.items())],
         )
+        # Every word is in the table, with 0 if no sampled message has it: prefixes and misspelt
+        # words are looked up there. `_known` saves most of these inserts.
         unknown = seen - counts.keys() - self._known
         database.executemany(
             "INSERT OR IGNORE INTO archive_terms VALUES (?, 0)",
             [(word,) for word in sorted(unknown)],
         )
+        # Bounded memory: clearing only costs some inserts that are ignored.
         if len(self._known) > _KNOWN_TERMS:
             self._known.clear()
         self._known |= seen
@@ -215,6 +222,8 @@ class Index:
         rows = self._database.execute(
             "SELECT term, CAST(count AS INTEGER) FROM archive_terms"
             " WHERE term >= ? AND term < ? AND typeof(term) = 'text' LIMIT ?",
+            # A range of the primary key; LIKE would not use it. The last code point comes after
+            # every word.
             (term.word, term.word + "\U0010ffff", _MOST_COUNTED),
         ).fetchall()
         count = sum(max(each, _UNCOUNTED) for _, each in rows)
@@ -222,6 +231,8 @@ class Index:
         if count <= _BROAD:
             return Clause(term, f'"{term.word}"*', count, shorter=shorter)
         rows.sort(key=lambda row: -row[1])
+        # FTS5 would merge the lists of thousands of words. The most frequent ones cover most
+        # messages, and `partial` says that it is not all.
         most = [word for word, _ in rows[:_MOST_EXPANSIONS]]
         return Clause(term, f"({quoted(most, ' OR ')})", count, partial=True)
 
@@ -248,6 +259,7 @@ class Index:
         """Stems that words with this beginning may have."""
         if not prefix.isascii() or len(prefix) < _SHORTEST_STEMMED:
             return []
+        # Snowball also turns a final y into i, so "happiness*" may be under "happi".
         beginnings = [prefix[:at] for at in range(len(prefix) - 1, _SHORTEST_STEM - 1, -1)]
         candidates = {*beginnings, *(f"{each[:-1]}i" for each in beginnings), stem(prefix)}
         rows = self._database.execute(
@@ -297,6 +309,7 @@ def _is_one_slip(word: str, other: str) -> bool:
     if abs(len(word) - len(other)) > 1 or word == other:
         return False
     at = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)
+    # One is the beginning of the other, and they differ by one letter.
     if at is None:
         return True
     swapped = word[at : at + 2] == other[at : at + 2][::-1] and word[at + 2 :] == other[at + 2 :]
@@ -318,6 +331,7 @@ _MOST_PAGES: Final = 30
 def pattern(phrase: Phrase) -> re.Pattern[str]:
     """What finds a phrase in a folded text."""
     parts = runs(phrase.text)
+    # Any signs between the words: "state-of-the-art" is found by "state of the art".
     middle = r"[\W_]*".join(map(re.escape, parts))
     before = "" if is_unspaced(parts[0]) else r"(?<![^\W_])"
     after = "" if is_unspaced(parts[-1]) else r"(?![^\W_])"
@@ -339,6 +353,7 @@ def having(
             numbers, rest = _having(database, index, phrase, visible)
             has |= numbers
             more |= rest
+        # Groups are connected by AND, the phrases of a group by OR.
         found = has if found is None else found & has
     return found or set(), more
 
@@ -357,6 +372,7 @@ def _having(
         more = len(candidates) == MOST_READ
         if found or not more:
             return found, more
+        # Newest first, page by page: usually the first page has a hit.
         below = candidates[-1]
     return set(), True
 

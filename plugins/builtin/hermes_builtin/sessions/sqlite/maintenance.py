@@ -23,6 +23,7 @@ from hermes_core.storage.sqlite import WAIT_SECONDS, SqliteFile, is_damage, tran
 
 #: At most so many messages are indexed again while somebody waits for a search.
 _SMALL: Final = 50_000
+# Small steps: an agent that stores a turn meanwhile waits for one of them at most.
 _STEP: Final = 200
 _MERGED_PAGES: Final = 200
 _VACUUMED_PAGES: Final = 200
@@ -33,7 +34,7 @@ Row = tuple[int, str, str | None]
 
 
 def delete(file: SqliteFile, session: Session) -> int:
-    """Forget a session, some messages at a time, so that nobody has to wait."""
+    """Delete a session, some messages at a time, so that nobody has to wait."""
     low, high = bounds(session.number)
     gone = 0
     while True:
@@ -74,13 +75,17 @@ def _unindex(database: sqlite3.Connection, rows: list[Row]) -> None:
 
 
 def tidy(file: SqliteFile) -> None:
-    """Give back the room of what was deleted, in small steps, and leave no trace of it."""
+    """Free the space of what was deleted, in small steps, and leave no trace of it."""
     pages = -_MERGED_PAGES
     while True:
         with file.transaction() as database:
             before = database.total_changes
             database.execute(
-                "INSERT INTO archive_index (archive_index, rank) VALUES ('merge', ?)", (pages,)
+                # A negative number first starts a merge of all segments; positive ones continue it.
+                # Only merging removes deleted words from the file. Fewer than two changes mean that
+                # nothing is left to merge (FTS5's documentation).
+                "INSERT INTO archive_index (archive_index, rank) VALUES ('merge', ?)",
+                (pages,),
             )
             if database.total_changes - before < 2:  # noqa: PLR2004 - nothing is left to merge
                 break
@@ -126,7 +131,7 @@ def stats(database: sqlite3.Connection) -> Stats:
 
 
 def mark_index(database: sqlite3.Connection) -> None:
-    """Note that messages are missing in the index."""
+    """Record that messages are missing in the index."""
     database.execute("INSERT OR REPLACE INTO archive_meta VALUES ('index', 'damaged')")
 
 
@@ -213,6 +218,7 @@ def _cut_out(file: SqliteFile) -> None:
             "DELETE FROM sqlite_master WHERE name LIKE 'archive!_index%' ESCAPE '!'"
             " OR tbl_name = 'archive_terms'"
         )
+        # RESET also makes SQLite read the schema again, without the index.
         database.execute("PRAGMA writable_schema = RESET")
         database.execute("VACUUM")
         for (definition,) in definitions:

@@ -38,6 +38,7 @@ _TABLES: Final = ("archive_sessions", "archive_messages", "archive_imports", "ar
 _STEP: Final = 500
 _MOST_NAMED: Final = 20
 _SEARCHED: Final = 20
+# FTS5 limits the depth of an expression.
 _MOST_WORDS: Final = 200
 
 
@@ -49,6 +50,8 @@ def check(file: SqliteFile, progress: Progress | None = None) -> list[Problem]:
     problems += _step(file, lambda database: _messages(database, progress), index_only=False)
     problems += _step(file, _sessions, index_only=False)
     if not problems:
+        # Only if the messages are whole: otherwise every problem of the index is a consequence, and
+        # the repair is a salvage in any case.
         problems += _step(file, _whole_file, index_only=True)
         problems += _index(file)
         problems += _step(file, _all_words, index_only=True)
@@ -78,6 +81,8 @@ def _step(
 
 def _tables(database: sqlite3.Connection) -> Iterator[Problem]:
     for table in _TABLES:
+        # Table by table: `integrity_check` of the whole file stops after 100 problems, which may
+        # all be in the index.
         for (line,) in database.execute(f"PRAGMA integrity_check({table})"):
             if line != "ok":
                 yield Problem(f"{table}: {line}")
@@ -95,6 +100,7 @@ def _index(file: SqliteFile) -> Iterator[Problem]:
         with file.transaction() as database:
             if index_is_marked(database):
                 yield Problem("index: messages are missing in it", index_only=True)
+            # FTS5's own check; it needs a transaction because it is written as an INSERT.
             database.execute("INSERT INTO archive_index (archive_index) VALUES ('integrity-check')")
     except DatabaseError as error:
         yield Problem(f"index: {error.what}", index_only=True)
@@ -123,6 +129,7 @@ def _messages(database: sqlite3.Connection, progress: Progress | None) -> Iterat
     done = 0
     for rows in pages(database, "at, size, checksum, content, extra"):
         for number, at, size, stored, content, extra in rows:
+            # SQLite notices damage to its structure, not to the text itself. The checksum does.
             if stored != checksum(number, at, content, extra) or size != len(content):
                 yield Problem(f"message {number}: it is not what was stored")
         done += len(rows)
@@ -187,6 +194,7 @@ def _shortened(problems: list[Problem]) -> list[Problem]:
 
 # -- Making a damaged archive whole again, after a copy that was verified -----------------------
 
+# Where the file no longer says how many there are: so many numbers are tried, which takes seconds.
 _MOST_SESSIONS: Final = 100_000
 _UNKNOWN_PLACES: Final = 4096
 
@@ -200,6 +208,8 @@ def repair(file: SqliteFile, progress: Progress | None = None) -> dict[str, Any]
     if not _can_be_opened(file):
         aside = _set_aside(file)
         return {**done, "copy": str(aside), "lost": None, "recover": recover_command(aside)}
+    # Before anything is changed. If the repair fails, or finds less than SQLite's shell would,
+    # everything is still there.
     copy = _verified_copy(file)
     done["copy"] = str(copy)
     index_only = all(problem.index_only for problem in problems)
@@ -209,6 +219,7 @@ def repair(file: SqliteFile, progress: Progress | None = None) -> dict[str, Any]
         done["lost"], is_complete = _salvage(file, progress)
         # SQLite reaches no rows below a damaged inner page. Its shell reads the leaves themselves.
         done["recover"] = "" if is_complete else recover_command(copy)
+    # Not trusted: the result is checked like any archive.
     left = check(file)
     if left:
         raise DatabaseError(
@@ -275,6 +286,7 @@ def _verified_copy(file: SqliteFile) -> Path:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with file.reading() as original, closing(sqlite3.connect(path)) as copy:
         copy.text_factory = original.text_factory
+        # SQLite's own copy includes the WAL; copying the file would miss it.
         original.backup(copy)
         for what in ("archive_messages", "archive_sessions"):
             if _count(original, what) != _count(copy, what):
@@ -306,6 +318,8 @@ def _salvage(file: SqliteFile, progress: Progress | None) -> tuple[int, bool]:
             )
         lost, nameless = _recount(new)
         new.execute("COMMIT")
+    # Indexed before it takes the place of the old one: a crash leaves the damaged archive as it
+    # was.
     with closing(archive_file(aside)) as fresh:
         rebuild(fresh, progress)
     _swap(file, aside)
@@ -326,6 +340,7 @@ def _save_sessions(original: sqlite3.Connection, new: sqlite3.Connection) -> Non
         times = [each if isinstance(each, int | float) else 0.0 for each in row[8:11]]
         facts = [each if isinstance(each, str) else "" for each in texts]
         messages, following = (each if isinstance(each, int) else 0 for each in row[11:13])
+        # New checksums for what could be read: the old ones may be damaged themselves.
         check = session_checksum(*facts, times[0])
         _insert(new, "archive_sessions", (number, *facts, *times, messages, following, check))
 
@@ -355,6 +370,8 @@ def _save_messages(original: sqlite3.Connection, new: sqlite3.Connection) -> Non
             if not isinstance(content, str) or not isinstance(at, int | float):
                 continue
             if stored != checksum(number, at, content, extra):
+                # Better than nothing: a person or a model can still read most of it, and sees that
+                # it is damaged.
                 extra = json.dumps({**facts_of(extra), "damaged": True}, ensure_ascii=False)  # noqa: PLW2901
             check = checksum(number, at, content, extra)
             _insert(new, "archive_messages", (number, at, len(content), check, content, extra))
@@ -393,6 +410,8 @@ def _rows_of(database: sqlite3.Connection, table: str, numbers: range) -> Iterat
     except sqlite3.Error:
         if len(numbers) == 1:
             return
+        # A range that fails is halved until the damaged rows stand alone: few reads if the damage
+        # is small.
         middle = len(numbers) // 2
         yield from _rows_of(database, table, numbers[:middle])
         yield from _rows_of(database, table, numbers[middle:])
@@ -442,6 +461,8 @@ def _swap(file: SqliteFile, aside: Path) -> None:
     file.close()
     with closing(sqlite3.connect(path, timeout=1)) as database:
         try:
+            # Leaving WAL mode needs an exclusive lock, so it fails while another process has the
+            # file open.
             alone = database.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete"
         except sqlite3.OperationalError:
             alone = False

@@ -41,15 +41,22 @@ from hermes_builtin.sessions.words import WEIGHT, related
 # its best messages together, and by how much of the query it covers in all. Among the best
 # sessions it also counts whether the words stand close together.
 
+# BM25's k1 and b. b is smaller than the usual 0.75: messages differ in length by their nature, and
+# a long one is not padded.
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.3
+# A session's nth best message counts 0.5 ** n: many weak mentions can't outrank one good answer.
 _DECAY: Final = 0.5
 _BEST: Final = 12
+# Bonus for distinct words over the whole session, and for words near each other: within
+# neighbouring messages (`_WINDOW`), or side by side as in the query (`_ADJACENT`).
 _COVERAGE: Final = 0.5
 _WINDOW: Final = 0.5
 _ADJACENT: Final = 0.5
 _OF_SESSIONS: Final = 0.7  # the part of a word's weight that is due to the sessions it is in
+# A question and its answer are neighbours: one has the words that the other leaves out.
 _NEIGHBOURS: Final = ((1, 0.7), (2, 0.4))
+# Only the best are refined: lengths and texts have to be read from disk, scores alone don't.
 _NORMALISED: Final = 400
 _REFINED: Final = 40
 _READ: Final = 120
@@ -76,11 +83,14 @@ class Ranked(NamedTuple):
 def rarity(count: int, total: int) -> float:
     """Return the inverse document frequency: the rarer, the higher."""
     count = min(count, total)
+    # BM25's idf with 1 added, so that a word in more than half of all messages never counts
+    # negatively.
     return log(1 + (total - count + 0.5) / (count + 0.5))
 
 
 def weight(numbers: Collection[int], totals: Totals) -> float:
     """Return how much a word counts that is in these messages."""
+    # A word that one long session repeats is rare among sessions, and that is what is searched for.
     sessions = len({number >> SESSION_BITS for number in numbers})
     of_messages = rarity(len(numbers), totals.messages)
     return (1 - _OF_SESSIONS) * of_messages + _OF_SESSIONS * rarity(sessions, totals.sessions)
@@ -103,6 +113,8 @@ class Ranking:
         worth = value * strength
         values = self._values
         for number in numbers:
+            # The first value stays: the word itself is added before its synonyms, which are worth
+            # less.
             values[number].setdefault(word, worth)
 
     def favour(self, sessions: Mapping[int, float]) -> None:
@@ -124,19 +136,21 @@ class Ranking:
         """The best first; of equals the newest.
 
         Args:
-            sizes: Gives the lengths of messages.
+            sizes: Returns the lengths of messages.
             pairs: Words that stand side by side in the query.
-            words: Gives the words of messages.
+            words: Returns the words of messages.
             most: Only so many sessions are looked at, those with the best messages; 0 is all.
         """
         ranked = self._by_messages(self._scores(sizes), most)
         best = nlargest(_REFINED, ranked, key=_score)
+        # With a single word there is nothing to be close to.
         if len(self.weights) > 1 and best:
             closer = self._closeness({each.session for each in best}, pairs, words)
             ranked = [
                 Ranked(each.session, each.message, each.score + closer.get(each.session, 0.0))
                 for each in ranked
             ]
+        # Session numbers grow with time.
         ranked.sort(key=lambda each: (-each.score, -each.session))
         return ranked
 
@@ -189,6 +203,7 @@ class Ranking:
             for number, values in self._values.items()
             if number >> SESSION_BITS in sessions
         }
+        # Without the role's bits, consecutive numbers are consecutive messages.
         by_place = {number >> ROLE_BITS: values for number, values in near.items()}
         gain: dict[int, float] = defaultdict(float)
         for number in near:
@@ -244,6 +259,7 @@ def _window(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:
 BUDGET: Final = 5000
 #: So many hits of rarer words are reweighed by a word that is everywhere.
 _REWEIGHED: Final = 3000
+#: A pasted page has hundreds of words; its rarest 24 identify it.
 _MOST_TERMS: Final = 24
 _WALKED: Final = 400
 _ENOUGH: Final = 4  # times the limit
@@ -251,6 +267,7 @@ _PER_SESSION: Final = 40
 _CHUNK: Final = 60
 _LOOKED_AT: Final = 300
 _LITERAL: Final = 5000
+# Shorter words have too many neighbours that differ by one letter.
 _SHORTEST_SLIP: Final = 7
 _SLIP: Final = 0.8
 _ON_A_DAY: Final = 30
@@ -321,6 +338,8 @@ class Search:
         else:
             rare = []
         self._approximate = True
+        # From fast to slow. The last one looks at every match, because a search must not come back
+        # empty when something is there.
         for find in (self._walked, self._newest, self._everywhere):
             if more := self._best(find(clauses)):
                 return self._together(rare, more)
@@ -351,11 +370,15 @@ class Search:
             if numbers is None:
                 common.append(clause)
                 if rare:
+                    # FTS5 intersects the lists itself: only messages that a rare word has found are
+                    # returned.
                     both = self._index.newest(f"({' OR '.join(rare)}) AND {clause.match}", left)
                     ranking.add(clause.term.word, both, self._guess(clause))
                 continue
             left -= len(numbers)
             left -= self._add(ranking, clause, numbers, left)
+            # Without the limit, the OR of many words would be as expensive as the frequent word
+            # itself.
             if reach_ + len(numbers) <= _REWEIGHED:
                 rare.append(clause.match)
                 reach_ += len(numbers)
@@ -368,6 +391,7 @@ class Search:
         if others and self._allowed is None:
             instead = self._index.newest(quoted(others, " OR "), left + 1)
             instead = [] if len(instead) > left else instead
+        # A misspelt word is in no message; it weighs what its correction weighs.
         value = weight(numbers or instead, self._totals)
         ranking.add(clause.term.word, numbers, value)
         ranking.add(clause.term.word, instead, value, strength)
@@ -401,6 +425,7 @@ class Search:
             numbers = self._index.newest(clause.match, BUDGET)
         else:  # cheaper to ask for each session that is left
             numbers = []
+            # A session is a range of the primary key, so each of these look-ups is cheap.
             sessions = sorted({session_of(number) for number in allowed}, reverse=True)
             for session in sessions[:_WALKED]:
                 numbers += self._index.within(clause.match, *bounds(session), _PER_SESSION)
@@ -424,6 +449,7 @@ class Search:
                 numbers = self._within(clause.match, session)
                 ranking.add(clause.term.word, numbers, self._guess(clause))
                 there = there or bool(numbers)
+            # Jobs repeat the same words every day; they don't count towards enough.
             enough -= there and session.source != CRON
             if not enough:
                 break
@@ -458,6 +484,7 @@ class Search:
         for session in self._sessions.by_number(numbers):
             if self._may_show(session):
                 found = self._within(match, session)
+                # Any weight: there are only frequent words, and the answer is approximate.
                 ranking.add(clauses[0].term.word, found, 1.0)
                 enough -= bool(found)
                 if not enough:
@@ -488,6 +515,8 @@ class Search:
         some_left = len({session_of(number) for number in ranking.messages()}) > _LOOKED_AT
         if self._options.newest is None and some_left:
             hits = self._shown_of(ranking, _LOOKED_AT)
+            # The best 300 sessions are nearly always enough. If scope or lineage has removed most
+            # of them, all are ranked.
             if sum(hit.session.source != CRON for hit in hits) >= self._options.limit:
                 return hits
         return self._shown_of(ranking, 0)
@@ -502,6 +531,7 @@ class Search:
         for session, ranked in self._with_facts(order):
             if not self._may_show(session):
                 continue
+            # One hit per lineage: a compressed conversation and its continuation say the same.
             root = self._sessions.root(session)
             if root in seen:
                 continue
@@ -525,6 +555,7 @@ class Search:
         return {self._sessions.root_of(asking) for asking in self._options.without}
 
     def _with_facts(self, order: list[Ranked]) -> Iterator[tuple[Session, Ranked]]:
+        # In chunks: the loop usually ends within the first one.
         for at in range(0, len(order), _CHUNK):
             chunk = order[at : at + _CHUNK]
             found = self._sessions.by_number(each.session for each in chunk)
@@ -557,6 +588,7 @@ class Search:
         rows = self._database.execute(
             "SELECT id FROM archive_messages WHERE id IN (SELECT value FROM json_each(?))"
             " AND at >= ? AND at < ?",
+            # json_each: SQLite limits the number of parameters, and numbers need no quoting.
             (_json(numbers), -1e18 if after is None else after, 1e18 if before is None else before),
         )
         return {number for (number,) in rows}

@@ -23,11 +23,14 @@ from hermes_core.errors import DatabaseError
 
 # -- Putting messages into the tables: one transaction, all or nothing. The index follows -------
 
+# Characters of a value that JSON can't hold, such as an object that contains itself.
 _ODD: Final = 2000
 
 
 def checksum(number: int, at: float, content: str, extra: str | None) -> int:
     """A checksum: whether a message is still what was stored."""
+    # The number is included: a row that damage has moved to another place is noticed. A checksum
+    # against accidents, not against attackers.
     return crc32(f"{number}\0{at!r}\0{content}\0{extra or ''}".encode("utf-8", "replace"))
 
 
@@ -45,6 +48,7 @@ def insert(
         content = storable(message.content)
         extra: dict[str, Any] = dict(message.extra or {})
         if role_code(message.role) == OTHER:
+            # Two bits of the number hold the three usual roles; any other is stored as text.
             extra["role"] = message.role
         text = storable(_json(extra)) if extra else None
         number = message_id(session, place, message.role)
@@ -77,7 +81,10 @@ def append(
     numbers = insert(database, number, start, messages)
     if messages:
         database.execute(
-            "INSERT OR IGNORE INTO archive_unindexed VALUES (?, ?)", (number, numbers[0])
+            # IGNORE: an earlier mark of this session begins before these messages and includes
+            # them.
+            "INSERT OR IGNORE INTO archive_unindexed VALUES (?, ?)",
+            (number, numbers[0]),
         )
         times = [message.at for message in messages if isfinite(message.at)]
         _count(database, numbers, max(times, default=time.time()))
@@ -90,6 +97,8 @@ def _count(database: sqlite3.Connection, numbers: list[int], at: float) -> None:
         "UPDATE archive_sessions SET next = next + :count, messages = messages + :count,"
         " active = max(active, :at), ended = CASE WHEN ended < :at THEN NULL ELSE ended END"
         " WHERE number = :session"
+        # Read back in the same statement: a turn that SQLite wrote to an unreachable page is an
+        # error now, not a gap that somebody finds later.
         " AND :count = (SELECT count(*) FROM archive_messages WHERE id BETWEEN :first AND :last)",
         {
             "count": len(numbers),
@@ -119,6 +128,8 @@ def _find_or_create(
         row = _known(database, texts[0], owner)
     if row is not None:
         number, following, is_nameless, _ = row
+        # Hosts name a session after its first turns. A title is set once, so that a person's own
+        # stays.
         if facts.title and is_nameless:
             name_session(database, int(number), storable(facts.title))
         return int(number), int(following)
@@ -151,7 +162,7 @@ def _known(
 
 
 def name_session(database: sqlite3.Connection, number: int, title: str) -> None:
-    """Give a session its title."""
+    """Set the title of a session."""
     row = database.execute(
         "SELECT id, source, user_id, chat_id, profile, parent, started FROM archive_sessions"
         " WHERE number = ?",
@@ -256,6 +267,7 @@ class Sessions:
         return self._climbed(session_id, self._parent(session_id))[-1]
 
     def _climbed(self, session_id: str, parent: str) -> list[str]:
+        # A dict has an order and notices a cycle, which an import can create.
         found = dict.fromkeys([session_id])
         while parent and parent not in found:
             found[parent] = None
