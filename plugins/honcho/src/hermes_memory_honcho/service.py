@@ -192,8 +192,8 @@ class Service:
         """What there is of a write that was tried before.
 
         A request that we no longer wait for may be carried out later, even after a look that was
-        sent after it. So what is not there yet is looked for a few times more, once the server answers
-        again; what it has not carried out then was never on its way.
+        sent after it. So what is not there yet is looked for a few times more, once the server
+        answers again; what it has not carried out then was never on its way.
         """
         found = look()
         # The pauses are shared by all writes: after an outage the first one waits, the others
