@@ -9,9 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.xdist_group("architecture")  # one process parses everything once
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "hermes_core"
@@ -58,7 +61,12 @@ class Import:
 def sources(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
     for path in sorted(folder.rglob("*.py")):
         if not any(part in path.as_posix() for part in NOT_OURS):
-            yield path, ast.parse(path.read_text("utf-8"))
+            yield path, parsed(path)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
 
 
 def imports(tree: ast.Module) -> Iterator[Import]:

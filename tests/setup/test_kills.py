@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 
 # Every call in the stress run; here some, in an order that hits all kinds of them.
-STEP = 1 if os.environ.get("HERMES_STRESS") else 251
+STEP = 1 if os.environ.get("HERMES_STRESS") else 503
 
 #: Dies in front of the write of one file, counted from 1: "config.yaml 1".
 DEATH = """

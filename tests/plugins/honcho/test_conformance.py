@@ -35,6 +35,7 @@ def test_it_passes_without_settings(machine):
     assert done.code == 0, done.out
 
 
+@pytest.mark.stress
 def test_it_passes_with_a_server(machine, server):
     server.behaviour.key = "key-for-tests"
     known = [f"HONCHO_BASE_URL={server.url}", "HONCHO_SERVER_KEY=key-for-tests"]
