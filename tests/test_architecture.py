@@ -69,7 +69,12 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
-def imports(tree: ast.Module) -> Iterator[Import]:
+@cache
+def imports(tree: ast.Module) -> tuple[Import, ...]:
+    return tuple(_imports(tree))
+
+
+def _imports(tree: ast.Module) -> Iterator[Import]:
     typing_only = {
         id(node)
         for branch in ast.walk(tree)
