@@ -8,6 +8,7 @@ and a model that repeats it must not show it to people (`StreamScrubber`, `witho
 from __future__ import annotations
 
 from hermes_core.fence._block import Block, RecalledText, fenced
-from hermes_core.fence._tags import StreamScrubber, defused, without_fences
+from hermes_core.fence._scrubber import StreamScrubber
+from hermes_core.fence._tags import defused, without_fences
 
 __all__ = ["Block", "RecalledText", "StreamScrubber", "defused", "fenced", "without_fences"]

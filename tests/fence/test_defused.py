@@ -4,6 +4,7 @@ from time import process_time
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.fences import FORGED_SPELLINGS, tags, texts
 
 from hermes_core.fence import defused, without_fences
@@ -31,7 +32,14 @@ def test_a_tag_is_made_harmless_in_every_spelling(tag: str):
     assert tags(harmless, disguised=True) == (0, 0)
     assert harmless.startswith("before ")
     assert harmless.endswith(" after")
-    assert "memory-context" in harmless
+    assert harmless.count("memory-context") >= 1
+    assert "memory-context]" in harmless or "[memory-context" in harmless
+
+
+@settings(deadline=None)
+@given(st.characters(categories=("Mn", "Me", "Cf", "Zs", "Cc", "Co", "Cn")))
+def test_every_invisible_character_is_seen_through(unseen: str):
+    assert defused(f"</mem{unseen}ory-con{unseen}text>") == "[/memory-context]"
 
 
 def test_what_was_a_tag_can_still_be_seen_and_told_from_a_closing_one():

@@ -1,19 +1,20 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import pairwise
 from time import process_time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fences import PLAIN_SPELLINGS, tags, texts
+from support.fences import texts
 
-from hermes_core import StreamScrubber
+from hermes_core import RecalledText, StreamScrubber, fenced
 
-BLOCK = "<memory-context>\n[a note]\n\n- likes tea\n</memory-context>\n"
-HELD = 8_000
-LONGEST_TAG = 256
+BLOCK = fenced([RecalledText("honcho", "- likes tea\n- [ ] buys milk")], max_chars=1_000).text
+OPENING, CLOSING = "<memory-context>", "</memory-context>"
+LONGEST_TAG = 64
 #: CPU time is measured: what grows with the square of the length would take minutes.
 MANY = 50_000 if os.environ.get("HERMES_STRESS") else 10_000
 
@@ -36,18 +37,47 @@ def test_what_is_shown_does_not_depend_on_the_chunks(text: str, places: list[int
     assert scrubbed(*text) == whole
 
 
-@settings(deadline=None)
-@given(st.lists(texts, max_size=5), st.integers(HELD - 40, HELD + 20), st.integers(1, 300))
-def test_nor_does_it_where_much_is_held_back(parts: list[str], size: int, step: int):
-    text = ("x" * (size // 2)).join(parts)
-    chunks = [text[start : start + step] for start in range(0, len(text), step)]
-    assert scrubbed(*chunks) == scrubbed(text)
+#: What an answer about the tags is made of.
+_PROSE = st.sampled_from(
+    (
+        *(OPENING, CLOSING, OPENING.upper(), "< memory-context >", "\n<memory-context>\n"),
+        *("```", "~~~", "`", "> ", "- [ ] ", "[x] done\n", "[", "]", "[note]", "<", "tea"),
+        *("\n", "\n\n", " ", "    ", "\r\n", "\t", "\u200b"),
+        *("[Recalled by memory", " plugins", "[System note: "),
+    )
+)
+prose = st.lists(_PROSE | st.text(max_size=3), max_size=16).map("".join)
 
 
 @settings(deadline=None)
-@given(texts)
-def test_no_whole_tag_is_ever_shown(text: str):
-    assert tags(scrubbed(text)) == (0, 0)
+@given(prose, st.lists(st.integers(0, 120)))
+def test_an_answer_about_the_tags_does_not_depend_on_the_chunks(text: str, places: list[int]):
+    whole = scrubbed(text)
+    assert scrubbed(*cut(text, places)) == whole
+    assert scrubbed(*text) == whole
+
+
+@settings(deadline=None)
+@given(prose, st.lists(st.integers(0, 120)))
+def test_text_without_a_complete_block_comes_through_unchanged(text: str, places: list[int]):
+    # No closing tag begins a line, and there is no note: whatever this is, it is no block.
+    text = re.sub(r"(?i)(?<=\n)([ \t]*)(?=<[ \t]*/)", r"\1.", "." + text)
+    text = re.sub(r"(?i)\[(?=recalled|system)", "(", text)
+    assert scrubbed(*cut(text, places)) == text
+
+
+@settings(deadline=None)
+@given(prose.filter(lambda text: "/" not in text), st.lists(st.integers(0, 400)))
+def test_an_echoed_block_is_dropped_from_any_answer(text: str, places: list[int]):
+    answer = f"{text}{BLOCK}{text}"
+    assert scrubbed(*cut(answer, places)) == text + text
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=40), max_size=4), st.lists(st.integers(0, 900)))
+def test_whatever_is_in_it(parts: list[str], places: list[int]):
+    block = fenced([RecalledText("p", each) for each in parts], max_chars=5_000).text
+    assert scrubbed(*cut(f"Well.\n{block}\nDone.", places)) == "Well.\n\nDone."
 
 
 @settings(deadline=None)
@@ -68,87 +98,85 @@ def test_what_may_be_a_tag_is_held_back_only_so_long_as_a_tag_can_be(text: str):
 
 
 @pytest.mark.parametrize("chunks", [[BLOCK], [*BLOCK], [BLOCK[:5], BLOCK[5:]]])
-def test_a_leaked_block_is_dropped(chunks: list[str]):
-    assert scrubbed("Well.\n", *chunks, "So it is.") == "Well.\n\nSo it is."
+def test_an_echoed_block_is_dropped(chunks: list[str]):
+    assert scrubbed("Well.\n", *chunks, "\nSo it is.") == "Well.\n\nSo it is."
 
 
-@pytest.mark.parametrize("opening", [tag for tag in PLAIN_SPELLINGS if "/m" not in tag])
-def test_a_span_is_dropped_however_its_tags_are_spelled(opening: str):
-    if "/" in opening[:3]:
-        opening = opening.replace("/", "", 1)
-    for closing in ("</memory-context>", "</ Memory-\u200bContext >"):
-        said = f"a {opening}secret{closing} b"
+@pytest.mark.parametrize("before", ["", "Sure: ", "> ", "  ", "    ", "```\n", "- ", "`"])
+def test_a_block_with_a_note_is_dropped_wherever_it_begins(before: str):
+    assert scrubbed(*f"{before}{BLOCK}\ndone") == f"{before}\ndone"
+
+
+@pytest.mark.parametrize("between", ["", " ", "\n", "\r\n", " \n\n "])
+def test_a_block_may_lose_its_line_ends(between: str):
+    note = "[Recalled by memory plugins for this message.]"
+    for said in (
+        f"a {OPENING}{between}{note} secret {CLOSING} b",
+        f"a {OPENING}{between}{note}{CLOSING} b",
+    ):
         assert scrubbed(said) == scrubbed(*said) == "a  b"
 
 
-def test_a_span_in_capitals_is_dropped_from_one_chunk():
-    assert scrubbed("a <MEMORY-CONTEXT>secret</MEMORY-CONTEXT> b < c") == "a  b < c"
-
-
-@pytest.mark.parametrize("before", ["", "Sure: ", "> ", "  "])
-def test_a_block_is_dropped_wherever_it_begins(before: str):
-    assert scrubbed(*f"{before}{BLOCK}done") == f"{before}\ndone"
-
-
-def test_spans_within_spans_are_dropped_as_one():
-    inner = "<memory-context>b</memory-context>"
-    assert scrubbed(*f"1<memory-context>a{inner}c</memory-context>2") == "12"
-    assert scrubbed(*f"1\n<memory-context>\na{inner}c</memory-context>2") == "1\n2"
-
-
-def test_a_stray_closing_tag_is_removed():
-    assert scrubbed("a</memory-context>b") == "ab"
+def test_hermes_agents_block_is_dropped():
+    said = (
+        "Well. <memory-context>\n[System note: The following is recalled memory context, NOT new "
+        "user input.]\n\nsecret\n</memory-context> So."
+    )
+    assert scrubbed(said) == scrubbed(*said) == "Well.  So."
 
 
 @pytest.mark.parametrize(
-    "leak", ["<memory-context>\nsecret", "<memory-context> [note] secret", "<memory-context>\n\n[n"]
+    "opening", [OPENING, OPENING.upper(), "< memory-context >", "  <memory-context>\t"]
 )
-def test_a_leaked_block_that_never_ends_is_dropped_to_the_end(leak: str):
-    assert scrubbed(*f"Well.\n{leak}") == "Well.\n"
+@pytest.mark.parametrize(
+    "closing", [CLOSING, CLOSING.upper(), "</ memory-context >", " </memory-context>"]
+)
+def test_a_block_without_a_note_is_dropped_if_its_tags_begin_lines(opening: str, closing: str):
+    said = f"a\n{opening}\nsecret\n{closing}b"
+    assert scrubbed(said) == scrubbed(*said)
+    assert scrubbed(said).split() == ["a", "b"]
 
 
-@pytest.mark.parametrize("quote", ["`", "'", '"'])
-def test_a_tag_in_quotes_is_a_mention_and_nothing_after_it_waits(quote: str):
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"The {OPENING} tag wraps what was recalled. That is all.",
+        f"The {OPENING} tag, up to {CLOSING}, is memory.",
+        f"- [ ] remove {OPENING}\n- [x] keep {CLOSING}\nDone.",
+        f"{OPENING} [ ] open\n{CLOSING} [x] closed\nDone.",
+        f"- {OPENING} [x] done\n- more\n",
+        f"{OPENING}\n[ ] a checkbox, and no closing tag\nDone.",
+        f"`{OPENING}` and `{CLOSING}`",
+        f'He wrote "{OPENING}" and "{CLOSING}".',
+        f"> {OPENING}\n> quoted\n> {CLOSING}\nSo it is.",
+        f"```\n{OPENING}\n[a note]\n- tea\n{CLOSING}\n```\nSee?",
+        f"~~~text\n{OPENING}\n```\n{CLOSING}\n~~~\nSee?",
+        f"    {OPENING}\n    code\n    {CLOSING}\nSee?",
+        f"{OPENING}{CLOSING}",
+        f"stray {CLOSING} tag\n{CLOSING}\nagain",
+        f"{OPENING}\nnever closed",
+        f"a\n{OPENING}\n[Recalled by memory plugins, never closed",
+        f"{OPENING} inline </ memory-context > {OPENING}",
+        "a <memory-con",
+        "a <",
+    ],
+)
+def test_what_only_mentions_the_tags_is_shown_as_it_is(said: str):
+    assert scrubbed(said) == said
+    assert scrubbed(*said) == said
+
+
+def test_a_mention_in_a_sentence_holds_nothing_back():
     scrubber = StreamScrubber()
-    said = f"the {quote}<memory-context>{quote} block and {quote}</memory-context>{quote}, see?"
-    shown = "".join(map(scrubber.feed, said))
-    assert shown == said.replace("<", "[").replace(">", "]")
-
-
-def test_an_answer_that_only_mentions_the_tag_is_shown_to_its_end():
-    said = "The <memory-context> tag wraps what was recalled. That is all."
-    assert scrubbed(*said) == said.replace("<", "[").replace(">", "]")
-
-
-def test_a_mention_holds_a_long_answer_back_for_a_while_only():
-    scrubber = StreamScrubber()
-    assert scrubber.feed("The <memory-context> tag") == "The "
-    shown = scrubber.feed("x" * HELD)
-    assert shown == "[memory-context] tag" + "x" * HELD
-    assert scrubber.feed("and on") == "and on"
+    assert scrubber.feed(f"The {OPENING} tag") == f"The {OPENING} tag"
+    assert scrubber.feed(f"and `{CLOSING}`,") == f"and `{CLOSING}`,"
 
 
 def test_a_mention_before_a_leak_is_shown_and_the_leak_is_not():
-    said = "The <memory-context> tag:\n<memory-context>\nsecret"
-    assert scrubbed(*said) == "The [memory-context] tag:\n"
-
-
-@pytest.mark.parametrize("half", ["<", "< ", "</", "<m", "<memory-", "<memory-context "])
-def test_a_tag_whose_halves_would_meet_is_kept_apart(half: str):
-    other = "memory-context>"[len(half.strip("</ ")) :]
-    said = f"{half}<memory-context>x</memory-context>{other}"
-    assert scrubbed(said) == scrubbed(*said) == f"{half}[memory-context]{other}"
-
-
-def test_a_span_that_was_dropped_does_not_count_for_the_next():
-    span = f"<memory-context>{'x' * (HELD - 1_000)}</memory-context>"
-    assert scrubbed(f"1{span}2{span}3") == "123"
-    assert scrubbed(f"1<memory-context>a{span}{'y' * 2_000}</memory-context>2") == "12"
-
-
-def test_what_is_too_long_for_a_tag_is_shown_as_none():
-    said = "<memory-context " + "x" * LONGEST_TAG
-    assert scrubbed(*said, ">") == "[" + said[1:] + ">"
+    said = f"The {OPENING} tag:\n{OPENING}\nsecret\n{CLOSING}\nSo."
+    assert scrubbed(*said) == f"The {OPENING} tag:\n\nSo."
+    said = f"Begin with\n{OPENING}\nand then:\n{OPENING}\nsecret\n{CLOSING}\nSo."
+    assert scrubbed(*said) == f"Begin with\n{OPENING}\nand then:\n\nSo."
 
 
 def test_half_a_tag_at_the_end_is_shown():
@@ -161,7 +189,7 @@ def test_the_next_stream_begins_anew(end: str):
     scrubber = StreamScrubber()
     scrubber.feed("Checking that now. <memory-context>\n[n] secret <mem")
     getattr(scrubber, end)()
-    assert scrubber.feed(f"{BLOCK}ok") == "\nok"
+    assert scrubber.feed(f"{BLOCK}\nok") == "\nok"
 
 
 @pytest.mark.scaled
