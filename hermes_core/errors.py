@@ -27,6 +27,7 @@ The tree::
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -168,17 +169,41 @@ class WrongReturnType(ProviderCallError):  # noqa: N818 - reads as what happened
 
 def describe(error: BaseException) -> str:
     """Return any exception as one line: its type, unless it is ours, and its text."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a plugin's exception; its type must do
-        text = ""
-    text = text.encode("utf-8", "replace").decode()  # it may quote a lone surrogate
+    text = vars(error).get(_REMEMBERED)
+    if text is None:
+        text = _text_of(error)
     # Our texts are written for people and are one line already. Others need their type: the text of
     # a KeyError is only the key.
     if isinstance(error, HermesError):
         return text
     text = " ".join(text.split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+#: Where an exception of a plugin carries its text.
+_REMEMBERED = "_hermes_text"
+_LONGEST_TEXT = 100_000
+
+
+def remember_text(error: BaseException) -> None:
+    """Ask an exception for its text now, so that `describe` needs no code of a plugin's later."""
+    if type(error).__str__ not in (BaseException.__str__, HermesError.__str__):
+        vars(error)[_REMEMBERED] = _text_of(error)
+
+
+def change_remembered_text(error: BaseException, change: Callable[[str], str]) -> None:
+    """Change the text that an exception carries, if it carries one."""
+    text = vars(error).get(_REMEMBERED)
+    if text is not None:
+        vars(error)[_REMEMBERED] = change(text)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        text = str(error)[:_LONGEST_TEXT]
+    except Exception:  # noqa: BLE001 - a plugin's exception; its type must do
+        return ""
+    return text.encode("utf-8", "replace").decode()  # it may quote a lone surrogate
 
 
 def one_line(text: str) -> str:

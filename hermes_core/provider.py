@@ -35,6 +35,9 @@ PRE_COMPRESS_CHECKPOINT_API_VERSION: Final = 2
 #: The start of a status line, unless the provider sets another mark.
 INDICATOR_GLYPH: Final = "\N{BRAIN}"
 
+#: More of a text that a provider returns is cut off, in characters.
+LONGEST_TEXT: Final = 1_000_000
+
 #: The parts of the recall that runs in this context; None outside of one.
 PARTS: Final[ContextVar[list[str] | None]] = ContextVar("recall_parts", default=None)
 
@@ -48,8 +51,9 @@ def hand_over(text: str) -> None:
     nothing.
     """
     parts = PARTS.get()
-    if parts is not None and text.strip():
-        parts.append(text)
+    if parts is not None and text.strip() and sum(map(len, parts)) < LONGEST_TEXT:
+        # A plain copy: the turn that uses it must not run code of a subclass.
+        parts.append(str.__getitem__(text, slice(0, LONGEST_TEXT)))
 
 
 class RecallStatus(NamedTuple):

@@ -25,7 +25,6 @@ from hermes_core.dispatch.call import (
     Deadlines,
     Invocation,
     Outcome,
-    checked_value,
     event_identity,
     method_of,
     overrides,
@@ -35,13 +34,16 @@ from hermes_core.dispatch.caller import Unload, instance_of, set_caller
 from hermes_core.dispatch.health import SLOW_SECONDS, CallStatistics, HookHealth
 from hermes_core.dispatch.recall import Recall
 from hermes_core.dispatch.streams import guarded_streams
+from hermes_core.dispatch.values import plain_value
 from hermes_core.dispatch.worker import EventLoop, Job, Worker, as_exception
 from hermes_core.errors import (
     AgentEnded,
     AnswerLate,
     DeadlineExceeded,
     ProviderPaused,
+    WrongReturnType,
     describe,
+    remember_text,
 )
 from hermes_core.hookspecs import HOOKS, IDENTITIES, HookRule, Lane, Messages
 from hermes_core.provider import MemoryProvider
@@ -543,7 +545,7 @@ class ProviderAdapter:
             call = partial(
                 invocation, *args, optional=optional, by_position=by_position, by_name=by_name
             )
-            value = checked_value(hook, self._on_worker(hook, rule, call))
+            value = self._on_worker(hook, rule, call)
         except BaseException as caught:
             if not _is_providers(caught, rule, on_worker=queued):
                 raise  # ours: somebody pressed Ctrl-C
@@ -627,15 +629,24 @@ class ProviderAdapter:
         return self._guarded(hook, lambda: worker.call(run, deadline, hook))
 
     def _complete(self, hook: str, rule: HookRule, call: partial[Any], deadline: float) -> Any:
-        """Make a call, on the thread that is meant for it."""
+        """Make a call, on the thread that is meant for it, and make its value plain there."""
         if not self.inline:
             set_caller(self.instance)
         if rule.lane is Lane.RECALL:
             self._wait_for_earlier(rule.lane, deadline)
-        value = call()
-        if not iscoroutine(value):
-            return value
-        return self._loop.run(value, self._recall.patience if hook == "prefetch" else deadline)
+        try:
+            value = call()
+            if iscoroutine(value):
+                patience = self._recall.patience if hook == "prefetch" else deadline
+                value = self._loop.run(value, patience)
+            return plain_value(hook, value)
+        except WrongReturnType as error:
+            # Its traceback would keep the value alive, and end it on the caller's thread.
+            value = None
+            raise error.with_traceback(None) from None
+        except BaseException as error:
+            remember_text(error)
+            raise
 
     def _start(self, call: Callable[[], Any]) -> Any:
         """Run a start. Its result counts whenever it comes, also after its deadline."""

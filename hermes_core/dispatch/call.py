@@ -16,9 +16,7 @@ from os import getpid, urandom
 from time import time
 from typing import Any, Final, NamedTuple
 
-from hermes_core.errors import WrongReturnType
-from hermes_core.hookspecs import HOOKS
-from hermes_core.provider import MemoryProvider, ProbeResult
+from hermes_core.provider import MemoryProvider
 
 #: Seconds after which a plugin that hangs while it loads is abandoned.
 LOAD_SECONDS: Final = 10.0
@@ -54,37 +52,6 @@ class Outcome(NamedTuple):
     value: Any
     error: Exception | None = None
     seconds: float = 0.0
-
-
-def checked_value(hook: str, value: Any) -> Any:
-    """Return what a provider returned, if the contract allows it.
-
-    Raises:
-        WrongReturnType: The contract does not allow it.
-    """
-    rule = HOOKS[hook]
-    if value is None:
-        return rule.neutral
-    if hook == "probe":
-        return _probe_result(value)
-    # By its attribute, not by its type: a plugin written for hermes-agent returns that project's
-    # class.
-    if hook == "recall_status" and not hasattr(value, "provider_label"):
-        raise WrongReturnType(f"returned {type(value).__name__}, expected RecallStatus")
-    if not rule.returns:
-        return value
-    if not isinstance(value, rule.returns):
-        expected = rule.returns[0].__name__
-        raise WrongReturnType(f"returned {type(value).__name__}, expected {expected}")
-    walk: Any = value
-    # A subclass of list may raise when it is walked: do that here, where it is caught.
-    return [*walk] if rule.returns[0] is list else value
-
-
-def _probe_result(value: Any) -> ProbeResult:
-    if not hasattr(value, "ok") or not hasattr(value, "detail"):
-        raise WrongReturnType(f"returned {type(value).__name__}, expected ProbeResult")
-    return ProbeResult(bool(value.ok), str(value.detail))
 
 
 # -- methods of a provider --------------------------------------------------------------------

@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_core.errors import DeadlineExceeded, ProviderCallError, ProviderPaused
+from hermes_core.errors import DeadlineExceeded, ProviderCallError, ProviderPaused, describe
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -131,7 +131,7 @@ def as_exception(error: BaseException) -> Exception:
     """
     if isinstance(error, Exception):
         return error
-    wrapped = ProviderCallError(f"raised {type(error).__name__}: {error}".removesuffix(": "))
+    wrapped = ProviderCallError(f"raised {describe(error)}")
     wrapped.__cause__ = error
     return wrapped
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from hermes_core.errors import HermesError
+from hermes_core.errors import HermesError, change_remembered_text
 from hermes_core.privacy._redactor import ways_of_writing
 
 
@@ -27,6 +28,7 @@ def mask_error(error: BaseException, secrets: Iterable[str]) -> None:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         current.args = _masked_value(current.args, secrets)
+        change_remembered_text(current, partial(masked, secrets=secrets))
         if isinstance(current, HermesError):
             for name, value in list(vars(current).items()):
                 setattr(current, name, _masked_value(value, secrets))
