@@ -30,6 +30,7 @@ from typing import IO, Any, Final, Generic, NoReturn, TypeVar
 from hermes_core.config import Config
 from hermes_core.errors import describe
 from hermes_core.loading.activation import deadlines_of
+from hermes_core.privacy import without_secrets
 from hermes_core.provider import BUILTIN
 from hermes_core.storage.processes import end_tree
 
@@ -242,7 +243,8 @@ def _write_results(
 ) -> NoReturn:
     """Write each result of a function to a file as soon as it is known."""
     with answer.open("a", encoding="utf-8") as file:
-        writer = LineWriter(file)
+        # Whatever the plugin put its secrets into: they stay in this process.
+        writer = LineWriter(file, without_secrets)
         try:
             for each in _function(function)(*arguments, **keywords):
                 writer.write(each)
@@ -258,13 +260,14 @@ def _write_results(
 class LineWriter:
     """Writes values as JSON lines, each complete before the next plugin code runs."""
 
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, file: IO[str], mask: Callable[[str], str] = str) -> None:
         self._file = file
+        self._mask = mask
         self._line({"format": FORMAT})
 
     def write(self, value: Any) -> None:
         """Write one value."""
-        self._line(encode(value))
+        self._line(_mapped(encode(value), self._mask))
 
     def _line(self, value: Any) -> None:
         self._file.write(json.dumps(value) + "\n")
@@ -345,6 +348,18 @@ def decode(value: Any) -> Any:  # noqa: PLR0911 - one per kind of value
     if issubclass(kind, Enum):
         return kind(value[_VALUE])
     return kind(**{name: decode(each) for name, each in value.items()})
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """What `encode` returned, with its texts changed; names of types and of enums stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_mapped(each, change) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kept = (_TYPE, _VALUE)
+    return {key: each if key in kept else _mapped(each, change) for key, each in value.items()}
 
 
 def _type_name(value: object) -> str:

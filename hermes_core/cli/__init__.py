@@ -19,11 +19,7 @@ def main() -> None:
         code = 130
     except BrokenPipeError:  # `... | head`: the reader is gone, so there is nothing to report
         code = 1
-    # Everything, so that a person sees one line and not a traceback; --debug shows the traceback.
-    except Exception as error:
-        # Looked up in argv, since the error may come before or from click's parsing.
-        if "--debug" in sys.argv:
-            raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, a person reads it
         _print_error(error)
         code = 1
     _leave(code)
@@ -38,12 +34,22 @@ def _prepare_streams() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+    from hermes_core.cli.output import SafeStream  # noqa: PLC0415 - see _run
+
+    sys.stdout, sys.stderr = SafeStream(sys.stdout), SafeStream(sys.stderr)
 
 
 def _print_error(error: Exception) -> None:
-    from hermes_core.cli.output import print_error  # noqa: PLC0415 - see _run
+    from hermes_core.cli.output import print_error, print_traceback  # noqa: PLC0415 - see _run
 
-    print_error(error)
+    # Looked up in argv, since the error may come before or from click's parsing.
+    if "--debug" in sys.argv:
+        from traceback import format_exception  # noqa: PLC0415 - rarely needed
+
+        # As one text, in which a secret is found even if it is split over lines.
+        print_traceback("".join(format_exception(error)))
+    else:
+        print_error(error)
 
 
 def _flushed(code: object) -> int:

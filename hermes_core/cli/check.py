@@ -206,7 +206,8 @@ def new_command(name: str, folder: Path | None) -> None:
     files = create_project(name, place)
     for path in files:
         say(f"  {path}")
-    say(f"\nCreated {len(files)} files. Next:")
+    say()
+    say(f"Created {len(files)} files. Next:")
     say(f"  cd {place}")
     say("  pip install --editable '.[test]'")
     say("  pytest")

@@ -27,9 +27,11 @@ from hermes_core.cli.output import (
     paint,
     plain,
     print_json,
+    print_traceback,
     progress,
     say,
     say_field,
+    say_text,
 )
 from hermes_core.cli.provider_list import as_json
 from hermes_core.cli.providers import recovered_config
@@ -67,7 +69,7 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
     else:
         _print_report(report)
     if traceback and ctx.find_root().params["debug"]:
-        click.echo(traceback, err=True)
+        print_traceback(traceback)
     if not report["ok"]:
         ctx.exit(1)
 
@@ -354,10 +356,7 @@ def explain_command(
 
 def _print_explanation(row: dict[str, Any], problems: list[str]) -> None:
     if row["injected"]:
-        for line in row["injected"].splitlines():
-            # Recalled text may come from anywhere: no control sequence of it may reach the
-            # terminal.
-            say("".join(char if char.isprintable() else " " for char in line))
+        say_text(row["injected"])
     else:
         say("Nothing would be injected.")
     say()

@@ -80,11 +80,13 @@ def demo_command(ctx: click.Context) -> None:
         ctx.invoke(status_command)
         _step("Disable it. The built-in memory stays.", "$ hermes-plugins disable")
         ctx.invoke(disable_command)
-        say("\nDone. Next: hermes-plugins --help")
+        say()
+        say("Done. Next: hermes-plugins --help")
 
 
 def _step(title: str, detail: str) -> None:
-    say("\n" + bold(title))
+    say()
+    say(bold(title))
     say(f"  {detail}")
 
 

@@ -180,7 +180,8 @@ def _agree_to_build(need: NeedsBuild, manner: Manner) -> None:
 
 
 def _show_plan(plan: Plan, brought: list[ProviderInfo], manner: Manner) -> None:
-    manner.say("\nTo be installed:")
+    manner.say()
+    manner.say("To be installed:")
     for each in plan.changes:
         instead = f"(replaces {each.replaces})" if each.replaces else ""
         manner.say(f"  {each.name} {each.version}  {instead}".rstrip())
@@ -192,7 +193,8 @@ def _show_brought(brought: Iterable[ProviderInfo], manner: Manner) -> None:
     if not brought:
         return
     rivals = scan(manner.home, Selection())
-    manner.say("\nMemory providers in it:")
+    manner.say()
+    manner.say("Memory providers in it:")
     for each in brought:
         manner.say(f"  {plain(each.name)}  {plain(each.problem or each.description)}")
         for other in rivals:
@@ -276,13 +278,15 @@ def _install_folder(source: Folder | Repository, manner: Manner) -> None:
 
 
 def _show_staged(staged: Staged, target: Path, manner: Manner) -> None:
-    manner.say(f"\nTo be installed in {target}:")
+    manner.say()
+    manner.say(f"To be installed in {target}:")
     commit = f", commit {staged.record.commit}" if staged.record.commit else ""
     manner.say(f"  {plain(f'{staged.name} {staged.info.version}')}{commit}")
     _show_brought([staged.info], manner)
     needed = manifest_of(staged.info).get("pip_dependencies")
     if isinstance(needed, list) and needed:
-        manner.say(f"It requires: {plain(', '.join(map(str, needed)))}\n")
+        manner.say(f"It requires: {plain(', '.join(map(str, needed)))}")
+        manner.say()
 
 
 def _agree_to_replace(target: Path, manner: Manner) -> None:

@@ -17,6 +17,7 @@ from hermes_core.cli.output import (
     day_and_time,
     duration,
     moment,
+    note,
     on_terminal,
     print_json,
     print_json_line,
@@ -116,10 +117,9 @@ def log_command(
     else:
         say(_nothing(wanted))
     if lost.calls:
-        click.echo(
+        note(
             f"{lost.calls:,} calls are missing, the last at {day_and_time(lost.at)}: the log could "
-            "not keep up.",
-            err=True,
+            "not keep up."
         )
 
 

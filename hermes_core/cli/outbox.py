@@ -25,6 +25,7 @@ from hermes_core.checkup.redelivery import StreamDelivery, fill_gaps, process_na
 from hermes_core.cli.output import (
     day_and_time,
     moment,
+    note,
     on_terminal,
     paint,
     plain,
@@ -33,6 +34,7 @@ from hermes_core.cli.output import (
     progress,
     say,
     say_field,
+    say_text,
     size,
     span,
 )
@@ -197,7 +199,7 @@ def list_command(ctx: click.Context, state: str | None, limit: int, json_wanted:
     else:
         say(f"Nothing is {state}." if state else "The outbox is empty.")
     if more:
-        click.echo(f"There are more than {limit:,}; use --limit to see them.", err=True)
+        note(f"There are more than {limit:,}; use --limit to see them.")
 
 
 def _row(each: Entry) -> tuple[str, ...]:
@@ -273,8 +275,7 @@ def _print_content(content: dict[str, Any]) -> None:
         left = len(text) - _SHOWN
         text = f"{text[:_SHOWN]}\n... and {left:,} more characters; use --json to see all"
     say()
-    for line in text.splitlines():  # no control character reaches the terminal
-        say("".join(char if char.isprintable() else " " for char in line))
+    say_text(text)
 
 
 # -- retry, drop, backfill -------------------------------------------------------------------

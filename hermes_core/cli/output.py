@@ -4,17 +4,24 @@ On a terminal, lines are wrapped at words, states have colours, tables and progr
 rich. When output is piped, every line stays as long as it is, the fields of a table are separated
 by tabs and there are no colours: programs read it. `list` is run by shell prompts, so this module
 imports rich only for the first table or progress bar.
+
+What commands print contains text of plugins, services and models. `SafeStream` takes the place of
+standard output and standard error, and shows every character that steers a terminal as an escape,
+whoever prints it. It also masks the secrets that this process has read for a plugin. Colours are
+ours: their codes carry a mark that no other text can contain. What belongs on one line has no line
+breaks: `say` shows them as escapes, and `plain` as blanks.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from hermes_core.errors import HermesError, one_line
+from hermes_core.errors import HermesError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,11 +37,76 @@ _STYLES: Final = {
     "no-provider": ("bright_black", 90),
 }
 _BOLD: Final = 1
+#: Precedes the codes of colours. It is random, so that no text of a plugin contains it.
+_MARK: Final = f"\033{os.urandom(8).hex()}["
+#: Control characters, C1 codes, direction marks, line and paragraph separators, and others that
+#: can't be seen. Joiners are part of emoji and of many scripts, and do no harm.
+_STEERING: Final = (
+    *range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0xAD, 0x61C, 0x180E, 0x200B, 0x200E,
+    0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF, *range(0xFFF9, 0xFFFC),
+    *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE0080),
+)  # fmt: skip
+_ESCAPES: Final = {code: ascii(chr(code))[1:-1] for code in _STEERING}
 _WIDTH: Final = 80
 # Below 20 columns wrapping makes text unreadable; the terminal then breaks lines itself.
 _NARROWEST: Final = 20
 #: Cells that are longer than this may be folded where there is little room.
 _SHORTEST: Final = 12
+#: The last of the characters that JSON never contains.
+_C0: Final = 0x1F
+
+
+# -- streams ------------------------------------------------------------------------------------
+
+
+class SafeStream:
+    """A text stream that shows what would steer a terminal as escapes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        #: For rich, which moves the cursor, and gets text that is plain already.
+        self.unsafe = stream
+
+        self.buffer = _SafeBuffer(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unsafe, name)
+
+    def write(self, text: str) -> int:
+        """Write a text; return its length."""
+        # Imported by whoever reads a secret; `list` reads none, and imports as little as it can.
+        privacy = sys.modules.get("hermes_core.privacy.error_text")
+        if privacy is not None:
+            text = privacy.without_secrets(text)
+        safe = text.translate(_ESCAPES)
+        if _MARK in text:
+            safe = safe.replace(_MARK.translate(_ESCAPES), "\033[")
+        self.unsafe.write(safe)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+
+class _SafeBuffer(io.BufferedIOBase):
+    """The bytes of a `SafeStream`, for click, which writes some of its texts as such."""
+
+    def __init__(self, stream: SafeStream) -> None:
+        self._stream = stream
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write a text in UTF-8."""
+        self._stream.write(bytes(data).decode("utf-8", "replace"))
+        return len(data)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
 
 
 # -- text ---------------------------------------------------------------------------------------
@@ -66,7 +138,7 @@ def bold(text: str) -> str:
 
 
 def _styled(text: str, code: int) -> str:
-    return f"\033[{code}m{text}\033[0m" if code and on_terminal() and _has_colours() else text
+    return f"{_MARK}{code}m{text}{_MARK}0m" if code and on_terminal() and _has_colours() else text
 
 
 def _has_colours() -> bool:
@@ -78,12 +150,20 @@ def say(text: str = "", *, indent: int | None = None) -> None:
     """Print a line. On a terminal, wrap it at words.
 
     Args:
-        text: One line, which may contain what `paint` and `bold` return.
+        text: One line, which may contain what `paint` and `bold` return. A line break in it is
+            shown as an escape.
         indent: How far to indent the lines after the first; by default two more than the first.
     """
+    text = text.replace("\n", "\\n")
     if on_terminal():
         text = "\n".join(wrapped(text, terminal_width(), indent))
     sys.stdout.write(f"{text}\n")
+
+
+def say_text(text: str, first: str = "", indent: int = 0) -> None:
+    """Print a text of several lines: the first after a label, the others indented."""
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n")):
+        say(f"{' ' * indent if number else first}{line}")
 
 
 def say_field(label: str, value: str, width: int = 10) -> None:
@@ -126,8 +206,8 @@ def _words(text: str) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """Return text of a plugin on one line, without control characters."""
-    return " ".join(one_line(text).split())
+    """Return text of a plugin on one line: blanks for white space, escapes for other controls."""
+    return " ".join(text.split()).translate(_ESCAPES)
 
 
 def width_of(text: str) -> int:
@@ -135,7 +215,8 @@ def width_of(text: str) -> int:
     if "\033" in text:
         import re  # noqa: PLC0415 - few lines have colours
 
-        text = re.sub(r"\033\[[0-9;]*m", "", text)
+        text = re.sub(rf"{re.escape(_MARK)}[0-9;]*m", "", text)
+    text = text.translate(_ESCAPES)
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width  # noqa: PLC0415
@@ -157,14 +238,29 @@ def print_error(error: Exception) -> None:
     else:
         text = f"unexpected {type(error).__name__}: {error}"
         hint = "run the command again with --debug to see the traceback"
-    _say_error(f"hermes-plugins: {one_line(text)}")
+    _say_error(f"hermes-plugins: {_one_line(text)}")
     if hint:
-        _say_error(f"hint: {one_line(hint)}")
+        _say_error(f"hint: {_one_line(hint)}")
+
+
+def _one_line(text: str) -> str:
+    """Return a text with blanks for line breaks; other blanks stay, a path may have several."""
+    return text.replace("\n", " ").replace("\t", " ").translate(_ESCAPES).strip()
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
     _say_error(f"warning: {plain(text)}")
+
+
+def note(text: str) -> None:
+    """Print a remark on standard error: it is not what was asked for."""
+    _say_error(plain(text))
+
+
+def print_traceback(text: str) -> None:
+    """Print a traceback on standard error."""
+    sys.stderr.write(f"{text.rstrip()}\n")
 
 
 def _say_error(text: str) -> None:
@@ -194,7 +290,14 @@ def _say_json(values: dict[str, Any], indent: int | None) -> None:
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     # "schema" is the version of the format, so that scripts can notice a change.
     text = json.dumps({"schema": 1, **values}, indent=indent, ensure_ascii=not utf8)
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{json_escaped(text)}\n")
+
+
+def json_escaped(text: str) -> str:
+    """Return JSON in which what would steer a terminal is written as escapes."""
+    import json  # noqa: PLC0415 - as above
+
+    return text.translate({code: json.dumps(chr(code))[1:-1] for code in _STEERING if code > _C0})
 
 
 # -- tables -------------------------------------------------------------------------------------
@@ -264,9 +367,10 @@ def _console(stream: TextIO) -> Console:
     from rich.console import Console  # noqa: PLC0415 - never on the path of `list`
 
     plain_text = not _has_colours()
+    unsafe: TextIO = getattr(stream, "unsafe", stream)  # tests have streams of their own
     return Console(
         # highlight=False: rich would colour numbers and paths by itself.
-        file=stream, width=terminal_width(stream), highlight=False, no_color=plain_text,
+        file=unsafe, width=terminal_width(stream), highlight=False, no_color=plain_text,
         color_system=None if plain_text else "auto",
     )  # fmt: skip
 

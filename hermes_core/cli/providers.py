@@ -8,7 +8,16 @@ from typing import Final
 import click
 
 from hermes_core.checkup.status import check_provider
-from hermes_core.cli.output import on_terminal, paint, plain, print_json, say, say_field, warn
+from hermes_core.cli.output import (
+    on_terminal,
+    paint,
+    plain,
+    print_json,
+    print_traceback,
+    say,
+    say_field,
+    warn,
+)
 from hermes_core.cli.provider_list import ListRequest, as_json, run_list
 from hermes_core.config import (
     Config,
@@ -152,7 +161,7 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
     check = check_provider(config, choice)
     if check.problems and not force:
         if ctx.find_root().params["debug"]:
-            click.echo(check.traceback, err=True)
+            print_traceback(check.traceback)
         raise HermesError(
             check.problems[0], hint="nothing was changed; use --force to enable it anyway"
         )

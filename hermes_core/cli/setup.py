@@ -17,7 +17,7 @@ from hermes_core.checkup.status import (
     check_setting,
 )
 from hermes_core.cli.checkup import setting_text
-from hermes_core.cli.output import bold, plain, print_json, progress, say, warn
+from hermes_core.cli.output import bold, note, plain, print_json, progress, say, warn
 from hermes_core.cli.providers import choice_of, complete_name, lock_entry, recovered_config
 from hermes_core.cli.secrets import hidden
 from hermes_core.config import Config, PluginFacts, Selection, load_config
@@ -50,7 +50,7 @@ from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
 from hermes_core.loading import Loaded, counted, load
 from hermes_core.loading.activation import deadlines_of, fields_of, plain_values, save_config
-from hermes_core.privacy import mask_error, masked
+from hermes_core.privacy import mask_error, masked, remember_secrets
 from hermes_core.provider import BUILTIN, MemoryProvider
 from hermes_core.secrets import Secrets, check_value
 from hermes_core.storage.home import resolve_home
@@ -101,6 +101,8 @@ def setup_command(
         _known_keys(fields, arguments, info, from_stdin)
         settings = _answers(sources, fields, arguments, asking)
         _none_is_dropped(fields, arguments, settings)
+        secret = secrets_in(fields, settings, sources.environment(fields))
+        remember_secrets(secret)
         new = _validated(info, fields, settings)
         choice = (("memory", "provider"), choice_of(wanted, info))
         changes = [*_changes(config, info, fields, settings), choice]
@@ -113,7 +115,6 @@ def setup_command(
             raise click.Abort
         # From here on the setup counts, even if the process is killed: see setup_journal.
         commit(config.home, sources.secrets, journal, new)
-        secret = secrets_in(fields, settings, sources.environment(fields))
         # Only a message: config.yaml has the values, and our host passes them to `initialize`.
         if problem := save_config(provider, info, config, plain_values(fields, settings)):
             say(f"  {info.name} could not save its settings: {masked(problem, secret)}")
@@ -205,6 +206,7 @@ def _loaded(
     sources = Sources(config, info, manifest_of(info))
     lease = Lease()
     environment = sources.environment()
+    remember_secrets(secrets_in((), None, environment))
     try:
         lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
@@ -432,7 +434,7 @@ def prove(config: Config, info: ProviderInfo) -> bool:
         say(f"{info.name} is enabled and works.")
     about = "problem" if works else f"{info.name} is enabled, but does not work yet"
     for problem in (*check.problems, *filter(None, [check.refused])):
-        click.echo(f"{about}: {problem}", err=True)
+        note(f"{about}: {problem}")
     return works
 
 

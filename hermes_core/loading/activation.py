@@ -32,7 +32,7 @@ from hermes_core.errors import (
 )
 from hermes_core.loading import load, load_provider
 from hermes_core.loading.requirements import missing_needs, missing_packages
-from hermes_core.privacy import mask_error, masked
+from hermes_core.privacy import mask_error, masked, remember_secrets
 from hermes_core.provider import BUILTIN, MemoryProvider
 
 
@@ -146,6 +146,7 @@ def activate(
         environment = sources.environment()
         # Known before any plugin code runs, so that even an error of the import is masked.
         result = replace(result, secrets=secrets_in((), None, environment))
+        remember_secrets(result.secrets)
         result.lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
         loaded = load(info, config.home, deadline=deadlines.load)
@@ -221,6 +222,7 @@ def _set_up(
     # A second time: the fields name variables that were not known before the import.
     environment = sources.environment(fields)
     secrets = secrets_in(fields, settings, environment)
+    remember_secrets(secrets)
     result.lease.set(environment, f"plugin {name}")
     clear = [
         f"plugin {name}: {each}" for each in sources.exposed(active_fields(fields, settings.values))

@@ -2,6 +2,7 @@
 
 formats      tokens that are known by how they look
 _contexts    secrets that are known by what precedes them
+_known       secrets whose values are known, in every way of writing them
 _redactor    `Redactor`, which masks both, and secrets whose values are known
 error_text   masks secrets in errors that people read
 """
@@ -9,6 +10,11 @@ error_text   masks secrets in errors that people read
 from __future__ import annotations
 
 from hermes_core.privacy._redactor import Redacted, Redactor
-from hermes_core.privacy.error_text import mask_error, masked
+from hermes_core.privacy.error_text import (
+    mask_error,
+    masked,
+    remember_secrets,
+    without_secrets,
+)
 
-__all__ = ["Redacted", "Redactor", "mask_error", "masked"]
+__all__ = ["Redacted", "Redactor", "mask_error", "masked", "remember_secrets", "without_secrets"]

@@ -7,32 +7,24 @@ Nothing is compiled before the first text is searched.
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import chain
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, quote_plus
 
 from hermes_core.errors import HermesError
 from hermes_core.privacy._contexts import in_context, named_secret, secret_word
+from hermes_core.privacy._known import BORDER, KnownSecrets
 from hermes_core.privacy.formats import FORMATS, OTHER_KINDS, tokens
 
 _KNOWN: Final = "known-secret"
-#: Separates the strings of one value while they are searched as one: no match crosses it.
-_BORDER: Final = "\n\x00\n"
 #: Values nested more deeply are refused. Python's own recursion limit is 1,000, and `_Rewriting`
 #: needs several frames per level.
 _DEEPEST: Final = 200
 #: A shorter finding may be part of a word by chance: it is masked only where it is a whole word.
 #: Secrets from the store are masked in any place.
 _UNMISTAKABLE: Final = 12
-#: A shorter text is not a secret: it occurs in many texts by chance.
-_SHORTEST: Final = 6
-#: Base64 of fewer characters is found in ordinary text.
-_SHORTEST_IN_BASE64: Final = 12
 
 
 class Redacted(NamedTuple):
@@ -51,7 +43,7 @@ class Redactor:
     """
 
     def __init__(self, known: Iterable[str] = (), *, formats: bool = True) -> None:
-        self._known = {way: _KNOWN for secret in known for way in ways_of_writing(secret)}
+        self._known = KnownSecrets(known)
         self._formats = formats
 
     def redact(self, value: Any, *, known_only: bool = False) -> Redacted:
@@ -73,7 +65,7 @@ class Redactor:
         strings = _Strings(value)
         # One text instead of many: the searches start with a substring search, whose cost per call
         # would dominate for the dozens of short strings in a message.
-        text = _BORDER.join(strings.found)
+        text = BORDER.join(strings.found)
         found: dict[str, str] = {}
         if formats:
             found.update(tokens(text))
@@ -84,7 +76,8 @@ class Redactor:
                 if (word := secret_word(name)) and (secret := named_secret(name, word, part))
             )
         # Last: a known secret wins over the kind that its format suggests.
-        found.update((way, kind) for way, kind in self._known.items() if way in text)
+        if self._known:
+            found.update(dict.fromkeys(self._known.found_in(text), _KNOWN))
         if not found:
             return Redacted(value, ())
         mask = _Mask(found)
@@ -257,32 +250,3 @@ def _merged(spans: list[_Span]) -> Iterator[_Span]:
         longest = max(longest, span, key=lambda each: (each.end - each.start, each.kind == _KNOWN))
         current = _Span(current.start, max(current.end, span.end), longest.kind)
     yield current
-
-
-def ways_of_writing(secret: str) -> tuple[str, ...]:
-    """Return every way to write a secret, longest first; none if it is too short."""
-    if len(secret) < _SHORTEST:
-        return ()
-    quoted = {quote(secret, safe="", errors="replace"), quote(secret, errors="replace")}
-    quoted.add(quote_plus(secret, errors="replace"))
-    escaped = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-    twice = {json.dumps(once)[1:-1] for once in escaped}
-    # With one kind of quote in it, and with both: then the single ones are escaped.
-    shown = {repr(secret)[1:-1], repr(f'{secret}"')[1:-2]}
-    ways = {secret} | shown | escaped | twice | quoted
-    ways |= {_small_escapes(each) for each in quoted}
-    if len(secret) >= _SHORTEST_IN_BASE64:
-        plain = secret.encode("utf-8", "replace")
-        ways |= {
-            # Without padding: whether it is there depends on what follows the secret in the encoded
-            # text.
-            encode(plain).decode("ascii").rstrip("=")
-            for encode in (base64.b64encode, base64.urlsafe_b64encode)
-        }
-    return tuple(sorted(ways, key=lambda way: (-len(way), way)))
-
-
-def _small_escapes(quoted: str) -> str:
-    """`%2f` for `%2F`: both are valid."""
-    first, *others = quoted.split("%")
-    return "%".join([first, *(each[:2].lower() + each[2:] for each in others)])

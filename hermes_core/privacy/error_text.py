@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from hermes_core.errors import HermesError, change_remembered_text
-from hermes_core.privacy._redactor import ways_of_writing
+from hermes_core.privacy._known import KnownSecrets
+
+#: The secrets that this process has read for a plugin: its environment has them as well.
+_IN_USE: set[str] = set()
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with every secret replaced, also where it is written in a URL or in base64."""
-    # The longest first: a short secret may be a part of a long one, whose rest would stay readable.
-    for secret in sorted(secrets, key=len, reverse=True):
-        for written in ways_of_writing(secret):
-            text = text.replace(written, "***")
+    """Return a text with every secret replaced, in whatever way it is written."""
+    return _masked_by(_known(frozenset(secrets)), text)
+
+
+def remember_secrets(secrets: Iterable[str]) -> None:
+    """Have `without_secrets` mask these from now on."""
+    _IN_USE.update(secrets)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the secrets that this process has read."""
+    return masked(text, _IN_USE) if _IN_USE else text
+
+
+@lru_cache(8)
+def _known(secrets: frozenset[str]) -> KnownSecrets:
+    return KnownSecrets(secrets)
+
+
+def _masked_by(known: KnownSecrets, text: str) -> str:
+    # The longest first: a short one may be a part of a long one, whose rest would stay readable.
+    for written in sorted(known.found_in(text), key=len, reverse=True):
+        text = text.replace(written, "***")
     return text
 
 
@@ -28,6 +49,8 @@ def mask_error(error: BaseException, secrets: Iterable[str]) -> None:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         current.args = _masked_value(current.args, secrets)
+        if hasattr(current, "__notes__"):
+            current.__notes__ = _masked_value(list(current.__notes__), secrets)
         change_remembered_text(current, partial(masked, secrets=secrets))
         if isinstance(current, HermesError):
             for name, value in list(vars(current).items()):
@@ -55,6 +78,6 @@ def _is_clean(error: BaseException, secrets: list[str]) -> bool:
 def _masked_value(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, str):
         return masked(value, secrets)
-    if type(value) is tuple:
-        return tuple(_masked_value(each, secrets) for each in value)
+    if type(value) in (tuple, list):
+        return type(value)(_masked_value(each, secrets) for each in value)
     return value

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from hermes_core.privacy import error_text
 from support.forked_commands import ForkedCommand
 from support.sites import MEMORY, Site, add_directory, provider_source
 
@@ -264,6 +265,7 @@ def _process_state() -> Iterator[None]:
     finally:
         logging.disable(logging.NOTSET)
         signal.signal(signal.SIGTERM, handler)
+        error_text._IN_USE.clear()
 
 
 def _forget(names: set[str], path: list[str]) -> None:

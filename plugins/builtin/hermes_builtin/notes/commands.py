@@ -40,9 +40,8 @@ from hermes_builtin.notes import (
 from hermes_builtin.notes.guard import SECRET
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
-from hermes_core.cli.output import bold, paint, plain, print_json, say
+from hermes_core.cli.output import bold, note, paint, plain, print_json, say, say_text
 from hermes_core.config import load_config
-from hermes_core.errors import one_line
 from hermes_core.storage.home import resolve_home
 
 # -- helpers of all commands --------------------------------------------------------------------
@@ -85,7 +84,7 @@ def writable(ctx: click.Context) -> Iterator[BuiltinProvider]:
             if name != "builtin" and "on_memory_write" in health
         ]
         for problem in filter(None, problems):
-            click.echo(f"The external provider did not receive it: {problem}", err=True)
+            note(f"The external provider did not receive it: {problem}")
 
 
 class RejectedError(HermesError):
@@ -93,12 +92,6 @@ class RejectedError(HermesError):
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused.text, hint="; ".join(previews(refused.matches)))
-
-
-def indented(text: str, first: str, width: int) -> str:
-    """Whole lines of a text after a first word, without what steers a terminal."""
-    lines = [one_line(line) for line in text.split("\n")]
-    return first + f"\n{' ' * width}".join(lines)
 
 
 # -- `memory edit` ------------------------------------------------------------------------------
@@ -215,9 +208,9 @@ def _print_planned(planned: Planned) -> None:
     wanted = planned.wanted
     say(f"    {wanted.action}")
     if planned.goes:
-        say(indented(planned.goes, "      - ", 8))
+        say_text(planned.goes, "      - ", 8)
     if wanted.action != "remove":
-        say(indented(wanted.content, "      + ", 8))
+        say_text(wanted.content, "      + ", 8)
     if planned.problem is not None:
         line = f"      can't be applied now: {plain(planned.problem.text)}"
         say(paint(line, "broken"))
@@ -311,7 +304,7 @@ def _tell(
     say(text if written.changed else "Nothing to change.")
     say(f"{target}: {_count(len(page.entries), 'entry')}, {page.usage}")
     if not written.durable:
-        click.echo("The disk did not confirm it: a power cut could undo it.", err=True)
+        note("The disk did not confirm it: a power cut could undo it.")
 
 
 def _print_state(target: str, page: Page, *, changed: bool, durable: bool = True) -> None:
@@ -362,9 +355,9 @@ def _book(notebook: Notebook) -> dict[str, Any]:
 def _print_book(name: str, book: dict[str, Any]) -> None:
     say(bold(f"{name}  {book['usage'] or 'unreadable'}") + f"  {book['path']}")
     if book["error"]:
-        click.echo(f"  {book['error']}", err=True)
+        note(book["error"])
     for entry in book["entries"]:
-        say(indented(entry["text"], f"  {entry['id']}  ", 12))
+        say_text(entry["text"], f"  {entry['id']}  ", 12)
         if entry["objection"]:
             text = f"kept out of the prompt ({entry['objection']})"
             say(paint(f"            {text}; memory allow {entry['id']}", "broken"))
@@ -461,7 +454,8 @@ def edit(ctx: click.Context, target: str, json_wanted: bool) -> None:
         if not json_wanted:
             # Twice on purpose, on the terminal and in the file: the person wrote it and it is
             # nowhere else.
-            say("Your text, so that it is not lost:\n" + text)
+            say("Your text, so that it is not lost:")
+            say_text(text)
         raise HermesError(str(error), hint=draft.kept) from error
     draft.discard()
 

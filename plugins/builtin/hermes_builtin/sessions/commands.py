@@ -32,7 +32,18 @@ from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_builtin.sessions.tool import linked
 from hermes_builtin.sessions.words import storable
 from hermes_core import DatabaseError, HermesError
-from hermes_core.cli.output import bold, paint, plain, print_json, print_table, progress, say
+from hermes_core.cli.output import (
+    bold,
+    json_escaped,
+    note,
+    paint,
+    plain,
+    print_json,
+    print_table,
+    progress,
+    say,
+    say_text,
+)
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import resolve_home
 
@@ -93,10 +104,9 @@ def _session_facts(session: Session) -> dict[str, Any]:
 
 def _mention_not_imported(missing: int, where: Place) -> None:
     if missing:
-        click.echo(
+        note(
             f"{missing:,} conversations of hermes-agent are not imported. "
-            f"Run: hermes-plugins sessions import {where.theirs}",
-            err=True,
+            f"Run: hermes-plugins sessions import {where.theirs}"
         )
 
 
@@ -162,7 +172,7 @@ def export(ctx: click.Context, file: Path | None, user: str) -> None:
         lines = (_line(archive, session) for session in archive.sessions(Scope(user_id=user)))
         if file is None:
             for line in lines:
-                click.echo(line)  # data: not wrapped on a terminal
+                click.echo(json_escaped(line))  # data: not wrapped on a terminal
             return
         written = list(lines)
         # Atomically, and private: an export that fails half way must not replace an older one.
@@ -230,7 +240,7 @@ def list_command(
     if rows:
         print_table(("ID", "LAST", "SOURCE", "MESSAGES", "ABOUT"), rows, [""] * len(rows))
     else:
-        click.echo("There are no conversations yet.", err=True)
+        note("There are no conversations yet.")
     _mention_not_imported(missing, where)
 
 
@@ -311,11 +321,11 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
         say(f"{bold(plain(session.id))}  {_date(message.at)}  {source}  {message.role}")
         say(f"    {_marked(plain(text))}")
     if not results:
-        click.echo(reason, err=True)
+        note(reason)
     elif found.approximate:
-        click.echo("These words are very frequent: the newest were looked at.", err=True)
+        note("These words are very frequent: the newest were looked at.")
     if found.behind:
-        click.echo(f"The newest messages were not looked at: {found.behind}", err=True)
+        note(f"The newest messages were not looked at: {found.behind}")
     if not results:
         _mention_not_imported(missing, where)
 
@@ -375,9 +385,9 @@ def show(ctx: click.Context, session_id: str, json_wanted: bool) -> None:
         say(bold(f"{plain(session.id)}  {display.when(session.started)}  {plain(session.source)}"))
         for message in archive.messages(session):
             name = message.extra.get("tool_name") or message.role
-            say(f"\n{bold(plain(str(name)))}  {_date(message.at)}")
-            for line in message.content.splitlines():
-                say(f"  {plain(line)}")
+            say()
+            say(f"{bold(plain(str(name)))}  {_date(message.at)}")
+            say_text(message.content, "  ", 2)
 
 
 @click.command()
@@ -499,10 +509,9 @@ def check(ctx: click.Context, json_wanted: bool) -> None:
         say(plain(problem.what))
     if problems:
         only = all(problem.index_only for problem in problems)
-        click.echo(
+        note(
             f"{'The conversations are whole, the index is not' if only else 'There is damage'}. "
-            "Run: hermes-plugins sessions repair",
-            err=True,
+            "Run: hermes-plugins sessions repair"
         )
         ctx.exit(1)
 
