@@ -256,7 +256,8 @@ class Pip:
 
     def _pip(self, *arguments: str, progress: Progress | None = None) -> Completed:
         # --no-input: a prompt for index credentials would wait for ever, since stdin is closed.
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+        # -P: a folder called pip in the working folder is not the pip that is meant.
+        command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
         return run([*command, *arguments], progress=progress)
 
 
