@@ -8,6 +8,13 @@ from pathlib import Path
 
 from hermes_core.config import Selection, read_selection
 from hermes_core.config.names import normalise
+from hermes_core.discovery.contents import (
+    IMPORTABLE,
+    Contents,
+    content_hash,
+    digest_of,
+    read_contents,
+)
 from hermes_core.discovery.installed import (
     carried_directories,
     companions_of,
@@ -25,7 +32,6 @@ from hermes_core.discovery.installed import (
 from hermes_core.discovery.metadata import distributions
 from hermes_core.discovery.ownership import (
     assign_owners,
-    content_hash,
     find_provider,
     pin_of,
     pin_problem,
@@ -48,14 +54,17 @@ from hermes_core.discovery.source_text import (
 from hermes_core.storage.home import resolve_home
 
 __all__ = [
+    "IMPORTABLE",
     "MEMORY_GROUP",
     "RECORD",
+    "Contents",
     "ProviderInfo",
     "Record",
     "companions_of",
     "content_hash",
     "content_of",
     "describe_directory",
+    "digest_of",
     "discover",
     "find_distribution",
     "find_observer",
@@ -68,6 +77,7 @@ __all__ = [
     "pin_problem",
     "providers_in",
     "python_files",
+    "read_contents",
     "read_manifest",
     "read_record",
     "reference_in",

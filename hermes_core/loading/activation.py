@@ -148,7 +148,8 @@ def activate(
         result = replace(result, secrets=secrets_in((), None, environment))
         result.lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
-        loaded = load(info, config.home, deadline=deadlines.load)
+        pin = config.selection.strict_hash
+        loaded = load(info, config.home, deadline=deadlines.load, pin=pin)
         provider = loaded.provider
         told = (masked(each, result.secrets) for each in loaded.warnings)
         warnings = (*result.warnings, *told)
