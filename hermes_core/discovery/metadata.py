@@ -18,8 +18,11 @@ from typing import Any, Final, NamedTuple
 from hermes_core.config.names import normalise
 from hermes_core.discovery.source_text import REGISTERS
 from hermes_core.errors import describe
+from hermes_core.storage.files import read_regular
 
 _SUFFIXES: Final = (".dist-info", ".egg-info")
+_MAX_BYTES: Final = 5_000_000
+_MAX_RECORD_BYTES: Final = 20_000_000  # the largest packages have 3 MB
 # Only the three headers that a listing shows. Folded lines are not joined: build backends write
 # each of these on one line.
 _HEADER: Final = re.compile(
@@ -150,7 +153,7 @@ def _distribution(folder: Path, name: str, declared: bytes) -> Distribution:
     # METADATA in a dist-info folder, PKG-INFO in an egg-info one.
     headers = _read(str(info / "METADATA")) or _read(str(info / "PKG-INFO"))
     if headers is None:
-        problem = f"{name} has no METADATA"
+        problem = f"{name} has no METADATA that can be read"
     fields = _headers((headers or b"").decode("utf-8", "replace"))
     entry_points: tuple[EntryPoint, ...] = ()
     try:
@@ -199,7 +202,7 @@ def _headers(text: str) -> dict[str, str]:
 
 def _recorded(info: Path) -> tuple[str, ...]:
     """The files of RECORD; an editable or foreign install may have none."""
-    content = _read(str(info / "RECORD"))
+    content = _read(str(info / "RECORD"), _MAX_RECORD_BYTES)
     if content is None:
         return ()
     lines = content.decode("utf-8", "replace").splitlines()
@@ -216,10 +219,10 @@ def _first_cell(line: str) -> str:
     return quoted.group(1).replace('""', '"') if quoted else ""
 
 
-def _read(path: str) -> bytes | None:
+def _read(path: str, limit: int = _MAX_BYTES) -> bytes | None:
+    """The content of a metadata file; None if it is none, or too large to be one."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - hundreds of times in one listing
-            return file.read()
+        return read_regular(path, limit)
     except OSError:
         return None
 
@@ -242,6 +245,8 @@ def _once(found: list[Distribution]) -> Iterator[Distribution]:
 
 def _from_archive(path: str, marker: bytes | None) -> Iterator[Distribution]:
     """A zip file on the import path."""
+    if not os.path.isfile(path):  # noqa: PTH113 - opening a pipe would never end
+        return
     import importlib_metadata  # noqa: PLC0415 - costs more than the rest of a listing
 
     for each in importlib_metadata.distributions(path=[path]):
