@@ -13,6 +13,7 @@ from hermes_core.discovery.contents import (
     Contents,
     content_hash,
     digest_of,
+    module_names,
     read_contents,
 )
 from hermes_core.discovery.installed import (
@@ -29,7 +30,7 @@ from hermes_core.discovery.installed import (
     project_directories,
     read_manifest,
 )
-from hermes_core.discovery.metadata import distributions
+from hermes_core.discovery.metadata import Distribution, distributions, hook_problems
 from hermes_core.discovery.ownership import (
     assign_owners,
     find_provider,
@@ -69,9 +70,12 @@ __all__ = [
     "find_distribution",
     "find_observer",
     "find_provider",
+    "hook_problems",
+    "installed_distributions",
     "installed_versions",
     "manifest_of",
     "may_have_provider",
+    "module_names",
     "own_commands",
     "pin_of",
     "pin_problem",
@@ -146,6 +150,11 @@ def may_have_provider(modules: Sequence[str], metadata: Callable[[], bytes]) -> 
     from hermes_core.discovery import plain_modules  # noqa: PLC0415 - needs ast
 
     return plain_modules.may_have_provider(modules, metadata)
+
+
+def installed_distributions(path: Iterable[str]) -> list[Distribution]:
+    """The distributions in folders that need not be on the import path."""
+    return list(distributions(path=path))
 
 
 def providers_in(folder: Path) -> list[ProviderInfo]:

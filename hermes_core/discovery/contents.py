@@ -173,10 +173,10 @@ def _counts(name: str) -> bool:
 def _own_names(info: ProviderInfo) -> frozenset[str]:
     if info.directory is not None and not info.distribution:
         return frozenset()
-    return frozenset(map(".".join, _modules(each for each in info.files if _counts(each))))
+    return frozenset(map(".".join, module_names(each for each in info.files if _counts(each))))
 
 
-def _modules(listed: Iterable[str]) -> set[tuple[str, ...]]:
+def module_names(listed: Iterable[str]) -> set[tuple[str, ...]]:
     """The packages and modules of a distribution, from below its namespace packages."""
     code = [PurePosixPath(each) for each in listed if each.endswith(IMPORTABLE)]
     packages = {each.parent for each in code if _stem(each.name) == "__init__"}
@@ -198,7 +198,7 @@ def _beside(location: Path, listed: Iterable[str]) -> Iterator[str]:
     instead of a module.
     """
     wanted: dict[tuple[str, ...], set[str]] = {}
-    for *above, name in _modules(listed):
+    for *above, name in module_names(listed):
         wanted.setdefault(tuple(above), set()).add(name)
         for depth in range(1, len(above) + 1):  # a namespace package must stay one
             wanted.setdefault(tuple(above[:depth]), set()).add("__init__")

@@ -250,12 +250,26 @@ def _from_archive(path: str, marker: bytes | None) -> Iterator[Distribution]:
     import importlib_metadata  # noqa: PLC0415 - costs more than the rest of a listing
 
     for each in importlib_metadata.distributions(path=[path]):
-        yield from _translated(each, marker)
+        with suppress(AttributeError, OSError, ValueError):  # a damaged archive
+            yield from _translated(each, marker)
 
 
 def _from_finders(seen: set[str], marker: bytes | None) -> Iterator[Distribution]:
     """The distributions of import hooks other than the interpreter's and the backport's."""
-    finders = [
+    for finder in _foreign_finders():
+        for distribution in _listed_by(finder, marker)[0]:
+            if normalise(distribution.name) not in seen:
+                seen.add(normalise(distribution.name))
+                yield distribution
+
+
+def hook_problems() -> list[str]:
+    """What import hooks raise when they are asked for their packages, which are not listed."""
+    return [problem for each in _foreign_finders() for problem in _listed_by(each, None)[1]]
+
+
+def _foreign_finders() -> list[Any]:
+    return [
         finder
         for finder in sys.meta_path
         # The default finders have this method as well, but read the folders that are done above.
@@ -263,53 +277,45 @@ def _from_finders(seen: set[str], marker: bytes | None) -> Iterator[Distribution
         and getattr(finder, "__module__", "").partition(".")[0]
         not in ("_frozen_importlib_external", "importlib_metadata")
     ]
-    if not finders:
-        return
+
+
+def _listed_by(finder: Any, marker: bytes | None) -> tuple[list[Distribution], list[str]]:
+    """The distributions of an import hook, and a problem for each that it can't show."""
     import importlib_metadata  # noqa: PLC0415
 
     context = importlib_metadata.DistributionFinder.Context()  # type: ignore[no-untyped-call]
-    for finder in finders:
-        try:
-            found = list(finder.find_distributions(context))
-        except Exception as error:  # noqa: BLE001 - third-party code
-            _tell_of(finder, error)
-            continue
-        for each in found:
-            for distribution in _translated(each, marker):
-                if normalise(distribution.name) not in seen:
-                    seen.add(normalise(distribution.name))
-                    yield distribution
-
-
-def _tell_of(finder: Any, error: Exception) -> None:
-    """Log that an import hook failed, so its distributions are not listed."""
-    import logging  # noqa: PLC0415 - costs more than a listing, in which nothing fails
-
+    found: list[Distribution] = []
+    problems: list[str] = []
     name = getattr(finder, "__qualname__", type(finder).__qualname__)
-    logging.getLogger("hermes_core").warning(
-        "the import hook %s.%s could not list its packages: %s",
-        getattr(finder, "__module__", "?"),
-        name,
-        describe(error),
-    )
+    hook = f"the import hook {getattr(finder, '__module__', '?')}.{name}"
+    try:
+        for each in finder.find_distributions(context):
+            try:
+                found += _translated(each, marker)
+            except Exception as error:  # noqa: BLE001 - somebody's hook
+                problems.append(f"{hook} has a package that can't be read: {describe(error)}")
+    except Exception as error:  # noqa: BLE001
+        problems.append(f"{hook} could not list its packages: {describe(error)}")
+    if problems:
+        import logging  # noqa: PLC0415 - costs more than a listing, in which nothing fails
+
+        logging.getLogger("hermes_core").warning("%s", "; ".join(problems))
+    return found, problems
 
 
 def _translated(found: Any, marker: bytes | None) -> Iterator[Distribution]:
-    """One of importlib's distributions as one of ours."""
+    """One of importlib's distributions as one of ours; raises what reading its files raises."""
     problem = ""
     entry_points: tuple[EntryPoint, ...] = ()
+    fields = _headers(found.read_text("METADATA") or found.read_text("PKG-INFO") or "")
+    name = fields.get("Name", "")
     try:
-        fields = _headers(found.read_text("METADATA") or found.read_text("PKG-INFO") or "")
-        name = fields.get("Name", "")
-        try:
-            text = found.read_text("entry_points.txt") or ""
-            if marker is not None and marker.decode() not in text:
-                return
-            entry_points, problem = parse_entry_points(text)
-        except UnicodeDecodeError:
-            problem = f"entry_points.txt of {name} is not UTF-8"
-    except (AttributeError, OSError, UnicodeDecodeError, ValueError):
-        return
+        text = found.read_text("entry_points.txt") or ""
+        if marker is not None and marker.decode() not in text:
+            return
+        entry_points, problem = parse_entry_points(text)
+    except UnicodeDecodeError:
+        problem = f"entry_points.txt of {name} is not UTF-8"
     location, registers = Path(), False
     with suppress(NotImplementedError, OSError, ValueError):  # it may have no files
         location = Path(str(found.locate_file("")))
