@@ -35,6 +35,7 @@ SHARED_STATE = {
     "dispatch/caller.py: _INSTANCES": "a provider object is the same instance, whoever calls it",
     "dispatch/streams.py: _ROUTER": "a process has one standard output",
     "loading/modules.py: _FINDER": "a process has one list of import finders",
+    "loading/pinned.py: _FINDER": "import finders belong to the process",
     "outbox/worker.py: _SHARED": "managers of one home deliver from one file with one worker",
     "privacy/error_text.py: _IN_USE": "a process has one environment, with these secrets in it",
     "storage/sqlite.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",

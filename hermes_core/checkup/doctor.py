@@ -30,7 +30,7 @@ from hermes_core.checkup.deliveries import (
 )
 from hermes_core.config import Config, load_config
 from hermes_core.config.settings import ProviderConfigError
-from hermes_core.discovery import ProviderInfo, manifest_of, pin_problem, scan
+from hermes_core.discovery import ProviderInfo, hook_problems, manifest_of, pin_problem, scan
 from hermes_core.dispatch import SingleProvider, as_builtin
 from hermes_core.errors import (
     ConfigError,
@@ -148,10 +148,17 @@ def _examine_in_child(config: Config, *, write: bool, fix: bool) -> list[Finding
 
 
 def examine_files(config: Config) -> Iterator[Finding]:
-    """The home itself, config.yaml, locks and secrets."""
+    """The home itself, config.yaml, locks, import hooks and secrets."""
     yield from examine_home(config.home)
     yield from examine_config(config.home)
+    yield from examine_hooks()
     yield from examine_secrets(config.home, config.secrets_backend)
+
+
+def examine_hooks() -> Iterator[Finding]:
+    """The import hooks of others: what they can't list is missing in `list`."""
+    for problem in hook_problems():
+        yield Finding("import hook", WARNING, problem, "report it to the author of the hook")
 
 
 def examine_home(home: Path) -> Iterator[Finding]:

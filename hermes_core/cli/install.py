@@ -32,6 +32,7 @@ from hermes_core.errors import HermesError
 from hermes_core.install import (
     OURSELVES,
     Change,
+    Fetched,
     Folder,
     Installer,
     InstallError,
@@ -41,6 +42,7 @@ from hermes_core.install import (
     Repository,
     Staged,
     build_bridge,
+    check_wheel,
     installer,
     plugins_folder,
     put,
@@ -62,6 +64,7 @@ class Manner(NamedTuple):
     build: bool
     replace: bool
     dry_run: bool
+    allow_risky: bool
     json: bool
 
     @property
@@ -100,6 +103,7 @@ class Manner(NamedTuple):
 @click.argument("spec")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--build", is_flag=True, help="Allow source packages to run their build.")
+@click.option("--allow-risky", is_flag=True, help="Accept files that affect other programs.")
 @click.option("--replace", is_flag=True, help="Replace a directory plugin of that name.")
 @click.option("--dry-run", is_flag=True, help="Show what would be installed, and stop.")
 @click.option("--json", is_flag=True, help="Print JSON.")
@@ -129,6 +133,8 @@ def _install_package(package: Package, manner: Manner) -> None:
     # A path or URL: that it needs a build is known without asking pip.
     if package.builds:
         _agree_to_build(NeedsBuild(package.spec), manner)
+    if package.direct and (local := Path(package.spec)).suffix == ".whl" and local.is_file():
+        check_wheel(local)  # pip reads all of its metadata, however much that is
     plan = _planned(program, package, manner)
     if not plan.changes:
         _already_there(package, manner)
@@ -136,15 +142,17 @@ def _install_package(package: Package, manner: Manner) -> None:
     with tempfile.TemporaryDirectory(prefix="hermes-install-") as name:
         folder = Path(name)
         with manner.working(f"Downloading {package.spec}") as tell:
-            site = program.fetch(plan, folder, tell)
+            fetched = program.fetch(plan, folder, tell)
         # Read from the unpacked files. Nothing is installed or imported before the person agrees.
-        brought = [each for each in providers_in(site) if each.distribution]
+        brought = [each for each in providers_in(fetched.site) if each.distribution]
         _show_plan(plan, brought, manner)
         # Also protects from a typo: a package of that name that is something else.
         _refuse_useless(plan, brought)
+        _show_risks(fetched, manner)
         if manner.dry_run:
-            _tell_json(manner, plan.changes, brought, changed=False)
+            _tell_json(manner, plan.changes, brought, changed=False, risks=fetched.risks)
             return
+        _agree_to_risks(fetched, manner)
         manner.agree("Install this?", "use --yes to install without a question")
         with progress(f"Installing {package.spec}"):
             program.install(plan, folder)
@@ -152,7 +160,7 @@ def _install_package(package: Package, manner: Manner) -> None:
     conflicts = program.conflicts() if any(each.replaces for each in plan.changes) else []
     for line in conflicts:
         warn(f"dependency conflict: {line}")
-    _finish(brought, plan, manner)
+    _finish(brought, plan, manner, fetched)
 
 
 def _planned(program: Installer, package: Package, manner: Manner) -> Plan:
@@ -216,6 +224,28 @@ def _refuse_useless(plan: Plan, brought: list[ProviderInfo]) -> None:
     )
 
 
+def _show_risks(fetched: Fetched, manner: Manner) -> None:
+    if fetched.risks:
+        manner.say("Files that affect more than this plugin:")
+        for each in fetched.risks:
+            manner.say(f"  {plain(each)}")
+        manner.say()
+
+
+def _agree_to_risks(fetched: Fetched, manner: Manner) -> None:
+    """Ask about the risks, or refuse them: --yes answers another question."""
+    if not fetched.risks or manner.allow_risky:
+        return
+    if not manner.asking:
+        more = f" (and {len(fetched.risks) - 1} more)" if len(fetched.risks) > 1 else ""
+        raise InstallError(
+            f"{plain(fetched.risks[0])}{more}",
+            hint="nothing was installed; if you trust it, add --allow-risky",
+        )
+    if not click.confirm("Accept these files?", default=False, err=True):
+        raise click.Abort
+
+
 def _already_there(package: Package, manner: Manner) -> None:
     mine = [
         each
@@ -228,7 +258,7 @@ def _already_there(package: Package, manner: Manner) -> None:
         say(f"Next: hermes-plugins setup {mine[0].name}")
 
 
-def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner) -> None:
+def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner, fetched: Fetched) -> None:
     # Scanned again in the real environment: what was shown is compared with what is there.
     names = {normalise(each.name) for each in plan.changes}
     there = [
@@ -245,7 +275,7 @@ def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner) -> None:
         )
     versions = ", ".join(f"{each.name} {each.version}".strip() for each in plan.changes)
     manner.say(f"Installed: {versions}")
-    _tell_json(manner, plan.changes, there, changed=True)
+    _tell_json(manner, plan.changes, there, changed=True, risks=fetched.risks)
     _offer_setup(there, manner)
 
 
@@ -314,7 +344,12 @@ def _agree_to_replace(target: Path, manner: Manner) -> None:
 
 
 def _tell_json(
-    manner: Manner, changes: Iterable[Change], providers: Iterable[ProviderInfo], *, changed: bool
+    manner: Manner,
+    changes: Iterable[Change],
+    providers: Iterable[ProviderInfo],
+    *,
+    changed: bool,
+    risks: Iterable[str] = (),
 ) -> None:
     if manner.json:
         packages: list[dict[str, Any]] = [
@@ -322,7 +357,10 @@ def _tell_json(
             for each in changes
         ]
         print_json(
-            changed=changed, packages=packages, providers=[as_json(each) for each in providers]
+            changed=changed,
+            packages=packages,
+            providers=[as_json(each) for each in providers],
+            risks=list(risks),
         )
 
 

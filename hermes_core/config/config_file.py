@@ -41,6 +41,11 @@ class Selection(NamedTuple):
         """The chosen provider's pin."""
         return self.pins.get(normalise(self.name))
 
+    @property
+    def strict_hash(self) -> str:
+        """The hash that the chosen provider must have to be loaded; "" if any will do."""
+        return self.pin.hash if self.strict and self.pin is not None else ""
+
 
 class Config(NamedTuple):
     """A validated config.yaml. ``memory`` has our keys and the providers' sections."""

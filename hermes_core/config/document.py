@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from hermes_core.errors import ConfigError, one_line
+from hermes_core.storage.files import read_regular
 
 #: The first reads values as YAML 1.1 does, the second returns scalars as they are written.
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,6 +29,9 @@ TEXT_LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 # what merge keys expand to: n lines of merges can yield 2**n entries.
 MAX_DEPTH: Final = 100
 MAX_ENTRIES: Final = 10_000
+MAX_NODES: Final = 50_000
+MAX_DIGITS: Final = 1_000
+_INTEGER: Final = "tag:yaml.org,2002:int"
 
 # What PyYAML raises for a value that its type rejects: 2024-13-45, !!int x, !!binary x, ...
 _REFUSALS: Final = (
@@ -67,11 +71,12 @@ def _guarded(text: str, loader: Any, *, construct: bool) -> tuple[yaml.Node | No
     try:
         # Before the parser composes nodes: a stack overflow in C ends the process, not in an
         # error.
-        if _may_be_deep(text):
-            _check_depth(text)
+        if _may_be_large(text):
+            _check_events(text)
         machine = loader(text)
         try:
             root = machine.get_single_node()
+            _check_expanded(root, {})
             # Before constructing, since that is what expands the merges.
             if construct and "<<" in text:
                 _check_merges(root, {})
@@ -142,23 +147,53 @@ def _scalars(node: Any, seen: set[int]) -> Iterator[yaml.ScalarNode]:
             yield from _scalars(part, seen)
 
 
-def _may_be_deep(text: str) -> bool:
-    """A quick look: nearly every file has less of these altogether than levels are allowed."""
+def _may_be_large(text: str) -> bool:
+    """A quick look: nearly every file has less of these altogether than is allowed."""
     if sum(map(text.count, ("[", "{", "- ", "? "))) > MAX_DEPTH:
+        return True
+    if sum(map(text.count, (",", ":", "\n"))) > MAX_NODES // 3:
         return True
     return any(len(line) - len(line.lstrip(" ")) > MAX_DEPTH for line in text.split("\n"))
 
 
-def _check_depth(text: str) -> None:
+def _check_events(text: str) -> None:
+    """Refuse what would be too deep or too large as nodes, which take 1 KB each."""
     # Events come one at a time and need no recursion, unlike nodes.
     depth = 0
-    for event in yaml.parse(text, Loader=LOADER):
+    for count, event in enumerate(yaml.parse(text, Loader=LOADER), start=1):
+        if count > MAX_NODES:
+            raise YamlProblem("it has too many values")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
                 raise YamlProblem("it is nested too deeply")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+
+
+def _check_expanded(node: Any, sizes: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """How many values a node has, and how deep they are, with every alias written out.
+
+    An alias costs nothing until somebody prints, copies or compares what it is in.
+    """
+    if node is None:
+        return 0, 0
+    if isinstance(node, yaml.ScalarNode):
+        if len(node.value) > MAX_DIGITS and node.tag == _INTEGER:
+            # 1:1:1... is a number of base 60, which takes minutes to compute.
+            raise YamlProblem("it has a number that is too long", node.start_mark.line + 1)
+        return 1, 1
+    if id(node) in sizes:
+        return sizes[id(node)]
+    sizes[id(node)] = 1, 1  # what contains itself
+    parts = (part for each in node.value for part in (each if isinstance(each, tuple) else (each,)))
+    found = [_check_expanded(each, sizes) for each in parts]
+    size = 1 + sum(each for each, _ in found)
+    depth = 1 + max((each for _, each in found), default=0)
+    if size > MAX_NODES or depth > MAX_DEPTH + 1:
+        raise YamlProblem("its aliases expand to too much", node.start_mark.line + 1)
+    sizes[id(node)] = size, depth
+    return size, depth
 
 
 FILE_NAME: Final = "config.yaml"
@@ -251,7 +286,7 @@ def read_text(path: Path) -> str:
                 where=str(path),
                 hint=f"the limit is {MAX_BYTES:,} bytes",
             )
-        content = path.read_bytes()
+        content = read_regular(path, MAX_BYTES)
     except FileNotFoundError:
         return ""
     except OSError as error:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_core.config.names import normalise
 from hermes_core.errors import ConfigError
-from hermes_core.storage.files import replace_file
+from hermes_core.storage.files import read_regular, replace_file
 
 FILE_NAME: Final = "plugins.lock.json"
 VERSION: Final = 1
@@ -113,7 +113,7 @@ def _content(path: Path) -> bytes | None:
         status = path.stat()  # before it is opened: a FIFO would block
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
             raise ConfigError("is not a lock file of plugins", where=str(path), hint=_HINT)
-        return path.read_bytes()
+        return read_regular(path, MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -37,6 +37,7 @@ from hermes_core.errors import (
 )
 from hermes_core.provider import MemoryProvider
 from hermes_core.secrets import Secrets
+from hermes_core.storage.files import read_regular
 
 if TYPE_CHECKING:
     from hermes_core.discovery import ProviderInfo
@@ -280,10 +281,9 @@ def _own_file(home: Path, *names: str) -> tuple[Path | None, Mapping[str, Any]]:
     places = [(home / f"{name}.json", home / name / "config.json") for name in names]
     for path in (path for pair in places for path in pair):
         try:
-            if path.stat().st_size <= _OWN_FILE_BYTES:
-                data = json.loads(path.read_text("utf-8"))
-                if isinstance(data, dict):
-                    return path, data
+            data = json.loads(read_regular(path, _OWN_FILE_BYTES))
+            if isinstance(data, dict):
+                return path, data
         # The file is the provider's business: if it is damaged, the provider reports that.
         except (OSError, ValueError, RecursionError):
             continue

@@ -21,10 +21,11 @@ from hermes_core.config.lock_file import LockEntry, entry_of
 from hermes_core.config.names import normalise
 from hermes_core.errors import HermesError
 from hermes_core.secrets import Secrets, check_name, check_value
-from hermes_core.storage.files import file_lock, replace_file, sync_folder
+from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
 
 _JOURNAL: Final = "setup.json"
+_MAX_BYTES: Final = 1_000_000
 _LOCK: Final = "setup.json.lock"
 # Staged secrets are in the same store as real ones, since the journal, a plain file, must not have
 # them. `_clear_staged` finds them by the prefix.
@@ -162,7 +163,7 @@ def pending(home: Path) -> Journal | None:
     """Return the journal of an unfinished setup, or None."""
     path = home / _JOURNAL
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = json.loads(read_regular(path, _MAX_BYTES))
         changes = [
             (tuple(keys), DELETE if value == _DELETED else value) for keys, value in data["changes"]
         ]

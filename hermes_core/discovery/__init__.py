@@ -8,6 +8,14 @@ from pathlib import Path
 
 from hermes_core.config import Selection, read_selection
 from hermes_core.config.names import normalise
+from hermes_core.discovery.contents import (
+    IMPORTABLE,
+    Contents,
+    content_hash,
+    digest_of,
+    module_names,
+    read_contents,
+)
 from hermes_core.discovery.installed import (
     carried_directories,
     companions_of,
@@ -22,10 +30,9 @@ from hermes_core.discovery.installed import (
     project_directories,
     read_manifest,
 )
-from hermes_core.discovery.metadata import distributions
+from hermes_core.discovery.metadata import Distribution, distributions, hook_problems
 from hermes_core.discovery.ownership import (
     assign_owners,
-    content_hash,
     find_provider,
     pin_of,
     pin_problem,
@@ -48,26 +55,33 @@ from hermes_core.discovery.source_text import (
 from hermes_core.storage.home import resolve_home
 
 __all__ = [
+    "IMPORTABLE",
     "MEMORY_GROUP",
     "RECORD",
+    "Contents",
     "ProviderInfo",
     "Record",
     "companions_of",
     "content_hash",
     "content_of",
     "describe_directory",
+    "digest_of",
     "discover",
     "find_distribution",
     "find_observer",
     "find_provider",
+    "hook_problems",
+    "installed_distributions",
     "installed_versions",
     "manifest_of",
     "may_have_provider",
+    "module_names",
     "own_commands",
     "pin_of",
     "pin_problem",
     "providers_in",
     "python_files",
+    "read_contents",
     "read_manifest",
     "read_record",
     "reference_in",
@@ -136,6 +150,11 @@ def may_have_provider(modules: Sequence[str], metadata: Callable[[], bytes]) -> 
     from hermes_core.discovery import plain_modules  # noqa: PLC0415 - needs ast
 
     return plain_modules.may_have_provider(modules, metadata)
+
+
+def installed_distributions(path: Iterable[str]) -> list[Distribution]:
+    """The distributions in folders that need not be on the import path."""
+    return list(distributions(path=path))
 
 
 def providers_in(folder: Path) -> list[ProviderInfo]:

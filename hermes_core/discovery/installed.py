@@ -26,9 +26,10 @@ from hermes_core.discovery.provider_info import (
 from hermes_core.discovery.source_text import module_files, registers_provider, speaks_of_provider
 from hermes_core.errors import ProviderConflictError, UnknownProviderError
 from hermes_core.provider import BUILTIN
+from hermes_core.storage.files import read_regular
 
 # A real plugin.yaml has a few hundred bytes.
-_MAX_BYTES: Final = 1_000_000
+_MAX_BYTES: Final = 100_000
 
 
 def home_directories(home: Path) -> Iterator[ProviderInfo]:
@@ -173,16 +174,9 @@ _TEXT_KEYS: Final = ("name", "version", "description")
 
 
 def _read(path: Path) -> str:
-    if not os.path.isfile(path):  # noqa: PTH113 - a pipe would never end
-        raise OSError(None, "is not a regular file")
-    with path.open("rb") as file:
-        content = file.read(_MAX_BYTES + 1)
-    # Read one byte more than allowed: the size from stat may change before the read.
-    if len(content) > _MAX_BYTES:
-        raise OSError(None, "is too large to be one")
     try:
         # "-sig": some editors on Windows write a byte order mark.
-        return content.decode("utf-8-sig")
+        return read_regular(path, _MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OSError(None, "is not UTF-8 text") from error
 

@@ -18,8 +18,11 @@ from typing import Any, Final, NamedTuple
 from hermes_core.config.names import normalise
 from hermes_core.discovery.source_text import REGISTERS
 from hermes_core.errors import describe
+from hermes_core.storage.files import read_regular
 
 _SUFFIXES: Final = (".dist-info", ".egg-info")
+_MAX_BYTES: Final = 5_000_000
+_MAX_RECORD_BYTES: Final = 20_000_000  # the largest packages have 3 MB
 # Only the three headers that a listing shows. Folded lines are not joined: build backends write
 # each of these on one line.
 _HEADER: Final = re.compile(
@@ -150,7 +153,7 @@ def _distribution(folder: Path, name: str, declared: bytes) -> Distribution:
     # METADATA in a dist-info folder, PKG-INFO in an egg-info one.
     headers = _read(str(info / "METADATA")) or _read(str(info / "PKG-INFO"))
     if headers is None:
-        problem = f"{name} has no METADATA"
+        problem = f"{name} has no METADATA that can be read"
     fields = _headers((headers or b"").decode("utf-8", "replace"))
     entry_points: tuple[EntryPoint, ...] = ()
     try:
@@ -199,7 +202,7 @@ def _headers(text: str) -> dict[str, str]:
 
 def _recorded(info: Path) -> tuple[str, ...]:
     """The files of RECORD; an editable or foreign install may have none."""
-    content = _read(str(info / "RECORD"))
+    content = _read(str(info / "RECORD"), _MAX_RECORD_BYTES)
     if content is None:
         return ()
     lines = content.decode("utf-8", "replace").splitlines()
@@ -216,10 +219,10 @@ def _first_cell(line: str) -> str:
     return quoted.group(1).replace('""', '"') if quoted else ""
 
 
-def _read(path: str) -> bytes | None:
+def _read(path: str, limit: int = _MAX_BYTES) -> bytes | None:
+    """The content of a metadata file; None if it is none, or too large to be one."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - hundreds of times in one listing
-            return file.read()
+        return read_regular(path, limit)
     except OSError:
         return None
 
@@ -242,15 +245,31 @@ def _once(found: list[Distribution]) -> Iterator[Distribution]:
 
 def _from_archive(path: str, marker: bytes | None) -> Iterator[Distribution]:
     """A zip file on the import path."""
+    if not os.path.isfile(path):  # noqa: PTH113 - opening a pipe would never end
+        return
     import importlib_metadata  # noqa: PLC0415 - costs more than the rest of a listing
 
     for each in importlib_metadata.distributions(path=[path]):
-        yield from _translated(each, marker)
+        with suppress(AttributeError, OSError, ValueError):  # a damaged archive
+            yield from _translated(each, marker)
 
 
 def _from_finders(seen: set[str], marker: bytes | None) -> Iterator[Distribution]:
     """The distributions of import hooks other than the interpreter's and the backport's."""
-    finders = [
+    for finder in _foreign_finders():
+        for distribution in _listed_by(finder, marker)[0]:
+            if normalise(distribution.name) not in seen:
+                seen.add(normalise(distribution.name))
+                yield distribution
+
+
+def hook_problems() -> list[str]:
+    """What import hooks raise when they are asked for their packages, which are not listed."""
+    return [problem for each in _foreign_finders() for problem in _listed_by(each, None)[1]]
+
+
+def _foreign_finders() -> list[Any]:
+    return [
         finder
         for finder in sys.meta_path
         # The default finders have this method as well, but read the folders that are done above.
@@ -258,53 +277,45 @@ def _from_finders(seen: set[str], marker: bytes | None) -> Iterator[Distribution
         and getattr(finder, "__module__", "").partition(".")[0]
         not in ("_frozen_importlib_external", "importlib_metadata")
     ]
-    if not finders:
-        return
+
+
+def _listed_by(finder: Any, marker: bytes | None) -> tuple[list[Distribution], list[str]]:
+    """The distributions of an import hook, and a problem for each that it can't show."""
     import importlib_metadata  # noqa: PLC0415
 
     context = importlib_metadata.DistributionFinder.Context()  # type: ignore[no-untyped-call]
-    for finder in finders:
-        try:
-            found = list(finder.find_distributions(context))
-        except Exception as error:  # noqa: BLE001 - third-party code
-            _tell_of(finder, error)
-            continue
-        for each in found:
-            for distribution in _translated(each, marker):
-                if normalise(distribution.name) not in seen:
-                    seen.add(normalise(distribution.name))
-                    yield distribution
-
-
-def _tell_of(finder: Any, error: Exception) -> None:
-    """Log that an import hook failed, so its distributions are not listed."""
-    import logging  # noqa: PLC0415 - costs more than a listing, in which nothing fails
-
+    found: list[Distribution] = []
+    problems: list[str] = []
     name = getattr(finder, "__qualname__", type(finder).__qualname__)
-    logging.getLogger("hermes_core").warning(
-        "the import hook %s.%s could not list its packages: %s",
-        getattr(finder, "__module__", "?"),
-        name,
-        describe(error),
-    )
+    hook = f"the import hook {getattr(finder, '__module__', '?')}.{name}"
+    try:
+        for each in finder.find_distributions(context):
+            try:
+                found += _translated(each, marker)
+            except Exception as error:  # noqa: BLE001 - somebody's hook
+                problems.append(f"{hook} has a package that can't be read: {describe(error)}")
+    except Exception as error:  # noqa: BLE001
+        problems.append(f"{hook} could not list its packages: {describe(error)}")
+    if problems:
+        import logging  # noqa: PLC0415 - costs more than a listing, in which nothing fails
+
+        logging.getLogger("hermes_core").warning("%s", "; ".join(problems))
+    return found, problems
 
 
 def _translated(found: Any, marker: bytes | None) -> Iterator[Distribution]:
-    """One of importlib's distributions as one of ours."""
+    """One of importlib's distributions as one of ours; raises what reading its files raises."""
     problem = ""
     entry_points: tuple[EntryPoint, ...] = ()
+    fields = _headers(found.read_text("METADATA") or found.read_text("PKG-INFO") or "")
+    name = fields.get("Name", "")
     try:
-        fields = _headers(found.read_text("METADATA") or found.read_text("PKG-INFO") or "")
-        name = fields.get("Name", "")
-        try:
-            text = found.read_text("entry_points.txt") or ""
-            if marker is not None and marker.decode() not in text:
-                return
-            entry_points, problem = parse_entry_points(text)
-        except UnicodeDecodeError:
-            problem = f"entry_points.txt of {name} is not UTF-8"
-    except (AttributeError, OSError, UnicodeDecodeError, ValueError):
-        return
+        text = found.read_text("entry_points.txt") or ""
+        if marker is not None and marker.decode() not in text:
+            return
+        entry_points, problem = parse_entry_points(text)
+    except UnicodeDecodeError:
+        problem = f"entry_points.txt of {name} is not UTF-8"
     location, registers = Path(), False
     with suppress(NotImplementedError, OSError, ValueError):  # it may have no files
         location = Path(str(found.locate_file("")))

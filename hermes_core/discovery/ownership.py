@@ -5,12 +5,11 @@ Two owners of one name are a conflict that a person decides (``name@owner``).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable
 
 from hermes_core.config import Pin, Selection
 from hermes_core.config.names import name_problem, nearest, normalise, split_choice
+from hermes_core.discovery.contents import Contents, content_hash, read_contents
 from hermes_core.discovery.installed import ignored_project_plugin
 from hermes_core.discovery.provider_info import OURS, ProviderInfo
 from hermes_core.discovery.source_text import defines_class, imports, requirements, syntax
@@ -33,61 +32,19 @@ def pin_problem(info: ProviderInfo, selection: Selection) -> str:
         return f"belongs to {info.owner}, but was enabled as {pin.owner}'s; {again}"
     if pin.version and pin.version != info.version:
         return f"is version {info.version or 'unknown'}, but was enabled as {pin.version}; {again}"
-    if pin.hash and pin.hash != (info.content_hash or content_hash(info)):
-        return f"its files differ from those that were enabled; {again}"
-    return ""
+    return _content_problem(info, pin.hash, again) if pin.hash else ""
+
+
+def _content_problem(info: ProviderInfo, pinned: str, again: str) -> str:
+    now = Contents(info.content_hash, {}) if info.content_hash else read_contents(info)
+    if now.problem:
+        return f"it can't be compared with what was enabled: {now.problem}"
+    return "" if now.hash == pinned else f"its files differ from those that were enabled; {again}"
 
 
 def same_owner(info: ProviderInfo, pin: Pin | None) -> bool:
     """Whether the pin, if there is one, names this provider's owner."""
     return pin is None or not pin.owner or normalise(pin.owner) == normalise(info.owner)
-
-
-def content_hash(info: ProviderInfo) -> str:
-    """A hash over the package's files: their names and contents, nothing else.
-
-    Of a distribution, the files in RECORD without metadata, scripts and bytecode (an
-    editable install has none); of a directory plugin, all in the directory.
-    """
-    from hashlib import sha256  # noqa: PLC0415 - only for the provider that is pinned
-
-    whole = sha256()
-    for name, path in _content(info):
-        try:
-            # A hash of hashes: contents can't be shifted from one file to the next, and no file
-            # has to be in memory with another.
-            digest = sha256(path.read_bytes()).hexdigest()
-        except OSError:
-            digest = "missing"
-        # "surrogatepass": names of files on Linux are bytes, and may not be valid UTF-8.
-        whole.update(f"{name}\0{digest}\n".encode("utf-8", "surrogatepass"))
-    return f"sha256:{whole.hexdigest()}"
-
-
-def _content(info: ProviderInfo) -> Iterator[tuple[str, Path]]:
-    # A directory inside a distribution is covered by the distribution's RECORD.
-    if info.directory is not None and not info.distribution:
-        for parent, folders, names in os.walk(info.directory):
-            folders[:] = sorted(each for each in folders if not each.startswith("."))  # .git
-            for name in sorted(names):
-                path = Path(parent, name)
-                relative = path.relative_to(info.directory).as_posix()
-                if not name.startswith(".") and _counts(relative):
-                    yield relative, path
-    elif info.location is not None:
-        for name in sorted(info.files):
-            if _counts(name):
-                yield name, info.location / name
-
-
-def _counts(name: str) -> bool:
-    # Bytecode and metadata differ between two installs of the same version, and so do the paths of
-    # scripts: a pin must hold on another machine.
-    path = PurePosixPath(name)
-    outside = ".." in path.parts or Path(name).is_absolute()  # pip records scripts so
-    if path.suffix == ".pyc" or outside or not path.parts:
-        return False
-    return not path.parts[0].endswith((".dist-info", ".data"))
 
 
 def assign_owners(found: Iterable[ProviderInfo], selection: Selection) -> list[ProviderInfo]:
@@ -231,8 +188,9 @@ def _with_state(info: ProviderInfo, selection: Selection) -> ProviderInfo:
     if selection.owner and not info.owned_by(selection.owner):
         return info
     if selection.pin is not None and selection.pin.hash:
+        now = read_contents(info)
         # The only hash that a scan needs; `pin_problem` uses it again later.
-        info = info._replace(content_hash=content_hash(info))
+        info = info._replace(content_hash="" if now.problem else now.hash)
     changed = pin_problem(info, selection)
     if changed:
         # A new version of the same owner stays active with a warning, unless pins are strict.

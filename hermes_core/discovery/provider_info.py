@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_core.config import PluginFacts
 from hermes_core.config.names import normalise
-from hermes_core.storage.files import replace_file
+from hermes_core.storage.files import read_regular, replace_file
 
 # The first two are hermes-agent's, so that a plugin declares itself once for both hosts.
 MEMORY_GROUP: Final = "hermes_agent.memory_providers"
@@ -87,6 +87,7 @@ class ProviderInfo(NamedTuple):
 
 #: Begins with a dot, so that the content hash leaves it out.
 RECORD: Final = ".hermes-plugins.json"
+_MAX_RECORD_BYTES: Final = 100_000
 
 
 class Record(NamedTuple):
@@ -105,7 +106,7 @@ class Record(NamedTuple):
 def read_record(folder: Path) -> Record | None:
     """The record of a directory plugin; None if a person put it there."""
     try:
-        content = (folder / RECORD).read_bytes()
+        content = read_regular(folder / RECORD, _MAX_RECORD_BYTES)
     except OSError:
         return None
     import json  # noqa: PLC0415 - few directories have a record

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hermes_core.config.names import normalise
+from hermes_core.storage.files import open_regular
 
 if TYPE_CHECKING:
     import ast
@@ -158,9 +159,7 @@ def defines_class(tree: ast.Module) -> bool:
 def content_of(path: Path) -> bytes:
     """The beginning of a regular file; opening anything else might never return."""
     try:
-        if not os.path.isfile(path):  # noqa: PTH113 - swallows what pathlib raises
-            return b""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_MAX_BYTES)
     except (OSError, ValueError):
         return b""

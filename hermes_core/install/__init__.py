@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hermes_core.install._bridge import Bridge, build_bridge, remove_bridge
 from hermes_core.install._directories import Staged, plugins_folder, put, remove_folder, stage
-from hermes_core.install._installers import OURSELVES, Change, Installer, Plan, installer
+from hermes_core.install._installers import OURSELVES, Change, Fetched, Installer, Plan, installer
 from hermes_core.install._sources import (
     Folder,
     InstallError,
@@ -17,11 +17,13 @@ from hermes_core.install._sources import (
     Repository,
     read_source,
 )
+from hermes_core.install._wheels import check_wheel
 
 __all__ = [
     "OURSELVES",
     "Bridge",
     "Change",
+    "Fetched",
     "Folder",
     "InstallError",
     "Installer",
@@ -31,6 +33,7 @@ __all__ = [
     "Repository",
     "Staged",
     "build_bridge",
+    "check_wheel",
     "installer",
     "plugins_folder",
     "put",

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from hermes_core.discovery import (
     ProviderInfo,
     Record,
     content_hash,
+    content_of,
     describe_directory,
     manifest_of,
     write_record,
@@ -163,41 +165,120 @@ def check_out(repository: Repository, folder: Path) -> str:
     Only fetches and checks out: no hook and nothing else of the repository is run.
     """
     folder.mkdir(mode=0o700)
+    ours = folder / ".git"
     wanted = repository.revision or "HEAD"
-    _git(folder, "init", "--quiet")
+    _git(ours, folder, "init", "--quiet")
     # fetch and not clone: one commit of any branch, tag or id. "--": a URL can't become an option.
-    done = _git(folder, "fetch", "--quiet", "--depth=1", "--no-tags", "--", repository.url, wanted)
-    if done.code:
-        raise _failure(repository, done)
-    for command in (("checkout", "--quiet", "--detach", "FETCH_HEAD"), ("rev-parse", "HEAD")):
-        done = _git(folder, *command)
+    fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--", repository.url, wanted)
+    for command in (fetch, ("checkout", "--quiet", "--detach", "FETCH_HEAD"), _HEAD):
+        done = _git(ours, folder, *command)
         if done.code:
             raise _failure(repository, done)
     return done.out.strip()
 
 
 def commit_of(folder: Path) -> str:
-    """The commit that a folder has checked out, with ``+changes`` if it has been edited."""
-    if shutil.which("git") is None:
+    """The commit that a folder has checked out, with ``+changes`` if it has been edited.
+
+    Whoever made the folder wrote its ``.git/config`` too, which names programs that git runs
+    (``core.fsmonitor``, filters, aliases). So git never sees that file: the commit is read as
+    text, and git compares in a repository of ours, which only borrows the objects.
+    """
+    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    if top is None or shutil.which("git") is None:
         return ""
-    done = _git(folder, "rev-parse", "HEAD")
-    if done.code:
+    theirs = _git_folder(top)
+    commit = "" if theirs is None else _head_of(theirs)
+    if theirs is None or not commit:
         return ""
-    edited = _git(folder, "status", "--porcelain", "--", ".").out.strip()
-    return done.out.strip() + ("+changes" if edited else "")
+    with tempfile.TemporaryDirectory(prefix="hermes-git-") as name:
+        ours = Path(name, ".git")
+        kind = "sha256" if len(commit) == _SHA256_LENGTH else "sha1"
+        _git(ours, top, "init", "--quiet", f"--object-format={kind}")
+        alternates = ours / "objects" / "info" / "alternates"
+        alternates.parent.mkdir(parents=True, exist_ok=True)
+        alternates.write_text(f"{_common(theirs) / 'objects'}\n", "utf-8", newline="\n")
+        # A submodule has a configuration too, and git would run `status` in there.
+        status = ("status", "--porcelain", "--ignore-submodules=all", "--", str(folder))
+        if _git(ours, top, "update-ref", "--no-deref", "HEAD", commit).code:
+            return commit
+        _git(ours, top, "read-tree", "HEAD")
+        edited = _git(ours, top, *status)
+    return commit + ("+changes" if edited.code or edited.out.strip() else "")
 
 
-def _git(folder: Path, *arguments: str) -> Completed:
+_HEAD: Final = ("rev-parse", "HEAD")
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SHA256_LENGTH: Final = 64
+
+
+def _git_folder(top: Path) -> Path | None:
+    """The git folder of a checkout: its ``.git``, or where that file leads in a worktree."""
+    place = top / ".git"
+    if place.is_dir():
+        return place
+    key, _, path = _line(place).partition(": ")
+    found = top / path
+    return found if key == "gitdir" and found.is_dir() else None
+
+
+def _head_of(theirs: Path) -> str:
+    """The commit that HEAD leads to, read as text; "" if it can't be found out."""
+    head = _line(theirs / "HEAD")
+    for _ in range(_MAX_REFERENCES):
+        if _COMMIT.fullmatch(head):
+            return head
+        key, _, name = head.partition(": ")
+        if key != "ref" or ".." in name or not name.startswith("refs/"):
+            return ""
+        common = _common(theirs)
+        head = _line(theirs / name) or _line(common / name) or _packed(common, name)
+    return ""
+
+
+_MAX_REFERENCES: Final = 5
+
+
+def _common(theirs: Path) -> Path:
+    """What a worktree shares with the others."""
+    shared = _line(theirs / "commondir")
+    return (theirs / shared).resolve() if shared else theirs.resolve()
+
+
+def _packed(common: Path, name: str) -> str:
+    lines = content_of(common / "packed-refs").decode("utf-8", "replace").splitlines()
+    return next((each.split()[0] for each in lines if each.endswith(f" {name}")), "")
+
+
+def _line(path: Path) -> str:
+    return content_of(path).decode("utf-8", "replace").partition("\n")[0].strip()
+
+
+#: The configuration of the person who runs us counts, but for what works in the checkout.
+_NEUTRAL: Final = (
+    f"core.hooksPath={os.devnull}",
+    "core.fsmonitor=false",
+    "submodule.recurse=false",
+    "status.submoduleSummary=false",
+)
+
+
+def _git(ours: Path, checkout: Path, *arguments: str) -> Completed:
+    """Run git with a repository that we made: it looks for no other one."""
     program = shutil.which("git")
     if program is None:
         raise InstallError("git is not installed", hint="install git, or give a folder instead")
     # Without a terminal, git has to fail instead of waiting for a password.
     prompt = "1" if sys.stdin.isatty() else "0"
+    options = [word for each in _NEUTRAL for word in ("-c", each)]
     return run(
         # core.hooksPath: the hooks of a person's git template must not run either.
-        [program, "-C", str(folder), "-c", f"core.hooksPath={os.devnull}", *arguments],
+        [program, "-C", str(checkout), *options, *arguments],
         prompts=True,
         GIT_TERMINAL_PROMPT=prompt,
+        GIT_DIR=str(ours),
+        GIT_WORK_TREE=str(checkout),
+        GIT_INDEX_FILE=str(ours / "index"),
     )
 
 

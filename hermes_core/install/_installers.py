@@ -20,14 +20,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote
 
 from hermes_core.config.names import normalise
-from hermes_core.discovery import installed_versions, may_have_provider
+from hermes_core.discovery import installed_distributions, installed_versions
 from hermes_core.install._commands import Completed, Progress, install_error, report_steps, run
 from hermes_core.install._sources import InstallError, NeedsBuild, Package
+from hermes_core.install._wheels import check_wheel, risks, risks_of_wheel, unpack_texts
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -65,6 +66,13 @@ class Plan(NamedTuple):
         return only_wheels(self.built)
 
 
+class Fetched(NamedTuple):
+    """What was downloaded: the folder to search for providers, and what is risky in it."""
+
+    site: Path
+    risks: tuple[str, ...] = ()
+
+
 class Installer(Protocol):
     """pip or uv, for the environment that runs us. Each method may raise `InstallError`."""
 
@@ -74,8 +82,8 @@ class Installer(Protocol):
         ``progress`` is called with each step that takes time, here and below.
         """
 
-    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Path:
-        """Download everything into a folder; return the one to search for providers."""
+    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Fetched:
+        """Download everything into a folder, and look into it."""
 
     def install(self, plan: Plan, folder: Path) -> None:
         """Install what was fetched."""
@@ -130,45 +138,6 @@ def changes(found: Iterable[tuple[str, str, bool]]) -> tuple[Change, ...]:
     )
 
 
-_METADATA: Final = frozenset(("METADATA", "RECORD", "entry_points.txt"))
-# As in discovery, which reads no more of a file.
-_MAX_BYTES: Final = 1_000_000
-
-
-def unpack_texts(wheel: Path, site: Path) -> None:
-    """Unpack what discovery reads of a wheel: metadata, sources, plugin.yaml.
-
-    Skips a wheel without entry points for agents or a plugin.yaml, unless its modules look as
-    if they had a provider that it does not declare.
-    """
-    with zipfile.ZipFile(wheel) as archive:
-        entries = [each for each in archive.infolist() if each.file_size <= _MAX_BYTES]
-        declares = any(_is_of_interest(archive, each) for each in entries)
-        if not declares and not _may_have_provider(archive, entries):
-            return
-        for each in entries:
-            if _is_metadata(each) or each.filename.endswith((".py", "/plugin.yaml")):
-                archive.extract(each, site)  # which never writes outside of the folder
-
-
-def _is_metadata(entry: zipfile.ZipInfo) -> bool:
-    path = PurePosixPath(entry.filename)
-    return path.name in _METADATA and path.parent.suffix == ".dist-info"
-
-
-def _may_have_provider(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> bool:
-    modules = [each.filename for each in entries if each.filename.endswith(".py")]
-    metadata = [each for each in entries if _is_metadata(each) and "METADATA" in each.filename]
-    return may_have_provider(modules, lambda: b"\n".join(map(archive.read, metadata)))
-
-
-def _is_of_interest(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
-    name = PurePosixPath(entry.filename).name
-    if name == "entry_points.txt":
-        return b"hermes_agent." in archive.read(entry)
-    return name == "plugin.yaml"
-
-
 # pip's "Could not find a version that satisfies the requirement NAME[extras]WANTED (from versions:
 # KNOWN)"; then what only its log has: an index that failed, and source archives that --only-binary
 # skipped.
@@ -213,7 +182,7 @@ class Pip:
         )
         return Plan(package, changes(would), allowed)
 
-    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Path:
+    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Fetched:
         """Download or build the wheels, and unpack the texts in them."""
         done = self._pip(
             "wheel", "--no-deps", "--wheel-dir", str(folder / "wheels"),
@@ -222,12 +191,15 @@ class Pip:
         if done.code:
             raise install_error(done.err, plan.package.spec)
         site = folder / "site"
+        found: list[str] = []
         for wheel in sorted((folder / "wheels").glob("*.whl")):
+            check_wheel(wheel)
             try:
                 unpack_texts(wheel, site)
+                found += risks_of_wheel(wheel)
             except (zipfile.BadZipFile, OSError) as error:
                 raise install_error(f"BadZipFile: {error}", wheel.name) from error
-        return site
+        return Fetched(site, tuple(found))
 
     def install(self, plan: Plan, folder: Path) -> None:
         """Install the wheels, and nothing else."""
@@ -256,7 +228,8 @@ class Pip:
 
     def _pip(self, *arguments: str, progress: Progress | None = None) -> Completed:
         # --no-input: a prompt for index credentials would wait for ever, since stdin is closed.
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+        # -P: a folder called pip in the working folder is not the pip that is meant.
+        command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
         return run([*command, *arguments], progress=progress)
 
 
@@ -315,6 +288,10 @@ _UV_SOURCE_ONLY: Final = re.compile(
 )
 
 
+#: Where programs lie in a folder that uv installed to.
+_TARGET_SCRIPTS: Final = ("bin/", "Scripts/", "../bin/", "../../bin/")
+
+
 class Uv:
     """Installs with uv. Thanks to its cache, exactly what a person was shown."""
 
@@ -345,13 +322,18 @@ class Uv:
         )
         return Plan(package, changes(would), allowed)
 
-    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Path:
+    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Fetched:
         """Install everything into a separate folder."""
         site = folder / "site"
         self._do(
             plan, "install", "--target", str(site), "--no-deps", progress=report_steps(progress)
         )
-        return site
+        found: list[str] = []
+        for each in installed_distributions([str(site)]):
+            scripts = [Path(name).name for name in each.files if name.startswith(_TARGET_SCRIPTS)]
+            names = [name for name in each.files if not name.startswith(_TARGET_SCRIPTS)]
+            found += risks(each.name, names, scripts)
+        return Fetched(site, tuple(found))
 
     def install(self, plan: Plan, folder: Path) -> None:  # noqa: ARG002 - the cache has it
         """Install exactly that."""

@@ -149,7 +149,8 @@ def activate(
         remember_secrets(result.secrets)
         result.lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
-        loaded = load(info, config.home, deadline=deadlines.load)
+        pin = config.selection.strict_hash
+        loaded = load(info, config.home, deadline=deadlines.load, pin=pin)
         provider = loaded.provider
         told = (masked(each, result.secrets) for each in loaded.warnings)
         warnings = (*result.warnings, *told)

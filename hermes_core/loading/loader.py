@@ -47,6 +47,7 @@ from hermes_core.loading.compat import (
 )
 from hermes_core.loading.context import PluginContext, PluginManifest, counted
 from hermes_core.loading.modules import import_directory, import_value
+from hermes_core.loading.pinned import pin_imports
 from hermes_core.provider import BUILTIN, REQUIRED_MEMBERS, MemoryProvider
 from hermes_core.storage.home import resolve_home
 
@@ -83,24 +84,40 @@ def load_provider(
         UnknownProviderError: No such plugin is installed.
         ProviderConflictError: Two owners claim the name.
     """
+    pin = ""
     if isinstance(name_or_info, ProviderInfo):
         info = name_or_info
         if info.state == "conflict":
             raise ProviderConflictError(info.problem, where=f"plugin {info.name}")
     else:
-        folder = resolve_home(home)
-        selection = read_selection(folder)
-        info = find_provider(name_or_info, scan(folder, selection, everything=True))
-        # A changed version still loads here; whether to warn is the manager's decision.
-        if info.key == normalise(selection.name) and not same_owner(info, selection.pin):
-            raise ProviderConflictError(pin_problem(info, selection), where=f"plugin {info.name}")
-    return load(info, None if home is None else resolve_home(home), deadline=deadline).provider
+        place = resolve_home(home)
+        selection = read_selection(place)
+        info = find_provider(name_or_info, scan(place, selection, everything=True))
+        # Unless pins are strict, a changed version loads here; to warn is the manager's decision.
+        if info.key == normalise(selection.name):
+            refused = selection.strict or not same_owner(info, selection.pin)
+            if refused and (problem := pin_problem(info, selection)):
+                raise ProviderConflictError(problem, where=f"plugin {info.name}")
+            pin = selection.strict_hash
+    folder = None if home is None else resolve_home(home)
+    return load(info, folder, deadline=deadline, pin=pin).provider
 
 
-def load(info: ProviderInfo, home: Path | None, *, deadline: float = LOAD_SECONDS) -> Loaded:
-    """Load like `load_provider`; return also what else was found out."""
+def load(
+    info: ProviderInfo, home: Path | None, *, deadline: float = LOAD_SECONDS, pin: str = ""
+) -> Loaded:
+    """Load like `load_provider`; return also what else was found out.
+
+    Args:
+        info: What to load.
+        home: The Hermes home.
+        deadline: How many seconds loading may take.
+        pin: The hash that its files must have, if nothing else may run (``memory.pin: strict``).
+    """
     if info.source == BUILTIN:  # ours: it needs neither a thread nor a deadline
         return Loaded(_provider(info, Progress()))
+    if pin:
+        pin_imports(info, pin)
     return _Loading(info, home, deadline).provider()
 
 

@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from hermes_core.discovery import content_of, python_files
+from hermes_core.loading.pinned import checked_spec, is_current
 
 _PREFIX: Final = "_hermes_plugin_"
 _COMPLETE: Final = "__hermes_complete__"
@@ -76,9 +77,14 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
-    if spec is None or spec.loader is None:
+    spec = None if spec is None else checked_spec(spec)
+    loader = None if spec is None else spec.loader
+    if spec is None or loader is None:
         raise ImportError(f"{folder} can't be imported")
     module = importlib.util.module_from_spec(spec)
+    known = sys.modules.get(name)
+    if getattr(known, _COMPLETE, False) and known is not None and not is_current(known):
+        _forget(name)
     # Another thread may be importing it, and may never end: our deadline covers the wait.
     # setdefault is atomic, so exactly one thread runs the module; the others wait for its end.
     # `importlib.import_module` has a lock for that, but can't import a file by its path.
@@ -87,7 +93,7 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
             return first
         time.sleep(0.01)
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     # A half-executed module must not stay: the next import would return it as complete.
     except BaseException:
         _forget(name)

@@ -15,19 +15,20 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from hermes_core.errors import HermesError, SecretsError
-from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file
+from hermes_core.storage.files import LockTimeoutError, file_lock, read_regular, replace_file
 from hermes_core.storage.home import ensure_folder
 
 #: Longer than one change takes where the keyring lets every call wait.
 LOCK_SECONDS: Final = 30
 _MODE: Final = 0o600
+_MAX_BYTES: Final = 5_000_000
 
 
 def read_text(path: Path, hint: str = "") -> str | None:
     """Return the text of a regular file, its line ends as they are; None if it is missing."""
     try:
         _check_kind(path, path.stat().st_mode)  # before it is opened: a FIFO would block
-        content = path.read_bytes()
+        content = read_regular(path, _MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from hermes_core.errors import HermesError
 
@@ -54,6 +54,38 @@ _NETWORK: Final = frozenset(
         "smbfs",
     )
 )
+
+
+# -- reading ---------------------------------------------------------------------------------
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading. Opening a FIFO or a device might never return.
+
+    Raises:
+        OSError: It can't be opened, or is no regular file (then without an error number).
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - opening a device may do things
+        raise OSError(None, "is not a regular file")
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # replaced in between
+        file.close()
+        raise OSError(None, "is not a regular file")
+    return file
+
+
+def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
+    """The content of a regular file of at most ``limit`` bytes.
+
+    Raises:
+        OSError: It can't be read; without an error number if it is something else, or too large.
+    """
+    with open_regular(path) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(None, "is too large to be one")
+    return content
 
 
 # -- atomic writes ---------------------------------------------------------------------------

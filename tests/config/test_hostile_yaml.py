@@ -116,9 +116,11 @@ def bomb(levels: int) -> str:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a limit on memory")
-def test_aliases_of_aliases_are_read_in_little_memory(config):
-    config.write(bomb(12))
+def test_aliases_of_aliases_are_read_or_refused_in_little_memory(config):
+    config.write(bomb(3))
     assert outcome(WITH_LITTLE_MEMORY, config.home, "read") == "done\n"
+    config.write(bomb(12))
+    assert "aliases expand to too much" in outcome(WITH_LITTLE_MEMORY, config.home, "read")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a limit on memory")

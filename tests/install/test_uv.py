@@ -61,3 +61,18 @@ def test_a_build_needs_a_word_of_its_own_and_what_goes_wrong_is_one_line(venv: V
     venv.run("install", str(archive), "--yes", "--build").done()
     assert trace.exists()
     assert "src" in venv.providers()
+
+
+def test_what_affects_more_than_the_plugin_is_named_with_uv_too(venv: Venv):
+    make_provider_wheel(venv.links, "deep", requires=["helper"])
+    files = {"helper.py": "", "helper.pth": "import helper\n", "json.py": ""}
+    scripts = {"console_scripts": {"git": "helper:x", "helper-tool": "helper:y"}}
+    make_wheel(venv.links, "helper", groups=scripts, files=files)
+    shown = venv.run("install", "memory-deep", "--yes")
+    assert "--allow-risky" in shown.failed()
+    assert "helper: helper.pth runs whenever Python starts" in shown.out
+    assert "helper: json has the name of a module of the standard library" in shown.out
+    assert "helper: the program git takes the place of" in shown.out
+    assert "helper-tool" not in shown.out
+    assert "helper" not in venv.installed()
+    venv.run("install", "memory-deep", "--yes", "--allow-risky").done()

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from hermes_core.config import Config, Selection, load_config, read_selection
+from hermes_core.config.names import normalise
 from hermes_core.discovery import ProviderInfo, scan
 from hermes_core.dispatch.worker import as_exception
 from hermes_core.errors import HermesError, describe
@@ -187,7 +188,10 @@ def _found(name: str) -> ProviderInfo | None:
 
 def _loaded(info: ProviderInfo) -> MemoryProvider | None:
     try:
-        return load(info, get_hermes_home()).provider
+        home = get_hermes_home()
+        selection = read_selection(home)
+        pin = selection.strict_hash if info.key == normalise(selection.name) else ""
+        return load(info, home, pin=pin).provider
     except HermesError as error:
         logger.warning("%s", error)
         return None
