@@ -18,16 +18,11 @@ from hypothesis import strategies as st
 from support.archives import assert_sound
 from support.talks import StartTalk, Talk, past, talks, texts
 
-from hermes_builtin.sessions.archive import (
-    NewMessage,
-    Scope,
-    SessionFacts,
-    identity_from,
-    identity_text,
-)
+from hermes_builtin.sessions.archive import NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions.conversations import archived_turns, sessions_since
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_builtin.sessions.sqlite.database import ARCHIVE
+from hermes_core.session import identity_from, identity_text
 from hermes_core.storage.sqlite import open_database
 
 

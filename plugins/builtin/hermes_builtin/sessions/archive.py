@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -60,29 +59,6 @@ class Scope(NamedTuple):
 
 
 EVERYBODY: Final = Scope()
-
-_ESCAPE: Final = "\ufffd"
-_ESCAPED: Final = re.compile(f"[{_ESCAPE}\ud800-\udfff]")
-_ENCODED: Final = re.compile(f"{_ESCAPE}(fffd|d[89a-f][0-9a-f]{{2}})")
-
-
-def identity_text(value: object) -> str:
-    """An id as the archive stores it: any two ids stay two, as no other change to them would do.
-
-    No database takes halves of surrogate pairs. They are written as U+FFFD and four hex digits;
-    so is U+FFFD itself, since a replacement character alone would make one person of many.
-    """
-    text = str(value)
-    return text if text.isascii() else _ESCAPED.sub(_escaped, text)
-
-
-def identity_from(stored: str) -> str:
-    """The id that `identity_text` was given."""
-    return _ENCODED.sub(lambda found: chr(int(found[1], 16)), stored)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"{_ESCAPE}{ord(found[0]):04x}"
 
 
 class SessionFacts(NamedTuple):

@@ -24,7 +24,6 @@ from hermes_builtin.sessions.archive import (
     Scope,
     SearchOptions,
     Session,
-    identity_text,
 )
 from hermes_builtin.sessions.display import link
 from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
@@ -35,6 +34,7 @@ from hermes_builtin.sessions.tool import linked
 from hermes_builtin.sessions.words import storable
 from hermes_core import DatabaseError, HermesError
 from hermes_core.cli.output import bold, paint, plain, print_json, print_table, progress, say
+from hermes_core.session import identity_text
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import resolve_home
 

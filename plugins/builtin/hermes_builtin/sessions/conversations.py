@@ -19,13 +19,12 @@ from hermes_builtin.sessions.archive import (
     Scope,
     Session,
     SessionFacts,
-    identity_from,
-    identity_text,
     new_message,
 )
 from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
 from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
 from hermes_builtin.sessions.words import storable
+from hermes_core.session import identity_from, identity_text
 
 # -- The conversations of a home, as one agent sees them: who is speaking, and to whom ----------
 
