@@ -15,6 +15,9 @@ from typing import Any, Final, Self
 #: The ``agent_context`` of an agent that talks with its user.
 PRIMARY: Final = "primary"
 
+#: The platform of a person at a terminal, who owns the machine. Also the default.
+TERMINAL: Final = "cli"
+
 #: Fields that a provider receives only when the host knows them.
 OPTIONAL: Final = (
     "parent_session_id",
@@ -37,6 +40,10 @@ CHANGEABLE: Final = tuple(
 #: Fields that people word themselves, so they may contain a secret. All others identify something
 #: and must arrive unchanged. ``name`` is the name of a turn's author.
 FREE_TEXT: Final = ("session_title", "user_name", "chat_name", "name")
+
+#: What is no longer known when another user or chat follows, unless the host says it again.
+_OF_THE_USER: Final = ("user_id_alt", "user_name", "gateway_session_key")
+_OF_THE_CHAT: Final = ("chat_name", "chat_type", "thread_id", "gateway_session_key")
 
 #: Fields that describe the session itself; the others describe its user and its place.
 _OF_THE_SESSION: Final = ("parent_session_id", "session_title")
@@ -72,7 +79,7 @@ class SessionContext:
 
     session_id: str = ""
     hermes_home: str = ""
-    platform: str = "cli"
+    platform: str = TERMINAL
     agent_context: str = PRIMARY
     agent_identity: str = "default"
     agent_workspace: str = "hermes"
@@ -159,7 +166,14 @@ class SessionContext:
         """
         # A host that does not know a value passes nothing: the old one still applies then.
         told = {name: changes[name] for name in CHANGEABLE if changes.get(name) is not None}
-        return replace(self, session_id=session_id, parent_session_id=parent or None, **told)
+        # Another id, or the key of the chat before, would take one person for the other.
+        known: dict[str, Any] = {}
+        if told.get("user_id", self.user_id) != self.user_id:
+            known |= dict.fromkeys(_OF_THE_USER)
+        if told.get("chat_id", self.chat_id) != self.chat_id:
+            known |= dict.fromkeys(_OF_THE_CHAT)
+        known |= told
+        return replace(self, session_id=session_id, parent_session_id=parent or None, **known)
 
 
 _FIELDS: Final = (*_ALWAYS, *OPTIONAL)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from hermes_core.session import TERMINAL
+
 if TYPE_CHECKING:  # it imports this module
     from hermes_builtin.sessions.query import Query
 
@@ -18,10 +20,6 @@ TALK: Final = frozenset(("user", "assistant"))
 #: Conversations of machines with machines: not shown unless asked for.
 HIDDEN_SOURCES: Final = frozenset(("kanban", "subagent", "tool"))
 CRON: Final = "cron"
-
-
-#: Where the owner of the machine talks with the agent; also what `SessionContext` has as default.
-TERMINAL: Final = "cli"
 
 
 # In a gateway, one archive has the conversations of many people. Every read takes a scope, so that

@@ -18,7 +18,6 @@ from hermes_builtin.sessions.archive import (
     EVERYBODY,
     HIDDEN_SOURCES,
     ROLES,
-    TERMINAL,
     Archive,
     Message,
     Scope,
@@ -34,7 +33,7 @@ from hermes_builtin.sessions.tool import linked
 from hermes_builtin.sessions.words import storable
 from hermes_core import DatabaseError, HermesError
 from hermes_core.cli.output import bold, paint, plain, print_json, print_table, progress, say
-from hermes_core.session import identity_text
+from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import resolve_home
 

@@ -13,7 +13,6 @@ from hermes_builtin.sessions.archive import (
     CRON,
     EVERYBODY,
     HIDDEN_SOURCES,
-    TERMINAL,
     Message,
     NewMessage,
     Scope,
@@ -24,7 +23,7 @@ from hermes_builtin.sessions.archive import (
 from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
 from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
 from hermes_builtin.sessions.words import storable
-from hermes_core.session import identity_from, identity_text
+from hermes_core.session import TERMINAL, identity_from, identity_text
 
 # -- The conversations of a home, as one agent sees them: who is speaking, and to whom ----------
 

@@ -22,7 +22,6 @@ from typing import Any, Final, NamedTuple
 from hermes_builtin.sessions import hermes_agent
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
-    TERMINAL,
     Archive,
     Message,
     NewMessage,
@@ -36,6 +35,7 @@ from hermes_builtin.sessions.archive import (
 from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here, read_only
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
+from hermes_core.session import TERMINAL
 
 _ZIPPED: Final = "conversations.json"
 _PROFILE: Final = "default"  # of agents that have no profile

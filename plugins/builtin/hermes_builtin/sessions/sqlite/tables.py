@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, Final
 from zlib import crc32
 
-from hermes_builtin.sessions.archive import TERMINAL, NewMessage, Scope, Session, SessionFacts
+from hermes_builtin.sessions.archive import NewMessage, Scope, Session, SessionFacts
 from hermes_builtin.sessions.sqlite.database import (
     MOST_MESSAGES,
     NO_PLATFORMS,
@@ -23,6 +23,7 @@ from hermes_builtin.sessions.sqlite.database import (
 )
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
+from hermes_core.session import TERMINAL
 
 # -- Putting messages into the tables: one transaction, all or nothing. The index follows -------
 
