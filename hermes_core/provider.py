@@ -342,6 +342,9 @@ class BuiltinMethods(Protocol):
     def review_prompt(self, messages: list[dict[str, Any]], /) -> str:
         """Return the prompt with which a model reviews a conversation for memories."""
 
+    def warnings(self, home: Path, /) -> list[str]:
+        """Return what ``status`` should warn about."""
+
     def diagnose(self, home: Path, /, *, fix: bool) -> Iterator[tuple[str, str, str, str]]:
         """Yield ``doctor``'s findings: subject, state, detail, what to do."""
 

@@ -7,12 +7,16 @@ the contract says; `SessionContext.keywords` is the one place that makes them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 #: The ``agent_context`` of an agent that talks with its user.
 PRIMARY: Final = "primary"
+
+#: The platform of a person at a terminal, who owns the machine. Also the default.
+TERMINAL: Final = "cli"
 
 #: Fields that a provider receives only when the host knows them.
 OPTIONAL: Final = (
@@ -36,6 +40,10 @@ CHANGEABLE: Final = tuple(
 #: Fields that people word themselves, so they may contain a secret. All others identify something
 #: and must arrive unchanged. ``name`` is the name of a turn's author.
 FREE_TEXT: Final = ("session_title", "user_name", "chat_name", "name")
+
+#: What is no longer known when another user or chat follows, unless the host says it again.
+_OF_THE_USER: Final = ("user_id_alt", "user_name", "gateway_session_key")
+_OF_THE_CHAT: Final = ("chat_name", "chat_type", "thread_id", "gateway_session_key")
 
 #: Fields that describe the session itself; the others describe its user and its place.
 _OF_THE_SESSION: Final = ("parent_session_id", "session_title")
@@ -71,7 +79,7 @@ class SessionContext:
 
     session_id: str = ""
     hermes_home: str = ""
-    platform: str = "cli"
+    platform: str = TERMINAL
     agent_context: str = PRIMARY
     agent_identity: str = "default"
     agent_workspace: str = "hermes"
@@ -125,13 +133,24 @@ class SessionContext:
 
         The outbox identifies a session by this text, so its format must not change. The home is
         left out, since a home can be moved; so are objects of the host, which can't be stored.
+        An object as an id (a UUID) is stored as text: without it, two people would be one.
         """
         stored = {
-            name: value
+            name: value if _is_plain(value) else str(value)
             for name, value in self.keywords().items()
-            if name != "hermes_home" and _is_plain(value)
+            if name != "hermes_home" and (_is_plain(value) or name in _FIELDS)
         }
         return json.dumps(stored, sort_keys=True)
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """Who talks with the agent, and where: platform, user, chat and profile.
+
+        Two sessions are of one person if these are the same, and not by their names.
+        """
+        known = (self.platform, self.user_id, self.chat_id, self.agent_identity)
+        platform, user, chat, profile = ("" if each is None else str(each) for each in known)
+        return platform, user, chat, profile
 
     def participants(self) -> dict[str, Any]:
         """Return who talks and where, without what describes this one session."""
@@ -147,7 +166,14 @@ class SessionContext:
         """
         # A host that does not know a value passes nothing: the old one still applies then.
         told = {name: changes[name] for name in CHANGEABLE if changes.get(name) is not None}
-        return replace(self, session_id=session_id, parent_session_id=parent or None, **told)
+        # Another id, or the key of the chat before, would take one person for the other.
+        known: dict[str, Any] = {}
+        if told.get("user_id", self.user_id) != self.user_id:
+            known |= dict.fromkeys(_OF_THE_USER)
+        if told.get("chat_id", self.chat_id) != self.chat_id:
+            known |= dict.fromkeys(_OF_THE_CHAT)
+        known |= told
+        return replace(self, session_id=session_id, parent_session_id=parent or None, **known)
 
 
 _FIELDS: Final = (*_ALWAYS, *OPTIONAL)
@@ -155,3 +181,29 @@ _FIELDS: Final = (*_ALWAYS, *OPTIONAL)
 
 def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
+
+
+# -- ids as databases can store them ------------------------------------------------------------
+
+_ESCAPE: Final = "\ufffd"
+_ESCAPED: Final = re.compile(f"[{_ESCAPE}\ud800-\udfff]")
+_ENCODED: Final = re.compile(f"{_ESCAPE}(fffd|d[89a-f][0-9a-f]{{2}})")
+
+
+def identity_text(value: object) -> str:
+    """An id as a database can store it: any two ids stay two.
+
+    No database takes halves of surrogate pairs. They are written as U+FFFD and four hex digits;
+    so is U+FFFD itself, since a replacement character alone would make one person of many.
+    """
+    text = str(value)
+    return text if text.isascii() else _ESCAPED.sub(_escaped, text)
+
+
+def identity_from(stored: str) -> str:
+    """The id that `identity_text` was given."""
+    return _ENCODED.sub(lambda found: chr(int(found[1], 16)), stored)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"{_ESCAPE}{ord(found[0]):04x}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from dataclasses import FrozenInstanceError, fields
+from uuid import UUID
 
 import pytest
 
@@ -83,3 +84,27 @@ def test_the_lists_of_names_are_lists_of_fields() -> None:
 def test_a_context_does_not_change() -> None:
     with pytest.raises(FrozenInstanceError):
         SessionContext().user_id = "ada"  # type: ignore[misc]
+
+
+def test_another_user_or_chat_leaves_nothing_of_the_one_before() -> None:
+    known = {
+        "user_id": "ada", "user_id_alt": "+1", "user_name": "Ada", "chat_id": "c1",
+        "chat_name": "Hers", "thread_id": "t", "gateway_session_key": "dm:ada",
+    }  # fmt: skip
+    before = SessionContext.from_keywords("s1", known)
+    same = before.switched("s2", "s1", {"user_id": "ada"})
+    assert same.participants() == before.participants()
+    other = before.switched("s1", "", {"user_id": "bob", "user_name": "Bob"})
+    assert (other.user_id, other.user_name, other.user_id_alt) == ("bob", "Bob", None)
+    assert other.gateway_session_key is None
+    assert other.chat_name == "Hers"
+    moved = before.switched("s1", "", {"chat_id": "c2"})
+    assert (moved.chat_id, moved.chat_name, moved.thread_id) == ("c2", None, None)
+    assert moved.gateway_session_key is None
+    assert moved.user_name == "Ada"
+
+
+def test_an_id_that_is_an_object_is_part_of_the_stored_form() -> None:
+    one, other = (SessionContext("s", user_id=UUID(int=each)) for each in (1, 2))  # type: ignore[arg-type]
+    assert one.to_json() != other.to_json()
+    assert one.identity != other.identity

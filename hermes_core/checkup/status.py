@@ -22,7 +22,7 @@ from hermes_core.config.fields import Field, active_fields, when
 from hermes_core.config.names import normalise, split_choice
 from hermes_core.config.settings import Sources
 from hermes_core.discovery import ProviderInfo, find_provider, manifest_of
-from hermes_core.dispatch import SingleProvider
+from hermes_core.dispatch import SingleProvider, as_builtin
 from hermes_core.errors import HermesError, describe
 from hermes_core.loading import counted
 from hermes_core.loading.activation import (
@@ -175,7 +175,7 @@ def activate_configured(
     yield _installed(config, found)
     try:
         manager, activation = assemble(MemoryManager, home, found)
-        result = _as_an_agent(manager, activation)
+        result = _as_an_agent(manager, activation, home)
     except BaseException as error:  # noqa: BLE001 - plugin code; the result says so
         yield _result([error])
         return
@@ -235,10 +235,12 @@ def _installed(config: Config, found: list[ProviderInfo]) -> Installed:
     )
 
 
-def _as_an_agent(manager: MemoryManager, activation: Activation) -> ProviderCheck:
+def _as_an_agent(manager: MemoryManager, activation: Activation, home: Path) -> ProviderCheck:
     external = [each.name for each in manager.providers if each.name != BUILTIN]
     result = replace(
-        _result(list(manager.problems), manager.warnings, *external),
+        _result(
+            list(manager.problems), [*manager.warnings, *_of_builtin(manager, home)], *external
+        ),
         settings=tuple(manager.setting_rows),
     )
     if not external or activation.provider is None:
@@ -250,6 +252,12 @@ def _as_an_agent(manager: MemoryManager, activation: Activation) -> ProviderChec
             confirms=single.confirms_delivery,
             probes=single.overrides("probe"),
         )
+
+
+def _of_builtin(manager: MemoryManager, home: Path) -> list[str]:
+    """What the built-in warns about, which an agent does not look at when it starts."""
+    builtin = as_builtin(manager.get_provider(BUILTIN))
+    return [] if builtin is None else builtin.warnings(home)
 
 
 def _status_lines(single: SingleProvider, settings: Sequence[Mapping[str, Any]]) -> dict[str, str]:

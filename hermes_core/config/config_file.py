@@ -255,6 +255,7 @@ _KEYS: Final[dict[str, Any]] = {
     # A string too: quoted words that YAML would not read as a boolean. `_odd_values` checks them.
     "write_approval": {"type": ["boolean", "string", "null"]},
     "nudge_interval": _COUNT,
+    "user_notes": {"enum": ["shared", "per-user", None]},
 }
 
 #: The section is hermes-agent's, which names its own sources of secrets there.

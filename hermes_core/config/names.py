@@ -29,6 +29,7 @@ MEMORY_KEYS: Final = (
     "user_char_limit",
     "write_approval",
     "nudge_interval",
+    "user_notes",
 )
 
 _SEPARATORS: Final = re.compile(r"[-_.]+")

@@ -161,6 +161,7 @@ class ProviderAdapter:
         self.boundary: Job | None = None
         #: The queued change of a session.
         self.session_switch: Job | None = None
+        self._switches = 0
         self._turn_start: Job | None = None
         #: Jobs of ``queue_prefetch``, which share the write worker with writes.
         self._queued_recalls: list[Job] = []
@@ -221,9 +222,13 @@ class ProviderAdapter:
         outcome = self._run("prefetch", query, optional={"session_id": session_id})
         if outcome.error is not None:  # the parts that arrived are better than nothing
             outcome = outcome._replace(value=self._recall.part)
-        late = self._recall.late(session_id)
+        late = self._recall.late(self._session_now(session_id))
         use_late = late is not None and not outcome.value.strip()
         return outcome._replace(value=late) if use_late else outcome
+
+    def _session_now(self, session_id: str) -> str:
+        """What a recall is for: after a change, a session of the same id may be of another user."""
+        return f"{self._switches}:{session_id}"
 
     def queue_prefetch(self, query: str, session_id: str) -> Outcome:
         return self._run("queue_prefetch", query, optional={"session_id": session_id})
@@ -447,6 +452,7 @@ class ProviderAdapter:
         ``call`` runs on the write worker; the provider's method runs on the main worker.
         """
         hook = "on_session_switch"
+        self._switches += 1
         self.session_switch = self._workers[Lane.WRITE].submit(call, self.deadlines.write, hook)
         self.boundary = self.session_switch
 
@@ -620,7 +626,8 @@ class ProviderAdapter:
         if hook not in _UNPAUSED and self._statistics.is_paused(hook):
             raise _paused()
         if hook == "prefetch":
-            return self._recall.ask(run, call.keywords["optional"]["session_id"], call.args[0])
+            session = self._session_now(call.keywords["optional"]["session_id"])
+            return self._recall.ask(run, session, call.args[0])
         if self.boundary is not None and hook not in _UNPAUSED and not self._on_own_thread():
             # The caller waits, not the main worker: a change of session needs that itself.
             begun = self._clock()

@@ -79,8 +79,10 @@ def assemble(
         context_max_chars=CONTEXT_MAX_CHARS if limit is None else limit,
         log_calls=True,
     )
-    # Without config.yaml it is unknown whether writes need approval, so require it.
-    settings = config.memory if known else {"write_approval": True}
+    # Without config.yaml it is unknown whether writes need approval, and whether a user may see
+    # the profile of another. So writes wait, and nobody sees one.
+    unknown = {"write_approval": True, "user_notes": "per-user"}
+    settings = config.memory if known else unknown
     manager.add_provider(activate_builtin(config, installed), provider_config=settings)
     # Registered before anything can fail below: variables that the provider needs are set in this
     # process's environment until then.

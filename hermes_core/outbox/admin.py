@@ -14,7 +14,7 @@ from hermes_core.config import Config
 from hermes_core.errors import HermesError
 from hermes_core.outbox.store import OutboxStore, Stream, StreamKey, WriteState, used_bytes
 from hermes_core.outbox.worker import DEFAULT_MAX_MB
-from hermes_core.session import SessionContext
+from hermes_core.session import SessionContext, identity_text
 from hermes_core.storage.processes import is_alive
 
 _ENTRY: Final = (
@@ -270,16 +270,27 @@ def add_turn(
     return store.file.change(work)
 
 
-def known_key(store: OutboxStore, provider: str, owner: str, session: str) -> StreamKey | None:
-    """Return the key of a session with a stream in the outbox; None if there is none."""
-    row = store.file.read(
+def known_key(store: OutboxStore, wanted: StreamKey) -> StreamKey | None:
+    """Return the newest key of the same session of the same person; None if there is none.
+
+    Several people may have sessions of this name.
+    """
+    rows = store.file.read(
         lambda database: database.execute(
             "SELECT provider, owner, session, keywords FROM streams "
-            "WHERE provider = ? AND owner = ? AND session = ? ORDER BY id DESC LIMIT 1",
-            (provider, owner, session),
-        ).fetchone()
+            "WHERE provider = ? AND owner = ? AND session = ? ORDER BY id DESC",
+            wanted[:3],
+        ).fetchall()
     )
-    return StreamKey(*row) if row else None
+    return next((key for row in rows if _is_same(key := StreamKey(*row), wanted)), None)
+
+
+def _is_same(key: StreamKey, wanted: StreamKey) -> bool:
+    """Whether two keys are of one session of one person."""
+    try:
+        return key[:3] == wanted[:3] and key.context.identity == wanted.context.identity
+    except HermesError:  # its keywords can't be read
+        return False
 
 
 def max_mb(config: Config) -> float:
@@ -344,7 +355,8 @@ def refill_missed(store: OutboxStore, turns_of: TurnsOf, mask: Mask) -> Backfill
 def _found(writes: list[Entry], turns_of: TurnsOf) -> Iterator[tuple[Entry, dict[str, Any] | None]]:
     """Yield the writes of one stream, each with its arguments; None if not in the archive."""
     key = writes[0].key
-    turns = turns_of(key.session, key.context.keywords())
+    session = key.context
+    turns = turns_of(session.session_id, session.keywords())
     used: set[int] = set()
     for write in writes:
         if write.hook == "on_session_end":
@@ -357,7 +369,7 @@ def _found(writes: list[Entry], turns_of: TurnsOf) -> Iterator[tuple[Entry, dict
             yield write, None
         else:
             used.add(place)
-            yield write, _arguments(turns[place], key.session)
+            yield write, _arguments(turns[place], session.session_id)
 
 
 def _turn_of(turns: Sequence[Turn], write: Entry) -> int:
@@ -400,14 +412,14 @@ def add_archived(
     for session in sessions:
         key = _key_of(store, whose, session)
         turns = session["turns"]
-        own = [each for each in present if each.key[:3] == key[:3]]
+        own = [each for each in present if _is_same(each.key, key)]
         wait = {_turn_of(turns, each) for each in own if each.hook == "sync_turn"}
         for place, turn in enumerate(turns):
             event_id = _identity(key, turn)
             if place in wait or event_id in ids:
                 known += 1
                 continue
-            payload = _payload(_arguments(turn, key.session), mask)
+            payload = _payload(_arguments(turn, session["session"]), mask)
             if not add_turn(store, key, event_id, payload, turn["at"]):
                 return BackfillResult(added=added, known=known, no_room=True)
             added += 1
@@ -416,14 +428,15 @@ def add_archived(
 
 def _key_of(store: OutboxStore, whose: tuple[str, str], session: Mapping[str, Any]) -> StreamKey:
     """Return the key that the session's own manager used, if it is known."""
-    known = known_key(store, *whose, session["session"])
     archived = SessionContext.from_keywords(session["session"], session["keywords"])
-    if known is not None and known.context.user_id == archived.user_id:
-        return known
-    return StreamKey.of(*whose, archived)
+    key = StreamKey.of(*whose, archived)
+    return known_key(store, key) or key
 
 
 def _identity(key: StreamKey, turn: Turn) -> str:
     """Return an event id that is always the same for a turn, so that it is not added twice."""
-    text = "\0".join((*key[:3], repr(turn["at"])))
+    # One person's ids stay those of the first version. Of several, each has their own.
+    platform, user, chat, profile = key.context.identity
+    who = (platform, user, chat, profile) if user or chat else ()
+    text = "\0".join((*key[:3], *map(identity_text, who), repr(turn["at"])))
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()

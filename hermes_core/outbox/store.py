@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hermes_core.errors import HermesError
-from hermes_core.session import SessionContext
+from hermes_core.session import SessionContext, identity_from, identity_text
 from hermes_core.storage.processes import is_alive, this_process
 from hermes_core.storage.sqlite import Schema, SqliteFile
 
@@ -88,7 +88,7 @@ class StreamKey(NamedTuple):
     Attributes:
         provider: The provider's name.
         owner: The distribution that the provider came from.
-        session: The session's id.
+        session: The session's id, as `identity_text` writes it.
         keywords: Those of ``initialize``, as JSON.
     """
 
@@ -100,7 +100,7 @@ class StreamKey(NamedTuple):
     @classmethod
     def of(cls, provider: str, owner: str, session: SessionContext) -> StreamKey:
         """Return the key of the writes of this session for a provider."""
-        return cls(provider, owner, session.session_id, session.to_json())
+        return cls(provider, owner, identity_text(session.session_id), session.to_json())
 
     @property
     def context(self) -> SessionContext:
@@ -110,7 +110,7 @@ class StreamKey(NamedTuple):
             HermesError: The stored keywords can't be read.
         """
         try:
-            return SessionContext.from_json(self.session, self.keywords)
+            return SessionContext.from_json(identity_from(self.session), self.keywords)
         except ValueError as error:
             text = f"the keywords of session {self.session} can't be read"
             raise HermesError(text) from error

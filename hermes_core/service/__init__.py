@@ -16,7 +16,7 @@ from hermes_core.service.failures import (
     failure,
     seconds_asked,
 )
-from hermes_core.service.ids import Alphabet, expanded_id, made_id
+from hermes_core.service.ids import Alphabet, expanded_id, is_first, made_id, person_name
 from hermes_core.service.provider import (
     Delegation,
     Ending,
@@ -52,7 +52,9 @@ __all__ = [
     "expanded_id",
     "failure",
     "hand_over",
+    "is_first",
     "made_id",
+    "person_name",
     "read_own_file",
     "resolve_home",
     "save_own_file",

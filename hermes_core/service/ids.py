@@ -7,18 +7,22 @@ other text is converted to the alphabet and gets a hash of the original.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from string import Formatter
 from typing import Final, NamedTuple
 
 from hermes_core.errors import ConfigError
+from hermes_core.session import TERMINAL, identity_text
 
-# 48 bits: even with a million ids, a collision has a chance of about one in 500.
-_DIGITS: Final = 12
-# A text that looks as if it ended with our hash gets a hash, too. Otherwise somebody could choose
-# the id that another text is converted to.
-_HASHED: Final = re.compile(rf"(?:^|.*[-_.:])[0-9a-f]{{{_DIGITS}}}", re.DOTALL)
+#: 128 bits: even somebody who chooses their id can't find one with the hash of another.
+_DIGITS: Final = 32
+#: What looks like an id with a hash is never taken as it is; version 0.1.0 had 12 digits.
+_HASHED: Final = re.compile(rf"(?:^|.*[-_.:])(?:[0-9a-f]{{12}}|[0-9a-f]{{{_DIGITS}}})", re.DOTALL)
 _JOINTS: Final = "-_"
 
 
@@ -117,3 +121,55 @@ def _is_calm(value: str, alphabet: Alphabet) -> bool:
     """Return whether a value stays unchanged wherever it appears in the id."""
     doubled = re.search(r"([-_])\1", value)
     return alphabet.takes(value) and not doubled and value.strip(_JOINTS) == value
+
+
+# -- Who somebody is: two platforms may have the same number for two people ---------------------
+#
+# hermes-agent calls somebody by their number alone. Whoever came first keeps that name, so that
+# their memory goes on; a home remembers from which platform that was.
+
+_PEOPLE: Final = "CREATE TABLE IF NOT EXISTS people (name TEXT PRIMARY KEY, platform TEXT)"
+_BUSY_SECONDS: Final = 10.0
+
+
+def is_first(folder: Path, name: str, platform: str) -> bool:
+    """Return whether a name belongs to a platform; it does if nobody had it before.
+
+    If the folder can't be written to, it belongs to nobody: then no two people can share it.
+
+    Args:
+        folder: The provider's folder below the home; ``people.db`` in it has the names.
+        name: The name.
+        platform: The platform on which somebody is called so.
+    """
+    path, key = folder / "people.db", identity_text(name)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as database, database:
+            database.execute(_PEOPLE)
+            database.execute("INSERT OR IGNORE INTO people VALUES (?, ?)", (key, platform))
+            query = "SELECT platform FROM people WHERE name = ?"
+            row = database.execute(query, (key,)).fetchone()
+    except (OSError, sqlite3.Error, UnicodeEncodeError):
+        return False
+    return bool(row[0] == platform)
+
+
+def person_name(folder: Path, platform: str, user_id: str, chat_id: str = "") -> str:
+    """Return a text for who talks, from which `made_id` makes an id that nobody else has.
+
+    It is the user id for the first one of that id, and "" for the person at the terminal. For
+    anybody else it contains a NUL, which no id of the first kind does.
+
+    Args:
+        folder: The provider's folder below the home.
+        platform: Where somebody talks.
+        user_id: Who it is there; "" if the host does not know. Then it is whoever is in the chat.
+        chat_id: The chat.
+    """
+    if not user_id:
+        return "" if platform == TERMINAL else f"chat\0{(platform, chat_id)!r}"
+    if "\0" not in user_id and is_first(folder, user_id, platform):
+        return user_id
+    return f"user\0{(platform, user_id)!r}"

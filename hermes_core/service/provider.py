@@ -163,6 +163,7 @@ class ServiceProvider(MemoryProvider):
 
     def __init__(self) -> None:
         self._start: Start | None = None
+        self._context = SessionContext()
         self._recalled = 0
         self._queue: WriteQueue | None = None
         #: The current session.
@@ -260,6 +261,7 @@ class ServiceProvider(MemoryProvider):
         """Start a session, without network access."""
         # A host may call `initialize` twice, after a failure or for another session.
         self.shutdown()
+        self._context = SessionContext.from_keywords(session_id, kwargs)
         self._start = start = _started(session_id, kwargs)
         self.session_id = session_id
         try:
@@ -276,11 +278,16 @@ class ServiceProvider(MemoryProvider):
         parent_session_id: str = "",
         reset: bool = False,
         rewound: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - later hosts pass more
+        **kwargs: Any,
     ) -> None:
-        """Continue with another session."""
+        """Continue with another session, or start anew if somebody else talks now."""
         old, self.session_id = self.session_id, new_session_id
         if self._start is None:
+            return
+        before = self._context
+        self._context = before.switched(new_session_id, parent_session_id, kwargs)
+        if self._context.participants() != before.participants():
+            self.initialize(new_session_id, **self._context.keywords())
             return
         with self.explaining():
             self.switch(old, new_session_id, parent=parent_session_id, reset=reset, rewound=rewound)
@@ -464,7 +471,8 @@ class ServiceProvider(MemoryProvider):
 
 def _started(session_id: str, kwargs: dict[str, Any]) -> Start:
     # Ids may be numbers (Telegram's are): plugins get text in every case.
-    given = {name: str(value) for name, value in kwargs.items() if value}
+    # An id may be 0: only None and "" mean that it is not known.
+    given = {name: str(value) for name, value in kwargs.items() if value not in (None, "")}
     session = SessionContext.from_keywords(session_id, given)
     known = {name: getattr(session, name, None) for name in Start._fields}
     return Start(

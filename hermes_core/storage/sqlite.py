@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -60,12 +60,16 @@ class Schema:
         migrations: The nth takes version n to n + 1. All that are needed run in one
             transaction.
         prepare: Pragmas for a new, empty file, which can't be set later.
+        additions: Changes that leave every statement of older versions valid, by the column that
+            each adds (``table.column``). They run where that column is missing and don't change
+            the version, so a process of an older version can still open the file.
     """
 
     name: str
     application_id: int
     migrations: Sequence[Migration]
     prepare: str = ""
+    additions: Mapping[str, Callable[[sqlite3.Connection], None]] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -550,7 +554,7 @@ def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
         if database.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
             database.execute(f"PRAGMA journal_mode = {wanted}")
         database.execute("PRAGMA synchronous = NORMAL")
-        if version < schema.version:
+        if version < schema.version or _missing(database, schema):
             _migrate(database, schema)
     except (sqlite3.DataError, UnicodeDecodeError) as error:
         # Random bytes in place of the schema can look like an endless value, or appear in SQLite's
@@ -612,8 +616,20 @@ def _migrate(database: sqlite3.Connection, schema: Schema) -> None:
             else:
                 for statement in filter(str.strip, migration.split(";\n")):
                     database.execute(statement)
+        for addition in _missing(database, schema):
+            addition(database)
         database.execute(f"PRAGMA application_id = {schema.application_id}")
         database.execute(f"PRAGMA user_version = {schema.version}")
+
+
+def _missing(database: sqlite3.Connection, schema: Schema) -> list[Callable[..., None]]:
+    """The additions that a file does not have yet."""
+    query = "SELECT 1 FROM pragma_table_info(?) WHERE name = ?"
+    return [
+        addition
+        for column, addition in schema.additions.items()
+        if database.execute(query, column.split(".")).fetchone() is None
+    ]
 
 
 # -- forks -----------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def test_an_archive_of_an_older_version_is_brought_forward_with_all_that_it_has(
 
 def test_what_the_first_version_had_not_indexed_yet_is_found_after_the_step_forward(home) -> None:
     path = home / "state.db"
-    first = replace(ARCHIVE, migrations=ARCHIVE.migrations[:1])
+    first = replace(ARCHIVE, migrations=ARCHIVE.migrations[:1], additions={})
     words = [rare_word(session, turn) for session in (1, 2) for turn in range(3)]
     with closing(open_database(path, first)) as database:
         for session in (1, 2):

@@ -189,7 +189,7 @@ def test_its_conversations_are_taken_over_whole(
     other = machine.json("sessions", "show", "t2")
     assert other["session"]["parent"] == "t1"
     assert "what is this" in other["messages"][2]["content"]
-    session = talk()
+    session = talk(user_id="ada")
     assert session.found("walrus") == ["t1"]
     assert session.found("gizmo", role_filter="tool") == ["t1"]
     assert talk(user_id="ada", chat_id="c1").found("walrus") == ["t1"]
@@ -385,7 +385,7 @@ def test_hermes_agent_comes_to_a_home_of_ours_and_both_work(
     machine.run("sessions", "check").done()
     machine.run("sessions", "import").done()
     later = talk("later")
-    assert later.found("walrus") == ["t1"]
+    assert talk("adas", user_id="ada").found("walrus") == ["t1"]
     assert later.found("quince") == ["now"]
     result = at_their_archive(
         home,

@@ -16,7 +16,7 @@ from hermes_builtin.sessions.sqlite import SqliteArchive
 DAY = 86_400.0
 FACTS = {
     "id", "source", "user_id", "chat_id", "profile", "title", "parent", "started", "ended",
-    "active", "messages",
+    "active", "messages", "platform", "name",
 }  # fmt: skip
 
 

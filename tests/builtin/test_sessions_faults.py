@@ -256,7 +256,7 @@ def test_a_file_without_a_byte_becomes_an_archive(home: Path) -> None:
 def test_a_link_to_an_archive_is_followed(home: Path, tmp_path: Path) -> None:
     fill(tmp_path / "elsewhere.db", 3)
     (home / "state.db").symlink_to(tmp_path / "elsewhere.db")
-    talk = Talk(home, "s1")
+    talk = Talk(home, "s1", user_id="ann")
     talk.say("The okapi sleeps.")
     assert talk.found(rare_word(2)) == ["talk-2"]
     talk.close()
@@ -286,7 +286,7 @@ if os.geteuid() == 0:  # modes mean nothing to one who may override them
     assert libc.capset(header, data) == 0
 from support.archives import Talk
 home = Path(sys.argv[1])
-talk = Talk(home, "s1")
+talk = Talk(home, "s1", user_id="ann")
 talk.say("The okapi sleeps.")
 answers = [talk.ask(query=sys.argv[2]), talk.ask(session_id="talk-2"), talk.ask()]
 talk.close()

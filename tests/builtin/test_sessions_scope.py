@@ -26,6 +26,24 @@ STRANGERS = [
     ({}, {"agent_identity": "work"}),
     ({"user_id": "alice", "agent_identity": "work"}, {"user_id": "alice"}),
     ({"user_id": 7}, {"user_id": 77}),
+    ({}, {"user_id": "bob"}),
+    ({"user_id": ""}, {"user_id": "bob"}),
+    ({"user_id": " "}, {"user_id": ""}),
+    ({"user_id": "1001", "platform": "telegram"}, {"user_id": "1001", "platform": "discord"}),
+    ({"user_id": "1001", "platform": "telegram"}, {"user_id": "1001"}),
+    ({"user_id": "1001"}, {"user_id": "1001", "platform": "Telegram"}),
+    ({"platform": "telegram"}, {}),
+    ({"platform": "telegram", "chat_id": "c"}, {"platform": "discord", "chat_id": "c"}),
+    ({"platform": "telegram", "chat_id": "c"}, {"platform": "telegram", "chat_id": "d"}),
+    ({"platform": "telegram"}, {"platform": "telegram", "chat_id": "d"}),
+    ({"user_id": "caf\u00e9"}, {"user_id": "cafe\u0301"}),
+    ({"user_id": "a\0b"}, {"user_id": "a"}),
+    ({"user_id": "a\0b"}, {"user_id": "a\0c"}),
+    ({"user_id": "\ud800"}, {"user_id": "\ud801"}),
+    ({"user_id": "\ufffd"}, {"user_id": "\ud800"}),
+    ({"user_id": "\ufffdd800"}, {"user_id": "\ud800"}),
+    ({"user_id": "a/b"}, {"user_id": "a", "chat_id": "b"}),
+    ({"user_id": "a@b"}, {"user_id": "a"}),
 ]
 
 
@@ -93,12 +111,26 @@ def test_an_answer_does_not_tell_whether_another_has_it(
         assert there.replace("theirs", "nobody") == session.refused(session_id="nobody", **around)
 
 
-def test_who_asks_in_the_name_of_no_user_sees_all_of_the_profile(
+def test_the_terminal_without_a_user_sees_what_nobody_in_particular_said(
     home: Path, talk: StartTalk
 ) -> None:
     past(home, "bob", [("a kumquat", "ok")], user_id="bob", chat_id="c1")
     past(home, "nobody", [("a kumquat", "ok")])
-    assert sorted(talk().found("kumquat")) == ["bob", "nobody"]
+    past(home, "chat", [("a kumquat", "ok")], platform="telegram", chat_id="c1")
+    for nobody in ({}, {"user_id": ""}, {"user_id": None}):
+        assert sorted(talk(**nobody).found("kumquat")) == ["chat", "nobody"]
+
+
+def test_a_gateway_without_a_user_sees_its_own_chat_and_not_the_terminal(
+    home: Path, talk: StartTalk
+) -> None:
+    past(home, "terminal", [("a kumquat", "ok")])
+    past(home, "c1", [("a kumquat", "ok")], platform="telegram", chat_id="c1")
+    past(home, "bob", [("a kumquat", "ok")], platform="telegram", chat_id="c1", user_id="bob")
+    past(home, "none", [("a kumquat", "ok")], platform="telegram")
+    assert talk(platform="telegram", chat_id="c1").found("kumquat") == ["c1"]
+    assert talk(platform="telegram").found("kumquat") == ["none"]
+    assert talk(platform="discord", chat_id="c1").found("kumquat") == []
 
 
 def test_ones_own_is_found_in_every_chat_where_the_host_names_none(

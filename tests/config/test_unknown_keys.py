@@ -17,6 +17,7 @@ OURS = [
     "user_char_limit",
     "write_approval",
     "nudge_interval",
+    "user_notes",
     "observers",
     "deadlines",
     "prefetch_budget",

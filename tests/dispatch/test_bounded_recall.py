@@ -130,7 +130,7 @@ def test_a_late_answer_does_not_serve_beside_one_that_came_in_time(clock: Clock)
         assert manager.prefetch_all("third") == ""
 
 
-@pytest.mark.parametrize("how", ["other session", "switched"])
+@pytest.mark.parametrize("how", ["other session", "switched", "another user"])
 def test_a_late_answer_never_serves_another_session(clock: Clock, how: str) -> None:
     with recalling("") as (manager, provider):
         late_turn(manager, provider, clock, "late text")
@@ -138,6 +138,9 @@ def test_a_late_answer_never_serves_another_session(clock: Clock, how: str) -> N
         if how == "switched":
             manager.on_session_switch("s2")
             assert manager.prefetch_all("second") == ""
+        elif how == "another user":  # whose session has the same name
+            manager.on_session_switch("s1", user_id="bob")
+            assert manager.prefetch_all("second", session_id="s1") == ""
         else:
             assert manager.prefetch_all("second", session_id="s2") == ""
 

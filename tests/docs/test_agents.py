@@ -85,11 +85,11 @@ def kept(session: str, **who: str) -> str:
 
 def test_the_page_s_agent_keeps_its_conversations(page: dict[str, Any], home: Path) -> None:
     assert "please remember that" in kept("session-1")
-    who = {"user_id": "u-17", "chat_id": "c-4"}
+    who = {"platform": "telegram", "user_id": "u-17", "chat_id": "c-4"}
     assert "And now?" in kept("session-3", **who)
     assert "And now?" not in kept("session-2", **who)
-    assert "Tea or coffee?" in kept("session-5", user_id="u-17")
-    assert "Tea?" in kept("chat-c-1", user_id="ann", chat_id="c-1")
+    assert "Tea or coffee?" in kept("session-5", platform="discord", user_id="u-17")
+    assert "Tea?" in kept("chat-c-1", platform="telegram", user_id="ann", chat_id="c-1")
     assert "Drinks green tea." in (home / "memories" / "USER.md").read_text("utf-8")
 
 

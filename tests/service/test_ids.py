@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from hermes_core import ConfigError
 from hermes_core.service import Alphabet, expanded_id, made_id
 
-SMALL = Alphabet("a-zA-Z0-9_-", 40)
+SMALL = Alphabet("a-zA-Z0-9_-", 60)
 ANY = st.text(max_size=60)
 #: Texts that are easily mistaken for one another.
 NEAR = st.text(alphabet="ab-_ ./é", max_size=5)
 
 
-@pytest.mark.parametrize("text", ["ann", "user_7", "a-b-c", "x" * 40])
+@pytest.mark.parametrize("text", ["ann", "user_7", "a-b-c", "x" * 60])
 def test_a_text_that_fits_is_its_own_id(text):
     assert made_id(text, SMALL) == text
 
@@ -27,6 +27,14 @@ def test_another_text_is_still_recognised_and_has_a_hash():
 def test_an_id_that_looks_like_one_of_ours_is_hashed_too():
     made = made_id("ann@example.org", SMALL)
     assert made_id(made, SMALL) != made
+
+
+def test_an_id_that_looks_like_one_of_the_first_version_is_hashed_too():
+    assert made_id("ann-example-org-0123456789ab", SMALL) != "ann-example-org-0123456789ab"
+
+
+def test_a_hash_is_too_long_to_be_searched_for():
+    assert len(made_id("ann@example.org", SMALL).rpartition("-")[2]) == 32
 
 
 @given(ANY | NEAR, ANY | NEAR)

@@ -249,3 +249,24 @@ def test_a_turn_says_when_it_was_said(home):
     (turn,) = provider.kept
     assert Turn._fields[-1] == "said_at"
     assert before - 1 <= turn.said_at <= time.time() + 1
+
+
+def test_another_user_is_not_served_as_the_one_before(tmp_path):
+    provider = Acme()
+    facts = {"hermes_home": str(tmp_path), "platform": "telegram", "provider_config": {"a": 1}}
+    provider.initialize("s1", user_id="ada", user_id_alt="+1", **facts)
+    provider.on_session_switch("s2", parent_session_id="s1", user_id="ada")
+    assert "disconnect" not in provider.events  # the same person goes on
+    provider.on_session_switch("s1", user_id="bob")
+    assert provider.events[-2] == "disconnect"
+    start = provider.start
+    assert (start.session_id, start.user_id, start.user_id_alt) == ("s1", "bob", "")
+    assert (start.platform, start.config) == ("telegram", {"a": 1})
+    provider.on_session_switch("s3", user_id="")
+    assert provider.start.user_id == ""
+
+
+def test_an_id_may_be_zero(tmp_path):
+    provider = Acme()
+    provider.initialize("s1", user_id=0, chat_id=0, hermes_home=str(tmp_path))
+    assert (provider.start.user_id, provider.start.chat_id) == ("0", "0")

@@ -103,7 +103,8 @@ class Journal(MemoryProvider):
         self._note("end", id=identity, attempt=attempt, hook=hook, **what)
 
     def _note(self, what: str, **more: Any) -> None:
-        line = json.dumps({"what": what, "time": time.monotonic(), **self._who, **more}) + "\n"
+        said = {"what": what, "time": time.monotonic(), **self._who, **more}
+        line = json.dumps(said, default=str) + "\n"
         handle = os.open(
             self._home / "journal.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )

@@ -9,28 +9,51 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from hermes_builtin.notes import Finding, Notes
+from hermes_builtin.notes import Finding, Notes, Settings
 from hermes_builtin.notes.guard import SECRET
+from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.sessions.hermes_agent import not_imported, place
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import HermesError
+from hermes_core.config import load_config
 
 #: What was looked at, how it is (ok, warning, problem), details, and what to do.
 Row = tuple[str, str, str, str]
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_SEVERAL: Final = 2
 
 
 def diagnose(home: Path, *, fix: bool) -> Iterator[Row]:
     """Look at the notes and the conversations by using them."""
     yield from _notes(home, fix=fix)
+    for warning in sharing(home):
+        detail, _, hint = warning.partition("; ")
+        yield "USER.md", "warning", detail, hint
     yield from _archive(home, fix=fix)
+
+
+def sharing(home: Path) -> list[str]:
+    """Warn if several users share one USER.md, which is in the prompt of each of them."""
+    try:
+        settings = Settings.of(load_config(home).memory)
+        where = place(home)
+        if settings.user_notes == PER_USER or not settings.user_profile_enabled:
+            return []
+        with closing(SqliteArchive(where.path)) as archive:
+            users = len(archive.people())
+    except HermesError:  # other checks report it
+        return []
+    if users < _SEVERAL:
+        return []
+    hint = "run: hermes-plugins config set memory.user_notes per-user"
+    return [f"{users:,} users share one USER.md, which is in the prompt of each; {hint}"]
 
 
 def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
     notes = Notes(home)
     try:
-        for notebook in notes.notebooks.values():
+        for notebook in notes.all_notebooks():
             path = notebook.file.path
             try:
                 # With the code that an agent runs: a separate check could pass while the agent

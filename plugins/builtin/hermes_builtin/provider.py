@@ -13,6 +13,7 @@ from hermes_builtin.notes import (
     Notes,
     NudgeCounter,
     Origin,
+    Person,
     Settings,
     Step,
     Written,
@@ -47,6 +48,7 @@ class BuiltinProvider(MemoryProvider):
         self._snapshot = ""
         self._session = ""
         self._platform = ""
+        self._home = Path()
         self._mirror: Mirror | None = None
 
     @property
@@ -73,8 +75,9 @@ class BuiltinProvider(MemoryProvider):
         self.shutdown()
         home = Path(kwargs["hermes_home"])
         self._conversations = Conversations(home, session_id, kwargs)
-        self._notes = Notes(home, settings)
+        self._notes = Notes(home, settings, Person.of(kwargs))
         self._tool = self._notes.tool(self._committed)
+        self._home = home
         self._nudges = NudgeCounter(settings.nudge_interval if self._notes.enabled() else 0)
         self._session = session_id
         # The snapshot is taken once. If the system prompt changed during a session, the model
@@ -105,8 +108,16 @@ class BuiltinProvider(MemoryProvider):
         self._session = new_session_id
         if self._conversations is not None:
             self._conversations.switch(new_session_id, parent_session_id, reset, kwargs)
+        if self._notes is None:
+            return
+        person = Person.of(kwargs, self._notes.person)
+        is_other = person != self._notes.person
+        if is_other:
+            self._notes.close()
+            self._notes = Notes(self._home, self._notes.settings, person)
+            self._tool = self._notes.tool(self._committed)
         # After a compression the prompt is built again in any case, so newer notes cost nothing.
-        if self._notes is not None and (reset or kwargs.get("reason") == _COMPRESSION):
+        if is_other or reset or kwargs.get("reason") == _COMPRESSION:
             self._snapshot = snapshot(self._notes.enabled())
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
@@ -140,7 +151,14 @@ class BuiltinProvider(MemoryProvider):
         session = str(kwargs.get("session_id") or self._session)
         if tool_name == SEARCH_SCHEMA["name"]:
             return SessionSearch(self._conversations).call(args, session, kwargs)
-        return self._tool.call(args, Origin("tool", session))
+        person = Person.of(kwargs, self.notes.person)
+        if person == self.notes.person:
+            return self._tool.call(args, Origin("tool", session))
+        theirs = Notes(self._home, self.notes.settings, person)  # the host names somebody else
+        try:
+            return theirs.tool(self._committed).call(args, Origin("tool", session))
+        finally:
+            theirs.close()
 
     def shutdown(self) -> None:
         """Close the history and the archive."""
@@ -178,6 +196,12 @@ class BuiltinProvider(MemoryProvider):
     def prepare_archive(self, home: Path) -> None:
         """Make the archive and its views, which other providers read from their start on."""
         prepare_archive(home)
+
+    def warnings(self, home: Path) -> list[str]:
+        """What `status` should know of the notes of a home."""
+        from hermes_builtin.doctor import sharing  # noqa: PLC0415 - no agent needs it
+
+        return sharing(home)
 
     def diagnose(self, home: Path, *, fix: bool) -> Iterator[tuple[str, str, str, str]]:
         """What `doctor` should know of the notes and conversations of a home."""

@@ -134,3 +134,58 @@ def test_two_folders_of_one_name_have_two_sessions_and_keep_them(home: Path):
     assert second != "app"
     assert ALPHABET.takes(second)
     assert (session("/work/app"), session("/play/app")) == (first, second)
+
+
+def of_home(home: Path, start: dict, **values) -> Names:
+    known = Settings(**({"workspace": "hermes", "ai_peer": "hermes", "address": "x"} | values))
+    return Names(known, Start("s1", home, **start), HERE)
+
+
+def test_an_alias_is_for_one_person(tmp_path: Path):
+    aliases = {"7": "eri", "slack:9": "kim"}
+    telegram, discord = (
+        of_home(tmp_path, {"platform": name, "user_id": "7"}, user_peer_aliases=aliases).user
+        for name in ("telegram", "discord")
+    )
+    assert telegram == "eri"
+    assert discord not in ("eri", "7-eri")
+    nine = [
+        of_home(tmp_path, {"platform": name, "user_id": "9"}, user_peer_aliases=aliases).user
+        for name in ("slack", "discord")
+    ]
+    assert nine[0] == "kim"
+    assert nine[1] != "kim"
+
+
+@pytest.mark.parametrize("strategy", ["per-directory", "per-session", "global", "per-repo"])
+def test_no_two_people_share_a_session_without_a_chat(strategy: str, tmp_path: Path):
+    people = [
+        {"platform": "telegram", "user_id": "1", "session_title": "Plans"},
+        {"platform": "telegram", "user_id": "2", "session_title": "Plans"},
+        {"platform": "discord", "user_id": "1", "session_title": "Plans"},
+        {"platform": "telegram", "session_title": "Plans"},
+        {"platform": "discord", "session_title": "Plans"},
+        {"session_title": "Plans"},
+    ]
+    made = [of_home(tmp_path, each, session_strategy=strategy, peer_name="ann") for each in people]
+    assert len({each.place("same").session for each in made}) == len(people)
+    assert len({each.user for each in made}) == len(people)
+    assert made[-1].user == "ann"
+    assert [each.is_shared for each in made] == [True] * 5 + [False]
+
+
+PLATFORMS = st.sampled_from(["cli", "telegram", "Telegram", "a\0b"])
+IDS = st.text(st.sampled_from("aA1 @/*\0\n'-_é\u0301e\ud800\ud801\ufffd"), max_size=4)
+PEOPLE = st.tuples(PLATFORMS, IDS)
+
+
+@settings(deadline=None)
+@given(PEOPLE, PEOPLE, st.sampled_from(["", "ann"]))
+def test_two_people_are_never_one_peer(one, other, peer_name):
+    with TemporaryDirectory() as home:
+        made = [
+            of_home(Path(home), {"platform": platform, "user_id": user}, peer_name=peer_name)
+            for platform, user in (one, other)
+        ]
+        assert (made[0].user == made[1].user) == (one == other)
+        assert (made[0].place("s").session == made[1].place("s").session) == (one == other)

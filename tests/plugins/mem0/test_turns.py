@@ -27,10 +27,11 @@ def test_what_was_said_in_one_session_is_recalled_in_the_next_for_the_question_a
 
 
 def test_a_memory_is_marked_with_its_turn_session_and_channel(place):
-    _say(place.provider("s1", platform="telegram"), LISBON, turn="t9", session_id="s-other")
+    provider = place.provider("s1", platform="telegram", user_id="7")
+    _say(provider, LISBON, turn="t9", session_id="s-other")
     (row,) = place.rows()
     assert row["metadata"] == {"turn_id": "t9", "session_id": "s-other", "channel": "telegram"}
-    assert (row["user_id"], row["agent_id"]) == ("hermes-user", "hermes")
+    assert (row["user_id"], row["agent_id"]) == ("7", "hermes")
 
 
 def test_after_a_switch_turns_belong_to_the_new_session(place):

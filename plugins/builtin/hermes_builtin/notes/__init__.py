@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,14 @@ from hermes_builtin.notes.guard import Finding, without_secrets
 from hermes_builtin.notes.history import Blocked, Change, GuardDecisions, History, NotesDatabase
 from hermes_builtin.notes.notebook import TARGETS, Notebook, Origin, Page, Written, view
 from hermes_builtin.notes.pending import Pending, Staged
+from hermes_builtin.notes.people import (
+    PER_USER,
+    Person,
+    introduce,
+    known_people,
+    person_in,
+    user_folder,
+)
 from hermes_builtin.notes.tool import (
     REMINDER,
     SCHEMA,
@@ -48,6 +57,7 @@ __all__ = [
     "Operation",
     "Origin",
     "Page",
+    "Person",
     "Planned",
     "Refused",
     "Settings",
@@ -78,6 +88,7 @@ class Settings(NamedTuple):
     user_char_limit: int = 1375
     write_approval: bool = False
     nudge_interval: int = 10
+    user_notes: str = "shared"
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Settings:
@@ -91,27 +102,80 @@ class Settings(NamedTuple):
 
 
 class Notes:
-    """Both notebooks of a home, their history, and what waits for a person."""
+    """Both notebooks of a home as one person has them, their history, and what waits.
 
-    def __init__(self, home: Path, settings: Settings | None = None) -> None:
+    With ``user_notes: per-user`` everybody has their own USER.md. The one of the home is for the
+    person at the terminal. Whoever has no id elsewhere has none: it could be anybody.
+    """
+
+    def __init__(
+        self, home: Path, settings: Settings | None = None, person: Person | None = None
+    ) -> None:
         self.settings = settings or Settings()
+        self.person = person or Person()
         self.pending = Pending(home)
         # Files, names and limits are hermes-agent's: both programs may use one home.
-        folder = home / "memories"
-        self.database = NotesDatabase(folder / "history.db")
+        self._folder = home / "memories"
+        self.database = NotesDatabase(self._folder / "history.db")
         self.history = History(self.database)
         self.decisions = GuardDecisions(self.database)
-        limits = {
-            "memory": self.settings.memory_char_limit,
-            "user": self.settings.user_char_limit,
-        }
-        self.notebooks = {
-            target: Notebook(folder, target, limits[target], self.history, self.decisions)
-            for target in TARGETS
-        }
+        keys = {"memory": "memory", "user": self._user_key()}
+        self.notebooks = {target: self.book(key) for target, key in keys.items() if key}
+
+    def _user_key(self) -> str:
+        """Which USER.md it is; "" for none."""
+        if self.settings.user_notes != PER_USER or self.person == Person():
+            return "user"
+        return f"user/{self.person.folder}" if self.person.user_id else ""
+
+    def book(self, key: str) -> Notebook:
+        """A notebook by the key that the history has: ``memory``, ``user`` or ``user/FOLDER``.
+
+        Raises:
+            NotesError: There can be no such notebook.
+        """
+        target, slash, name = key.partition("/")
+        if target not in TARGETS or (slash and target != "user"):
+            raise NotesError(f"there is no notebook {key!r}")
+        limits = (self.settings.memory_char_limit, self.settings.user_char_limit)
+        folder = user_folder(self._folder, name) if slash else self._folder
+        person = self.person if name == self.person.folder else None
+        return Notebook(
+            folder,
+            target,
+            dict(zip(TARGETS, limits, strict=True))[target],
+            self.history,
+            self.decisions,
+            key=key,
+            before_write=None if person is None else partial(introduce, folder, person),
+        )
+
+    def owner(self, key: str) -> Person:
+        """Whose notebook it is; the person at the terminal has those of the home.
+
+        Raises:
+            NotesError: Nobody noted it.
+        """
+        name = key.partition("/")[2]
+        if not name:
+            return Person()
+        folder = user_folder(self._folder, name)
+        if (person := person_in(folder)) is None:
+            raise NotesError("it is not known whose notes these are", where=str(folder))
+        return person
+
+    def people(self) -> list[Person]:
+        """Everybody who has a USER.md of their own."""
+        return known_people(self._folder)
+
+    def all_notebooks(self) -> list[Notebook]:
+        """These notebooks, and those of everybody else."""
+        keys = [f"user/{person.folder}" for person in self.people()]
+        own = {book.key for book in self.notebooks.values()}
+        return [*self.notebooks.values(), *(self.book(key) for key in keys if key not in own)]
 
     def enabled(self) -> dict[str, Notebook]:
-        """The notebooks that are switched on."""
+        """The notebooks that are switched on, and that this person has."""
         switches = {
             "memory": self.settings.memory_enabled,
             "user": self.settings.user_profile_enabled,
@@ -131,26 +195,30 @@ class Notes:
         """Take back one change, or the newest."""
         if number is None:
             self.catch_up()  # an edit that nobody has noticed yet comes first
-            change = self.history.newest()
+            change = self.history.newest([book.key for book in self.notebooks.values()])
         else:
             change = self.history.change(number)
         if change is None:
             what = "nothing to undo" if number is None else "no such change"
             raise NotesError(what)
-        return change, self.notebooks[change.target].undo(change, origin)
+        return change, self.book(change.target).undo(change, origin)
 
     def catch_up(self) -> None:
         """Record what others did to the files."""
-        for target, notebook in self.notebooks.items():
+        for notebook in self.notebooks.values():
             with notebook.file.locked():
-                self.history.catch_up(target, *notebook.file.look())
+                self.history.catch_up(notebook.key, *notebook.file.look())
 
     def approve(self, name: str, origin: Origin) -> tuple[Staged, Written]:
         """Carry out a write that waited; it stays pending if that fails."""
         staged = self.pending.get(name)
         # The write belongs to the session that asked for it, not to the command that approves it.
         origin = origin._replace(session=staged.session)
-        written = self._notebook(staged).change(staged.operations, origin)
+        try:
+            notebook = self.book(staged.target)
+        except NotesError as error:
+            raise NotesError(f"{staged.id}: {error.what}") from error
+        written = notebook.change(staged.operations, origin)
         # After the change: a crash in between leaves a record whose second approval changes nothing
         # or is refused. The other order could lose the write.
         self.pending.discard(name)
@@ -158,29 +226,22 @@ class Notes:
 
     def planned(self) -> list[tuple[Staged, list[Planned]]]:
         """What waits, oldest first, and what each would do after those before it."""
-        entries = {name: self._readable(book) for name, book in self.notebooks.items()}
+        entries: dict[str, list[str]] = {}
         found = []
         for staged in self.pending.all():
-            before = entries.get(staged.target, [])
+            before = entries.get(staged.target)
+            before = self._readable(staged.target) if before is None else before
             found.append((staged, plan(before, staged.operations)))
             # Each write is shown as it will be after those before it are approved.
             entries[staged.target] = expected(before, [staged.operations])
         return found
 
-    @staticmethod
-    def _readable(notebook: Notebook) -> list[str]:
+    def _readable(self, key: str) -> list[str]:
         """The entries; none if they can't be read, which `show` and `approve` tell."""
         try:
-            return notebook.read().entries
+            return self.book(key).read().entries
         except NotesError:
             return []
-
-    def _notebook(self, staged: Staged) -> Notebook:
-        if staged.target not in self.notebooks:
-            raise NotesError(
-                f"{staged.id} is for a notebook {staged.target!r}, which does not exist"
-            )
-        return self.notebooks[staged.target]
 
     def allow(self, name: str) -> str:
         """Vouch for a text that the guard objects to: one in the files, or a refused write."""
@@ -195,7 +256,7 @@ class Notes:
         return self.decisions.blocked()
 
     def _objected(self) -> Iterator[str]:
-        for notebook in self.notebooks.values():
+        for notebook in self.all_notebooks():
             yield from notebook.findings(notebook.read().entries)
         yield from (each.text for each in self.blocked())
 

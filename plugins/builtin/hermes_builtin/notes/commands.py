@@ -10,10 +10,10 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -27,6 +27,7 @@ from hermes_builtin.notes import (
     Operation,
     Origin,
     Page,
+    Person,
     Planned,
     Refused,
     Settings,
@@ -38,6 +39,7 @@ from hermes_builtin.notes import (
     render,
 )
 from hermes_builtin.notes.guard import SECRET
+from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
 from hermes_core.cli.output import bold, note, paint, plain, print_json, say, say_text
@@ -52,20 +54,56 @@ from hermes_core.storage.home import resolve_home
 json_option: Final = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 
 
-def notes_of(ctx: click.Context) -> Notes:
-    """The notes, to look at."""
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def of_user(command: _Command) -> _Command:
+    """Add the options that name the user whose USER.md it is."""
+    for option in (
+        click.option("--platform", default="", help="The platform of that user."),
+        click.option("--user", default="", help="Use the USER.md of this user."),
+    ):
+        command = option(command)
+    return command
+
+
+def notes_of(ctx: click.Context, user: str = "", platform: str = "") -> Notes:
+    """The notes of a user or of the person at the terminal, to look at.
+
+    Raises:
+        HermesError: All users share one USER.md, or it is not clear who is meant.
+    """
     home = resolve_home(ctx.obj)
-    return Notes(home, Settings.of(load_config(home).memory))
+    settings = Settings.of(load_config(home).memory)
+    if not user:
+        return Notes(home, settings)
+    if settings.user_notes != PER_USER:
+        hint = "run: hermes-plugins config set memory.user_notes per-user"
+        raise HermesError("all users share one USER.md", hint=hint)
+    if platform:
+        return Notes(home, settings, Person(platform, user))
+    known = [each for each in Notes(home, settings).people() if each.user_id == user]
+    if len(known) != 1:
+        platforms = ", ".join(plain(each.platform) for each in known) or "none"
+        raise HermesError(
+            f"it is not clear who {plain(user)} is: platforms with notes of that user: {platforms}",
+            hint="add --platform",
+        )
+    return Notes(home, settings, known[0])
 
 
 @contextmanager
-def writable(ctx: click.Context) -> Iterator[BuiltinProvider]:
-    """The built-in within a manager, so that what is written is mirrored."""
+def writable(ctx: click.Context, person: Person) -> Iterator[BuiltinProvider]:
+    """The built-in within a manager, so that what is written is mirrored.
+
+    It runs as the person whose notes they are: the external provider keeps them for that person.
+    """
     home = resolve_home(ctx.obj)
     load_config(home)  # what is wrong with it stops us before anything is changed
     # The command is an agent for a moment: what it can't deliver now waits in the outbox.
     manager = MemoryManager.from_config(home)
-    manager.initialize_all("hermes-plugins", platform="cli")
+    who = {"user_id": person.user_id} if person.user_id else {}
+    manager.initialize_all("hermes-plugins", platform=person.platform, **who)
     builtin = manager.get_provider("builtin")
     if not isinstance(builtin, BuiltinProvider):
         raise HermesError("the built-in is not ours", where=type(builtin).__name__)
@@ -226,10 +264,15 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
     A write that fails does not stop the others.
     """
     approved, failed = [], []
-    with writable(ctx) as builtin:
-        for name in _named(builtin.notes, names):
+    notes = notes_of(ctx)
+    with ExitStack() as stack:
+        agents: dict[Person, BuiltinProvider] = {}
+        for name in _named(notes, names):
             try:
-                staged, written = builtin.notes.approve(name, Origin("tool, approved"))
+                person = notes.owner(notes.pending.get(name).target)
+                if person not in agents:
+                    agents[person] = stack.enter_context(writable(ctx, person))
+                staged, written = agents[person].notes.approve(name, Origin("tool, approved"))
             except Refused as refused:
                 failed.append({"id": name, "error": str(RejectedError(refused))})
                 continue
@@ -237,7 +280,8 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
                 failed.append({"id": name, "error": str(error)})
                 continue
             # Here and not in `approve`: `Notes` knows no provider.
-            builtin.mirror(staged.target, written.steps, "command", staged.session)
+            target = notes.book(staged.target).target
+            agents[person].mirror(target, written.steps, "command", staged.session)
             approved.append({"id": name, "target": staged.target, "summary": staged.summary})
             if not json_wanted:
                 say(f"Approved: {plain(staged.summary)}")
@@ -319,11 +363,14 @@ def _print_state(target: str, page: Page, *, changed: bool, durable: bool = True
 
 @memory.command()
 @click.option("--target", type=click.Choice(TARGETS), help="Show only this notebook.")
+@of_user
 @json_option
 @click.pass_context
-def show(ctx: click.Context, target: str | None, json_wanted: bool) -> None:
+def show(
+    ctx: click.Context, target: str | None, user: str, platform: str, json_wanted: bool
+) -> None:
     """Show the notes as they are now."""
-    notes = notes_of(ctx)
+    notes = notes_of(ctx, user, platform)
     books = {name: _book(notes.notebooks[name]) for name in ([target] if target else TARGETS)}
     waiting = len(notes.pending.all())
     if json_wanted:
@@ -373,35 +420,38 @@ def _count(number: int, what: str) -> str:
 @memory.command()
 @click.argument("text")
 @_target
+@of_user
 @json_option
 @click.pass_context
-def add(ctx: click.Context, text: str, target: str, json_wanted: bool) -> None:
+def add(ctx: click.Context, /, text: str, **given: Any) -> None:
     """Add an entry; TEXT may be - for standard input."""
-    _change(ctx, target, "add", content=_given(text), json_wanted=json_wanted)
+    _change(ctx, "add", given, content=_given(text))
 
 
 @memory.command()
 @click.argument("old")
 @click.argument("new")
 @_target
+@of_user
 @json_option
 @click.pass_context
-def replace(ctx: click.Context, old: str, new: str, target: str, json_wanted: bool) -> None:
+def replace(ctx: click.Context, /, old: str, new: str, **given: Any) -> None:
     """Replace the entry that contains OLD with NEW.
 
     Use - to read NEW from standard input.
     """
-    _change(ctx, target, "replace", content=_given(new), old_text=old, json_wanted=json_wanted)
+    _change(ctx, "replace", given, content=_given(new), old_text=old)
 
 
 @memory.command()
 @click.argument("old")
 @_target
+@of_user
 @json_option
 @click.pass_context
-def remove(ctx: click.Context, old: str, target: str, json_wanted: bool) -> None:
+def remove(ctx: click.Context, /, old: str, **given: Any) -> None:
     """Remove the entry that contains OLD."""
-    _change(ctx, target, "remove", old_text=old, json_wanted=json_wanted)
+    _change(ctx, "remove", given, old_text=old)
 
 
 def _given(text: str) -> str:
@@ -416,28 +466,30 @@ def _given(text: str) -> str:
 
 def _change(
     ctx: click.Context,
-    target: str,
     action: str,
+    given: Mapping[str, Any],
     *,
     content: str | None = None,
     old_text: str | None = None,
-    json_wanted: bool,
 ) -> None:
-    with writable(ctx) as builtin:
+    target, person = given["target"], notes_of(ctx, given["user"], given["platform"]).person
+    with writable(ctx, person) as builtin:
         wanted: Operation = operation(action, content, old_text)
         written = builtin.notes.change(target, [wanted], _COMMAND)
-        _tell(builtin, target, written, "Saved.", json_wanted)
+        _tell(builtin, target, written, "Saved.", given["json_wanted"])
 
 
 @memory.command()
 @_target
+@of_user
 @json_option
 @click.pass_context
-def edit(ctx: click.Context, target: str, json_wanted: bool) -> None:
+def edit(ctx: click.Context, target: str, user: str, platform: str, json_wanted: bool) -> None:
     """Open a notebook in your editor ($VISUAL or $EDITOR)."""
     # No lock while the editor is open, which may be hours. `edited` merges with what came in
     # between.
-    page = notes_of(ctx).notebooks[target].read()
+    notes = notes_of(ctx, user, platform)
+    page = notes.notebooks[target].read()
     draft = Draft(render(page.entries), target)
     text = draft.edit()
     if text is None:
@@ -447,7 +499,7 @@ def edit(ctx: click.Context, target: str, json_wanted: bool) -> None:
             say("Nothing was changed.")
         return
     try:
-        with writable(ctx) as builtin:
+        with writable(ctx, notes.person) as builtin:
             written = builtin.notes.notebooks[target].edited(page.entries, text, _COMMAND)
             _tell(builtin, target, written, "Saved.", json_wanted)
     except HermesError as error:
@@ -463,11 +515,15 @@ def edit(ctx: click.Context, target: str, json_wanted: bool) -> None:
 @memory.command()
 @click.option("--target", type=click.Choice(TARGETS), help="Show only this notebook.")
 @click.option("--limit", default=20, show_default=True, help="Show at most this many changes.")
+@of_user
 @json_option
 @click.pass_context
-def history(ctx: click.Context, target: str | None, limit: int, json_wanted: bool) -> None:
+def history(ctx: click.Context, /, target: str | None, limit: int, **given: Any) -> None:
     """Show what was changed, when and by whom, newest first."""
-    notes = notes_of(ctx)
+    notes = notes_of(ctx, given["user"], given["platform"])
+    json_wanted = given["json_wanted"]
+    if given["user"]:
+        target = notes.notebooks[target or "user"].key
     with suppress(HermesError):  # `show` reports what can't be read now
         # A look must not create a history.
         if notes.history.exists:
@@ -513,9 +569,13 @@ def undo(ctx: click.Context, number: int | None, json_wanted: bool) -> None:
 
     An undo can itself be undone.
     """
-    with writable(ctx) as builtin:
+    notes = notes_of(ctx)
+    known = notes.history.change(number) if number is not None and notes.history.exists else None
+    person = Person() if known is None else notes.owner(known.target)
+    with writable(ctx, person) as builtin:
         change, written = builtin.notes.undo(number, _COMMAND)
-        _tell(builtin, change.target, written, f"Change {change.id} was undone.", json_wanted)
+        target = notes.book(change.target).target
+        _tell(builtin, target, written, f"Change {change.id} was undone.", json_wanted)
 
 
 for _each in (allow, pending, approve, reject):

@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -310,9 +310,11 @@ class History:
             return self._made("1", limit=limit)
         return self._made("target = ?", target, limit=limit)
 
-    def newest(self) -> Change | None:
-        """The newest change of all, but for what was there before us."""
-        return next(iter(self._made("action != ?", FOUND)), None)
+    def newest(self, targets: Collection[str]) -> Change | None:
+        """The newest change of these notebooks, but for what was there before us."""
+        marks = ", ".join("?" * len(targets))
+        found = self._made(f"action != ? AND target IN ({marks})", FOUND, *targets)
+        return next(iter(found), None)
 
     def change(self, number: int) -> Change | None:
         """One change."""

@@ -199,17 +199,28 @@ class Notebook:
     """MEMORY.md or USER.md."""
 
     def __init__(
-        self, folder: Path, target: str, limit: int, history: History, decisions: GuardDecisions
+        self,
+        folder: Path,
+        target: str,
+        limit: int,
+        history: History,
+        decisions: GuardDecisions,
+        *,
+        key: str = "",
+        before_write: Callable[[], None] | None = None,
     ) -> None:
         self.target = target
+        #: What it is called in the history and among pending writes; a user's has its own.
+        self.key = key or target
         self.limit = limit
+        self._before_write = before_write
         self.file = NotesFile(folder / _FILES[target])
         self._history = history
         self._vouching = decisions
 
     def read(self) -> Page:
         """What is in it now. Takes no lock: a file is always whole."""
-        return self._page(self._history.entries(self.target, *self.file.look()))
+        return self._page(self._history.entries(self.key, *self.file.look()))
 
     def findings(self, entries: Sequence[str]) -> dict[str, Finding]:
         """The entries that the prompt must not have, unless a person has allowed them.
@@ -241,7 +252,7 @@ class Notebook:
             finding = scan(wanted.content)
             # What is refused is stored by its id, so that the person can allow exactly this text.
             if finding is not None and not self._vouching.is_allowed(wanted.content):
-                name = self._vouching.block(self.target, wanted.content, str(finding))
+                name = self._vouching.block(self.key, wanted.content, str(finding))
                 raise Refused(
                     f"{which}Not saved: this looks like an attempt to command the model "
                     f"({finding}). Notes are facts. If the user wants this one, they can run: "
@@ -257,6 +268,11 @@ class Notebook:
                 "with: hermes-plugins secrets set"
             )
 
+    def prepare(self) -> None:
+        """Make ready what a write needs beside the file."""
+        if self._before_write is not None:
+            self._before_write()
+
     def settle(
         self, operations: Sequence[Operation], waiting: Iterable[Sequence[Operation]]
     ) -> list[Operation]:
@@ -267,6 +283,7 @@ class Notebook:
             waiting: What waits already: an operation may be about what that will save.
         """
         self.check(operations)
+        self.prepare()
         return settle(expected(self.read().entries, waiting), operations)
 
     def change(self, operations: Sequence[Operation], origin: Origin) -> Written:
@@ -308,6 +325,7 @@ class Notebook:
         *,
         capped: bool = True,
     ) -> Written:
+        self.prepare()
         with self.file.locked():
             for _ in range(_TRIES):
                 try:
@@ -329,7 +347,7 @@ class Notebook:
         capped: bool,
     ) -> Written:
         before, inode = self.file.look()
-        entries = self._history.catch_up(self.target, before, inode)
+        entries = self._history.catch_up(self.key, before, inode)
         changed, steps = edit(list(entries))
         if changed == entries:
             self._separate(before, entries)
@@ -340,7 +358,7 @@ class Notebook:
             # A notebook that is over its cap may still shrink: only growth is refused.
             if len(text) > page.length:
                 raise Refused(_full(page, len(text)), current=True)
-        change = Change(self.target, origin.who, action, origin.session, before, text)
+        change = Change(self.key, origin.who, action, origin.session, before, text)
         durable = self._make(change, changed)
         return Written(Page(changed, len(text), self.limit), steps, durable, changed=True)
 
@@ -366,12 +384,12 @@ class Notebook:
             raise
         with suppress(NotesError):
             # The change is made. If the history fails now, the next look finds the record complete.
-            self._history.finish(self.target, noted)
+            self._history.finish(self.key, noted)
         return durable
 
     def _separate(self, before: str, entries: list[str]) -> None:
         """Put separators between what others have run together, so that it stays apart."""
-        last = self._history.last(self.target)
+        last = self._history.last(self.key)
         if last is None or last.who != FILE_EDIT or parse(before) == entries:
             return
         text = render(entries)
@@ -382,7 +400,7 @@ class Notebook:
             aside.discard()
             raise
         with suppress(NotesError):
-            self._history.separated(self.target, text, aside.inode)
+            self._history.separated(self.key, text, aside.inode)
 
     def _page(self, entries: list[str]) -> Page:
         return Page(entries, len(render(entries)), self.limit)

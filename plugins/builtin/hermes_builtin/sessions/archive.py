@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from hermes_core.session import TERMINAL
+
 if TYPE_CHECKING:  # it imports this module
     from hermes_builtin.sessions.query import Query
 
@@ -23,21 +25,46 @@ CRON: Final = "cron"
 # In a gateway, one archive has the conversations of many people. Every read takes a scope, so that
 # a missing check shows up as a missing argument.
 class Scope(NamedTuple):
-    """Whose conversations may be seen: what is given must be equal. "" means any."""
+    """Whose conversations may be seen: what is given must be equal, and None means any.
 
-    user_id: str = ""
-    chat_id: str = ""
-    profile: str = ""
+    "" is a value like any other: the conversations of nobody in particular. So an empty id never
+    opens the conversations of everybody.
+    """
 
-    def __bool__(self) -> bool:
-        return any(self)
+    user_id: str | None = None
+    chat_id: str | None = None
+    profile: str | None = None
+    platform: str | None = None
+
+    @classmethod
+    def of(cls, platform: str, user_id: str, chat_id: str, profile: str) -> Scope:
+        """What a person may see, by the full identity that the host gave.
+
+        Ids of two platforms have nothing to do with each other, so the platform is part of who
+        somebody is. Somebody with an id sees their own conversations: of one chat if the host
+        names it, else of all. Without an id,
+
+        - the person at the terminal owns the machine, and sees all conversations without a user:
+          their own, imported ones, those of cron jobs, and those from before platforms were kept;
+        - anybody else is told apart by the chat alone, which must be the same, also if it is "".
+        """
+        own = profile or None
+        if user_id:
+            return cls(user_id, chat_id or None, own, platform)
+        if platform == TERMINAL:
+            return cls("", chat_id or None, own, None)
+        return cls("", chat_id, own, platform)
 
 
 EVERYBODY: Final = Scope()
 
 
 class SessionFacts(NamedTuple):
-    """What is known of a conversation when it begins."""
+    """What is known of a conversation when it begins.
+
+    ``id`` is what the host calls it; ``platform`` is "" if it is the source, and ``name`` what
+    the host called it if the id is not that (in an export).
+    """
 
     id: str
     source: str = ""
@@ -48,10 +75,19 @@ class SessionFacts(NamedTuple):
     parent: str = ""
     started: float = 0.0
     ended: float | None = None
+    platform: str = ""
+    name: str = ""
 
 
 class Session(NamedTuple):
-    """A conversation in the archive. ``number`` is the archive's own name for it."""
+    """A conversation in the archive.
+
+    Attributes:
+        number: The archive's own name for it.
+        id: What people and models call it: no two conversations have the same.
+        platform: Where it took place; "" if that is what ``source`` says.
+        name: What the host calls it, if a conversation of somebody else has that id; else "".
+    """
 
     number: int
     id: str
@@ -65,6 +101,30 @@ class Session(NamedTuple):
     ended: float | None
     active: float
     messages: int
+    platform: str
+    name: str
+
+    @property
+    def place(self) -> str:
+        """The platform that is part of its owner's identity."""
+        return self.platform or self.source or TERMINAL
+
+    @property
+    def owner(self) -> Scope:
+        """Whose it is, to the letter."""
+        return Scope(self.user_id, self.chat_id, self.profile, self.place)
+
+    def is_in(self, scope: Scope) -> bool:
+        """Whether it may be seen."""
+        return all(
+            wanted is None or wanted == own for wanted, own in zip(scope, self.owner, strict=True)
+        )
+
+    def is_of_the_same_person(self, other: Session) -> bool:
+        """Whether two conversations can be of one lineage."""
+        chat = "" if self.user_id else self.chat_id
+        person = Scope.of(self.place, self.user_id, chat, self.profile)
+        return other.is_in(person._replace(profile=self.profile))
 
 
 class NewMessage(NamedTuple):
@@ -237,9 +297,6 @@ class Archive(Protocol):
     def session(self, session_id: str, scope: Scope) -> Session | None:
         """One session, if it may be seen."""
 
-    def names(self, session_id: str, scope: Scope) -> tuple[str, ...]:
-        """What a session of this name may be called in the archive."""
-
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues, up to the first."""
 
@@ -256,6 +313,9 @@ class Archive(Protocol):
 
     def owner(self, message_id: int, scope: Scope) -> Session | None:
         """The session that a message belongs to, if it may be seen."""
+
+    def people(self, user_id: str | None = None) -> list[tuple[str, str]]:
+        """The platform and the id of each user with a conversation, or of those with this id."""
 
     def has_profile(self, profiles: Iterable[str]) -> bool:
         """Whether there is a session of one of these profiles."""

@@ -44,6 +44,7 @@ from hermes_core.cli.output import (
     say,
     say_text,
 )
+from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import resolve_home
 
@@ -53,9 +54,32 @@ _json_option = click.option("--json", "json_wanted", is_flag=True, help="Print J
 _yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
-def _as_text(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """What was typed, without bytes that are not text."""
-    return storable(value)
+def _as_id(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str | None:
+    """An id that was typed, as the archive has it; None for any."""
+    return identity_text(value) if value else None
+
+
+_user_option = click.option(
+    "--user", default="", help="Show only conversations of this user.", callback=_as_id
+)
+_platform_option = click.option(
+    "--platform", default="", help="The platform of that user.", callback=_as_id
+)
+
+
+def _platform_of(archive: Archive, user: str | None, platform: str | None) -> str | None:
+    """The platform of a user; None if they are not known.
+
+    Raises:
+        HermesError: Several platforms have users of this id, who are different people.
+    """
+    known = sorted({place for place, _ in archive.people(user)}) if user else []
+    if platform is not None or len(known) < 2:  # noqa: PLR2004 - there is nothing to choose
+        return platform if platform is not None else next(iter(known), None)
+    raise HermesError(
+        f"user {user} is several people: one each of {', '.join(map(plain, known))}",
+        hint="add --platform",
+    )
 
 
 @contextmanager
@@ -99,7 +123,8 @@ def _find_session(archive: SqliteArchive, session_id: str) -> Session:
 
 
 def _session_facts(session: Session) -> dict[str, Any]:
-    return {key: value for key, value in session._asdict().items() if key != "number"}
+    facts = {key: value for key, value in session._asdict().items() if key != "number"}
+    return {**facts, "platform": session.place}
 
 
 def _mention_not_imported(missing: int, where: Place) -> None:
@@ -124,7 +149,8 @@ _TOLD_APART: Final = ("id", "messages")
 
 @click.command("import")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--user", default="", help="User to import for, if FILE names none.")
+@click.option("--user", default="", help="User to import for, if FILE names none.", callback=_as_id)
+@_platform_option
 @click.option("--profile", default="", help="Profile to import for, if FILE names none.")
 @click.option("--hidden", is_flag=True, help="Also those that are hidden in hermes-agent.")
 @_json_option
@@ -148,7 +174,8 @@ def import_command(
         if where.theirs is None and where.path.exists() and source.samefile(where.path):
             raise HermesError("this is the archive itself", where=str(source))
         with progress("Importing conversations", 1) as step:
-            owner = Scope(given["user"], profile=given["profile"])
+            platform = _platform_of(archive, given["user"], given["platform"]) or TERMINAL
+            owner = Scope(given["user"], profile=given["profile"], platform=platform)
             taken = import_file(archive, source, owner, step.update, hidden=given["hidden"])
     if json_wanted:
         print_json(**taken._asdict())
@@ -161,15 +188,17 @@ def import_command(
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--user", default="", help="Show only conversations of this user.")
+@_user_option
+@_platform_option
 @click.pass_context
-def export(ctx: click.Context, file: Path | None, user: str) -> None:
+def export(ctx: click.Context, file: Path | None, user: str | None, platform: str | None) -> None:
     """Write all conversations as JSONL.
 
     Writes one conversation per line, to FILE or standard output.
     """
     with _open_archive(ctx) as (archive, _):
-        lines = (_line(archive, session) for session in archive.sessions(Scope(user_id=user)))
+        wanted = archive.sessions(Scope(user_id=user, platform=platform))
+        lines = (_line(archive, session) for session in wanted)
         if file is None:
             for line in lines:
                 click.echo(json_escaped(line))  # data: not wrapped on a terminal
@@ -218,16 +247,16 @@ _WIDTH: Final = 60
     type=click.IntRange(1),
     help="Show at most this many.",
 )
-@click.option("--user", default="", help="Show only conversations of this user.", callback=_as_text)
+@_user_option
+@_platform_option
 @click.option("--all", "hidden", is_flag=True, help="Also show those of subagents and tools.")
 @_json_option
 @click.pass_context
-def list_command(
-    ctx: click.Context, limit: int, user: str, hidden: bool, json_wanted: bool
-) -> None:
+def list_command(ctx: click.Context, /, limit: int, json_wanted: bool, **given: Any) -> None:
     """Show the conversations with the newest messages."""
+    scope = Scope(user_id=given["user"], platform=given["platform"])
     with _open_archive(ctx) as (archive, where):
-        found = archive.browse(Scope(user_id=user), limit, hidden=hidden)
+        found = archive.browse(scope, limit, hidden=given["hidden"])
         missing = not_imported(where.theirs, archive) if where.theirs else 0
         previews = [archive.first(each, 1, ("user",)) for each in found]
     if json_wanted:
@@ -259,7 +288,8 @@ def _title(session: Session, first: list[Message]) -> str:
     type=click.IntRange(1, 50),
     help="Show at most this many.",
 )
-@click.option("--user", default="", help="Show only conversations of this user.")
+@_user_option
+@_platform_option
 @click.option(
     "--role",
     "roles",
@@ -276,7 +306,7 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
     QUERY has words, "phrases", -without, prefix*, role:, after: and before:.
     """
     options = SearchOptions(
-        Scope(user_id=storable(given["user"])),
+        Scope(user_id=given["user"], platform=given["platform"]),
         frozenset(given["roles"] or (*ROLES, "")),
         given["limit"],
         None if given["sort"] is None else given["sort"] == "newest",
@@ -426,19 +456,27 @@ def delete(ctx: click.Context, session_id: str, yes: bool, json_wanted: bool) ->
 
 @click.command()
 @click.option(
-    "--user", required=True, help="Delete the conversations of this user.", callback=_as_text
+    "--user", required=True, help="Delete the conversations of this user.", callback=_as_id
 )
+@_platform_option
 @_yes_option
 @_json_option
 @click.pass_context
-def forget(ctx: click.Context, user: str, yes: bool, json_wanted: bool) -> None:
+def forget(
+    ctx: click.Context, user: str | None, platform: str | None, yes: bool, json_wanted: bool
+) -> None:
     """Delete all conversations of a user.
 
     Does not change the notes.
     """
     if not user:
         raise click.UsageError("--user is empty.")
-    _forget(ctx, lambda archive: list(archive.sessions(Scope(user_id=user))), yes, json_wanted)
+
+    def theirs(archive: SqliteArchive) -> list[Session]:
+        _platform_of(archive, user, platform)  # one person, not two who have the same id
+        return list(archive.sessions(Scope(user_id=user, platform=platform)))
+
+    _forget(ctx, theirs, yes, json_wanted)
 
 
 @click.command()

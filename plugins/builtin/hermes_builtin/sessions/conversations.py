@@ -23,6 +23,7 @@ from hermes_builtin.sessions.archive import (
 from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
 from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
 from hermes_builtin.sessions.words import storable
+from hermes_core.session import TERMINAL, identity_from, identity_text
 
 # -- The conversations of a home, as one agent sees them: who is speaking, and to whom ----------
 
@@ -57,27 +58,32 @@ class Conversations:
         settings = facts.get("provider_config") or {}
         self._durable = settings.get("durability") == "full"
         context = str(facts.get("agent_context") or _PRIMARY)
-        platform = str(facts.get("platform") or "")
-
-        def given(name: str) -> str:
-            return _text_or(facts, name, "")
+        platform = str(facts.get("platform") or TERMINAL)
 
         self._facts = SessionFacts(
             session_id,
             # A subagent on Telegram is a subagent: searches leave it out by its source.
             source=platform if context == _PRIMARY else context,
-            user_id=given("user_id"),
-            chat_id=given("chat_id"),
-            profile=given("agent_identity"),
-            title=given("session_title"),
-            parent=given("parent_session_id"),
+            user_id=_id_or(facts, "user_id", ""),
+            chat_id=_id_or(facts, "chat_id", ""),
+            profile=_id_or(facts, "agent_identity", ""),
+            title=storable(str(facts.get("session_title") or "")),
+            parent=storable(str(facts.get("parent_session_id") or "")),
             started=time.time(),
+            platform=identity_text(platform),
         )
 
     @property
     def scope(self) -> Scope:
         """Whose conversations this agent may see."""
-        return Scope(self._facts.user_id, self._facts.chat_id, self._facts.profile)
+        return self.scope_for({})
+
+    @property
+    def _owner(self) -> Scope:
+        """Whose the session is that runs, to the letter."""
+        return Scope(
+            self._facts.user_id, self._facts.chat_id, self._facts.profile, self._facts.platform
+        )
 
     @property
     def session_id(self) -> str:
@@ -122,15 +128,16 @@ class Conversations:
             parent=storable(parent) if continues else "",
             title="",
             started=time.time(),
-            user_id=_text_or(given, "user_id", self._facts.user_id),
-            chat_id=_text_or(given, "chat_id", self._facts.chat_id),
+            user_id=_id_or(given, "user_id", self._facts.user_id),
+            chat_id=_id_or(given, "chat_id", self._facts.chat_id),
         )
 
     def scope_for(self, given: Mapping[str, Any]) -> Scope:
         """Whose conversations may be seen in a call for which the host may say more."""
-        return Scope(
-            _text_or(given, "user_id", self._facts.user_id),
-            _text_or(given, "chat_id", self._facts.chat_id),
+        return Scope.of(
+            _id_or(given, "platform", self._facts.platform),
+            _id_or(given, "user_id", self._facts.user_id),
+            _id_or(given, "chat_id", self._facts.chat_id),
             self._facts.profile,
         )
 
@@ -160,7 +167,7 @@ class Conversations:
         if start is None:
             return []
         tail = [new_message(each, now) for each in messages[start + 1 :]]
-        session = self.archive.session(facts.id, self.scope)
+        session = self.archive.session(facts.id, self._owner)
         stored = self.archive.last(session, _RECENT) if session is not None else []
         known = {(each.role, each.content) for each in stored}
         # The question is not among the messages: the host compressed or rewrote it. Then what
@@ -169,7 +176,7 @@ class Conversations:
 
     def end(self) -> None:
         """The session that runs has ended."""
-        self.archive.end(self._facts.id, time.time(), self.scope)
+        self.archive.end(self._facts.id, time.time(), self._owner)
 
     def close(self) -> None:
         """Close the archive."""
@@ -178,9 +185,9 @@ class Conversations:
             _SHARED.close(archive)
 
 
-def _text_or(given: Mapping[str, Any], name: str, otherwise: str) -> str:
+def _id_or(given: Mapping[str, Any], name: str, otherwise: str) -> str:
     value = given.get(name)
-    return otherwise if value is None else storable(str(value))
+    return otherwise if value is None else identity_text(value)
 
 
 def turn_part(user: str, messages: Sequence[NewMessage]) -> list[NewMessage] | None:
@@ -230,9 +237,10 @@ def archived_turns(home: Path, session_id: str, facts: Mapping[str, Any]) -> lis
         facts: The keywords of ``initialize``: two users may have sessions of one name.
     """
     names = ("user_id", "chat_id", "agent_identity")
-    scope = Scope(*(str(facts.get(name) or "") for name in names))
+    platform = identity_text(facts.get("platform") or TERMINAL)
+    user, chat, profile = (_id_or(facts, name, "") for name in names)
     with closing(SqliteArchive(place(home).path)) as archive:
-        session = archive.session(session_id, scope)
+        session = archive.session(session_id, Scope(user, chat, profile, platform))
         return [] if session is None else list(_turns(archive.messages(session)))
 
 
@@ -250,7 +258,7 @@ def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
             turns = [each for each in _turns(archive.messages(session)) if each["at"] >= since]
             if turns:
                 yield {
-                    "session": _given_name(archive, session),
+                    "session": session.name or session.id,
                     "keywords": _keywords(session),
                     "turns": turns,
                 }
@@ -280,20 +288,12 @@ def _turn(messages: list[Message]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _given_name(archive: SqliteArchive, session: Session) -> str:
-    """What the host called a session whose name was taken here."""
-    # `alias` appends "@" and a checksum to a name that somebody else's session has.
-    name = session.id.rpartition("@")[0]
-    scope = Scope(session.user_id, session.chat_id, session.profile)
-    return name if name and session.id in archive.names(name, scope) else session.id
-
-
 def _keywords(session: Session) -> dict[str, str]:
     known = {
-        "platform": session.source,
+        "platform": session.place,
         "agent_identity": session.profile,
         "user_id": session.user_id,
         "chat_id": session.chat_id,
-        "parent_session_id": session.parent,
     }
-    return {name: value for name, value in known.items() if value}
+    found = {name: identity_from(value) for name, value in known.items() if value}
+    return {**found, **({"parent_session_id": session.parent} if session.parent else {})}

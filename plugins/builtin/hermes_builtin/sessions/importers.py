@@ -35,6 +35,7 @@ from hermes_builtin.sessions.archive import (
 from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here, read_only
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
+from hermes_core.session import TERMINAL
 
 _ZIPPED: Final = "conversations.json"
 _PROFILE: Final = "default"  # of agents that have no profile
@@ -113,9 +114,11 @@ def _is_database(path: Path) -> bool:
 
 
 def _owned(facts: SessionFacts, owner: Scope) -> SessionFacts:
-    return facts._replace(
-        user_id=facts.user_id or owner.user_id,
-        profile=facts.profile or owner.profile or _PROFILE,
+    owned = facts._replace(profile=facts.profile or owner.profile or _PROFILE)
+    if facts.user_id:  # of the platform that the file says
+        return owned
+    return owned._replace(
+        user_id=owner.user_id or "", platform=facts.platform or owner.platform or ""
     )
 
 
@@ -136,9 +139,15 @@ def _name(archive: Archive, origin: str, imported: Imported) -> str:
         # stored conversation says the same. Otherwise the next name is tried.
         if session is None or (imported.facts.id and archive.imported(origin, name)):
             return name
-        if _alike(archive.messages(session), imported.messages):
+        if _is_of(session, imported.facts) and _alike(archive.messages(session), imported.messages):
             return name
     raise AssertionError
+
+
+def _is_of(session: Session, facts: SessionFacts) -> bool:
+    """Whether a session is of the person whose conversation is imported."""
+    place = facts.platform or facts.source or TERMINAL
+    return session.owner == Scope(*map(storable, (*facts[2:5], place)))
 
 
 def _alike(stored: Iterable[Message], messages: list[NewMessage]) -> bool:
@@ -363,6 +372,8 @@ def _conversation(name: str, messages: list[NewMessage], entry: Mapping[str, Any
         title=text_of("title"),
         parent=text_of("parent"),
         started=kept[0].at if kept else 0.0,
+        platform=text_of("platform"),
+        name=text_of("name"),
     )
     return Imported(facts, kept, len(kept))
 

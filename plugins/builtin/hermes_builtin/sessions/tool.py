@@ -261,7 +261,7 @@ class SessionSearch:
             request.newest,
             # The session that asks is in the model's context already, and so is what it was
             # compressed from.
-            without=(*archive.names(current, scope), *filter(None, [parent])),
+            without=tuple(filter(None, [storable(current), parent])),
             profiles=self._profiles(request.profile),
         )
         titled = archive.titled(query, options)
@@ -406,7 +406,7 @@ class SessionSearch:
         """Why a search found nothing: what was not looked at, or that it is not there."""
         reasons = [self._out_of_sight(query, options) or _absent(query)]
         scope = options.scope
-        if scope.user_id or scope.chat_id or scope.profile not in ("", "default"):
+        if scope.platform or scope.chat_id or scope.profile not in (None, "default"):
             reasons.append("Only conversations of this user, chat and profile were searched.")
         elif options.profiles:
             reasons.append(f"Only profile {max(options.profiles)!r} was searched.")
@@ -508,7 +508,7 @@ class SessionSearch:
         session = archive.session(request.session_id, self._scope)
         profiles = self._profiles(request.profile)
         if session is None:
-            profile, name = linked(request.session_id, self._scope.profile)
+            profile, name = linked(request.session_id, self._scope.profile or "")
             profiles = profiles or self._profiles(profile)
             session = archive.session(name, self._scope)
         # Not there, or not theirs: the same words for both.
@@ -537,11 +537,12 @@ class SessionSearch:
 
     def _browse(self, request: Request, current: str) -> dict[str, Any]:
         archive = self._conversations.archive
-        here = archive.names(current, self._scope)
+        here = archive.session(current, self._scope)
         profiles = self._profiles(request.profile)
         # One more, because the session that asks is usually the newest and is left out.
         found = archive.browse(self._scope, request.limit + 1, profiles=profiles)
-        sessions = [each for each in found if each.id not in here][: request.limit]
+        sessions = [each for each in found if here is None or each.number != here.number]
+        sessions = sessions[: request.limit]
         results = [
             {
                 "session_id": session.id,

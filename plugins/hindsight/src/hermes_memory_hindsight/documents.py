@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hermes_core import ConfigError
-from hermes_core.service import Alphabet, Delegation, Note, Start, Turn, expanded_id
+from hermes_core.service import Alphabet, Delegation, Note, Start, Turn, expanded_id, person_name
 from hermes_memory_hindsight.settings import Settings
 
 # -- Which bank: one for each profile and user, unless a person says otherwise ------------------
@@ -18,8 +18,13 @@ _WIDEST: Final = 4  # bytes of one character in UTF-8
 _OURS: Final = "hermes-{profile}-{user}"
 
 
-def bank_of(settings: Settings, start: Start, session_id: str) -> str:
-    """The bank for a session.
+def person_of(start: Start) -> str:
+    """Who talks: "" for the person at the terminal."""
+    return person_name(start.home / "hindsight", start.platform, start.user_id, start.chat_id)
+
+
+def bank_of(settings: Settings, start: Start, person: str, session_id: str) -> str:
+    """The bank for a session of a person, as `person_of` calls them.
 
     Raises:
         ConfigError: The name that was set can't be one.
@@ -29,7 +34,7 @@ def bank_of(settings: Settings, start: Start, session_id: str) -> str:
         "profile": start.profile,
         "workspace": start.workspace,
         "platform": start.platform,
-        "user": start.user_id,
+        "user": person,
         "session": session_id,
     }
     if not settings.bank_id_template:
@@ -90,12 +95,12 @@ class Document(NamedTuple):
 class Scribe:
     """Writes documents for one session start."""
 
-    def __init__(self, settings: Settings, start: Start) -> None:
+    def __init__(self, settings: Settings, start: Start, person: str) -> None:
         self._settings = settings
         self._start = start
         # Two people may have the same note: removing one must leave the other.
         #: The owner of notes, in a bank that several people may share.
-        self._owner = _digest(start.profile, start.user_id)[:12]
+        self._owner = _digest(start.profile, person)[:12]
         self.parents = {start.session_id: start.parent_session_id}
 
     def turn(self, turn: Turn) -> Document:

@@ -22,7 +22,7 @@ from hermes_core.service import (
     failure,
     save_own_file,
 )
-from hermes_memory_hindsight.documents import Document, Scribe, bank_of
+from hermes_memory_hindsight.documents import Document, Scribe, bank_of, person_of
 from hermes_memory_hindsight.service import Service, explained
 from hermes_memory_hindsight.settings import CLOUD, Settings, fields, in_files, own_file
 
@@ -92,14 +92,15 @@ class _Session:
     def __init__(self, start: Start) -> None:
         self.start = start
         self.settings = Settings.read(start)
+        self._person = person_of(start)
         self.bank(start.session_id)  # an invalid name raises now, not in the first turn
-        self.scribe = Scribe(self.settings, start)
+        self.scribe = Scribe(self.settings, start, self._person)
         # Last: what can fail without a connection has been checked, so there is nothing to close.
         self.service = Service(self.settings)
         self._ready: set[str] = set()
 
     def bank(self, session_id: str) -> str:
-        return bank_of(self.settings, self.start, session_id)
+        return bank_of(self.settings, self.start, self._person, session_id)
 
     def retain(self, session_id: str, document: Document, *, queued: bool) -> None:
         """Store a document in the bank of a session, which has its missions then."""

@@ -12,7 +12,15 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hermes_core import DatabaseError, HermesError
-from hermes_core.service import Alphabet, Start, expanded_id, made_id, read_own_file, save_own_file
+from hermes_core.service import (
+    Alphabet,
+    Start,
+    expanded_id,
+    is_first,
+    made_id,
+    read_own_file,
+    save_own_file,
+)
 from hermes_memory_honcho.settings import Settings
 
 # -----------------------------------------------------------------------------------------------
@@ -47,29 +55,6 @@ def opened(path: Path, table: str) -> Iterator[sqlite3.Connection]:
         ) from error
 
 
-# -- Whose a plain name is: two platforms may have the same number for two people ----------------
-#
-# hermes-agent calls somebody by their number alone. Whoever came first has that name, so that
-# their memory goes on; a home remembers from which platform that was.
-
-_TABLE: Final = "CREATE TABLE IF NOT EXISTS people (name TEXT PRIMARY KEY, platform TEXT)"
-
-
-def is_first(home: Path, name: str, platform: str) -> bool:
-    """Whether a name belongs to a platform; it does if nobody had it before.
-
-    In a home that can't be written to it belongs to nobody: then no two people can share it.
-    """
-    key = writable(name)
-    try:
-        with opened(home / "honcho" / "people.db", _TABLE) as db:
-            db.execute("INSERT OR IGNORE INTO people VALUES (?, ?)", (key, platform))
-            row = db.execute("SELECT platform FROM people WHERE name = ?", (key,)).fetchone()
-    except DatabaseError:
-        return False
-    return bool(row[0] == platform)
-
-
 # -- Names of folders: the last part of the path, unless another folder has that name already ---
 #
 # ``app`` is what hermes-agent calls the session of ``~/work/app``. That of ``~/play/app`` must be
@@ -97,6 +82,7 @@ def folder_name(home: Path, folder: Path) -> str:
 
 #: The server takes 512; hermes-agent uses at most 100, and so do names that it made.
 ALPHABET: Final = Alphabet("a-zA-Z0-9_-", 100)
+_TERMINAL: Final = "cli"
 _NOBODY: Final = "user-default"  # a person without a name
 
 
@@ -133,7 +119,12 @@ class Names:
     @property
     def is_shared(self) -> bool:
         """Whether the agent talks to several people, of whom this is one."""
-        return bool(self._start.user_id or self._start.user_id_alt) and not self._pinned
+        known = self._start.user_id or self._start.user_id_alt
+        return bool(known or self._is_elsewhere) and not self._pinned
+
+    @property
+    def _registry(self) -> Path:
+        return self._start.home / "honcho"
 
     def place(self, session_id: str) -> Place:
         """Where a session of ours is stored."""
@@ -151,13 +142,27 @@ class Names:
         if self._pinned or (settings.peer_name and not known and not self._is_elsewhere):
             return made_id(settings.peer_name, ALPHABET)
         for each in known:
-            if each in settings.user_peer_aliases:
-                return made_id(settings.user_peer_aliases[each], ALPHABET)
+            if alias := self._alias(each):
+                return made_id(alias, ALPHABET)
         if known:
             return self._stranger(f"{settings.runtime_peer_prefix}{known[0]}")
         if settings.session_strategy == "per-session" and not self._chat:
-            return _NOBODY  # else every session would have another person
-        return made_id(f"{_NOBODY}-{self._chat or self._common_session}", ALPHABET)
+            return self._nobody(_NOBODY)  # else every session would have another person
+        return self._nobody(f"{_NOBODY}-{self._chat or self._common_session}")
+
+    def _nobody(self, name: str) -> str:
+        """Somebody without an id: the person at the terminal, or whoever is in a chat."""
+        is_named = self._chat or not self._is_elsewhere
+        return made_id(name if is_named else f"{name}\0{self._start.platform}", ALPHABET)
+
+    def _alias(self, user: str) -> str:
+        """The alias of a user id: for a platform, or for the first platform that has the id."""
+        aliases, start = self._settings.user_peer_aliases, self._start
+        if alias := aliases.get(f"{start.platform}:{user}"):
+            return alias
+        alias = aliases.get(user, "")
+        key = f"{self.workspace}/alias/{user}"
+        return alias if alias and is_first(self._registry, key, start.platform) else ""
 
     def _stranger(self, name: str) -> str:
         """Somebody without an alias, who is taken for nobody else.
@@ -169,7 +174,7 @@ class Names:
         named = {settings.peer_name, *settings.user_peer_aliases.values()}
         if name in named or name.startswith(_NOBODY):
             return made_id(f"{start.platform}\0{name}", ALPHABET)
-        if not is_first(start.home, f"{self.workspace}/{name}", start.platform):
+        if not is_first(self._registry, f"{self.workspace}/{name}", start.platform):
             return made_id(f"{start.platform}\0{name}", ALPHABET)
         return made_id(name, ALPHABET)
 
@@ -183,19 +188,19 @@ class Names:
         settings = self._settings
         if self._chat:
             return made_id(self._chat, ALPHABET)
-        if settings.session_strategy == "per-session" and session_id:
-            return self._prefixed(session_id)
-        name = self._common_session
+        is_own = settings.session_strategy == "per-session" and session_id
+        name = self._prefixed(session_id) if is_own else self._common_session
         if not self.is_shared:
             return name
-        # A folder is the same for everybody, and a session's summary is for who is in it. The NUL
-        # makes it a name with a hash: a folder may be called like a person and another folder.
+        # Two people may have sessions of one name, a folder is the same for everybody, and a
+        # session's summary is for who is in it. The NUL makes it a name with a hash: a folder may
+        # be called like a person and another folder.
         return made_id(f"{self.user}\0{name}", ALPHABET)
 
     @property
     def _is_elsewhere(self) -> bool:
-        """Whether this is a chat of a gateway: anybody may talk there."""
-        return bool(self._chat) and self._start.platform != "cli"
+        """Whether this is a gateway: anybody may talk there."""
+        return self._start.platform != _TERMINAL
 
     @property
     def _chat(self) -> str:

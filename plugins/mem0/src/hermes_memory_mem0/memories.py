@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
-from hermes_core.service import Alphabet, Note, Recalled, Start, expanded_id, made_id
+from hermes_core.service import (
+    Alphabet,
+    Note,
+    Recalled,
+    Start,
+    expanded_id,
+    made_id,
+    person_name,
+)
 from hermes_memory_mem0.settings import Settings
 
 # -----------------------------------------------------------------------------------------------
@@ -184,10 +192,13 @@ def owner_of(settings: Settings, start: Start) -> Owner:
 
     A name that is set up counts for everybody, as with hermes-agent. Without one it is the
     gateway's user, or ``hermes-user`` at a terminal; a profile other than the default one has
-    its own users.
+    its own users. Users of two platforms are two people, whatever their ids are, and whoever talks
+    in a chat without a user id is not the person at the terminal.
     """
     agent = made_id(settings.agent_id, _IDS)
-    user = start.user_id or _NOBODY
+    user = person_name(start.home / "mem0", start.platform, start.user_id, start.chat_id)
+    # Somebody may be called like nobody.
+    user = f"user\0{user}" if user == _NOBODY else user or _NOBODY
     if settings.user_id:
         values = {"user": user, "profile": start.profile, "platform": start.platform}
         has_fields = "{" in settings.user_id

@@ -40,7 +40,7 @@ from hermes_builtin.sessions.sqlite.index import facts_of
 from hermes_builtin.sessions.sqlite.maintenance import Backlog, totals_of
 from hermes_builtin.sessions.sqlite.repair import check, repair
 from hermes_builtin.sessions.sqlite.search import Search, Totals
-from hermes_builtin.sessions.sqlite.tables import Sessions, alias, append
+from hermes_builtin.sessions.sqlite.tables import Sessions, append
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.sqlite import is_damage
@@ -165,18 +165,7 @@ class SqliteArchive:
     def session(self, session_id: str, scope: Scope) -> Session | None:
         """One session, if it may be seen."""
         with self._file.reading() as database:
-            sessions = Sessions(database)
-            for name in self.names(session_id, scope):
-                found = sessions.by_id(name)
-                if found is not None and sessions.is_in(found, scope):
-                    return found
-            return None
-
-    @staticmethod
-    def names(session_id: str, scope: Scope) -> tuple[str, ...]:
-        """What a session may be called here: as it is, or otherwise if that was taken."""
-        name = storable(session_id)
-        return (name, alias(name, tuple(map(storable, scope))))
+            return Sessions(database).called(storable(session_id), scope)
 
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues, up to the first."""
@@ -227,9 +216,13 @@ class SqliteArchive:
         with self._file.reading() as database:
             if not self._select(database, "id = ?", message_id):
                 return None
-            sessions = Sessions(database)
-            found = next(sessions.by_number([session_of(message_id)]), None)
-            return found if found is not None and sessions.is_in(found, scope) else None
+            found = next(Sessions(database).by_number([session_of(message_id)]), None)
+            return found if found is not None and found.is_in(scope) else None
+
+    def people(self, user_id: str | None = None) -> list[tuple[str, str]]:
+        """The platform and the id of each user with a conversation, or of those with this id."""
+        with self._file.reading() as database:
+            return Sessions(database).people(user_id)
 
     def has_profile(self, profiles: Iterable[str]) -> bool:
         """Whether there is a session of one of these profiles."""

@@ -11,8 +11,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
-from hermes_core.storage.sqlite import WAIT_SECONDS, Schema, SqliteFile, error_code, transaction
+from hermes_core.storage.sqlite import (
+    WAIT_SECONDS,
+    Schema,
+    SqliteFile,
+    error_code,
+    is_damage,
+    transaction,
+)
 
 # -- The tables, and what a message's number says -----------------------------------------------
 #
@@ -47,6 +55,68 @@ def _index_again(database: sqlite3.Connection) -> None:
         f"INSERT OR REPLACE INTO archive_unindexed SELECT number, number << {SESSION_BITS}"  # noqa: S608
         " FROM archive_sessions WHERE messages > 0"
     )
+
+
+#: Sources that are no platform: somebody of some platform started it, or imported it.
+NO_PLATFORMS: Final = (
+    "('chatgpt', 'claude', 'cron', 'flush', 'import', 'kanban', 'subagent', 'tool')"
+)
+
+
+def _add_owners(database: sqlite3.Connection) -> None:
+    """Keep the platform of each session, and what a host calls it if its id is another.
+
+    The version stays the same: every statement of an older process still works, so one that runs
+    beside this one may open the file again and loses no turn. What it writes has "" in both
+    columns. Then the source is the platform, as in all older rows; so the checksums stay valid.
+    """
+    database.execute("ALTER TABLE archive_sessions ADD COLUMN platform TEXT NOT NULL DEFAULT ''")
+    database.execute("ALTER TABLE archive_sessions ADD COLUMN name TEXT NOT NULL DEFAULT ''")
+    try:
+        database.execute(
+            "CREATE INDEX archive_sessions_name ON archive_sessions (name) WHERE name != ''"
+        )
+        _name_platforms(database)
+        _name_aliases(database)
+    except sqlite3.DatabaseError as error:  # damage must not keep the archive from being opened
+        if not is_damage(error):
+            raise
+
+
+def _name_platforms(database: sqlite3.Connection) -> None:
+    """Find the platform of older sessions whose source is none.
+
+    Those without a user are the terminal's. A cron job or an import of a user is of the one
+    platform where that user talks; if there are several, nobody can tell whose it is, and only
+    `hermes-plugins sessions` shows it.
+    """
+    database.execute(
+        f"UPDATE archive_sessions SET platform = 'cli' WHERE source IN {NO_PLATFORMS}"  # noqa: S608
+        " AND user_id = '' AND chat_id = ''"
+    )
+    of_user = (
+        "FROM archive_sessions AS theirs WHERE theirs.user_id = archive_sessions.user_id"
+        f" AND theirs.source NOT IN {NO_PLATFORMS}"
+    )
+    database.execute(
+        f"UPDATE archive_sessions SET platform = (SELECT min(source) {of_user})"  # noqa: S608
+        f" WHERE source IN {NO_PLATFORMS} AND user_id != ''"
+        f" AND (SELECT count(DISTINCT source) {of_user}) = 1"
+    )
+
+
+def _name_aliases(database: sqlite3.Connection) -> None:
+    """Find what hosts call older sessions whose ids end with a checksum of their owners."""
+    rows = database.execute(
+        "SELECT number, id, user_id, chat_id, profile FROM archive_sessions"
+        " WHERE id LIKE '%@________'"
+    ).fetchall()
+    for number, alias, *owner in rows:
+        name, _, digits = alias.rpartition("@")
+        if digits == f"{crc32(chr(0).join(owner).encode()):08x}":
+            database.execute(
+                "UPDATE archive_sessions SET name = ? WHERE number = ?", (name, number)
+            )
 
 
 ARCHIVE: Final = Schema(
@@ -103,6 +173,7 @@ DROP TABLE archive_pending;
         _index_again,
     ),
     prepare="PRAGMA auto_vacuum = INCREMENTAL;",
+    additions={"archive_sessions.platform": _add_owners},
 )
 
 

@@ -342,7 +342,10 @@ def _save_sessions(original: sqlite3.Connection, new: sqlite3.Connection) -> Non
         messages, following = (each if isinstance(each, int) else 0 for each in row[11:13])
         # New checksums for what could be read: the old ones may be damaged themselves.
         check = session_checksum(*facts, times[0])
-        _insert(new, "archive_sessions", (number, *facts, *times, messages, following, check))
+        # Whose it is must not change: without the last columns, the source is the platform.
+        owner = [each if isinstance(each, str) else "" for each in (*row[14:16], "", "")[:2]]
+        values = (number, *facts, *times, messages, following, check, *owner)
+        _insert(new, "archive_sessions", values)
 
 
 def _highest(database: sqlite3.Connection) -> int:
@@ -442,8 +445,8 @@ def _recount(database: sqlite3.Connection) -> tuple[int, int]:
     for number, begin, end in nameless:
         facts = (f"recovered-{number}", "", "", "", "", "", "")
         database.execute(
-            f"INSERT INTO archive_sessions VALUES ({', '.join('?' * 14)})",  # noqa: S608
-            (number, *facts, begin, None, end, 0, 0, session_checksum(*facts, begin)),
+            f"INSERT INTO archive_sessions VALUES ({', '.join('?' * 16)})",  # noqa: S608
+            (number, *facts, begin, None, end, 0, 0, session_checksum(*facts, begin), "", ""),
         )
     # A range of the primary key: looking at all messages for each session would take for ever.
     of_session = f"id BETWEEN number << {SESSION_BITS} AND ((number + 1) << {SESSION_BITS}) - 1"

@@ -552,7 +552,8 @@ class Search:
 
     def _left_out(self) -> set[str]:
         """The lineage that is asking."""
-        return {self._sessions.root_of(asking) for asking in self._options.without}
+        scope = self._options.scope
+        return {self._sessions.root_of(asking, scope) for asking in self._options.without}
 
     def _with_facts(self, order: list[Ranked]) -> Iterator[tuple[Session, Ranked]]:
         # In chunks: the loop usually ends within the first one.
@@ -567,7 +568,7 @@ class Search:
     def _may_show(self, session: Session) -> bool:
         if not self._options.hidden and session.source in HIDDEN_SOURCES:
             return False
-        if not self._sessions.is_in(session, self._options.scope):
+        if not session.is_in(self._options.scope):
             return False
         if self._options.profiles and session.profile not in self._options.profiles:
             return False

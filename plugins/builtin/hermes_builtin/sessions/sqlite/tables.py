@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from math import isfinite
 from typing import Any, Final
 from zlib import crc32
@@ -13,6 +15,7 @@ from zlib import crc32
 from hermes_builtin.sessions.archive import NewMessage, Scope, Session, SessionFacts
 from hermes_builtin.sessions.sqlite.database import (
     MOST_MESSAGES,
+    NO_PLATFORMS,
     OTHER,
     message_id,
     role_code,
@@ -20,6 +23,7 @@ from hermes_builtin.sessions.sqlite.database import (
 )
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
+from hermes_core.session import TERMINAL
 
 # -- Putting messages into the tables: one transaction, all or nothing. The index follows -------
 
@@ -115,50 +119,73 @@ def _count(database: sqlite3.Connection, numbers: list[int], at: float) -> None:
         )
 
 
+# -- Whose a session is -------------------------------------------------------------------------
+#
+# Two people may give their sessions the same name. The first keeps it as the session's id, the
+# other's id gets a hash of the full identity; ``name`` has what the host calls it. A turn goes by
+# id or name, and by the identity itself, never by the hash alone: an id can be chosen, by a host
+# or by whoever the host lets choose, so that it looks like the one that somebody else would get.
+
+#: The platform of a session. One that an older version wrote has it as its source.
+PLATFORM: Final = f"coalesce(nullif(platform, ''), nullif(source, ''), '{TERMINAL}')"
+_THEIRS: Final = f"user_id = ? AND chat_id = ? AND profile = ? AND {PLATFORM} = ?"
+
+
 def _find_or_create(
     database: sqlite3.Connection, facts: SessionFacts, messages: Sequence[NewMessage]
 ) -> tuple[int, int]:
     """The number of a session, and the place of its next message."""
     texts = list(map(storable, facts[:7]))
-    owner = tuple(texts[2:5])
-    row = _known(database, texts[0], owner)
-    if row is not None and not row[3]:
-        # The same name for a conversation of somebody else: theirs stays theirs.
-        texts[0] = alias(texts[0], owner)
-        row = _known(database, texts[0], owner)
+    platform, name = map(storable, facts[9:])
+    owner = (*texts[2:5], platform or texts[1] or TERMINAL)
+    row, is_taken = _known(database, texts[0], owner)
     if row is not None:
-        number, following, is_nameless, _ = row
+        number, following, is_nameless = row
         # Hosts name a session after its first turns. A title is set once, so that a person's own
         # stays.
         if facts.title and is_nameless:
             name_session(database, int(number), storable(facts.title))
         return int(number), int(following)
+    if is_taken:
+        name = name or texts[0]
+        texts[0] = _free_id(database, texts[0], owner)
     started = facts.started or (messages[0].at if messages else 0.0)
     started = started if isfinite(started) else time.time()
     inserted = database.execute(
         "INSERT INTO archive_sessions"
         " (id, source, user_id, chat_id, profile, title, parent, started, ended, active,"
-        " messages, next, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
-        (*texts, started, facts.ended, started, session_checksum(*texts, started)),
+        " messages, next, checksum, platform, name)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)",
+        (*texts, started, facts.ended, started, session_checksum(*texts, started), platform, name),
     )
     return int(inserted.lastrowid or 0), 0
 
 
-def alias(name: str, owner: tuple[str, ...]) -> str:
-    """What a session is called whose name somebody else's has already."""
-    return f"{name}@{session_checksum(*owner):08x}"
-
-
 def _known(
     database: sqlite3.Connection, name: str, owner: tuple[str, ...]
-) -> tuple[Any, ...] | None:
-    """A session's number, its next place, whether it has no title, and whether it is theirs."""
-    row: tuple[Any, ...] | None = database.execute(
-        "SELECT number, next, title = '', user_id = ? AND chat_id = ? AND profile = ?"
-        " FROM archive_sessions WHERE id = ?",
+) -> tuple[tuple[Any, ...] | None, bool]:
+    """A session's number, its next place and whether it has no title; whether its id is taken."""
+    row = database.execute(
+        f"SELECT {_THEIRS}, number, next, title = '' FROM archive_sessions WHERE id = ?",  # noqa: S608
         (*owner, name),
     ).fetchone()
-    return row
+    if row is not None and row[0]:
+        return row[1:], True
+    named = database.execute(
+        "SELECT number, next, title = '' FROM archive_sessions"  # noqa: S608
+        f" WHERE name = ? AND name != '' AND {_THEIRS} ORDER BY number LIMIT 1",
+        (name, *owner),
+    ).fetchone()
+    return named, row is not None
+
+
+def _free_id(database: sqlite3.Connection, name: str, owner: tuple[str, ...]) -> str:
+    """An id for a session whose name is the id of somebody else's."""
+    text = "\0".join(f"{len(each)}:{each}" for each in owner)
+    wanted = f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    query = "SELECT 1 FROM archive_sessions WHERE id = ?"
+    ids = (f"{wanted}-{number}" if number else wanted for number in count())
+    return next(each for each in ids if database.execute(query, (each,)).fetchone() is None)
 
 
 def name_session(database: sqlite3.Connection, number: int, title: str) -> None:
@@ -185,7 +212,7 @@ class Sessions:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self._parents: dict[str, str] = {}
+        self._parents: dict[tuple[str, Scope], Session | None] = {}
 
     def by_id(self, session_id: str) -> Session | None:
         """The session of this name."""
@@ -212,7 +239,9 @@ class Sessions:
         With ``after`` and ``before`` only those that were going on in that time.
         """
         given: dict[str, object] = {
-            f"{name} = ?": value for name, value in zip(scope._fields, scope, strict=True) if value
+            f"{PLATFORM if name == 'platform' else name} = ?": value
+            for name, value in scope._asdict().items()
+            if value is not None
         }
         given |= {} if after is None else {"active >= ?": after}
         given |= {} if before is None else {"started < ?": before}
@@ -242,6 +271,16 @@ class Sessions:
         query = f"SELECT 1 FROM archive_sessions WHERE profile IN ({marks}) LIMIT 1"  # noqa: S608
         return self._database.execute(query, wanted).fetchone() is not None
 
+    def people(self, user_id: str | None) -> list[tuple[str, str]]:
+        """The platform and the id of each user with a conversation, or of those with this id."""
+        rows = self._database.execute(
+            f"SELECT DISTINCT {PLATFORM}, user_id FROM archive_sessions WHERE user_id != ''"  # noqa: S608
+            f" AND user_id = coalesce(?, user_id)"
+            f" AND (platform != '' OR source NOT IN {NO_PLATFORMS}) ORDER BY 1, 2",
+            (user_id,),
+        )
+        return rows.fetchall()
+
     def times(self, numbers: Iterable[int]) -> Iterator[tuple[int, float]]:
         """When sessions had their last message."""
         return self._database.execute(
@@ -250,42 +289,49 @@ class Sessions:
             (f"[{','.join(map(str, numbers))}]",),
         )
 
-    @staticmethod
-    def is_in(session: Session, scope: Scope) -> bool:
-        """Whether a session may be seen."""
-        return all(
-            not wanted or getattr(session, name) == wanted
-            for name, wanted in zip(scope._fields, scope, strict=True)
-        )
+    def called(self, name: str, scope: Scope) -> Session | None:
+        """The session of this id, or else of this name, if it may be seen."""
+        found = self.by_id(name)
+        if found is not None and found.is_in(scope):
+            return found
+        named = self._where("name = ? AND name != '' ORDER BY active DESC", name)
+        return next((each for each in named if each.is_in(scope)), None)
 
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues."""
-        return self._climbed(session.id, session.parent)
-
-    def root_of(self, session_id: str) -> str:
-        """The first session of the lineage of a session, which need not be there."""
-        return self._climbed(session_id, self._parent(session_id))[-1]
-
-    def _climbed(self, session_id: str, parent: str) -> list[str]:
         # A dict has an order and notices a cycle, which an import can create.
-        found = dict.fromkeys([session_id])
-        while parent and parent not in found:
-            found[parent] = None
-            parent = self._parent(parent)
+        found = dict.fromkeys([session.id])
+        following: Session | None = session
+        while following is not None and following.parent:
+            parent = self._parent(following)
+            name = following.parent if parent is None else parent.id
+            if name in found:
+                break
+            found[name] = None
+            following = parent
         return list(found)
+
+    def root_of(self, name: str, scope: Scope) -> str:
+        """The first session of the lineage of a session, which need not be there."""
+        session = self.called(name, scope)
+        return name if session is None else self.root(session)
 
     def root(self, session: Session) -> str:
         """The first session of a lineage."""
         return self.lineage(session)[-1] if session.parent else session.id
 
-    def _parent(self, session_id: str) -> str:
-        """The session that one continues; remembered, since many may share a lineage."""
-        if session_id not in self._parents:
-            row = self._database.execute(
-                "SELECT parent FROM archive_sessions WHERE id = ?", (session_id,)
-            ).fetchone()
-            self._parents[session_id] = row[0] if row and isinstance(row[0], str) else ""
-        return self._parents[session_id]
+    def _parent(self, session: Session) -> Session | None:
+        """The session that one continues, if it is of the same person.
+
+        A host may name any session as the parent: one of somebody else is not looked at.
+        Remembered, since many may share a lineage.
+        """
+        key = (session.parent, session.owner)
+        if key not in self._parents:
+            found = self._where("id = ?1 OR name = ?1 AND name != ''", session.parent)
+            theirs = (each for each in found if each.is_of_the_same_person(session))
+            self._parents[key] = next(theirs, None)
+        return self._parents[key]
 
     def _where(self, condition: str, *values: object) -> Iterator[Session]:
         rows = self._database.execute(
@@ -297,16 +343,17 @@ class Sessions:
 
 def _session_from(row: tuple[Any, ...]) -> Session:
     """A session, whatever damage has made of its columns."""
-    texts = [text if isinstance(text, str) else "" for text in row[1:8]]
-    started, ended, active, messages = row[8:]
+    texts = [text if isinstance(text, str) else "" for text in (*row[1:8], *row[12:])]
+    started, ended, active, messages = row[8:12]
     return Session._make(
         (
             row[0],
-            *texts,
+            *texts[:7],
             _number(started),
             None if ended is None else _number(ended),
             _number(active),
             int(_number(messages)),
+            *texts[7:],
         )
     )
 

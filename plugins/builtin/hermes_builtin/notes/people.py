@@ -1,0 +1,90 @@
+"""Whose USER.md it is, where ``memory.user_notes`` is ``per-user``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from hermes_builtin.notes.entries import NotesError
+from hermes_core.session import TERMINAL
+from hermes_core.storage.files import replace_file
+from hermes_core.storage.home import ensure_folder
+
+PER_USER: Final = "per-user"
+
+_READABLE: Final = 32
+_DIGITS: Final = 32
+_NAME: Final = re.compile(rf"[a-z0-9-]{{0,{_READABLE + 1}}}[0-9a-f]{{{_DIGITS}}}")
+_FILE: Final = "person.json"
+
+
+class Person(NamedTuple):
+    """Somebody, as the host knows them: the platform is part of who it is."""
+
+    platform: str = TERMINAL
+    user_id: str = ""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], before: Person | None = None) -> Self:
+        """The person whom the keywords of a call name; what they don't say is as before."""
+        known = before or cls()
+        platform, user = facts.get("platform"), facts.get("user_id")
+        return cls(
+            known.platform if platform in (None, "") else str(platform),
+            known.user_id if user is None else str(user),
+        )
+
+    @property
+    def folder(self) -> str:
+        """The name of their folder; no two people have the same, on no file system.
+
+        The hash is of the exact identity. The rest is for people who look into the folder, in
+        lower-case letters and digits: ids may differ in case alone, and file names may not.
+        """
+        exact = "\0".join(f"{len(each)}:{each}" for each in self)
+        digits = sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+        readable = re.sub("[^a-z0-9]+", "-", f"{self.platform}-{self.user_id}".lower())
+        return f"{readable[:_READABLE].strip('-')}-{digits}".lstrip("-")
+
+
+def user_folder(memories: Path, name: str) -> Path:
+    """The folder of this name.
+
+    Raises:
+        NotesError: It can't be the name of one.
+    """
+    if not _NAME.fullmatch(name):
+        raise NotesError(f"{name!r} is not the name of a user's folder")
+    return memories / "users" / name
+
+
+def introduce(folder: Path, person: Person) -> None:
+    """Note whose folder it is: its name does not tell."""
+    path = folder / _FILE
+    if path.exists():
+        return
+    ensure_folder(folder)
+    try:
+        replace_file(path, json.dumps(person._asdict()).encode(), mode=0o600)
+    except OSError as error:
+        raise NotesError(f"can't be written: {error.strerror or error}", where=str(path)) from error
+
+
+def person_in(folder: Path) -> Person | None:
+    """Whose folder it is; None if nobody noted it, or not correctly."""
+    try:
+        found = json.loads((folder / _FILE).read_text("utf-8"))
+        person = Person(str(found["platform"]), str(found["user_id"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return person if person.folder == folder.name else None
+
+
+def known_people(memories: Path) -> list[Person]:
+    """Everybody who has a USER.md of their own."""
+    folders = sorted((memories / "users").glob("*/"))
+    return [person for each in folders if (person := person_in(each)) is not None]
