@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hermes_builtin.notes import guard_rules
 from hermes_builtin.notes.guard import Finding, scan
+from hermes_builtin.notes.guard_hidden import FAMILIES
 
 calm = settings(deadline=None, database=None, derandomize=True)
 
@@ -51,7 +52,7 @@ def test_an_attack_is_found_whatever_is_around_it(before: str, after: str) -> No
 
 
 #: How many characters a text has: a million in `make stress`, where time is measured.
-LENGTH = 1_000_000 if os.environ.get("HERMES_STRESS") else 20_000
+LENGTH = 1_000_000 if os.environ.get("HERMES_STRESS") else 100_000
 SHAPES = {
     "one word": "a",
     "one sign": "<",
@@ -81,6 +82,25 @@ SHAPES = {
     "the same odd word": "1gn0re ",
     "direction marks": "א" + 50 * "\u200e",
     "Arabic articles": "ال",
+    "comments that don't end": "<!-- ",
+    "comments": "<!-- a -->",
+    "open tags": "<p style=",
+    "tags with styles": '<p style="color:red">',
+    "images": "![a](https://x.example/?a=",
+    "codes": "69 ",
+    "codes with signs": "0x69,",
+    "bits": "01101001 ",
+    "Morse code": "-. ",
+    "dots and dashes": ".-",
+    "lines of base64": "QUJDREVGR0hJSktMTU5P\n",
+    "one dense word": "a!",
+    "netcat": "nc -",
+    "scripts": "http://x",
+    "sentences": "you. ",
+    "backslashes": "\\1",
+    "hosts": "a.example ",
+    "addresses": "1.2.3.4 ",
+    "white space": "\n ",
 }
 COUNTED = {
     "different odd words": "w{} ",
@@ -123,18 +143,18 @@ def compile(pattern, flags=0):
     return original(pattern, flags)
 re._compiler.compile = compile
 
-from hermes_builtin.notes import guard, guard_rules
+from hermes_builtin.notes import guard, guard_disguises, guard_hidden, guard_rules
 import hermes_builtin.notes
 ours = {
     value
-    for module in (guard, guard_rules)
+    for module in (guard, guard_disguises, guard_hidden, guard_rules)
     for value in vars(module).values()
     if isinstance(value, str)
 }
 def rule_files():
     return sorted({Path(name).name for name in read if Path(name).name.startswith("guard-")})
 print(rule_files(), len(ours.intersection(compiled)))
-guard.scan("grün")
+guard.scan("You like grün")
 print(rule_files(), len(ours.intersection(compiled)) > 0)
 """
 
@@ -143,7 +163,10 @@ def test_the_files_are_read_and_patterns_compiled_by_the_first_scan() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LATE], check=True, capture_output=True, encoding="utf-8"
     )
-    assert done.stdout.splitlines() == ["[] 0", "['guard-rules.txt', 'guard-words.txt'] True"]
+    assert done.stdout.splitlines() == [
+        "[] 0",
+        "['guard-rules.txt', 'guard-weights.txt', 'guard-words.txt'] True",
+    ]
 
 
 def in_words() -> set[str]:
@@ -163,7 +186,7 @@ def test_every_class_that_is_named_has_words() -> None:
 
 def test_every_class_is_used() -> None:
     names = named("guard-rules.txt", r"\b[A-Z_]+\b") | named("guard-words.txt", r"\+([A-Z_]+)")
-    assert in_words() - names == set()
+    assert in_words() - names - set(guard_rules.concepts()) == set()
 
 
 def test_every_class_is_there_once() -> None:
@@ -179,7 +202,7 @@ def test_every_rule_is_read_as_it_is_written() -> None:
         written = " ".join([first, *(f"{gap} {name}" for gap, name in others)])
         unless = ", ".join(f"{where} {name}" for where, name in rule.unless)
         assert " ".join(row.split()) == (f"{written} unless {unless}" if unless else written)
-        assert rule.kind in {"instruction override", "exfiltration"}
+        assert rule.kind in FAMILIES
 
 
 def test_a_stem_has_at_least_the_letters_that_words_are_looked_up_by() -> None:

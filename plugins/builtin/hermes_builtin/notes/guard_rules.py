@@ -24,8 +24,14 @@ from typing import Final, NamedTuple
 #: nobody else can write these.
 SIGNS: Final = (
     ("\n\n", " BREAK "),
+    (". ", " STOP "),  # a sentence ends, or an item of a list
+    (".\n", " STOP "),
+    ("? ", " STOP "),
+    ("! ", " STOP "),
+    ("\n- ", " STOP "),
     ("://", " LINK "),
     ("@", " AT "),
+    (".env.example", " ENVEXAMPLE "),
     (".env", " DOTENV "),
     (".ssh/config", " SSHCONFIG "),  # the one file in that folder that is not secret
     ("|", " PIPE "),
@@ -51,6 +57,14 @@ _OTHER_LETTERS: Final = dict(
 ) | {chr(0x1F170 + number): letter for number, letter in enumerate(ascii_lowercase)}
 
 
+_MARKS: Final = ("HOST", "NUMERIC")  # words that are put before addresses
+_NUMERIC: Final = r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"
+_HOST: Final = (
+    r"(?<=[a-z0-9])(?<!\.env)\.(?:example|com|net|org|io|ru|cn|xyz|zip|top|info|biz|dev|app|me|co|site|online)"
+    r"(?![\w.-])"
+)
+
+
 class Text(NamedTuple):
     """A plain text, and its words."""
 
@@ -61,7 +75,7 @@ class Text(NamedTuple):
     @classmethod
     def of(cls, plain: str) -> Text:
         """A plain text, with words for the signs that mean something, and one for its end."""
-        words = _words(plain)
+        words = _words(_with_hosts(plain))
         words.append("BREAK")
         return cls(plain, words, set(words))
 
@@ -83,6 +97,13 @@ def _folded(match: re.Match[str]) -> str:
     return re.sub(_ARABIC_ARTICLE, "", text) if _LAM in text else text
 
 
+def _with_hosts(text: str) -> str:
+    """A text with a word before each numeric address and each name of a host."""
+    if "." not in text:
+        return text
+    return re.sub(_HOST, r" HOST \g<0>", re.sub(_NUMERIC, r" NUMERIC \g<0>", text))
+
+
 def _words(text: str) -> list[str]:
     for sign, word in SIGNS:
         if sign[0] in text:  # a search for one character is much faster
@@ -101,6 +122,9 @@ def _blanks(kept: str = "") -> bytes:
 
 HEAD: Final = 4  # a stem has at least so many letters, and words are looked up by them
 NEXT: Final = 2  # the same for a word that follows another in a phrase
+
+_JUMBLED: Final = 6  # shorter words are too often anagrams of one another
+_STEMMED: Final = ("instruction", "instructions", "disregard", "guidelines", "restrictions")
 
 Parts = tuple[str, ...]
 
@@ -161,7 +185,9 @@ def rules() -> list[Rule]:
 @cache
 def classes() -> dict[str, set[Parts]]:
     """The phrases of each class, as words. Each sign is a class."""
-    found: dict[str, set[Parts]] = {word.strip(): {(word.strip(),)} for _, word in SIGNS}
+    found: dict[str, set[Parts]] = {
+        word: {(word,)} for word in (*(word.strip() for _, word in SIGNS), *_MARKS)
+    }
     text = plain("\n".join(_lines("guard-words.txt")))  # one by one takes five times as long
     for name, body in re.findall(r"^([a-z_]+)((?:\n .*)+)", text, re.MULTILINE):
         phrases = re.sub(r"[|\n]\s*(?:[a-z]{2}:)?|\+[a-z_]+", ",", body)
@@ -178,10 +204,17 @@ def _spelt(phrases: str) -> Iterator[Parts]:
 
 
 @cache
+def concepts() -> list[str]:
+    """The names of the classes that sentences are weighed by."""
+    return [name for name in classes() if name.startswith("C_")]
+
+
+@cache
 def _phrases() -> dict[str, list[Phrase]]:
     """The phrases that the rules consist of, by the first letters of their longest word."""
     names: dict[Parts, list[str]] = defaultdict(list)
-    for name in sorted({name for rule in rules() for name in rule.names}):
+    of_rules = {name for rule in rules() for name in rule.names}
+    for name in sorted(of_rules.union(concepts())):
         for parts in classes()[name]:
             names[parts].append(name)
     found: dict[str, list[Phrase]] = defaultdict(list)
@@ -237,6 +270,23 @@ def is_known(word: str) -> bool:
     return parts is not None and any(fits(part, word) for part in parts)
 
 
+@lru_cache(maxsize=4096)
+def jumbled(word: str) -> str:
+    """The long known word whose inner letters are in another order here; "" if there is none."""
+    if len(word) < _JUMBLED or is_known(word):
+        return ""
+    return _jumbles().get(word[0] + "".join(sorted(word[1:-1])) + word[-1], "")
+
+
+@cache
+def _jumbles() -> dict[str, str]:
+    """The long words of phrases, by their first letter, the sorted rest, and the last."""
+    words = {part for phrases in classes().values() for parts in phrases for part in parts}
+    whole = {word for word in words if len(word) >= _JUMBLED and word.isascii() and word.isalpha()}
+    whole.update(word for word in _STEMMED)
+    return {word[0] + "".join(sorted(word[1:-1])) + word[-1]: word for word in whole}
+
+
 def known_within(word: str) -> Iterator[tuple[int, str]]:
     """The known words of four letters or more inside a word, the longest at each place."""
     known = _vocabulary()
@@ -269,6 +319,7 @@ def stands_at(parts: Parts, words: Sequence[str], begin: int) -> bool:
 
 _OVERRIDE: Final = "instruction override"
 _EXFILTRATION: Final = "exfiltration"
+_TAMPERING: Final = "tampering"
 
 #: Kind, a piece of text without which there is no match, and a pattern.
 _SHAPES: Final = (
@@ -285,7 +336,26 @@ _SHAPES: Final = (
     (_OVERRIDE, "role", r"role[\"'] ?: ?[\"'](?:system|developer)[\"']"),
     (_OVERRIDE, "\nassistant", r"(?:human|user) ?:[^\n]{0,500}+\n\s*assistant ?:"),
     # A shell that somebody else types into.
-    (_OVERRIDE, "/dev/tcp/", r"/dev/tcp/\S{1,60}"),
+    (_TAMPERING, "/dev/tcp/", r"/dev/tcp/\S{1,60}"),
+    (
+        _TAMPERING,
+        "nc",
+        r"\bnc(?:at)? [^\n|;]{0,60}-[a-z]{0,4}[ec] ?(?:/bin|bash|sh|cmd|powershell)",
+    ),
+    (_TAMPERING, "spawn", r"pty\.spawn"),
+    (_TAMPERING, "mkfifo", r"mkfifo [^\n]{0,80}\bnc(?:at)?\b"),
+    # A script that comes without encryption, or from a bare address, and is run unread.
+    (
+        _TAMPERING,
+        "http",
+        (
+            r"https?://(?:(?<=http://)(?!localhost|127\.)|(?=\d{1,3}\.\d{1,3}\.))"
+            r"[^\s|]{1,200}[^\n|]{0,20}\| ?(?:sudo )?(?:ba|z|da)?sh\b"
+        ),
+    ),
+    (_TAMPERING, "chmod", r"chmod (?:-r )?[0-7+a-z]{2,4} /etc/(?:shadow|passwd|sudoers)"),
+    (_TAMPERING, "rm -", r"rm -[rf]{1,3} [^\n]{0,40}(?:\.hermes|memories|/\*|~/?(?:\s|$))"),
+    (_TAMPERING, "allow", r"[\"']allow[\"'] ?: ?\[ ?[\"']\*[\"']"),
     # An address that the model is to fill with data.
     (
         _EXFILTRATION,
@@ -295,15 +365,22 @@ _SHAPES: Final = (
             r"(?:summary|conversation|message|base64|history|secret|password|prompt|memory|notes)"
         ),
     ),
+    (_EXFILTRATION, "cookie", r"://[^\n]{0,120}document\.cookie"),
+    (
+        _EXFILTRATION,
+        "![",
+        r"!\[[^\]\n]{0,80}\]\(https?://[^)\s]{0,200}[?&/][\w-]{0,20}=(?:[{<\[$%]|\.\.\.)",
+    ),
 )
 
 _ACROSS: Final = 8  # a match that reaches into another entry has no more words
 _EXCUSE: Final = 3  # nor has a phrase that excuses what follows
-_LONGEST: Final = 9  # words of the longest phrase: システムプロンプト, a word for each sign
+_LONGEST: Final = 10  # words of the longest phrase: ユーザーの指示として, a word for each sign
 _TRIES: Final = 4  # places at which a match may end
 _RARE: Final = 4  # if the second class is so many times rarer than the first, look from there
 
 _Span = tuple[int, int]
+Spans = dict[str, list[_Span]]
 
 
 class Match(NamedTuple):
@@ -313,26 +390,28 @@ class Match(NamedTuple):
     quote: str
 
 
-def search(text: Text) -> Match | None:
+def search(text: Text, spans: Spans) -> Match | None:
     """The first thing wrong with a text, or None."""
-    known = {word: what for word in text.different if (what := entry(word))}
-    if possible := _possible(known.values()):
-        spans = _spans(text.words, known)
-        for rule in possible:
-            for begin, end in _matches(rule, spans):
-                if not _is_harmless(rule, text.words, begin, end):
-                    return Match(rule.kind, _quote(text.words[begin:end]))
+    for rule in _possible(spans):
+        for begin, end in _matches(rule, spans):
+            if not _is_harmless(rule, text.words, begin, end):
+                return Match(rule.kind, quoted(text.words[begin:end]))
     for kind, piece, pattern in _SHAPES:
         if piece in text.plain and (found := re.search(pattern, text.plain)):
             return Match(kind, found.group())
     return None
 
 
-def _possible(known: Iterable[Entry]) -> list[Rule]:
-    """The rules that may match where these words are: for most texts there are none."""
-    names = set[str]().union(*(each.possible for each in known))
-    places = sorted(place for name in names for place in _beginning().get(name, ()))
-    return [rule for place in places if (rule := rules()[place]).names <= names]
+def known_spans(text: Text) -> Spans:
+    """Where the words of each class are, in order."""
+    return _spans(text.words, {word: what for word in text.different if (what := entry(word))})
+
+
+def _possible(names: Iterable[str]) -> list[Rule]:
+    """The rules that may match where these classes are: for most texts there are few."""
+    there = set(names)
+    places = sorted(place for name in there for place in _beginning().get(name, ()))
+    return [rule for place in places if (rule := rules()[place]).names <= there]
 
 
 @cache
@@ -429,9 +508,9 @@ def _is_there(name: str, where: str, words: Sequence[str], begin: int, end: int)
     )
 
 
-def _quote(words: Sequence[str]) -> str:
+def quoted(words: Sequence[str]) -> str:
     """Words as a person would write them."""
-    text = " ".join(words)
+    text = " ".join(word for word in words if word not in _MARKS)
     for sign, word in reversed(SIGNS):
         text = text.replace(word, sign).replace(word.strip(), "")
     return unicodedata.normalize("NFC", text)

@@ -255,8 +255,8 @@ class Notebook:
                 name = self._vouching.block(self.key, wanted.content, str(finding))
                 raise Refused(
                     f"{which}Not saved: this looks like an attempt to command the model "
-                    f"({finding}). Notes are facts. If the user wants this one, they can run: "
-                    f"hermes-plugins memory allow {name}"
+                    f"({finding}). {finding.advice} If the user wants this note as it is, they "
+                    f"can run: hermes-plugins memory allow {name}"
                 )
 
     def _refuse_secret(self, content: str, which: str = "") -> None:
