@@ -74,6 +74,7 @@ class _Trouble:
         self.error: BaseException | None = None
         self.times: int | None = 0
         self.after = False
+        self._counting = threading.Lock()  # several workers may fail at the same time
 
     def delay(self) -> None:
         if self.seconds:
@@ -86,10 +87,13 @@ class _Trouble:
 
     def fail(self, *, after: bool) -> None:
         """Raise, if it is time to."""
-        if self.error is None or self.after is not after or self.times == 0:
+        if self.error is None or self.after is not after:
             return
-        if self.times is not None:
-            self.times -= 1
+        with self._counting:
+            if self.times == 0:
+                return
+            if self.times is not None:
+                self.times -= 1
         raise self.error.with_traceback(None)  # or it would grow with each raise
 
 

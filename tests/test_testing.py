@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -226,3 +227,22 @@ def test_it_needs_no_test_framework_and_costs_a_host_nothing() -> None:
         """
     )
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_it_raises_as_often_as_told_to_several_threads() -> None:
+    provider = FakeProvider()
+    provider.fail("prefetch", ConnectionError("down"), times=50)
+    start = threading.Barrier(4)
+
+    def ask() -> int:
+        start.wait()
+        failed = 0
+        for _ in range(100):
+            try:
+                provider.prefetch("q")
+            except ConnectionError:
+                failed += 1
+        return failed
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(each.result() for each in [pool.submit(ask) for _ in range(4)]) == 50

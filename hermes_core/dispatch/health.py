@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
@@ -19,6 +20,8 @@ _RECALL_HOOKS: Final = ("prefetch", "queue_prefetch")
 
 #: A failure that took this long made its caller wait.
 SLOW_SECONDS: Final = 0.25
+#: How many different errors to remember, so that each is logged as a warning only once.
+_MOST_WARNED: Final = 1_000
 
 
 class HookHealth(NamedTuple):
@@ -87,6 +90,8 @@ class Breaker:
         self._failures = 0
         self._slow_failures = 0
         self._opened: float | None = None
+        self._trial: float | None = None  # when the call began that decides about a half-open one
+        self._lock = threading.Lock()
 
     @property
     def state(self) -> str:
@@ -95,10 +100,27 @@ class Breaker:
             return "closed"
         return "open" if self._clock() - self._opened < self.COOLDOWN else "half-open"
 
+    def admits(self) -> bool:
+        """Return whether a call may be made now; of a half-open breaker, one at a time may."""
+        state = self.state
+        if state != "half-open":
+            return state == "closed"
+        with self._lock:
+            now = self._clock()
+            # A trial whose outcome nobody recorded must not block the others for ever.
+            if self._trial is not None and now - self._trial < self.COOLDOWN:
+                return False
+            self._trial = now
+            return True
+
+    def answered(self) -> None:
+        """Record that a call ended, however it did: another one may be tried."""
+        self._trial = None
+
     def succeeded(self) -> None:
         """Record a call that returned."""
         self._failures = self._slow_failures = 0
-        self._opened = None
+        self._opened = self._trial = None
 
     def failed(self, *, slow: bool = False) -> None:
         """Record a call that raised; ``slow`` if the caller had to wait for that."""
@@ -113,6 +135,7 @@ class Breaker:
         # zero.
         self._failures = max(self._failures, self.THRESHOLD)
         self._opened = self._clock()
+        self._trial = None
 
 
 class CallStatistics:
@@ -138,10 +161,11 @@ class CallStatistics:
         }
 
     def is_paused(self, hook: str) -> bool:
-        """Return whether a hook is not to be called now."""
+        """Return whether a hook is not to be called now; False means that the caller calls it."""
         # Nothing is warmed up while recall itself is paused.
-        hooks = (hook, "prefetch") if hook == "queue_prefetch" else (hook,)
-        return any(self._breaker(each).state == "open" for each in hooks)
+        if hook == "queue_prefetch" and self._breaker("prefetch").state == "open":
+            return True
+        return not self._breaker(hook).admits()
 
     def succeeded(self, hook: str) -> None:
         """Close a hook's breaker without counting a call."""
@@ -157,6 +181,8 @@ class CallStatistics:
         if error is None:
             self._breaker(hook).succeeded()
         else:
+            if not isinstance(error, ProviderPaused):  # which says that there was no call
+                self._breaker(hook).answered()
             self._warn(hook, text)
 
     def count_failure(self, hook: str, error: Exception, seconds: float, *, hangs: bool) -> None:
@@ -178,5 +204,7 @@ class CallStatistics:
     def _warn(self, hook: str, text: str) -> None:
         """Warn once for each way in which a hook fails; `health` has the count."""
         level = logging.DEBUG if (hook, text) in self._warned else logging.WARNING
+        if len(self._warned) >= _MOST_WARNED:  # errors with a time or an id in them
+            self._warned.clear()
         self._warned.add((hook, text))
         logger.log(level, "memory provider %s: %s failed: %s", self._name, hook, text)

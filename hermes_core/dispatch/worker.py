@@ -14,6 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
@@ -193,6 +194,7 @@ class Worker:
         self._pid = os.getpid()
         # None in the queue only wakes the thread up.
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._queued = 0  # the jobs among them that no thread has taken
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._first: threading.Thread | None = None
@@ -231,7 +233,7 @@ class Worker:
 
     def pending(self) -> int:
         """Return how many calls are queued or running."""
-        return self._jobs.qsize() + (self._current is not None) + self._abandoned
+        return self._queued + (self._current is not None) + self._abandoned
 
     # -- work -----------------------------------------------------------------------------
 
@@ -380,6 +382,9 @@ class Worker:
 
     def _put(self, job: Job | None) -> None:
         self._stopping = False  # new work revokes a `stop` that is still under way
+        if job is not None:
+            with self._lock:
+                self._queued += 1
         # In this order: a thread that is about to end looks at the queue once more after it
         # has given up its place, see `_leaves`.
         self._jobs.put(job)
@@ -412,7 +417,10 @@ class Worker:
             self._lost += not job.awaited
             self._current = None
             self._thread = None
-        self._start()
+        # Without a thread from the system, the next call that is queued tries again, and the call
+        # that hangs still counts.
+        with suppress(RuntimeError):
+            self._start()
         if self._on_stuck is not None:
             self._on_stuck(job)
 
@@ -467,6 +475,8 @@ class Worker:
 
     def _has_run(self, job: Job) -> bool:
         """Run a job; return False if this thread was replaced meanwhile."""
+        with self._lock:
+            self._queued -= 1
         if not job.claim():  # its caller has given up
             job.finish()
             return True
@@ -560,9 +570,11 @@ class EventLoop:
 
     def close(self) -> None:
         """Stop the loop; its thread closes it."""
+        if self._pid != os.getpid():  # the parent's loop, and its lock may be taken for ever
+            return
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None and self._pid == os.getpid():
+        if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
 
     def _running(self) -> AbstractEventLoop:

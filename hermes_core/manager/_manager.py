@@ -194,6 +194,7 @@ class MemoryManager:
         if reason:
             return self._refuse(f"{type(provider).__name__}: {reason}")
         builtin = normalise(name) == BUILTIN
+        name = BUILTIN if builtin else name  # one spelling, which everything else compares with
         # At most one external provider: two would each get every turn, and the user could not tell
         # which one a recalled sentence came from.
         present = self._builtin if builtin else self._external

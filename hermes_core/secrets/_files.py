@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from hermes_core.errors import HermesError, SecretsError
+from hermes_core.errors import SecretsError
 from hermes_core.storage.files import LockTimeoutError, file_lock, read_regular, replace_file
 from hermes_core.storage.home import ensure_folder
 
@@ -81,19 +81,18 @@ def locked(path: Path) -> Iterator[None]:
     """Hold the lock beside a file, which need not exist; the folder is made if need be."""
     ensure_folder(path.parent)
     lock = path.with_name(f"{path.name}.lock")
-    try:
-        # A separate lock file: the file itself is replaced by a rename, and a lock on the old one
-        # would protect nothing.
-        with file_lock(lock, LOCK_SECONDS):
-            yield
-    except LockTimeoutError as error:
-        raise SecretsError(error.what, where=error.where, hint=error.hint) from None
-    except HermesError:
-        raise
-    except OSError as error:
-        raise SecretsError(
-            f"can't be locked: {error.strerror or error}; nothing was changed", where=str(lock)
-        ) from None
+    with ExitStack() as held:
+        try:
+            # A separate lock file: the file itself is replaced by a rename, and a lock on the old
+            # one would protect nothing.
+            held.enter_context(file_lock(lock, LOCK_SECONDS))
+        except LockTimeoutError as error:
+            raise SecretsError(error.what, where=error.where, hint=error.hint) from None
+        except OSError as error:
+            raise SecretsError(
+                f"can't be locked: {error.strerror or error}; nothing was changed", where=str(lock)
+            ) from None
+        yield
 
 
 Store = Literal["keyring", "dotenv"]

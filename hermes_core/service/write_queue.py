@@ -76,19 +76,21 @@ class WriteQueue:
         """
         if self._pid != os.getpid():
             self._reset()
-        if self._is_over.is_set():
-            raise HermesError(f"it is shut down; {what} was not queued", where=self._name)
         if not self._room.acquire(timeout=seconds):
             raise HermesError(
                 f"{self._waiting} writes are queued already; {what} was not queued",
                 where=self._name,
                 hint="check that its server is running",
             )
+        # Under the lock: `close` must count this write, or this write must see that it is closed.
         with self._lock:
+            if self._is_over.is_set():
+                self._room.release()
+                raise HermesError(f"it is shut down; {what} was not queued", where=self._name)
             # Counted here and not by the worker's queue: the write that runs now is not delivered
             # either.
             self._unfinished += 1
-        self._worker.submit(partial(self._write, what, run))
+            self._worker.submit(partial(self._write, what, run))
 
     def close(self, seconds: float) -> int:
         """Wait for queued writes for at most ``seconds``, and return how many were left.
@@ -101,9 +103,10 @@ class WriteQueue:
         # `_is_over` ends the tries.
         self._hurry.set()
         self._worker.flush(seconds)
-        self._is_over.set()
-        self._worker.close()
-        left = self._unfinished
+        with self._lock:
+            self._is_over.set()
+            self._worker.close()
+            left = self._unfinished
         if left:
             logger.error("%s: %d writes were not delivered before the end", self._name, left)
         return left

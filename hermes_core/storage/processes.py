@@ -71,7 +71,9 @@ def _boot() -> str:
 def _asked(pid: int) -> str:
     """The same from ps, where there is no /proc."""
     command = ["ps", "-o", "lstart=", "-p", str(pid)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    # Two processes compare these texts, and may differ in time zone and language.
+    env = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=env)  # noqa: S603
     return "-".join(answer.stdout.split())
 
 

@@ -21,7 +21,7 @@ from typing import Final, Protocol, TypeVar
 from weakref import WeakSet
 
 from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
-from hermes_core.storage.files import file_lock, network_file_system, sync_folder
+from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
 from hermes_core.storage.home import ensure_folder
 
 logger = logging.getLogger("hermes_core")
@@ -35,6 +35,7 @@ _POLL_SECONDS: Final = 0.01
 _LOCK_SECONDS: Final = 10.0
 # What SQLite puts beside a database in WAL mode, and the database itself, which comes last.
 _SUFFIXES: Final = ("-wal", "-shm", "")
+_NO_FILE: Final = (0, 0)
 
 Migration = str | Callable[[sqlite3.Connection], None]
 Pragmas = Mapping[str, int]
@@ -295,11 +296,14 @@ class SqliteFile:
             self._on_new_file("")
 
     def _opened(self) -> _Opened:
+        before = _identity(self._name)
         connection = open_database(self.path, self.schema)
         pragmas = {"busy_timeout": int(self._wait_seconds * 1000), **self._pragmas}
-        return self._configured(connection, pragmas)
+        return self._configured(connection, before, pragmas, self._on_open)
 
     def _opened_reader(self) -> _Opened:
+        before = _identity(self._name)
+        pragmas = {"query_only": 1, **self._reader_pragmas}
         try:
             connection = open_database(self.path, self.schema)
         except DatabaseError as error:
@@ -308,23 +312,27 @@ class SqliteFile:
             # Usually opened for writing even by a reader: only such a connection can recover a WAL
             # that a killed process left. The fallback is for files and folders that this user may
             # not write.
-            opened = _Opened(self._read_only(), _identity(self._name))
-        else:
-            opened = self._configured(connection, {})
-        for name, value in {"query_only": 1, **self._reader_pragmas}.items():
-            opened.connection.execute(f"PRAGMA {name} = {value}")
-        return opened
+            return self._configured(self._read_only(), before, pragmas, on_open=None)
+        return self._configured(connection, before, pragmas, self._on_open)
 
-    def _configured(self, connection: sqlite3.Connection, pragmas: Pragmas) -> _Opened:
+    def _configured(
+        self,
+        connection: sqlite3.Connection,
+        before: tuple[int, int],
+        pragmas: Pragmas,
+        on_open: Callable[[sqlite3.Connection], None] | None,
+    ) -> _Opened:
         try:
-            if self._on_open is not None:
-                self._on_open(connection)
+            if on_open is not None:
+                on_open(connection)
             for name, value in pragmas.items():
                 connection.execute(f"PRAGMA {name} = {value}")
         except BaseException:
             connection.close()
             raise
-        return _Opened(connection, _identity(self._name))
+        # What had the name before we connected: if another file took it in between, the next use
+        # notices. Only a file that we have just created is looked at now.
+        return _Opened(connection, before if before != _NO_FILE else _identity(self._name))
 
     def _read_only(self) -> sqlite3.Connection:
         # SQLite can't read a WAL database in a folder where it may not create files. It can if a
@@ -436,7 +444,7 @@ def _identity(name: str) -> tuple[int, int]:
     try:
         found = os.stat(name)  # noqa: PTH116 - at every use
     except OSError:
-        return 0, 0
+        return _NO_FILE
     return found.st_dev, found.st_ino
 
 
@@ -461,6 +469,8 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
     except OSError as error:
         reason = error.strerror or error
         raise DatabaseError(f"{schema.name} can't be opened: {reason}", where=str(path)) from error
+    except LockTimeoutError as error:
+        raise DatabaseError(error.what, where=error.where, hint=error.hint) from error
 
 
 def empty_database(schema: Schema) -> sqlite3.Connection:
@@ -517,8 +527,9 @@ def _publish(aside: Path, path: Path) -> None:
     except FileExistsError:
         pass
     except OSError:  # a file system without links
-        if not path.exists():
-            aside.rename(path)
+        with file_lock(path.with_name(f"{path.name}.new.lock"), _LOCK_SECONDS):
+            if not path.exists():
+                aside.rename(path)
 
 
 def _patiently(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:

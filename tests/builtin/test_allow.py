@@ -102,3 +102,12 @@ def test_a_poisoned_entry_in_the_file_does_not_stop_other_writes(agent, home: Pa
     write_notes(home, f"likes tea\n§\n{POISON}")
     saved(agent().add("uses vim"))
     assert stored(home) == ["likes tea", POISON, "uses vim"]
+
+
+def test_an_unreadable_notebook_prevents_only_what_may_be_in_it(agent, home: Path) -> None:
+    session = agent()
+    name = refused_id(session, POISON)
+    (home / "memories" / "MEMORY.md").write_bytes(b"caf\xe9")
+    assert session.notes.allow(name) == POISON
+    with pytest.raises(NotesError, match="not UTF-8"):
+        session.notes.allow(entry_id("something else"))

@@ -304,6 +304,35 @@ def test_a_child_loses_nothing_when_its_parent_closes_the_archive(home: Path) ->
     forked(home, meanwhile="archive.close()")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_can_open_an_archive_although_another_thread_did_at_the_fork(home: Path) -> None:
+    result = run_script(f"""
+import signal
+from pathlib import Path
+from hermes_builtin.sessions.sqlite import SharedArchives, archive as module
+shared, inside, go_on = SharedArchives(), threading.Event(), threading.Event()
+first = shared.open(Path({str(home / "first.db")!r}))
+made = module.SqliteArchive
+def slow(*args, **kwargs):
+    inside.set()
+    go_on.wait(1)  # the fork waits for this thread, which must go on by itself
+    return made(*args, **kwargs)
+module.SqliteArchive = slow
+thread = threading.Thread(target=shared.open, args=(Path({str(home / "second.db")!r}),))
+thread.start()
+inside.wait(60)
+child = os.fork()
+module.SqliteArchive = made
+if child == 0:
+    signal.alarm(20)
+    shared.close(first)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+""")
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize(("durability", "level"), [("normal", 1), ("full", 2)])
 def test_durability_decides_whether_a_turn_is_synced_to_the_disk(home, durability, level):
     (home / "config.yaml").write_text(f"memory: {{durability: {durability}}}\n", "utf-8")

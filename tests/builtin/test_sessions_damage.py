@@ -20,6 +20,8 @@ from support.damage_runner import SESSIONS, TURNS
 
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.sqlite.database import archive_file
+from hermes_builtin.sessions.sqlite.repair import _set_aside
 from hermes_core.errors import DatabaseError
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
@@ -375,3 +377,16 @@ def test_repair_of_a_sound_archive_changes_nothing(large: Path, tmp_path: Path) 
         assert archive.repair() == {"problems": 0, "copy": "", "lost": 0, "recover": ""}
     assert path.read_bytes() == large.read_bytes()
     assert [each.name for each in tmp_path.iterdir()] == ["state.db"]
+
+
+def test_a_file_that_is_set_aside_takes_its_own_journal_along(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.write_text("what is left")
+    earlier = path.with_name(f"{path.name}.damaged")
+    earlier.write_text("an earlier one")
+    path.with_name(f"{path.name}-wal").write_bytes(b"its journal")
+    aside = _set_aside(archive_file(path))
+    assert aside == path.with_name(f"{path.name}.damaged-2")
+    assert aside.with_name(f"{aside.name}-wal").read_bytes() == b"its journal"
+    assert earlier.read_text() == "an earlier one"
+    assert not path.exists()

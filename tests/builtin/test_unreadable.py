@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -221,3 +222,14 @@ def test_a_read_only_folder_is_a_clear_error_and_its_notes_are_in_the_prompt(hom
         assert stored(home) == ["likes tea"]
     finally:
         (home / "memories").chmod(0o700)
+
+
+def test_an_error_under_the_lock_is_not_taken_for_one_of_the_lock(home: Path, agent) -> None:
+    file = agent().notes.notebooks["memory"].file
+
+    def full() -> None:
+        with file.locked():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        full()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.providers import DRIVE, Clock, Recorder, eventually, raising, running
 
 from hermes_core import HookHealth
-from hermes_core.dispatch.health import Breaker, HookStats
+from hermes_core.dispatch.health import Breaker, CallStatistics, HookStats
 
 ROUNDS = 40 if os.environ.get("HERMES_STRESS") else 8
 
@@ -126,6 +126,31 @@ def test_one_failure_after_the_cooldown_opens_it_again() -> None:
     assert breaker.state == "half-open"
     breaker.failed()
     assert breaker.state == "open"
+
+
+def test_a_half_open_breaker_lets_one_call_through_at_a_time() -> None:
+    clock = Clock()
+    breaker = Breaker(clock=clock)
+    assert all(breaker.admits() for _ in range(3))
+    breaker.trip()
+    assert not breaker.admits()
+    clock.now += Breaker.COOLDOWN
+    assert [breaker.admits() for _ in range(3)] == [True, False, False]
+    breaker.failed()
+    clock.now += Breaker.COOLDOWN
+    assert [breaker.admits() for _ in range(3)] == [True, False, False]
+    clock.now += Breaker.COOLDOWN  # nobody said what became of it
+    assert [breaker.admits() for _ in range(3)] == [True, False, False]
+    breaker.succeeded()
+    assert all(breaker.admits() for _ in range(3))
+
+
+def test_an_error_with_a_number_in_it_is_forgotten_some_day(caplog) -> None:
+    statistics = CallStatistics("acme")
+    for number in range(3_000):
+        statistics.record("prefetch", 0.0, ConnectionError(), f"request {number} failed")
+    assert len(statistics._warned) <= 1_000
+    assert len(caplog.records) == 3_000
 
 
 def test_a_hang_opens_it_at_once() -> None:

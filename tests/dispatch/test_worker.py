@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from support.providers import Clock
 
-from hermes_core.dispatch.worker import Worker
+from hermes_core.dispatch.worker import EventLoop, Worker
 from hermes_core.errors import DeadlineExceeded, ProviderPaused
 
 
@@ -287,3 +288,60 @@ def test_importing_the_class_imports_neither_pluggy_nor_asyncio() -> None:
         [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_closes_a_loop_whose_lock_another_thread_had() -> None:
+    loop = EventLoop("forked")
+    taken = Worker("taken")
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with loop._lock:
+            held.set()
+            over.wait(60)
+
+    taken.submit(hold)
+    held.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        loop.close()
+        os._exit(0)
+    over.set()
+    assert os.waitpid(child, 0)[1] == 0
+    taken.close()
+
+
+def test_wake_ups_are_no_calls(gate: threading.Event) -> None:
+    started = threading.Event()
+    worker = Worker("woken", step=lambda: None)
+    worker.submit(lambda: started.set() or gate.wait(60))
+    started.wait(60)
+    worker.wake()
+    worker.wake()
+    worker.submit(print)
+    assert worker.pending() == 2
+    gate.set()
+    assert worker.flush(60)
+    assert worker.pending() == 0
+    worker.close()
+
+
+def test_a_call_that_hangs_is_reported_although_there_is_no_thread_to_replace_its_own(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    clock, hung, started = Clock(), [], threading.Event()
+    worker = Worker("alone", hung.append, clock=clock)
+    worker.submit(lambda: started.set() or gate.wait(60), 1.0, "slow")
+    started.wait(60)
+    clock.now += 2
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert worker.stuck
+    assert [each.label for each in hung] == ["slow"]
+    assert worker.call(lambda: 1, 10) == 1
+    worker.close()

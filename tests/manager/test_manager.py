@@ -270,3 +270,8 @@ def test_the_start_of_a_turn_comes_before_its_recall_though_nobody_waits_for_it(
             manager.prefetch_all("q")
         assert eventually(lambda: len(external.of("on_turn_start")) == 3)
     assert external.hooks()[-7:-1] == ["on_turn_start", "prefetch"] * 3
+
+
+def test_the_built_in_has_one_name_however_it_spells_its_own() -> None:
+    with running(Recorder("Builtin", prefetch="b"), Recorder(prefetch="e")) as manager:
+        assert list(manager.health()) == ["builtin", "ext"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from hermes_core.errors import SecretsError
 from hermes_core.secrets import EnvFile
+from hermes_core.secrets._files import locked
 
 SHELLS = [each for each in ("sh", "bash", "dash", "busybox") if shutil.which(each)]
 needs_shell = pytest.mark.skipif("sh" not in SHELLS, reason="no POSIX shell here")
@@ -186,6 +188,15 @@ def test_several_changes_are_one_replacement(home, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda *each: (calls.append(each), real(*each)))
     assert changed(home, "A=1\nB=2\n", A=None, B="3", C="4") == "B=3\nC=4\n"
     assert len(calls) == 1
+
+
+def test_an_error_under_the_lock_is_not_taken_for_one_of_the_lock(home):
+    def full():
+        with locked(home / ".env"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        full()
 
 
 def test_a_line_that_an_open_quote_would_swallow_is_not_written(home):

@@ -195,3 +195,17 @@ def test_a_write_whose_content_is_refused_is_tried_once(caplog):
     assert queue.close(10) == 0
     assert attempts == [1]
     assert "is lost" in caplog.text
+
+
+def test_a_write_that_meets_the_end_of_the_queue_is_refused(monkeypatch):
+    queue = WriteQueue("acme")
+    acquire = threading.Semaphore.acquire
+
+    def closed_meanwhile(room, *args, **kwargs):
+        queue.close(0)
+        return acquire(room, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Semaphore, "acquire", closed_meanwhile)
+        with pytest.raises(HermesError, match="it is shut down; a turn was not queued"):
+            queue.put("a turn", lambda _: None)

@@ -99,9 +99,14 @@ def test_what_is_no_database_is_an_error_with_its_path(path: Path, make) -> None
 
 
 OPENER = """
+import os
 import sys
 from pathlib import Path
 from hermes_core.storage.sqlite import Schema, open_database
+if sys.argv[3] == "no links":
+    def refuse(*_):
+        raise OSError("links are not supported")
+    os.link = refuse
 sys.stdin.readline()
 for _ in range(int(sys.argv[2])):
     database = open_database(Path(sys.argv[1]), Schema("it", 77, ["CREATE TABLE t (x)"]))
@@ -111,16 +116,16 @@ for _ in range(int(sys.argv[2])):
 
 
 @pytest.mark.scaled
-@pytest.mark.parametrize("exists", [False, True], ids=["new", "empty"])
+@pytest.mark.parametrize("start", ["new", "empty", "no links"])
 def test_many_who_open_a_new_database_at_once_never_hear_that_it_is_locked(
-    path: Path, exists: bool
+    path: Path, start: str
 ) -> None:
     path.parent.mkdir()
-    if exists:
+    if start == "empty":
         path.touch()
     openers = [
         subprocess.Popen(
-            [sys.executable, "-P", "-c", OPENER, path, str(TIMES)],
+            [sys.executable, "-P", "-c", OPENER, path, str(TIMES), start],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -206,6 +211,48 @@ def test_a_file_that_was_replaced_is_opened_again(
     add(file, "Persuasion")
     assert titles(file) == ["Persuasion"]
     assert (news, file.replacements) == ([""], 1)
+    file.close()
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_noticed(
+    path: Path, separate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = SqliteFile(path, ONE, separate_reader=separate)
+    add(file, "Emma")
+    file.close()
+    connect = sqlite.open_database
+
+    def replaced_after(where: Path, schema: Schema) -> sqlite3.Connection:
+        connection = connect(where, schema)
+        for each in where.parent.glob("shelf.db*"):
+            each.rename(each.with_name(f"old-{each.name}"))
+        connect(where, schema).close()
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "open_database", replaced_after)
+        assert titles(file) == ["Emma"]
+    assert titles(file) == []
+    file.close()
+
+
+def test_a_reader_that_can_not_be_set_up_leaves_no_connection(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[sqlite3.Connection] = []
+    connect = sqlite.open_database
+
+    def noted(where: Path, schema: Schema) -> sqlite3.Connection:
+        made.append(connect(where, schema))
+        return made[-1]
+
+    file = SqliteFile(path, ONE, separate_reader=True, reader_pragmas={"cache_size = (": 1})
+    add(file, "Emma")
+    monkeypatch.setattr(sqlite, "open_database", noted)
+    with pytest.raises(DatabaseError):
+        titles(file)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        made[0].execute("SELECT 1")
     file.close()
 
 

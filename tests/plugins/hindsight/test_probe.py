@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 def test_looking_writes_nothing(server, started):
     result = started(bank_id="b").probe(write=False)
@@ -46,3 +48,14 @@ def test_the_cloud_without_a_key(started):
     result = started(mode="cloud").probe(write=False)
     assert not result.ok
     assert "no key for Hindsight Cloud is set" in result.detail
+
+
+@pytest.mark.parametrize("version", ["1.0rc1", "v1.0", "1", "1.1.0.dev3", "2.0b1"])
+def test_a_server_with_an_unusual_version_is_new_enough(server, started, version):
+    server.version = version
+    assert started(bank_id="b").probe(write=False).ok
+
+
+def test_a_server_with_a_version_that_is_none_is_too_old(server, started):
+    server.version = "unknown"
+    assert "upgrade the server" in started().probe(write=False).detail

@@ -70,6 +70,8 @@ def test_what_was_too_slow_gets_more_time_at_the_next_attempt(server, agent, mon
     one.say("z", again="turn-s1-10", attempt=9)
     assert (first, second) == (2, 6)
     assert max(given) <= 100  # a host ends a write after 120
+    one.say("after a long outage", again="turn-s1-11", attempt=5_000)
+    assert max(given) <= 100
 
 
 def test_a_write_that_certainly_did_not_arrive_is_not_waited_for(server, agent, monkeypatch):

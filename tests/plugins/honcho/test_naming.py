@@ -2,6 +2,8 @@
 
 import os
 import string
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -189,3 +191,18 @@ def test_two_people_are_never_one_peer(one, other, peer_name):
         ]
         assert (made[0].user == made[1].user) == (one == other)
         assert (made[0].place("s").session == made[1].place("s").session) == (one == other)
+
+
+def test_folders_of_one_name_that_start_together_share_no_session(home: Path):
+    known = Settings("hermes", "hermes", "x")
+    start = threading.Barrier(8)
+
+    def session(number: int) -> str:
+        folder = Path(f"/work/{number}/app")
+        start.wait()
+        return Names(known, Start("s1", home), folder).place("s1").session
+
+    with ThreadPoolExecutor(8) as pool:
+        sessions = list(pool.map(session, range(8)))
+    assert len(set(sessions)) == 8
+    assert "app" in sessions

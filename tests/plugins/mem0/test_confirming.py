@@ -325,3 +325,16 @@ def test_a_turn_keeps_the_time_at_which_it_was_said_when_it_is_sent_again(platfo
     rows = sorted(platform.rows(), key=lambda row: row["created_at"])
     assert [row["memory"] for row in rows] == [LISBON, "I like tea."]
     assert rows[0]["created_at"].startswith("2023-11-14T22:13:20")
+
+
+def test_a_turn_that_is_queued_behind_many_others_is_not_sent_twice(platform):
+    provider = platform.provider()
+    platform.behind.lag = 60.0
+    platform.behind.deaf = 1
+    with pytest.raises(BackendError):
+        _say(provider)
+    for number in range(120):
+        platform.behind.store.queue({"messages": [], "user_id": str(number)}, 60.0)
+    _say(provider, attempt=2)
+    given = [each.body for each in platform.behind.asked if each.path == "/v3/memories/add/"]
+    assert sum(LISBON in str(body) for body in given) == 1

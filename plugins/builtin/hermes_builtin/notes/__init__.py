@@ -249,6 +249,8 @@ class Notes:
             if entry_id(text) == name:
                 self.decisions.allow(text)
                 return text
+        for notebook in self.all_notebooks():
+            notebook.read()  # raises: the text may be in one that can't be read
         raise NotesError(f"the guard has rejected nothing with the id {name}")
 
     def blocked(self) -> list[Blocked]:
@@ -257,7 +259,8 @@ class Notes:
 
     def _objected(self) -> Iterator[str]:
         for notebook in self.all_notebooks():
-            yield from notebook.findings(notebook.read().entries)
+            with suppress(NotesError):
+                yield from notebook.findings(notebook.read().entries)
         yield from (each.text for each in self.blocked())
 
     def close(self) -> None:

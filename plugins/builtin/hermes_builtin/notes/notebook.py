@@ -9,7 +9,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -105,13 +105,15 @@ class NotesFile:
         # The lock file is in this folder, so it must exist before the lock.
         if not os.path.isdir(self._folder):  # noqa: PTH112 - at every change
             ensure_folder(self._folder)
-        try:
-            with file_lock(self._lock_path, self._lock_seconds):
-                yield
-        except LockTimeoutError as error:
-            raise self._error(f"is {error.what}", f"{error.hint}; nothing was changed") from error
-        except OSError as error:
-            raise self._error(f"can't be locked: {error.strerror or error}") from error
+        with ExitStack() as held:
+            try:
+                held.enter_context(file_lock(self._lock_path, self._lock_seconds))
+            except LockTimeoutError as error:
+                hint = f"{error.hint}; nothing was changed"
+                raise self._error(f"is {error.what}", hint) from error
+            except OSError as error:
+                raise self._error(f"can't be locked: {error.strerror or error}") from error
+            yield
 
     def write_aside(self, text: str) -> StagedFile:
         """A new text on the disk, ready to be put in place."""

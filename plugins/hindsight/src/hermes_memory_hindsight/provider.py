@@ -346,6 +346,12 @@ def _notes_with(session: _Session, note: Note, bank: str) -> list[str]:
     return [each for each in own if note.old_text in session.service.text(bank, each)]
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """1.1.0rc1 as (1, 1)."""
-    return tuple(int(each) for each in version.split(".")[:2] if each.isdigit())
+def _numbers(version: str) -> tuple[int, int]:
+    """1.1.0rc1 as (1, 1); what is not a version as (0, 0)."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - for the probe alone
+
+    try:
+        parsed = Version(version)
+    except InvalidVersion:
+        return 0, 0
+    return parsed.major, parsed.minor

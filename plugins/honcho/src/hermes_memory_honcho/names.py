@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from hermes_core import DatabaseError, HermesError
+from hermes_core import DatabaseError
 from hermes_core.service import (
     Alphabet,
     Start,
@@ -19,7 +19,6 @@ from hermes_core.service import (
     is_first,
     made_id,
     read_own_file,
-    save_own_file,
 )
 from hermes_memory_honcho.settings import Settings
 
@@ -60,18 +59,22 @@ def opened(path: Path, table: str) -> Iterator[sqlite3.Connection]:
 # ``app`` is what hermes-agent calls the session of ``~/work/app``. That of ``~/play/app`` must be
 # another one, so a home remembers which folder came first.
 
+_FOLDERS: Final = "CREATE TABLE IF NOT EXISTS folders (name TEXT PRIMARY KEY, path TEXT)"
+
 
 def folder_name(home: Path, folder: Path) -> str:
     """What a folder is called in this home. A path is the name of all others that share it."""
     name = folder.name or "root"
-    file = home / "honcho" / "folders.json"
     key, path = writable(name), writable(str(folder))
-    first = read_own_file(file).get(key)
-    if first is None:
-        with suppress(HermesError, OSError):  # other checks report a read-only home
-            save_own_file(file, {key: path})
+    # Version 0.1.0 wrote this file, without a lock.
+    first = read_own_file(home / "honcho" / "folders.json").get(key, path)
+    try:
+        with opened(home / "honcho" / "folders.db", _FOLDERS) as db:
+            db.execute("INSERT OR IGNORE INTO folders VALUES (?, ?)", (key, first))
+            row = db.execute("SELECT path FROM folders WHERE name = ?", (key,)).fetchone()
+    except DatabaseError:  # other checks report a read-only home
         return name
-    return name if first == path else str(folder)
+    return name if row[0] == path else str(folder)
 
 
 # -----------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +22,7 @@ from hermes_core.service import (
     cause_of_status,
     failure,
     read_own_file,
+    resolve_home,
     save_own_file,
 )
 from hermes_memory_honcho.settings import FIELDS, Settings, config_file, host_of, read_settings
@@ -198,7 +198,7 @@ class HonchoProvider(ServiceProvider):
         from hermes_memory_honcho.probe import progress_line  # noqa: PLC0415
         from hermes_memory_honcho.service import Service  # noqa: PLC0415
 
-        home = _home()
+        home = resolve_home()
         service = Service(settings, Names(settings, Start("", home), home))
         try:
             with service.wire.within(_STATUS_SECONDS):
@@ -212,7 +212,7 @@ class HonchoProvider(ServiceProvider):
     def _known_settings(self, given: Mapping[str, Any] | None = None) -> Settings:
         """Those of the session; before it starts, what the environment's home says."""
         if self._settings is None:
-            return self._note_delivery(read_settings(_home(), given=given))
+            return self._note_delivery(read_settings(resolve_home(), given=given))
         return self._settings
 
     def _note_delivery(self, settings: Settings) -> Settings:
@@ -336,10 +336,6 @@ class HonchoProvider(ServiceProvider):
         address = self._settings.address if self._settings else ""
         pause = self._service.wire.pause if self._service else 0.0
         return explained(error, self.name, address, pause)
-
-
-def _home() -> Path:
-    return Path(os.environ.get("HERMES_HOME") or "~/.hermes").expanduser()
 
 
 def _folder() -> Path:

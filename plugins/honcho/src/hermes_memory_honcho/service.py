@@ -57,6 +57,7 @@ _NOTED: Final = 5  # facts that go along with a question
 _WRITE_SECONDS: Final = 110.0  # hosts allow a write 120
 _LONGEST_TIMEOUT: Final = 100.0
 _WIDER: Final = 3  # what was too slow gets so much more time
+_WIDENINGS: Final = 10  # a power without a limit overflows after hours of attempts
 _ANSWER_SECONDS: Final = 25.0  # an answer that still comes then is cut off
 _BROKE_OFF: Final = " … (the answer broke off here)"
 #: Pauses between looks for a write that we gave up on, and that the server may still carry out.
@@ -163,7 +164,8 @@ class Service:
         usual = self._settings.timeout
         # Embedding a long turn may take the server longer than its timeout. Without more time,
         # every attempt would fail in the same way.
-        seconds = min(usual * _WIDER ** (attempt - 1), max(usual, _LONGEST_TIMEOUT))
+        wider = usual * _WIDER ** min(attempt - 1, _WIDENINGS)
+        seconds = min(wider, max(usual, _LONGEST_TIMEOUT))
         with self.wire.within(max(_WRITE_SECONDS, usual)), self.wire.patiently(seconds):
             yield
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from uuid import UUID
 
 import httpx
@@ -178,6 +178,7 @@ def _said(response: httpx.Response) -> str:
 # -- Mem0's platform, through the SDK's own client ----------------------------------------------
 
 _PAGE: Final = 200  # the platform returns no more at once
+_EVENT_PAGES: Final = 20
 _UNDERWAY: Final = ("PENDING", "RUNNING")
 
 
@@ -260,9 +261,18 @@ class Platform:
     def is_underway(self, owner: Owner, marks: Mapping[str, str]) -> bool:  # noqa: ARG002
         """Whether a queued event has these marks in what it was given."""
         self.open()
-        answer = self._http.get("/v1/events/").json()
-        events = answer.get("results") if isinstance(answer, dict) else []
-        return any(_is_of(event, marks) for event in events or ())
+        # Bounded: a project may have very many old events, and those under way are new.
+        query = ""
+        for _ in range(_EVENT_PAGES):
+            answer = self._http.get(f"/v1/events/{query}").json()
+            found = answer if isinstance(answer, dict) else {}
+            if any(_is_of(event, marks) for event in found.get("results") or ()):
+                return True
+            # Only the query of the link: our key goes to no other address.
+            query = f"?{urlsplit(str(found.get('next') or '')).query}"
+            if query == "?":
+                break
+        return False
 
     def event_state(self, event_id: str) -> EventState:
         """What became of an event. One that the platform has forgotten was done long ago."""
@@ -415,9 +425,18 @@ class Server:
 
     def forget(self, owner: Owner) -> None:
         """Remove all memories of a user, one by one: to remove them at once takes an admin."""
-        answer = self._http.get("/memories", params={"user_id": owner.user, "top_k": _MANY})
-        for each in memories_in(answer.json()):
-            self.delete(each.id)
+        asked: dict[str, str | int] = {"user_id": owner.user, "top_k": _MANY}
+        gone: set[str] = set()
+        while True:
+            answer = self._http.get("/memories", params=asked).json()
+            # A server may still list what it has just removed: only new ones are worth another
+            # round.
+            left = [each.id for each in memories_in(answer) if each.id not in gone]
+            if not left:
+                return
+            for each in left:
+                self.delete(each)
+            gone.update(left)
 
     def close(self) -> None:
         """Close the connections."""

@@ -43,7 +43,7 @@ from hermes_builtin.sessions.sqlite.search import Search, Totals
 from hermes_builtin.sessions.sqlite.tables import Sessions, append
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
-from hermes_core.storage.sqlite import is_damage
+from hermes_core.storage.sqlite import close_before_fork, is_damage
 
 # -- The archive in a SQLite file ---------------------------------------------------------------
 
@@ -365,6 +365,7 @@ class SharedArchives:
 
     def open(self, path: Path, *, durable: bool = False) -> SqliteArchive:
         """The archive of a file, as its first user wants it. Every call needs a `close`."""
+        close_before_fork(self)
         with self._lock:
             archive, users = self._users.get(path) or (SqliteArchive(path, durable=durable), 0)
             self._users[path] = (archive, users + 1)
@@ -382,3 +383,11 @@ class SharedArchives:
         # Outside of the lock: closing indexes for up to a second, and others may open their
         # archives.
         archive.close()
+
+    def before_fork(self) -> None:
+        """Let no thread be in the middle of a change that a child could not finish."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Let threads go on."""
+        self._lock.release()

@@ -258,14 +258,15 @@ def _can_be_opened(file: SqliteFile) -> bool:
 
 
 def _set_aside(file: SqliteFile) -> Path:
-    """Put a file away that can't be read at all, as it is."""
+    """Rename a file that can't be read, or that is replaced, as it is."""
     file.close()
     path = file.path
     aside = copy_of(path, "damaged")
-    for suffix in ("-wal", "-shm"):
+    # SQLite finds a WAL by the name of its database. The database last: a new one must not find
+    # the old WAL.
+    for suffix in ("-wal", "-shm", ""):
         with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(copy_of(path, f"damaged{suffix}"))
-    path.rename(aside)
+            path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
     return aside
 
 
