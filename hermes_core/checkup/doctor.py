@@ -36,6 +36,7 @@ from hermes_core.errors import (
     ConfigError,
     DatabaseError,
     DeadlineExceeded,
+    HermesError,
     SecretsError,
     describe,
 )
@@ -129,7 +130,12 @@ def run_doctor(
 def _fixed(finding: Finding) -> Finding:
     if finding.fix is None:
         return finding
-    return Finding(finding.check, OK, f"{finding.detail}; fixed: {finding.fix()}")
+    try:
+        done = finding.fix()
+    except (OSError, HermesError) as error:  # what else is there to report comes all the same
+        detail = f"{finding.detail}; can't be fixed: {describe(error)}"
+        return replace(finding, detail=detail, fix=None)
+    return Finding(finding.check, OK, f"{finding.detail}; fixed: {done}")
 
 
 def _examine_in_child(config: Config, *, write: bool, fix: bool) -> list[Finding]:

@@ -129,10 +129,10 @@ def install_command(ctx: click.Context, /, spec: str, **options: bool) -> None:
 
 def _install_package(package: Package, manner: Manner) -> None:
     # First of all: it refuses an environment that pipx, uv or the system manages.
-    program = installer("install", package.spec)
+    program = installer("install", package.shown)
     # A path or URL: that it needs a build is known without asking pip.
     if package.builds:
-        _agree_to_build(NeedsBuild(package.spec), manner)
+        _agree_to_build(NeedsBuild(package.shown), manner)
     if package.direct and (local := Path(package.spec)).suffix == ".whl" and local.is_file():
         check_wheel(local)  # pip reads all of its metadata, however much that is
     plan = _planned(program, package, manner)
@@ -141,7 +141,7 @@ def _install_package(package: Package, manner: Manner) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="hermes-install-") as name:
         folder = Path(name)
-        with manner.working(f"Downloading {package.spec}") as tell:
+        with manner.working(f"Downloading {package.shown}") as tell:
             fetched = program.fetch(plan, folder, tell)
         # Read from the unpacked files. Nothing is installed or imported before the person agrees.
         brought = [each for each in providers_in(fetched.site) if each.distribution]
@@ -154,7 +154,7 @@ def _install_package(package: Package, manner: Manner) -> None:
             return
         _agree_to_risks(fetched, manner)
         manner.agree("Install this?", "use --yes to install without a question")
-        with progress(f"Installing {package.spec}"):
+        with progress(f"Installing {package.shown}"):
             program.install(plan, folder)
     # A new package can't break others; only a replaced version can.
     conflicts = program.conflicts() if any(each.replaces for each in plan.changes) else []
@@ -169,7 +169,7 @@ def _planned(program: Installer, package: Package, manner: Manner) -> Plan:
     built: list[str] = []
     while True:
         try:
-            with manner.working(f"Resolving {package.spec}") as tell:
+            with manner.working(f"Resolving {package.shown}") as tell:
                 return program.plan(package, built, tell)
         except NeedsBuild as need:
             _agree_to_build(need, manner)
@@ -219,8 +219,8 @@ def _refuse_useless(plan: Plan, brought: list[ProviderInfo]) -> None:
     reasons = "; ".join(f"{each.name}: {each.problem}" for each in brought)
     raise InstallError(
         f"contains no memory provider{reasons and f' ({reasons})'}",
-        where=plan.package.spec,
-        hint=f"nothing was installed; to install it anyway: pip install {plan.package.spec}",
+        where=plan.package.shown,
+        hint=f"nothing was installed; to install it anyway: pip install {plan.package.shown}",
     )
 
 
@@ -252,7 +252,7 @@ def _already_there(package: Package, manner: Manner) -> None:
         for each in scan(manner.home, Selection(), everything=True)
         if each.distribution and normalise(each.distribution) == normalise(package.project)
     ]
-    manner.say(f"{package.spec} is already installed. Nothing was changed.")
+    manner.say(f"{package.shown} is already installed. Nothing was changed.")
     _tell_json(manner, (), mine, changed=False)
     if mine and not manner.json:
         say(f"Next: hermes-plugins setup {mine[0].name}")
@@ -270,7 +270,7 @@ def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner, fetched: Fe
     if missing:
         raise InstallError(
             f"installed, but {', '.join(sorted(missing))} can't be found here",
-            where=plan.package.spec,
+            where=plan.package.shown,
             hint="run `hermes-plugins list --all` to see what is installed",
         )
     versions = ", ".join(f"{each.name} {each.version}".strip() for each in plan.changes)

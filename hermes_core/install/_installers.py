@@ -189,7 +189,7 @@ class Pip:
             *plan.only_wheels(), *plan.requirements(), progress=report_steps(progress),
         )  # fmt: skip
         if done.code:
-            raise install_error(done.err, plan.package.spec)
+            raise install_error(done.err, plan.package.shown)
         site = folder / "site"
         found: list[str] = []
         for wheel in sorted((folder / "wheels").glob("*.whl")):
@@ -213,7 +213,7 @@ class Pip:
             "--find-links", str(folder / "wheels"), *only_wheels(()), *exact,
         )  # fmt: skip
         if done.code:
-            raise install_error(done.err, plan.package.spec)
+            raise install_error(done.err, plan.package.shown)
 
     def remove(self, distribution: str) -> None:
         """Uninstall."""
@@ -237,7 +237,7 @@ def _pip_error(package: Package, said: str, logged: str, allowed: tuple[str, ...
     """Why pip would install nothing. Only its log says that it did not reach an index."""
     unreached = "\n".join(_UNREACHED.findall(logged))
     return _pip_source_only(said, logged, allowed) or install_error(
-        f"{said}\n{unreached}", package.spec
+        f"{said}\n{unreached}", package.shown
     )
 
 
@@ -315,7 +315,7 @@ class Uv:
             if need is not None and package.builds and not allowed:
                 # A path or URL: the person allowed the build before its name was known.
                 return self.plan(package, [need.project], progress)
-            raise need or install_error(done.err, package.spec)
+            raise need or install_error(done.err, package.shown)
         would = (
             (each["name"], each["version"] or _version_in(each["place"]), bool(each["place"]))
             for each in _ADDED.finditer(done.err)
@@ -354,7 +354,7 @@ class Uv:
     def _do(self, plan: Plan, *arguments: str, progress: Progress | None = None) -> None:
         done = self._uv(*arguments, *plan.only_wheels(), *plan.requirements(), progress=progress)
         if done.code:
-            raise install_error(done.err, plan.package.spec)
+            raise install_error(done.err, plan.package.shown)
 
     def _uv(self, command: str, *arguments: str, progress: Progress | None = None) -> Completed:
         # uv would otherwise choose an environment by VIRTUAL_ENV or the working folder.

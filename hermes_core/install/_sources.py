@@ -53,6 +53,11 @@ class Package(NamedTuple):
         except InvalidRequirement:
             return ""
 
+    @property
+    def shown(self) -> str:
+        """The specification without a password or token that somebody wrote into a URL."""
+        return _without_credentials(self.spec)
+
 
 class Folder(NamedTuple):
     """A directory plugin on this machine."""
@@ -70,14 +75,20 @@ class Repository(NamedTuple):
     @property
     def shown(self) -> str:
         """The URL without a password or token that somebody wrote into it."""
-        # Only the user part: everything up to the first "@" before a "/".
-        return re.sub(r"^(https?://)[^/@]*@", r"\1", self.url)
+        return _without_credentials(self.url)
 
     @property
     def name(self) -> str:
         """The name to use if the plugin does not declare one."""
         last = self.subdirectory or self.url.rstrip("/").removesuffix(".git")
         return re.split(r"[/:\\]", last.rstrip("/"))[-1]
+
+
+def _without_credentials(text: str) -> str:
+    """A text without the credentials of the URLs in it."""
+    # ssh needs its user ("git"), which is no secret. In http, a token may be the user.
+    text = re.sub(r"(ssh://[^/:@\s]*):[^/\s]*@", r"\1@", text)
+    return re.sub(r"(https?://)[^/\s]*@", r"\1", text)
 
 
 def read_source(text: str) -> Package | Folder | Repository:
@@ -119,9 +130,6 @@ def _local(path: Path, spec: str) -> Package | Folder:
             return Package(str(path.absolute()), direct=True, builds=True)
         raise InstallError("has neither a plugin.yaml nor a pyproject.toml", where=str(path))
     if not path.exists():
-        bare = re.fullmatch(r"[\w.-]+", spec) and not spec.startswith((".", "~"))
-        if bare:
-            return Package(spec)
         raise InstallError("no such file or folder", where=spec)
     name = path.name.lower()
     if not name.endswith((_WHEEL, *_ARCHIVES)):
@@ -147,12 +155,12 @@ def _repository(spec: str) -> Repository | None:
         path, revision = parts.path, ""
     # git would read it as an option.
     if revision.startswith("-"):
-        raise InstallError(f"{revision!r} is not a revision", where=spec)
+        raise InstallError(f"{revision!r} is not a revision", where=_without_credentials(spec))
     key, _, subdirectory = parts.fragment.partition("=")
     if parts.fragment and key != "subdirectory":
         raise InstallError(
             f"unknown fragment: #{parts.fragment}",
-            where=spec,
+            where=_without_credentials(spec),
             hint="only #subdirectory=FOLDER is supported",
         )
     url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
@@ -163,5 +171,7 @@ def _inner(subdirectory: str, spec: str) -> str:
     parts = subdirectory.replace("\\", "/").split("/")
     # ":" for drive letters on Windows.
     if ".." in parts or subdirectory.startswith("/") or ":" in subdirectory:
-        raise InstallError("the subdirectory must be inside the repository", where=spec)
+        raise InstallError(
+            "the subdirectory must be inside the repository", where=_without_credentials(spec)
+        )
     return "/".join(part for part in parts if part not in ("", "."))

@@ -172,6 +172,7 @@ class PluginContext:
         self._platform_actions = PlatformActions()
         self._subscribers: dict[str, list[Callable[..., Any]]] = {}
         self._event_depth = 0
+        self._event_tasks: set[asyncio.Task[Any]] = set()
 
     def count(self, kind: str) -> None:
         """Count one more registration of a kind."""
@@ -331,12 +332,23 @@ class PluginContext:
             # Each subscriber has its own copy, so that none sees another's changes.
             result = callback(**deepcopy(payload))
             if inspect.iscoroutine(result):
-                import asyncio  # noqa: PLC0415 - see above
-
-                asyncio.run(result)
+                self._await(result, event)
         except Exception as error:  # noqa: BLE001 - the plugin's code; go on with the next one
             logger.warning("plugin %s: a subscriber of %s failed: %s",
                            self.plugin_id, event, describe(error))  # fmt: skip
+
+    def _await(self, coroutine: Coroutine[Any, Any, Any], event: str) -> None:
+        """Run a subscriber's coroutine: on the running event loop later, or here and now."""
+        import asyncio  # noqa: PLC0415 - see above
+
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(coroutine)
+            return
+        task = loop.create_task(coroutine, name=f"plugin:{self.plugin_id}:{event}")
+        self._event_tasks.add(task)  # the loop itself only has a weak reference
+        task.add_done_callback(self._event_tasks.discard)
 
     def subscribe(self, event: str, callback: Callable[..., Any]) -> None:
         """Have ``callback`` called for an event, which has its full name: ``<plugin>:<event>``.

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import re
 import sys
-import time
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -29,7 +29,7 @@ from hermes_core.discovery import content_of, python_files
 from hermes_core.loading.pinned import checked_spec, is_current
 
 _PREFIX: Final = "_hermes_plugin_"
-_COMPLETE: Final = "__hermes_complete__"
+_OVER: Final = "__hermes_over__"
 
 
 def import_value(entry_point: str) -> Any:
@@ -63,6 +63,15 @@ def _forget(name: str) -> None:
         del sys.modules[each]
 
 
+def _end_of_import(module: ModuleType) -> threading.Event:
+    """The event of a directory plugin that says that its import is over."""
+    event: threading.Event | None = getattr(module, _OVER, None)
+    if event is None:  # a module that has put something else in its place, at its end
+        event = threading.Event()
+        event.set()
+    return event
+
+
 def import_directory(folder: Path, site: Path | None = None) -> Any:
     """Import a directory plugin as a package, so that its relative imports work.
 
@@ -82,23 +91,26 @@ def import_directory(folder: Path, site: Path | None = None) -> Any:
     if spec is None or loader is None:
         raise ImportError(f"{folder} can't be imported")
     module = importlib.util.module_from_spec(spec)
+    over = threading.Event()
+    setattr(module, _OVER, over)
     known = sys.modules.get(name)
-    if getattr(known, _COMPLETE, False) and known is not None and not is_current(known):
+    if known is not None and _end_of_import(known).is_set() and not is_current(known):
         _forget(name)
     # Another thread may be importing it, and may never end: our deadline covers the wait.
     # setdefault is atomic, so exactly one thread runs the module; the others wait for its end.
     # `importlib.import_module` has a lock for that, but can't import a file by its path.
     while (first := sys.modules.setdefault(name, module)) is not module:
-        if getattr(first, _COMPLETE, False):
+        _end_of_import(first).wait()
+        if sys.modules.get(name) is first:  # else its import failed, and this thread tries
             return first
-        time.sleep(0.01)
     try:
         loader.exec_module(module)
     # A half-executed module must not stay: the next import would return it as complete.
     except BaseException:
         _forget(name)
         raise
-    setattr(module, _COMPLETE, True)
+    finally:
+        over.set()
     return module
 
 

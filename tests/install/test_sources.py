@@ -101,3 +101,31 @@ def test_a_folder_and_a_file_of_another_kind_are_refused_by_name(tmp_path: Path)
     for path, cause in ((tmp_path, "neither a plugin.yaml"), (tmp_path / "notes.txt", "neither a")):
         with pytest.raises(InstallError, match=cause):
             read_source(str(path))
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("https://token@example.com/acme.git", "https://example.com/acme.git"),
+        ("https://me:pass@word@example.com/acme.git", "https://example.com/acme.git"),
+        ("git+https://me:token@example.com/acme.git", "https://example.com/acme.git"),
+        ("ssh://git:token@example.com/acme.git", "ssh://git@example.com/acme.git"),
+        ("ssh://git@example.com/acme.git", "ssh://git@example.com/acme.git"),
+        ("git@example.com:acme.git", "git@example.com:acme.git"),
+        (
+            "acme @ git+https://token@example.com/acme.git@v1",
+            "acme @ git+https://example.com/acme.git@v1",
+        ),
+        ("acme @ git+ssh://git:token@example.com/a.git", "acme @ git+ssh://git@example.com/a.git"),
+        ("https://me:token@example.com/acme-1.0.tar.gz", "https://example.com/acme-1.0.tar.gz"),
+    ],
+)
+def test_credentials_in_a_url_are_not_shown(given, shown):
+    source = read_source(given)
+    assert source.shown == shown
+
+
+def test_credentials_in_a_url_are_not_in_an_error():
+    with pytest.raises(InstallError) as error:
+        read_source("git+https://me:token@example.com/acme.git#egg=acme")
+    assert "token" not in str(error.value)

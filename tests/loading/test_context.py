@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 from pathlib import Path
 
@@ -423,3 +424,18 @@ def test_a_secret_in_a_late_exception_is_masked(site, home):
         assert "canary" not in told
     finally:
         manager.shutdown_all()
+
+
+def test_an_event_on_a_running_loop_reaches_a_subscriber_that_is_a_coroutine(home):
+    context = PluginContext(PluginManifest("acme"), home)
+    heard = asyncio.Event()
+
+    async def listen(item):
+        heard.set()
+
+    async def agent():
+        context.subscribe("acme:saved", listen)
+        assert context.emit("saved", {"item": 1}) == 1
+        await asyncio.wait_for(heard.wait(), 30)
+
+    asyncio.run(agent())

@@ -178,3 +178,19 @@ def test_what_a_plugin_prints_after_its_deadline_does_not_reach_stdout(home, tmp
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
+
+
+def test_who_waits_for_a_hanging_import_does_not_poll(home, let_go, monkeypatch):
+    add_directory(home, "slow", hanging(let_go, "import"))
+    with pytest.raises(ProviderLoadError, match="not finished"):
+        load_provider("slow", home, deadline=0.1)
+    slept, sleep = [], time.sleep
+
+    def noted(seconds):
+        slept.append(sys._getframe(1).f_code.co_name)
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", noted)
+    with pytest.raises(ProviderLoadError, match="not finished"):
+        load_provider("slow", home, deadline=0.1)
+    assert "import_directory" not in slept

@@ -419,7 +419,7 @@ def _merger(
         else:
             # Three-way merge by entries: what was removed from `base` goes, what was added is
             # appended, and what others have changed since stays.
-            result = _without(entries, _surplus(base, wanted))
+            result = _surplus(entries, _surplus(base, wanted))
             result += [entry for entry in _surplus(wanted, base) if entry not in result]
         return result, steps_between(entries, result)
 
@@ -443,17 +443,6 @@ def _surplus(entries: Sequence[str], other: Sequence[str]) -> list[str]:
         else:
             found.append(entry)
     return found
-
-
-def _without(entries: Sequence[str], gone: Sequence[str]) -> list[str]:
-    left = Counter(gone)
-    kept = []
-    for entry in entries:
-        if left[entry] > 0:
-            left[entry] -= 1
-        else:
-            kept.append(entry)
-    return kept
 
 
 def _full(before: Page, length: int) -> str:

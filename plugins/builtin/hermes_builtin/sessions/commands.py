@@ -144,8 +144,6 @@ def _date(at: float) -> str:
 
 # -- import, export -----------------------------------------------------------------------------
 
-_TOLD_APART: Final = ("id", "messages")
-
 
 @click.command("import")
 @click.argument("file", required=False, type=click.Path(path_type=Path))

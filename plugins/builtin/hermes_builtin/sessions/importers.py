@@ -32,13 +32,13 @@ from hermes_builtin.sessions.archive import (
     content_text,
     new_message,
 )
+from hermes_builtin.sessions.display import DEFAULT_PROFILE
 from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here, read_only
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
 from hermes_core.session import TERMINAL
 
 _ZIPPED: Final = "conversations.json"
-_PROFILE: Final = "default"  # of agents that have no profile
 
 
 #: What zipfile raises for one that is damaged, or that needs a password.
@@ -114,7 +114,7 @@ def _is_database(path: Path) -> bool:
 
 
 def _owned(facts: SessionFacts, owner: Scope) -> SessionFacts:
-    owned = facts._replace(profile=facts.profile or owner.profile or _PROFILE)
+    owned = facts._replace(profile=facts.profile or owner.profile or DEFAULT_PROFILE)
     if facts.user_id:  # of the platform that the file says
         return owned
     return owned._replace(

@@ -63,7 +63,7 @@ def _today(found: Mapping[str, Any]) -> dict[str, Any]:
     banks = found.get("banks")
     bank = banks.get("hermes") if isinstance(banks, Mapping) else None
     bank = bank if isinstance(bank, Mapping) else {}
-    settings = _implied(found) | _known_and_set(found)
+    settings = _implied(found) | _set(found)
     key = found.get("apiKey") or found.get("api_key")
     older = {
         "bank_id": bank.get("bankId"),
@@ -73,7 +73,7 @@ def _today(found: Mapping[str, Any]) -> dict[str, Any]:
         **dict.fromkeys(_KEYS, key),
     }
     # A name of today wins over an older one in the same file.
-    settings = _known_and_set(older) | settings
+    settings = _set(older) | settings
     # The key of one place is not for the other.
     other = {CLOUD: "server_key", OWN_SERVER: "api_key"}.get(str(settings.get("mode")))
     return {name: value for name, value in settings.items() if name != other}
@@ -101,7 +101,7 @@ def _place(found: Mapping[str, Any]) -> tuple[str, str]:
     return mode, str(found.get("api_url") or URLS.get(mode, "")).rstrip("/")
 
 
-def _known_and_set(values: Mapping[str, Any]) -> dict[str, Any]:
+def _set(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in (None, "")}
 
 
@@ -228,10 +228,6 @@ def _given(start: Start) -> dict[str, Any]:
     for _, values in reversed(in_files(start.home)):
         given |= _set(values)
     return given
-
-
-def _set(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value not in (None, "")}
 
 
 def _names(value: Any) -> tuple[str, ...]:

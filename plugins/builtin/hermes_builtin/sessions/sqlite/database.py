@@ -7,7 +7,7 @@ for every hit of the index without a lookup.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -353,6 +353,11 @@ _CHECKPOINT_PAGES: Final = 8000
 _CACHE_KIB: Final = 32_000
 #: The upper pages of index and tables stay in memory from one search to the next.
 _READING_CACHE_KIB: Final = 16_000
+
+
+def json_list(numbers: Iterable[int]) -> str:
+    """Numbers as a parameter for ``json_each``: SQLite limits the number of parameters."""
+    return f"[{','.join(map(str, numbers))}]"
 
 
 def archive_file(path: Path, *, durable: bool = False) -> SqliteFile:

@@ -16,6 +16,7 @@ from hermes_builtin.sessions.sqlite.database import (
     OTHER,
     SAMPLE,
     SESSION_BITS,
+    json_list,
     role_code,
     session_of,
 )
@@ -390,18 +391,18 @@ def without(
 
 def beginning(database: sqlite3.Connection, numbers: Iterable[int], prefix: str) -> set[int]:
     """Those messages that have a word which begins like this."""
-    wanted = re.compile(rf"(?<![^\W_]){re.escape(prefix)}")
-    return {
-        number
-        for number, content, extra in texts(database, numbers)
-        if wanted.search(fold(content)) or (extra and wanted.search(fold(extra)))
-    }
+    return _matching(database, numbers, re.compile(rf"(?<![^\W_]){re.escape(prefix)}"))
 
 
 def _verified(database: sqlite3.Connection, numbers: Iterable[int], phrase: Phrase) -> set[int]:
     if not phrase.text:
         return set(numbers)
-    wanted = pattern(phrase)
+    return _matching(database, numbers, pattern(phrase))
+
+
+def _matching(
+    database: sqlite3.Connection, numbers: Iterable[int], wanted: re.Pattern[str]
+) -> set[int]:
     return {
         number
         for number, content, extra in texts(database, numbers)
@@ -416,5 +417,5 @@ def texts(
     return database.execute(
         "SELECT id, content, extra FROM archive_messages"
         " WHERE id IN (SELECT value FROM json_each(?))",
-        (f"[{','.join(map(str, numbers))}]",),
+        (json_list(numbers),),
     )

@@ -20,7 +20,13 @@ from hermes_builtin.sessions.archive import (
     Titled,
 )
 from hermes_builtin.sessions.query import Query, Term, TitleQuery, agreement, days, reach
-from hermes_builtin.sessions.sqlite.database import ROLE_BITS, SESSION_BITS, bounds, session_of
+from hermes_builtin.sessions.sqlite.database import (
+    ROLE_BITS,
+    SESSION_BITS,
+    bounds,
+    json_list,
+    session_of,
+)
 from hermes_builtin.sessions.sqlite.index import (
     MOST_READ,
     Clause,
@@ -589,8 +595,11 @@ class Search:
         rows = self._database.execute(
             "SELECT id FROM archive_messages WHERE id IN (SELECT value FROM json_each(?))"
             " AND at >= ? AND at < ?",
-            # json_each: SQLite limits the number of parameters, and numbers need no quoting.
-            (_json(numbers), -1e18 if after is None else after, 1e18 if before is None else before),
+            (
+                json_list(numbers),
+                -1e18 if after is None else after,
+                1e18 if before is None else before,
+            ),
         )
         return {number for (number,) in rows}
 
@@ -598,7 +607,7 @@ class Search:
         rows = self._database.execute(
             "SELECT id, size FROM archive_messages WHERE id IN (SELECT value FROM json_each(?))"
             " AND typeof(size) = 'integer'",
-            (_json(numbers),),
+            (json_list(numbers),),
         )
         return dict(rows.fetchall())
 
@@ -649,7 +658,3 @@ class Search:
             if left <= 0:
                 break
         return Found(self._best(ranking), frozenset((text,)), approximate=True)
-
-
-def _json(numbers: Iterable[int]) -> str:
-    return f"[{','.join(map(str, numbers))}]"

@@ -17,6 +17,7 @@ from hermes_builtin.sessions.sqlite.database import (
     MOST_MESSAGES,
     NO_PLATFORMS,
     OTHER,
+    json_list,
     message_id,
     role_code,
     session_of,
@@ -220,7 +221,7 @@ class Sessions:
 
     def by_number(self, numbers: Iterable[int]) -> Iterator[Session]:
         """Sessions by their numbers, the largest first."""
-        wanted = f"[{','.join(map(str, numbers))}]"
+        wanted = json_list(numbers)
         return self._where(
             "number IN (SELECT value FROM json_each(?)) ORDER BY number DESC", wanted
         )
@@ -286,7 +287,7 @@ class Sessions:
         return self._database.execute(
             "SELECT number, active FROM archive_sessions"
             " WHERE number IN (SELECT value FROM json_each(?))",
-            (f"[{','.join(map(str, numbers))}]",),
+            (json_list(numbers),),
         )
 
     def called(self, name: str, scope: Scope) -> Session | None:
