@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes_core.call_log import HookReport, LoggedCall, hook_health, lost_calls, read_calls
 from hermes_core.config import Config
@@ -129,7 +129,7 @@ def delivery_status(
         # The log still has the failures of writes that were skipped; those have their own warning.
         failing = "" if _only_skipped(outbox, active) else failing
         failing = failing or stuck(outbox, active, now)
-        warnings += outbox_warnings(outbox)
+        warnings += map(str, outbox_warnings(outbox))
     if failing and answers and is_refuted(failing):
         warnings.append(f"{failing}. It answers now: {_to_deliver(outbox, active)}")
         failing = ""
@@ -170,33 +170,42 @@ def outbox_report(config: Config) -> OutboxReport:
         store.close()
 
 
-def outbox_warnings(report: OutboxReport) -> list[str]:
+class OutboxWarning(NamedTuple):
+    """Something about the outbox, and what to do about it."""
+
+    what: str
+    todo: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.todo})"
+
+
+def outbox_warnings(report: OutboxReport) -> list[OutboxWarning]:
     """What a person should do about the outbox."""
     found = []
     for each in report.backlogs:
         if each.skipped:
             why = f": {each.skipped_error}" if each.skipped_error else ""
-            found.append(
-                f"{writes(each.skipped)} for {each.provider} skipped after repeated failures"
-                f"{why} (see: hermes-plugins outbox list --state skipped)"
+            what = (
+                f"{writes(each.skipped)} for {each.provider} skipped after repeated failures{why}"
             )
+            found.append(OutboxWarning(what, "see: hermes-plugins outbox list --state skipped"))
         if each.failed:
             why = f": {each.failed_error}" if each.failed_error else ""
-            found.append(
-                f"{writes(each.failed)} for {each.provider} failed permanently{why} "
-                "(see: hermes-plugins outbox list --state failed; then: outbox retry, or drop)"
-            )
+            what = f"{writes(each.failed)} for {each.provider} failed permanently{why}"
+            todo = "see: hermes-plugins outbox list --state failed; then: outbox retry, or drop"
+            found.append(OutboxWarning(what, todo))
         if each.missed:
-            found.append(
-                f"no room was left for {writes(each.missed)} for {each.provider} "
-                "(run: hermes-plugins outbox backfill)"
-            )
+            what = f"no room was left for {writes(each.missed)} for {each.provider}"
+            found.append(OutboxWarning(what, "run: hermes-plugins outbox backfill"))
     if report.bytes > _FULL * report.max_bytes:
-        percent = 100 * report.bytes / report.max_bytes
-        found.append(f"the outbox is {percent:.0f} % full (see: hermes-plugins outbox status)")
+        what = f"the outbox is {100 * report.bytes / report.max_bytes:.0f} % full"
+        found.append(OutboxWarning(what, "see: hermes-plugins outbox status"))
     found += [
-        f"{name} was damaged and is set aside; what waited in it was not delivered "
-        "(run: hermes-plugins outbox backfill --since WHEN, then remove it)"
+        OutboxWarning(
+            f"{name} was damaged and is set aside; what waited in it was not delivered",
+            "run: hermes-plugins outbox backfill --since WHEN, then remove it",
+        )
         for name in report.damaged
     ]
     return found

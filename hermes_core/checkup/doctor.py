@@ -51,6 +51,7 @@ from hermes_core.outbox import admin
 from hermes_core.outbox.admin import Backlog
 from hermes_core.privacy import masked
 from hermes_core.secrets import Secrets
+from hermes_core.secrets.store import NO_ANSWER, NOT_SET
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system
 
 if TYPE_CHECKING:
@@ -248,13 +249,13 @@ def examine_secrets(home: Path, backend: str) -> Iterator[Finding]:
         else:
             yield Finding("secrets", OK, where.reason)
         for each in secrets.names():
-            if "does not answer" in each.state or each.state == "not set":
+            if each.state in (NO_ANSWER, NOT_SET):
                 yield Finding(
                     each.variable,
                     PROBLEM,
                     each.state,
                     "run where the keyring answers: hermes-plugins secrets move --to dotenv"
-                    if "keyring" in each.state
+                    if each.state == NO_ANSWER
                     else f"run: hermes-plugins secrets set {each.variable}",
                 )
             else:
@@ -291,10 +292,8 @@ def _outbox(config: Config, active: ActiveProvider, *, answers: bool) -> Iterato
     if fails:
         state = _state(fails, answers=answers)
         yield Finding("outbox", state, fails, "when it works again: hermes-plugins outbox retry")
-    for line in outbox_warnings(report):
-        # Each warning ends with its command in parentheses: see `outbox_warnings`.
-        detail, _, todo = line.rpartition(" (")
-        yield Finding("outbox", WARNING, detail, todo.rstrip(")"))
+    for each in outbox_warnings(report):
+        yield Finding("outbox", WARNING, each.what, each.todo)
     waiting = [_waiting(each, active) for each in report.backlogs if each.waiting]
     if not fails:
         yield Finding("outbox", OK, "; ".join(waiting) or "readable, nothing is waiting")

@@ -143,8 +143,8 @@ def _print_status(report: OutboxReport, active: ActiveProvider) -> None:
             count = paint(f"{each.missed:,}", "broken")
             say(f"  missed: {count} (the outbox was full; restore with `hermes-plugins outbox "
                 "backfill`)")  # fmt: skip
-    for line in outbox_warnings(report):
-        say_field("warning", plain(line))
+    for warning in outbox_warnings(report):
+        say_field("warning", plain(str(warning)))
 
 
 def backlog_name(backlog: Backlog, active: ActiveProvider) -> str:

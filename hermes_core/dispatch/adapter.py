@@ -18,21 +18,26 @@ from functools import partial
 from inspect import iscoroutine
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from hermes_core.dispatch.call import (
-    DELIVERY,
     Deadlines,
     Invocation,
+    Invocations,
     Outcome,
     event_identity,
-    method_of,
-    overrides,
+    size_of,
     turn_identity,
 )
 from hermes_core.dispatch.caller import Unload, instance_of, set_caller
 from hermes_core.dispatch.health import SLOW_SECONDS, CallStatistics, HookHealth
 from hermes_core.dispatch.recall import Recall
+from hermes_core.dispatch.redaction import (
+    TextRedactor,
+    redacted_arguments,
+    redacted_error,
+    redacted_session,
+)
 from hermes_core.dispatch.streams import guarded_streams
 from hermes_core.dispatch.values import plain_value
 from hermes_core.dispatch.worker import EventLoop, Job, Worker, as_exception
@@ -42,17 +47,13 @@ from hermes_core.errors import (
     DeadlineExceeded,
     ProviderPaused,
     WrongReturnType,
-    describe,
     remember_text,
 )
-from hermes_core.hookspecs import HOOKS, IDENTITIES, HookRule, Lane, Messages
+from hermes_core.hookspecs import HOOKS, HookRule, Lane, Messages
 from hermes_core.provider import MemoryProvider
-from hermes_core.session import FREE_TEXT, OPTIONAL, SessionContext
+from hermes_core.session import OPTIONAL, SessionContext
 
 logger = logging.getLogger("hermes_core")
-
-# Defaults of the base class that do something; every other default returns the neutral value.
-_ACTIVE_DEFAULTS: Final = frozenset({"initialize_for_inspection", "handle_tool_call"})
 
 _STARTS: Final = frozenset({"initialize", "initialize_for_inspection"})
 
@@ -74,43 +75,13 @@ _BEFORE_START: Final = _STARTS | {
 # and to end.
 _UNPAUSED: Final = _STARTS | {"shutdown", "on_session_switch"}
 
-#: Services quote what they reject, however long it is.
-_LONGEST_ERROR: Final = 1000
-
 #: The write worker calls the main worker for a change of session. It must learn within its own
 #: deadline that the call hangs, or both would count as lost.
 _NESTED_SHARE: Final = 0.9
 
 
-class TextRedactor(Protocol):
-    """Removes secrets from what leaves the machine; see `hermes_core.privacy.Redactor`."""
-
-    def redact(self, value: Any, /, *, known_only: bool = False) -> Any:
-        """Return the value without secrets, as ``.value``."""
-
-
 #: Called for each call with hook, outcome, seconds, bytes and error.
 Listener = Callable[[str, str, float, int, str], None]
-
-
-class _Invocations(dict[str, Invocation | None]):
-    """How to call each method; None if it is missing or only the neutral default.
-
-    Filled at the first call of a hook, so that every later look-up is one of a dictionary.
-    """
-
-    def __init__(self, provider: MemoryProvider) -> None:
-        super().__init__()
-        self._provider = provider
-
-    def __missing__(self, hook: str) -> Invocation | None:
-        method = method_of(self._provider, hook)
-        active = method is not None and hook in _ACTIVE_DEFAULTS
-        if method is None and hook == "initialize_for_inspection":
-            method, active = method_of(self._provider, "initialize"), True
-        active = active or overrides(self._provider, hook)
-        self[hook] = found = Invocation(method) if active and method else None
-        return found
 
 
 class ProviderAdapter:
@@ -177,7 +148,7 @@ class ProviderAdapter:
         }
         self._loop = EventLoop(f"memory-{name}-loop")
         self._statistics = CallStatistics(name, clock=clock)
-        self._invocations = _Invocations(provider)
+        self._invocations = Invocations(provider)
         self._recall = Recall(
             self._workers[Lane.RECALL],
             self.deadlines.prefetch,
@@ -385,18 +356,11 @@ class ProviderAdapter:
 
     def redact_session(self, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the keywords of a session, without secrets in those that people write."""
-        if self.redactor is None:
-            return keywords
-        # Only what people word themselves. An id that looks like a token must arrive as it is.
-        written = {name: keywords[name] for name in FREE_TEXT if name in keywords}
-        return {**keywords, **self.redactor.redact(written).value}
+        return redacted_session(self.redactor, keywords)
 
     def error_text(self, error: BaseException) -> str:
         """Return an error of the provider's as one line, without secrets, and not too long."""
-        text = describe(error)
-        if self.redactor is not None:
-            text = str(self.redactor.redact(text).value)
-        return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
+        return redacted_error(self.redactor, error)
 
     # -- queueing -------------------------------------------------------------------------
 
@@ -547,7 +511,9 @@ class ProviderAdapter:
             invocation = self._invocations[hook]
             if invocation is None:
                 return Outcome(self.name, hook, rule.neutral)
-            args, optional, by_position = self._redacted(rule, args, optional, by_position)
+            args, optional, by_position = redacted_arguments(
+                self.redactor, rule, args, optional, by_position
+            )
             call = partial(
                 invocation, *args, optional=optional, by_position=by_position, by_name=by_name
             )
@@ -561,7 +527,7 @@ class ProviderAdapter:
         outcome = Outcome(self.name, hook, value, error, self._clock() - began)
         if queued and (known := self._recorded_before(outcome, worker)) is not None:
             return known
-        size = 0 if self.listener is None else _size(value if hook == "prefetch" else args)
+        size = 0 if self.listener is None else size_of(value if hook == "prefetch" else args)
         self._record(hook, outcome.seconds, error, size)
         return outcome
 
@@ -584,23 +550,6 @@ class ProviderAdapter:
         if outcome.error is not None and (self._ending or _process_ends()):
             return outcome._replace(error=AgentEnded(AgentEnded.TEXT))
         return None
-
-    def _redacted(
-        self,
-        rule: HookRule,
-        args: tuple[Any, ...],
-        optional: Mapping[str, Any] | None,
-        by_position: Mapping[str, Any] | None,
-    ) -> tuple[tuple[Any, ...], Mapping[str, Any] | None, Mapping[str, Any] | None]:
-        """Remove secrets from what leaves the machine. What was queued has none any more."""
-        if self.redactor is None or not rule.masks or DELIVERY.get() is not None:
-            return args, optional, by_position
-        given = (args, optional, by_position)
-        clean = self.redactor.redact(given, known_only=rule.masks == "known").value
-        if clean is not given and optional:
-            kept = {name: optional[name] for name in IDENTITIES if name in optional}
-            return clean[0], {**clean[1], **kept}, clean[2]
-        return clean  # type: ignore[no-any-return]
 
     def _known_invocation(self, hook: str) -> Invocation | None:
         """How to call a method, for callers who leave errors of the look-up to `_run`."""
@@ -738,13 +687,6 @@ def _kind(error: Exception | None) -> str:
     if isinstance(error, AnswerLate):
         return "late"
     return "paused" if isinstance(error, ProviderPaused) else "error"
-
-
-def _size(value: Any) -> int:
-    """About how many characters were passed or returned."""
-    if isinstance(value, str):
-        return len(value)
-    return sum(map(_size, value)) if isinstance(value, tuple) else 0
 
 
 def _paused() -> ProviderPaused:

@@ -199,3 +199,34 @@ def event_identity() -> dict[str, Any]:
     """Return the keywords that identify any other write."""
     event_id, attempt, said_at = DELIVERY.get() or Delivery(new_event(), 1, time())
     return {"event_id": event_id, "attempt": attempt, "said_at": said_at}
+
+
+# Defaults of the base class that do something; every other default returns the neutral value.
+_ACTIVE_DEFAULTS: Final = frozenset({"initialize_for_inspection", "handle_tool_call"})
+
+
+class Invocations(dict[str, Invocation | None]):
+    """How to call each method; None if it is missing or only the neutral default.
+
+    Filled at the first call of a hook, so that every later look-up is one of a dictionary.
+    """
+
+    def __init__(self, provider: MemoryProvider) -> None:
+        super().__init__()
+        self._provider = provider
+
+    def __missing__(self, hook: str) -> Invocation | None:
+        method = method_of(self._provider, hook)
+        active = method is not None and hook in _ACTIVE_DEFAULTS
+        if method is None and hook == "initialize_for_inspection":
+            method, active = method_of(self._provider, "initialize"), True
+        active = active or overrides(self._provider, hook)
+        self[hook] = found = Invocation(method) if active and method else None
+        return found
+
+
+def size_of(value: Any) -> int:
+    """About how many characters were passed or returned."""
+    if isinstance(value, str):
+        return len(value)
+    return sum(map(size_of, value)) if isinstance(value, tuple) else 0
