@@ -77,6 +77,7 @@ class ProviderCheck:
         refused: What its probe found wrong, if it was called.
         own_name: What the provider calls itself, once loaded.
         registers: What its plugin registers besides, once loaded.
+        withheld: Variables that are set, and that it does not get without a person's consent.
         installed: The installed providers, for a provider that config.yaml names.
     """
 
@@ -91,6 +92,7 @@ class ProviderCheck:
     refused: str = ""
     own_name: str = ""
     registers: str = ""
+    withheld: tuple[str, ...] = ()
     installed: Installed | None = None
 
 
@@ -127,9 +129,15 @@ def check_configured(
     return _combined(done)
 
 
-def check_provider(config: Config, choice: str) -> ProviderCheck:
-    """Activate the provider ``choice`` (name or name@owner), whatever config.yaml names."""
-    call = partial(activate_provider, config.home, choice)
+def check_provider(config: Config, choice: str, grants: Sequence[str] = ()) -> ProviderCheck:
+    """Activate the provider ``choice`` (name or name@owner), whatever config.yaml names.
+
+    Args:
+        config: What config.yaml says.
+        choice: The provider.
+        grants: The variables that it gets although they are not its own.
+    """
+    call = partial(activate_provider, config.home, choice, tuple(grants))
     return _combined(run_plugin_code(config, call, what=f"plugin {choice}"))
 
 
@@ -187,10 +195,14 @@ def activate_configured(
                 yield ProbeFailure(masked(finding.detail, activation.secrets))
 
 
-def activate_provider(home: Path, choice: str) -> Iterator[ProviderCheck]:
+def activate_provider(
+    home: Path, choice: str, grants: tuple[str, ...] = ()
+) -> Iterator[ProviderCheck]:
     """Activate a provider, as `enable` does before it changes anything."""
+    name, owner = split_choice(choice)
     # Without pins: `enable` is how a person accepts a changed plugin.
-    config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
+    selection = Selection(name, owner, grants={normalise(name): grants})
+    config = load_config(home)._replace(selection=selection)
     activation = activate(config)
     name = "" if activation.provider is None else activation.provider.name
     errors = [] if activation.error is None else [activation.error]
@@ -199,6 +211,7 @@ def activate_provider(home: Path, choice: str) -> Iterator[ProviderCheck]:
         settings=tuple(settings_rows(activation)),
         own_name=activation.own_name,
         registers=counted(activation.registered),
+        withheld=activation.withheld,
     )
 
 
@@ -242,6 +255,7 @@ def _as_an_agent(manager: MemoryManager, activation: Activation, home: Path) -> 
             list(manager.problems), [*manager.warnings, *_of_builtin(manager, home)], *external
         ),
         settings=tuple(manager.setting_rows),
+        withheld=activation.withheld,
     )
     if not external or activation.provider is None:
         return result

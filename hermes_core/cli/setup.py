@@ -18,7 +18,15 @@ from hermes_core.checkup.status import (
 )
 from hermes_core.cli.checkup import setting_text
 from hermes_core.cli.output import bold, note, plain, print_json, progress, say, warn
-from hermes_core.cli.providers import choice_of, complete_name, lock_entry, recovered_config
+from hermes_core.cli.providers import (
+    ask_grants,
+    choice_of,
+    complete_name,
+    grant_option,
+    grants_for,
+    lock_entry,
+    recovered_config,
+)
 from hermes_core.cli.secrets import hidden
 from hermes_core.config import Config, PluginFacts, Selection, load_config
 from hermes_core.config.document import read_document
@@ -73,14 +81,16 @@ _HIDDEN = ("pins", "provider")
 @click.option("--secret-stdin", "from_stdin", multiple=True, metavar="KEY",
               help="Read this secret from standard input.")  # fmt: skip
 @click.option("--no-input", is_flag=True, help="Ask nothing; fail if a value is missing.")
+@grant_option
 @click.pass_context
 def setup_command(
     ctx: click.Context, name: str | None, given: tuple[str, ...], from_stdin: tuple[str, ...],
-    no_input: bool,
+    *, no_input: bool, grants: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Configure and enable a memory plugin.
 
     Asks for its settings, validates and stores them, enables the plugin and tests it.
+    Asks before the plugin gets a variable that is not its own.
     """
     home = resolve_home(ctx.obj)
     # Before config.yaml is read: an interrupted setup would overwrite the answers of this one.
@@ -95,11 +105,15 @@ def setup_command(
         say("The built-in memory needs no setup.")
         return
     arguments = {**_arguments(given), **_from_stdin(from_stdin)}
+    granted = {info.key: grants_for(config, info, grants)}
+    config = config._replace(selection=config.selection._replace(grants=granted))
     with _loaded(config, info) as (loaded, fields, sources):
         provider = loaded.provider
         # Only now, since the fields are known only after loading.
         _known_keys(fields, arguments, info, from_stdin)
-        settings = _answers(sources, fields, arguments, asking)
+        if asking:
+            sources.grants.names |= {*ask_grants(info, _wanted_besides(sources, fields))}
+        settings = _answers(info, sources, fields, arguments, asking)
         _none_is_dropped(fields, arguments, settings)
         secret = secrets_in(fields, settings, sources.environment(fields))
         remember_secrets(secret)
@@ -107,7 +121,8 @@ def setup_command(
         choice = (("memory", "provider"), choice_of(wanted, info))
         changes = [*_changes(config, info, fields, settings), choice]
         facts = PluginFacts(loaded.name, counted(loaded.registered))
-        entry = lock_entry(info, facts, [field.variable for field in fields])
+        variables = [field.variable for field in fields]
+        entry = lock_entry(info, facts, variables, sources.grants.names)
         journal = Journal(info.name, changes, list(new), entry)
         _show(config, sources, journal)
         _show_stronger(sources, fields, settings)
@@ -224,9 +239,16 @@ def _loaded(
 # -- questions ---------------------------------------------------------------------------------
 
 
+def _wanted_besides(sources: Sources, fields: tuple[Field, ...]) -> list[str]:
+    """What the plugin does not get without consent, beside the variables of its fields."""
+    others = {*sources.withheld((), {}), *sources.undeclared(fields)}
+    return sorted(others - {field.variable for field in fields})
+
+
 def _answers(
-    sources: Sources, fields: tuple[Field, ...], arguments: Mapping[str, str], asking: bool
-) -> Settings:
+    info: ProviderInfo, sources: Sources, fields: tuple[Field, ...],
+    arguments: Mapping[str, str], asking: bool,
+) -> Settings:  # fmt: skip
     answers = {key: Value(value, "argument") for key, value in arguments.items()}
     # Only fields with the same key depend on what was in force before.
     stored = sources.settings(fields).values if repeated_keys(fields) else {}
@@ -235,7 +257,15 @@ def _answers(
         # Again for each question: an answer may add or remove the fields that follow.
         values = validate_values(fields, given, "").values
         current = field in active_fields(fields, values)
-        if field.key in answers or not current or not field.is_asked(values):
+        if field.key in answers or not current or not field.applies(values):
+            continue
+        if sources.grants.is_withheld(field.variable):
+            # Without consent it has no value, and an answer would replace somebody else's.
+            sources.grants.names |= {*ask_grants(info, [field.variable])}
+            given, unread = _known(sources, fields, answers, stored)
+            if sources.grants.is_withheld(field.variable):
+                continue
+        if not field.is_asked(values):
             continue
         answer = _ask(field, given.get(field.key), values)
         if answer is not None:
@@ -384,6 +414,9 @@ def _show(config: Config, sources: Sources, journal: Journal) -> None:
     for keys, value in journal.changes:
         shown = "removed" if value is DELETE else f"= {plain(str(value))}"
         say(f"  {config.path.name}:  {'.'.join(keys)} {shown}")
+    if journal.plugin is not None and journal.plugin.grants:
+        granted = ", ".join(journal.plugin.grants)
+        say(f"  plugins.lock.json:  {journal.provider} may have {granted}")
     if journal.secrets:
         where = sources.secrets.where()
         for name in journal.secrets:

@@ -105,6 +105,12 @@ _LOCK: Final = threading.Lock()
 _CLAIMS: Final[dict[str, _Claim]] = {}
 
 
+def claimed_names() -> list[str]:
+    """The variables that managers of this process have leased."""
+    with _LOCK:
+        return list(_CLAIMS)
+
+
 def is_ours(name: str) -> bool:
     """Whether a variable of the process was set by us."""
     with _LOCK:

@@ -13,6 +13,7 @@ from typing import Any
 from hermes_core.config import Config, Selection
 from hermes_core.config.environment import Lease
 from hermes_core.config.fields import Field, SchemaError, Settings, active_fields, read_fields
+from hermes_core.config.grants import grant_hint
 from hermes_core.config.names import normalise
 from hermes_core.config.settings import ProviderConfigError, Sources, own_settings_of, secrets_in
 from hermes_core.config.setup_journal import needs_save_config, remove_journal
@@ -43,7 +44,8 @@ class Activation:
     ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` holds the
     variables that were set for it, to be released when it is no longer used; ``secrets`` are
     the values that must not be shown, whatever an error of the plugin says; ``own_name``
-    is what the provider calls itself, ``registered`` what its plugin registers besides.
+    is what the provider calls itself, ``registered`` what its plugin registers besides;
+    ``withheld`` names variables that are set and that nobody granted to it.
     """
 
     info: ProviderInfo | None = None
@@ -54,6 +56,7 @@ class Activation:
     settings: Settings | None = None
     own_name: str = ""
     registered: Mapping[str, int] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
     lease: Lease = field(default_factory=Lease)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
@@ -228,8 +231,18 @@ def _set_up(
     clear = [
         f"plugin {name}: {each}" for each in sources.exposed(active_fields(fields, settings.values))
     ]
-    warnings = (*result.warnings, *clear)
-    return replace(result, fields=fields, settings=settings, warnings=warnings, secrets=secrets)
+    withheld = sources.withheld(fields, settings.values)
+    if withheld:
+        hint = grant_hint(name, withheld)
+        clear.append(f"plugin {name}: does not get {', '.join(withheld)}: not granted ({hint})")
+    return replace(
+        result,
+        fields=fields,
+        settings=settings,
+        warnings=(*result.warnings, *clear),
+        secrets=secrets,
+        withheld=(*withheld, *sources.undeclared(fields)),
+    )
 
 
 def fields_of(provider: MemoryProvider, name: str, deadlines: Deadlines) -> tuple[Field, ...]:
