@@ -57,7 +57,13 @@ from hermes_core.discovery import ProviderInfo, find_provider, manifest_of, scan
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
 from hermes_core.loading import Loaded, counted, load
-from hermes_core.loading.activation import deadlines_of, fields_of, plain_values, save_config
+from hermes_core.loading.activation import (
+    deadlines_of,
+    fields_of,
+    instance_for,
+    plain_values,
+    save_config,
+)
 from hermes_core.privacy import mask_error, masked, remember_secrets
 from hermes_core.provider import BUILTIN, MemoryProvider
 from hermes_core.secrets import Secrets, check_value
@@ -223,9 +229,10 @@ def _loaded(
     environment = sources.environment()
     remember_secrets(secrets_in((), None, environment))
     try:
-        lease.set(environment, f"plugin {info.name}")
+        lease.set(environment, f"plugin {info.name}", sources.held)
         deadlines = deadlines_of(config)
-        loaded = load(info, config.home, deadline=deadlines.load)
+        instance = instance_for(config, info, sources, lease)
+        loaded = load(info, config.home, deadline=deadlines.load, instance=instance)
         sources.reported = own_settings_of(loaded.provider, info.name, config.home, deadlines)
         yield loaded, fields_of(loaded.provider, info.name, deadlines), sources
     except HermesError as error:

@@ -247,6 +247,11 @@ class Sources:
         named |= {name for name in claimed_names() if name.startswith(prefixes)}
         return {name: self._stored_value(name) for name in sorted(named)}
 
+    @property
+    def held(self) -> frozenset[str]:
+        """What stays set between the provider's calls: a person listed it for that."""
+        return frozenset(_texts(self._section.get("env")))
+
     def _stored_value(self, variable: str) -> str:
         """What a store has for a variable; "" if it has nothing, or not for this provider."""
         if not self.grants.allows(variable):

@@ -25,6 +25,7 @@ from hermes_core.discovery import (
     scan,
 )
 from hermes_core.dispatch import Deadlines, SingleProvider
+from hermes_core.dispatch.caller import ProviderInstance, instance_of
 from hermes_core.errors import (
     HermesError,
     ProviderConflictError,
@@ -41,8 +42,8 @@ from hermes_core.provider import BUILTIN, MemoryProvider
 class Activation:
     """The result of activating the configured provider: the provider, or the error.
 
-    ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` holds the
-    variables that were set for it, to be released when it is no longer used; ``secrets`` are
+    ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` sets its
+    variables around its calls, to be released when it is no longer used; ``secrets`` are
     the values that must not be shown, whatever an error of the plugin says; ``own_name``
     is what the provider calls itself, ``registered`` what its plugin registers besides;
     ``withheld`` names variables that are set and that nobody granted to it.
@@ -150,11 +151,20 @@ def activate(
         # Known before any plugin code runs, so that even an error of the import is masked.
         result = replace(result, secrets=secrets_in((), None, environment))
         remember_secrets(result.secrets)
-        result.lease.set(environment, f"plugin {info.name}")
+        result.lease.set(environment, f"plugin {info.name}", sources.held)
         deadlines = deadlines_of(config)
-        pin = config.selection.strict_hash
-        loaded = load(info, config.home, deadline=deadlines.load, pin=pin)
+        instance = instance_for(config, info, sources, result.lease)
+        loaded = load(
+            info,
+            config.home,
+            deadline=deadlines.load,
+            pin=config.selection.strict_hash,
+            instance=instance,
+        )
         provider = loaded.provider
+        # Its class allows no weak references, so its calls would not find the instance.
+        if instance_of(provider, info.name) is not instance:
+            result.lease.hold()
         told = (masked(each, result.secrets) for each in loaded.warnings)
         warnings = (*result.warnings, *told)
         result = replace(
@@ -169,7 +179,8 @@ def activate(
             raise ProviderConfigError(info.name, result.settings.problems)
         # Only now: ``save_config`` must not be called with values that are not valid.
         _tell_settings(result, provider, config)
-        require_available(info, provider, deadlines)
+        with result.lease.applied():  # also for what its plugin.yaml says that it needs
+            require_available(info, provider, deadlines)
         # After `is_available`, whose reason is usually better than a list of packages.
         _require_packages(info)
     # Release: nothing of a provider that is not used may stay in the environment.
@@ -178,6 +189,15 @@ def activate(
         mask_error(error, result.secrets)
         return replace(result, error=error)
     return replace(result, provider=provider)
+
+
+def instance_for(
+    config: Config, info: ProviderInfo, sources: Sources, lease: Lease
+) -> ProviderInstance:
+    """What a provider's calls are made for: a home, with the variables that it may have."""
+    return ProviderInstance(
+        info.name, config.home, around=lease.applied, may_read=sources.grants.allows
+    )
 
 
 def _require_packages(info: ProviderInfo) -> None:
@@ -227,7 +247,7 @@ def _set_up(
     environment = sources.environment(fields)
     secrets = secrets_in(fields, settings, environment)
     remember_secrets(secrets)
-    result.lease.set(environment, f"plugin {name}")
+    result.lease.set(environment, f"plugin {name}", sources.held)
     clear = [
         f"plugin {name}: {each}" for each in sources.exposed(active_fields(fields, settings.values))
     ]

@@ -216,3 +216,20 @@ def test_what_is_not_a_list_grants_nothing(machine):
     lock = machine.home / "plugins.lock.json"
     lock.write_text(lock.read_text().replace('"grants": []', '"grants": "OPENAI_API_KEY"'))
     assert load_config(machine.home).selection.grants == {"acme": ()}
+
+
+ASKS = """
+def initialize(self, session_id, **kwargs):
+    from hermes_cli.config import get_env_value, load_env
+    seen = [get_env_value("OPENAI_API_KEY"), load_env().get("OPENAI_API_KEY")]
+    pathlib.Path(kwargs["hermes_home"], "seen.json").write_text(json.dumps(seen))
+"""
+
+
+def test_hermes_agents_functions_for_secrets_follow_the_grants(machine, configured):
+    add_plugin(machine.home, (OPENAI,), ASKS)
+    (machine.home / ".env").write_text(f"OPENAI_API_KEY={CANARY}\n")
+    machine.run("enable", "acme")
+    assert seen_by(machine.home, configured) == [None, None]
+    machine.run("enable", "acme", "--grant", "OPENAI_API_KEY")
+    assert seen_by(machine.home, configured) == [CANARY, CANARY]

@@ -139,10 +139,11 @@ def test_an_empty_variable_of_the_process_does_not_hide_the_stored_one(
     add_plugin(home, (KEY,))
     (home / "config.yaml").write_text(f"{CHOSEN}}}\n")
     (home / ".env").write_text("ACME_API_KEY=file\n")
+    grant(home, env=("ACME_API_KEY",))
     monkeypatch.setenv("ACME_API_KEY", "")
     manager = configured()
     assert values_of(manager)["api_key"][1] == ".env (ACME_API_KEY)"
-    assert os.environ["ACME_API_KEY"] == "file"
+    assert at_import(manager)["ACME_API_KEY"] == "file"
 
 
 def two_homes(tmp_path: Path, first: str, second: str) -> list[Path]:
@@ -152,6 +153,7 @@ def two_homes(tmp_path: Path, first: str, second: str) -> list[Path]:
         add_plugin(each, (KEY,))
         (each / "config.yaml").write_text(f"{CHOSEN}}}\n")
         (each / ".env").write_text(env)
+        grant(each, env=("ACME_API_KEY",))
     return homes
 
 
@@ -165,13 +167,12 @@ def test_a_second_manager_that_needs_another_value_is_refused_until_the_first_is
     assert "ACME_API_KEY has another value here, for plugin acme" in str(problem)
     assert "processes of their own" in str(problem)
     assert "canary" not in str(problem)
-    assert os.environ["ACME_API_KEY"] == "canary-1"
+    assert at_import(first)["ACME_API_KEY"] == "canary-1"
     first.shutdown_all()
-    assert "ACME_API_KEY" not in os.environ
     second.shutdown_all()
     third = configured(two)
     assert third.problems == ()
-    assert os.environ["ACME_API_KEY"] == "canary-2"
+    assert at_import(third)["ACME_API_KEY"] == "canary-2"
 
 
 def test_managers_that_need_the_same_value_share_it_until_the_last_is_gone(tmp_path, configured):
@@ -180,7 +181,8 @@ def test_managers_that_need_the_same_value_share_it_until_the_last_is_gone(tmp_p
     assert first.problems == second.problems == ()
     first.shutdown_all()
     first.shutdown_all()
-    assert os.environ["ACME_API_KEY"] == "x"
+    second.initialize_all("s")
+    assert provider_of(second).kwargs["provider_config"]["api_key"] == "x"
     second.shutdown_all()
     assert "ACME_API_KEY" not in os.environ
 
