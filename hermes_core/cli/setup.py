@@ -66,7 +66,7 @@ from hermes_core.loading.activation import (
 )
 from hermes_core.privacy import mask_error, masked, remember_secrets
 from hermes_core.provider import BUILTIN, MemoryProvider
-from hermes_core.secrets import Secrets, check_value
+from hermes_core.secrets import Secrets, check_value, is_alike_in_a_shell
 from hermes_core.storage.home import resolve_home
 
 # Packages that we publish, offered where they are not installed.
@@ -130,7 +130,7 @@ def setup_command(
         variables = [field.variable for field in fields]
         entry = lock_entry(info, facts, variables, sources.grants.names)
         journal = Journal(info.name, changes, list(new), entry)
-        _show(config, sources, journal)
+        _show(config, sources, journal, new)
         _show_stronger(sources, fields, settings)
         if asking and not click.confirm("Write this?", default=True, err=True):
             raise click.Abort
@@ -415,7 +415,7 @@ def _changes(
             yield ("memory", section, field.key), DELETE
 
 
-def _show(config: Config, sources: Sources, journal: Journal) -> None:
+def _show(config: Config, sources: Sources, journal: Journal, new: Mapping[str, str]) -> None:
     """Print what will be written, and where."""
     say("")
     for keys, value in journal.changes:
@@ -429,6 +429,11 @@ def _show(config: Config, sources: Sources, journal: Journal) -> None:
         for name in journal.secrets:
             say(f"  {'the keyring' if where.store == 'keyring' else '.env'}:  {name}")
         say(f"  {where.reason}")
+        odd = [name for name, value in new.items() if not is_alike_in_a_shell(value)]
+        if odd and where.store == "dotenv":
+            say(
+                f"  a shell that sources .env reads something else for {', '.join(odd)}, or runs it"
+            )
         if where.store == "keyring":
             say("  hermes-agent, cron jobs and services can't read the keyring.")
             say("  If they have to, run `hermes-plugins secrets move --to dotenv`.")
