@@ -129,15 +129,19 @@ def check_configured(
     return _combined(done)
 
 
-def check_provider(config: Config, choice: str, grants: Sequence[str] = ()) -> ProviderCheck:
+def check_provider(
+    config: Config, choice: str, grants: Sequence[str] | None = None
+) -> ProviderCheck:
     """Activate the provider ``choice`` (name or name@owner), whatever config.yaml names.
 
     Args:
         config: What config.yaml says.
         choice: The provider.
-        grants: The variables that it gets although they are not its own.
+        grants: The variables that it gets although they are not its own; by default those that
+            a person granted to it before.
     """
-    call = partial(activate_provider, config.home, choice, tuple(grants))
+    given = None if grants is None else tuple(grants)
+    call = partial(activate_provider, config.home, choice, given)
     return _combined(run_plugin_code(config, call, what=f"plugin {choice}"))
 
 
@@ -196,13 +200,13 @@ def activate_configured(
 
 
 def activate_provider(
-    home: Path, choice: str, grants: tuple[str, ...] = ()
+    home: Path, choice: str, grants: tuple[str, ...] | None = None
 ) -> Iterator[ProviderCheck]:
     """Activate a provider, as `enable` does before it changes anything."""
-    name, owner = split_choice(choice)
-    # Without pins: `enable` is how a person accepts a changed plugin.
-    selection = Selection(name, owner, grants={normalise(name): grants})
-    config = load_config(home)._replace(selection=selection)
+    config = _choosing(load_config(home), choice)
+    if grants is not None:
+        given = {normalise(config.selection.name): grants}
+        config = config._replace(selection=config.selection._replace(grants=given))
     activation = activate(config)
     name = "" if activation.provider is None else activation.provider.name
     errors = [] if activation.error is None else [activation.error]
@@ -217,7 +221,7 @@ def activate_provider(
 
 def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iterator[ProviderCheck]:
     """Activate a provider with another value for one of its fields."""
-    config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
+    config = _choosing(load_config(home), choice)
     # As an argument the value wins over every source, so exactly this value is checked.
     activation = activate(config, {key: value})
     if activation.error is not None and not activation.fields:
@@ -235,6 +239,13 @@ def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iter
     sources = Sources(config, activation.info, manifest_of(activation.info))
     stronger = sources.stronger(field, row["value"])
     yield replace(_result([], [stronger] if stronger else []), settings=(row,))
+
+
+def _choosing(config: Config, choice: str) -> Config:
+    """The configuration with another provider; without pins, since `enable` accepts a change."""
+    known = config.selection
+    selection = Selection(*split_choice(choice), facts=known.facts, grants=known.grants)
+    return config._replace(selection=selection)
 
 
 def _installed(config: Config, found: list[ProviderInfo]) -> Installed:

@@ -143,7 +143,7 @@ def _provider_report(
     }
 
 
-def setting_text(row: dict[str, Any]) -> str:
+def setting_text(row: dict[str, Any], *, origin: bool = True) -> str:
     """Return the value of a field, or that it is set, and where it comes from."""
     if row["problem"]:
         if row["set"]:
@@ -156,7 +156,8 @@ def setting_text(row: dict[str, Any]) -> str:
     if row["secret"]:
         # Only the store, without the variable's name in parentheses.
         return f"set ({row['origin'].partition(' (')[0]})"
-    return f"{plain(str(row['value']))}  ({row['origin']})"
+    value = plain(str(row["value"]))
+    return f"{value}  ({row['origin']})" if origin else value
 
 
 def _works(provider: dict[str, Any]) -> str:

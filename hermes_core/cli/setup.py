@@ -29,7 +29,7 @@ from hermes_core.cli.providers import (
 )
 from hermes_core.cli.secrets import hidden
 from hermes_core.config import Config, PluginFacts, Selection, load_config
-from hermes_core.config.document import read_document
+from hermes_core.config.document import YamlProblem, parse, read_document
 from hermes_core.config.editor import DELETE, change_config
 from hermes_core.config.environment import Lease
 from hermes_core.config.fields import (
@@ -52,7 +52,7 @@ from hermes_core.config.settings import (
     secrets_in,
     section_of,
 )
-from hermes_core.config.setup_journal import Journal, commit, recover, remove_journal
+from hermes_core.config.setup_journal import Journal, commit, complete, recover, unsaved
 from hermes_core.discovery import ProviderInfo, find_provider, manifest_of, scan
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
@@ -135,11 +135,11 @@ def setup_command(
         if asking and not click.confirm("Write this?", default=True, err=True):
             raise click.Abort
         # From here on the setup counts, even if the process is killed: see setup_journal.
-        commit(config.home, sources.secrets, journal, new)
+        journal = commit(config.home, sources.secrets, journal, new)
         # Only a message: config.yaml has the values, and our host passes them to `initialize`.
         if problem := save_config(provider, info, config, plain_values(fields, settings)):
             say(f"  {info.name} could not save its settings: {masked(problem, secret)}")
-        remove_journal(config.home)
+        complete(config.home, journal)
         if note := _after(provider, info, config, asking):
             say(f"  {masked(note, secret)}")
     # After the block: its variables are released, and the child finds them as an agent would.
@@ -513,10 +513,7 @@ def show(ctx: click.Context, origin: bool, json_wanted: bool) -> None:
 
 def _print_rows(rows: list[dict[str, Any]], *, origin: bool) -> None:
     for row in rows:
-        text = setting_text(row)
-        value, _, where = text.partition("  (")
-        shown = f"{value}  ({where}" if origin and where else value
-        say(f"{row['name']}: {shown}")
+        say(f"{row['name']}: {setting_text(row, origin=origin)}")
 
 
 def _own(config: Config) -> list[dict[str, Any]]:
@@ -582,10 +579,11 @@ def _change(config: Config, path: tuple[str, ...], value: Any) -> None:
 
 
 def _scalar(text: str) -> Any:
-    from hermes_core.config.document import parse  # noqa: PLC0415
-
     # As YAML, so that 5, true and [a, b] have the same types as in the file.
-    value = parse(text)[1]
+    try:
+        value = parse(text)[1]
+    except YamlProblem:
+        return text  # validated as text, which says what is allowed
     # A date or a mapping stays the text that was typed.
     return value if isinstance(value, str | int | float | bool | list) else text
 
@@ -598,12 +596,26 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     if answer.problems:
         raise HermesError(answer.problems[0], hint="nothing was changed")
     (row,) = answer.settings
-    section, _ = section_of(config, name)
+    # The listed name, which the journal has to have: a person may type what it calls itself.
+    found = scan(config.home, config.selection, everything=True)
+    listed = find_provider(choice, found).name
+    section, _ = section_of(config, listed, name)
     changes = [(("memory", section, key), row["value"])]
     secrets = Secrets(config.home, config.secrets_backend)
     # Through the journal, so that ``save_config`` is called even if this process ends now.
-    commit(config.home, secrets, Journal(name, changes, []), {})
-    check_provider(load_config(config.home), choice)  # which lets the plugin save the value
+    commit(config.home, secrets, Journal(listed, changes, []), {})
+    # Which lets the plugin save the value.
+    check = check_provider(load_config(config.home), choice)
     say(f"Set memory.{section}.{key} to {plain(str(row['value']))}.")
     for stronger in answer.warnings:
         warn(f"overridden by {stronger}")
+    if unsaved(config.home, listed) is None:
+        return
+    # It may not be set up yet, which is no error of this value; but it is not silent either.
+    if check.problems:
+        warn(f"{listed} could not be asked to save it: {check.problems[0]}")
+        return
+    raise HermesError(
+        next((each for each in check.warnings if "save" in each), f"{listed} did not save it"),
+        hint="config.yaml has the value; the next start of the plugin tries again",
+    )

@@ -137,12 +137,13 @@ def _read(home: Path) -> tuple[Document, dict[str, LockEntry]]:
     """config.yaml and the lock file of one moment.
 
     `enable` replaces the two one after the other. The lock file is read last, since a pin is
-    in it before it leaves config.yaml; and both again if config.yaml changed meanwhile.
+    in it before it leaves config.yaml; and both again if config.yaml changed meanwhile, also if
+    there is no lock file: `disable` may just have emptied it.
     """
     document = read_document(home)
     recorded = read_lock_file(home)
     # Compares text, not mtime: two changes within the clock's resolution have the same mtime.
-    while recorded and read_text(document.path) != document.mark + document.text:
+    while read_text(document.path) != document.mark + document.text:
         document = read_document(home)
         recorded = read_lock_file(home)
     return document, recorded

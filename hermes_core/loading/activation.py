@@ -16,7 +16,7 @@ from hermes_core.config.fields import Field, SchemaError, Settings, active_field
 from hermes_core.config.grants import grant_hint
 from hermes_core.config.names import normalise
 from hermes_core.config.settings import ProviderConfigError, Sources, own_settings_of, secrets_in
-from hermes_core.config.setup_journal import needs_save_config, remove_journal
+from hermes_core.config.setup_journal import complete, unsaved
 from hermes_core.discovery import (
     ProviderInfo,
     find_provider,
@@ -178,7 +178,9 @@ def activate(
         if result.settings is not None and result.settings.problems:
             raise ProviderConfigError(info.name, result.settings.problems)
         # Only now: ``save_config`` must not be called with values that are not valid.
-        _tell_settings(result, provider, config)
+        # Not with arguments, which are only for this process.
+        if not arguments and (problem := _save_settings(result, provider, config)):
+            result = replace(result, warnings=(*result.warnings, problem))
         with result.lease.applied():  # also for what its plugin.yaml says that it needs
             require_available(info, provider, deadlines)
         # After `is_available`, whose reason is usually better than a list of packages.
@@ -213,12 +215,28 @@ def _require_packages(info: ProviderInfo) -> None:
         )
 
 
-def _tell_settings(result: Activation, provider: MemoryProvider, config: Config) -> None:
-    """Call ``save_config`` if an earlier change of the settings could not do so."""
-    if result.info is not None and needs_save_config(config.home, result.info.name):
-        settings = result.settings or Settings({}, {}, ())
-        save_config(provider, result.info, config, plain_values(result.fields, settings))
-        remove_journal(config.home)
+def _save_settings(result: Activation, provider: MemoryProvider, config: Config) -> str:
+    """Call ``save_config`` if an earlier change of the settings could not; return a warning.
+
+    The provider works without it: config.yaml has the values. If it fails, the journal stays,
+    and the next activation tries again.
+    """
+    if result.info is None:
+        return ""
+    try:
+        journal = unsaved(config.home, result.info.name)
+        if journal is None:
+            return ""
+        values = plain_values(result.fields, result.settings or Settings({}, {}, ()))
+        problem = save_config(provider, result.info, config, values)
+        if not problem:
+            complete(config.home, journal)
+    except HermesError as error:
+        problem = str(error)
+    if not problem:
+        return ""
+    told = masked(problem, result.secrets)
+    return f"plugin {result.info.name}: could not save its settings: {told}"
 
 
 def plain_values(fields: tuple[Field, ...], settings: Settings) -> dict[str, Any]:
