@@ -77,6 +77,7 @@ class ProviderCheck:
         refused: What its probe found wrong, if it was called.
         own_name: What the provider calls itself, once loaded.
         registers: What its plugin registers besides, once loaded.
+        withheld: Variables that are set, and that it does not get without a person's consent.
         installed: The installed providers, for a provider that config.yaml names.
     """
 
@@ -91,6 +92,7 @@ class ProviderCheck:
     refused: str = ""
     own_name: str = ""
     registers: str = ""
+    withheld: tuple[str, ...] = ()
     installed: Installed | None = None
 
 
@@ -127,9 +129,19 @@ def check_configured(
     return _combined(done)
 
 
-def check_provider(config: Config, choice: str) -> ProviderCheck:
-    """Activate the provider ``choice`` (name or name@owner), whatever config.yaml names."""
-    call = partial(activate_provider, config.home, choice)
+def check_provider(
+    config: Config, choice: str, grants: Sequence[str] | None = None
+) -> ProviderCheck:
+    """Activate the provider ``choice`` (name or name@owner), whatever config.yaml names.
+
+    Args:
+        config: What config.yaml says.
+        choice: The provider.
+        grants: The variables that it gets although they are not its own; by default those that
+            a person granted to it before.
+    """
+    given = None if grants is None else tuple(grants)
+    call = partial(activate_provider, config.home, choice, given)
     return _combined(run_plugin_code(config, call, what=f"plugin {choice}"))
 
 
@@ -187,10 +199,14 @@ def activate_configured(
                 yield ProbeFailure(masked(finding.detail, activation.secrets))
 
 
-def activate_provider(home: Path, choice: str) -> Iterator[ProviderCheck]:
+def activate_provider(
+    home: Path, choice: str, grants: tuple[str, ...] | None = None
+) -> Iterator[ProviderCheck]:
     """Activate a provider, as `enable` does before it changes anything."""
-    # Without pins: `enable` is how a person accepts a changed plugin.
-    config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
+    config = _choosing(load_config(home), choice)
+    if grants is not None:
+        given = {normalise(config.selection.name): grants}
+        config = config._replace(selection=config.selection._replace(grants=given))
     activation = activate(config)
     name = "" if activation.provider is None else activation.provider.name
     errors = [] if activation.error is None else [activation.error]
@@ -199,12 +215,13 @@ def activate_provider(home: Path, choice: str) -> Iterator[ProviderCheck]:
         settings=tuple(settings_rows(activation)),
         own_name=activation.own_name,
         registers=counted(activation.registered),
+        withheld=activation.withheld,
     )
 
 
 def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iterator[ProviderCheck]:
     """Activate a provider with another value for one of its fields."""
-    config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
+    config = _choosing(load_config(home), choice)
     # As an argument the value wins over every source, so exactly this value is checked.
     activation = activate(config, {key: value})
     if activation.error is not None and not activation.fields:
@@ -222,6 +239,13 @@ def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iter
     sources = Sources(config, activation.info, manifest_of(activation.info))
     stronger = sources.stronger(field, row["value"])
     yield replace(_result([], [stronger] if stronger else []), settings=(row,))
+
+
+def _choosing(config: Config, choice: str) -> Config:
+    """The configuration with another provider; without pins, since `enable` accepts a change."""
+    known = config.selection
+    selection = Selection(*split_choice(choice), facts=known.facts, grants=known.grants)
+    return config._replace(selection=selection)
 
 
 def _installed(config: Config, found: list[ProviderInfo]) -> Installed:
@@ -242,6 +266,7 @@ def _as_an_agent(manager: MemoryManager, activation: Activation, home: Path) -> 
             list(manager.problems), [*manager.warnings, *_of_builtin(manager, home)], *external
         ),
         settings=tuple(manager.setting_rows),
+        withheld=activation.withheld,
     )
     if not external or activation.provider is None:
         return result

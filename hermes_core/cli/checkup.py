@@ -34,7 +34,7 @@ from hermes_core.cli.output import (
     say_text,
 )
 from hermes_core.cli.provider_list import as_json
-from hermes_core.cli.providers import recovered_config
+from hermes_core.cli.providers import granted_to, recovered_config, say_grants
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
 from hermes_core.discovery import ProviderInfo
@@ -134,6 +134,8 @@ def _provider_report(
         "answers": answers,
         "takes_writes": not deliveries.failing,
         "pin": None if pin is None else pin._asdict(),
+        "grants": granted_to(selection, selection.name),
+        "withheld": list(check.withheld),
         "path": str(info.directory or "") if info else "",
         "settings": list(check.settings),
         "shown": check.shown,
@@ -141,7 +143,7 @@ def _provider_report(
     }
 
 
-def setting_text(row: dict[str, Any]) -> str:
+def setting_text(row: dict[str, Any], *, origin: bool = True) -> str:
     """Return the value of a field, or that it is set, and where it comes from."""
     if row["problem"]:
         if row["set"]:
@@ -154,7 +156,8 @@ def setting_text(row: dict[str, Any]) -> str:
     if row["secret"]:
         # Only the store, without the variable's name in parentheses.
         return f"set ({row['origin'].partition(' (')[0]})"
-    return f"{plain(str(row['value']))}  ({row['origin']})"
+    value = plain(str(row["value"]))
+    return f"{value}  ({row['origin']})" if origin else value
 
 
 def _works(provider: dict[str, Any]) -> str:
@@ -184,6 +187,7 @@ def _print_report(report: dict[str, Any]) -> None:
             say_field("commit", plain(provider["commit"]))
         if pin := provider["pin"]:
             say_field("pinned", f"{pin['owner']} {pin['version']}".rstrip())
+        say_grants(provider["name"], provider["grants"], provider["withheld"])
         for row in provider["settings"]:
             say(f"  {row['key']}: {setting_text(row)}")
         for key, value in provider["shown"].items():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import click
 
@@ -28,7 +29,7 @@ from hermes_core.config import (
     read_selection,
 )
 from hermes_core.config.editor import change_plugins
-from hermes_core.config.fields import variable_of
+from hermes_core.config.grants import carried_grants, grant_hint
 from hermes_core.config.names import normalise, split_choice
 from hermes_core.config.setup_journal import recover
 from hermes_core.discovery import (
@@ -42,6 +43,7 @@ from hermes_core.discovery import (
 )
 from hermes_core.errors import HermesError
 from hermes_core.provider import BUILTIN
+from hermes_core.secrets import Secrets, check_name
 from hermes_core.storage.home import resolve_home
 
 _PROVIDER: Final = ("memory", "provider")
@@ -82,7 +84,8 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
     Reads metadata only; no code of the plugin runs.
     """
     home = resolve_home(ctx.obj)
-    info = _listed(name, scan(home, read_selection(home), everything=True))
+    selection = read_selection(home)
+    info = _listed(name, scan(home, selection, everything=True))
     place = str(info.directory or info.location or "")
     registers = info.facts.registers
     companions = companions_of(info)
@@ -90,7 +93,8 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         known = {"provider": info.facts.provider, "registers": registers}
         facts = {key: value for key, value in known.items() if value}
         beside = {name.removesuffix(".py"): str(path) for name, path in companions.items()}
-        told = {"commit": info.commit, "location": place, **beside, **facts}
+        grants = granted_to(selection, info.name)
+        told = {"commit": info.commit, "location": place, "grants": grants, **beside, **facts}
         print_json(provider={**as_json(info), **told})
         return
     say(f"{plain(info.name)}  {paint(info.state, info.state)}")
@@ -114,6 +118,7 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         else "",
         "calls itself": info.facts.provider,
         "registers": registers and f"{registers} (not memory, not used here)",
+        "grants": ", ".join(granted_to(selection, info.name)),
     }
     width = max(map(len, details)) + 1 if on_terminal() else 0
     for label, value in details.items():
@@ -139,15 +144,62 @@ def recovered_config(ctx: click.Context) -> Config:
     return load_config(home)
 
 
+# -- grants ------------------------------------------------------------------------------------
+
+#: The option of `enable` and `setup` for scripts; on a terminal they ask.
+grant_option: Final[Callable[[Any], Any]] = click.option(
+    "--grant", "grants", multiple=True, metavar="NAME", callback=lambda _, __, given: _names(given),
+    help="Let the plugin have this variable.",
+)  # fmt: skip
+
+
+def _names(given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(check_name(each) for each in given)
+
+
+def granted_to(selection: Selection, name: str) -> list[str]:
+    """Return the variables that a person granted to a plugin."""
+    granted = selection.grants.get(normalise(name), ())
+    # An entry from before there were grants: what it recorded counts as granted.
+    facts = selection.facts.get(normalise(name), PluginFacts())
+    return sorted(facts.env if granted is None else granted)
+
+
+def grants_for(config: Config, info: ProviderInfo, given: Iterable[str]) -> tuple[str, ...]:
+    """Return what a person grants to a plugin now, or granted to it before."""
+    secrets = Secrets(config.home, config.secrets_backend)
+    return tuple(sorted({*carried_grants(config, info, secrets), *given}))
+
+
+def ask_grants(info: ProviderInfo, variables: Iterable[str]) -> tuple[str, ...]:
+    """Ask which variables that are not a plugin's own it may have."""
+    return tuple(each for each in variables if _agrees(info, each))
+
+
+def _agrees(info: ProviderInfo, variable: str) -> bool:
+    # The default is no: whoever only presses Enter has not agreed to anything.
+    question = f"{plain(info.name)} asks for {variable}, which is set here. May it have the value?"
+    return click.confirm(question, default=False, err=True)
+
+
+def say_grants(name: str, grants: Sequence[str], withheld: Sequence[str]) -> None:
+    """Print which variables of others a plugin has, and which it lacks."""
+    if grants:
+        say_field("grants", ", ".join(grants))
+    if withheld:
+        say_field("not granted", f"{', '.join(withheld)} ({grant_hint(name, withheld)})")
+
+
 @click.command("enable")
 @click.argument("name", shell_complete=complete_name)
 @click.option("--force", is_flag=True, help="Enable it even if it does not work.")
+@grant_option
 @click.pass_context
-def enable_command(ctx: click.Context, name: str, force: bool) -> None:
+def enable_command(ctx: click.Context, name: str, force: bool, grants: tuple[str, ...]) -> None:
     """Use NAME as the external memory provider.
 
     Loads it in a separate process first. NAME may be name@owner if two packages have
-    a provider of that name.
+    a provider of that name. Asks before the plugin gets a variable that is not its own.
     """
     config = recovered_config(ctx)
     # What is active now must not influence which provider a name means. The facts stay: a provider
@@ -158,7 +210,11 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
         say("builtin is always active. Nothing was changed.")
         return
     choice = choice_of(name, info)
-    check = check_provider(config, choice)
+    grants = grants_for(config, info, grants)
+    check = check_provider(config, choice, grants)
+    if check.withheld and sys.stdin.isatty() and (more := ask_grants(info, check.withheld)):
+        grants = tuple(sorted({*grants, *more}))
+        check = check_provider(config, choice, grants)
     if check.problems and not force:
         if ctx.find_root().params["debug"]:
             print_traceback(check.traceback)
@@ -166,7 +222,7 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
             check.problems[0], hint="nothing was changed; use --force to enable it anyway"
         )
     variables = [row["variable"] for row in check.settings]
-    entry = lock_entry(info, PluginFacts(check.own_name, check.registers), variables)
+    entry = lock_entry(info, PluginFacts(check.own_name, check.registers), variables, grants)
     # One entry: there is one external provider, and pins of others would go stale.
     change_plugins(config.home, {_PROVIDER: choice}, [entry])
     before = config.selection.choice
@@ -187,15 +243,16 @@ def choice_of(name: str, info: ProviderInfo) -> str:
     return f"{info.name}@{info.owner}" if split_choice(name)[1] else info.name
 
 
-def lock_entry(info: ProviderInfo, facts: PluginFacts, variables: Iterable[str]) -> LockEntry:
+def lock_entry(
+    info: ProviderInfo, facts: PluginFacts, variables: Iterable[str], grants: Iterable[str]
+) -> LockEntry:
     """What the lock file records of a provider that declares these variables."""
     # Recorded only where it differs from the listed name.
     if normalise(facts.provider) == info.key:
         facts = facts._replace(provider="")
     # They have to be set before the next import, when the plugin can't be asked yet.
-    prefix = variable_of(info.name, "")
-    others = sorted({each for each in variables if not each.startswith(prefix)})
-    return LockEntry(info.name, pin_of(info), facts._replace(env=tuple(others)))
+    names = tuple(sorted({*variables}))
+    return LockEntry(info.name, pin_of(info), facts._replace(env=names), tuple(sorted({*grants})))
 
 
 @click.command("disable")

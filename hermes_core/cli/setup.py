@@ -18,10 +18,18 @@ from hermes_core.checkup.status import (
 )
 from hermes_core.cli.checkup import setting_text
 from hermes_core.cli.output import bold, note, plain, print_json, progress, say, warn
-from hermes_core.cli.providers import choice_of, complete_name, lock_entry, recovered_config
+from hermes_core.cli.providers import (
+    ask_grants,
+    choice_of,
+    complete_name,
+    grant_option,
+    grants_for,
+    lock_entry,
+    recovered_config,
+)
 from hermes_core.cli.secrets import hidden
 from hermes_core.config import Config, PluginFacts, Selection, load_config
-from hermes_core.config.document import read_document
+from hermes_core.config.document import YamlProblem, parse, read_document
 from hermes_core.config.editor import DELETE, change_config
 from hermes_core.config.environment import Lease
 from hermes_core.config.fields import (
@@ -44,15 +52,21 @@ from hermes_core.config.settings import (
     secrets_in,
     section_of,
 )
-from hermes_core.config.setup_journal import Journal, commit, recover, remove_journal
+from hermes_core.config.setup_journal import Journal, commit, complete, recover, unsaved
 from hermes_core.discovery import ProviderInfo, find_provider, manifest_of, scan
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
 from hermes_core.loading import Loaded, counted, load
-from hermes_core.loading.activation import deadlines_of, fields_of, plain_values, save_config
+from hermes_core.loading.activation import (
+    deadlines_of,
+    fields_of,
+    instance_for,
+    plain_values,
+    save_config,
+)
 from hermes_core.privacy import mask_error, masked, remember_secrets
 from hermes_core.provider import BUILTIN, MemoryProvider
-from hermes_core.secrets import Secrets, check_value
+from hermes_core.secrets import Secrets, check_value, is_alike_in_a_shell
 from hermes_core.storage.home import resolve_home
 
 # Packages that we publish, offered where they are not installed.
@@ -73,14 +87,16 @@ _HIDDEN = ("pins", "provider")
 @click.option("--secret-stdin", "from_stdin", multiple=True, metavar="KEY",
               help="Read this secret from standard input.")  # fmt: skip
 @click.option("--no-input", is_flag=True, help="Ask nothing; fail if a value is missing.")
+@grant_option
 @click.pass_context
 def setup_command(
     ctx: click.Context, name: str | None, given: tuple[str, ...], from_stdin: tuple[str, ...],
-    no_input: bool,
+    *, no_input: bool, grants: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Configure and enable a memory plugin.
 
     Asks for its settings, validates and stores them, enables the plugin and tests it.
+    Asks before the plugin gets a variable that is not its own.
     """
     home = resolve_home(ctx.obj)
     # Before config.yaml is read: an interrupted setup would overwrite the answers of this one.
@@ -95,11 +111,15 @@ def setup_command(
         say("The built-in memory needs no setup.")
         return
     arguments = {**_arguments(given), **_from_stdin(from_stdin)}
+    granted = {info.key: grants_for(config, info, grants)}
+    config = config._replace(selection=config.selection._replace(grants=granted))
     with _loaded(config, info) as (loaded, fields, sources):
         provider = loaded.provider
         # Only now, since the fields are known only after loading.
         _known_keys(fields, arguments, info, from_stdin)
-        settings = _answers(sources, fields, arguments, asking)
+        if asking:
+            sources.grants.names |= {*ask_grants(info, _wanted_besides(sources, fields))}
+        settings = _answers(info, sources, fields, arguments, asking)
         _none_is_dropped(fields, arguments, settings)
         secret = secrets_in(fields, settings, sources.environment(fields))
         remember_secrets(secret)
@@ -107,18 +127,19 @@ def setup_command(
         choice = (("memory", "provider"), choice_of(wanted, info))
         changes = [*_changes(config, info, fields, settings), choice]
         facts = PluginFacts(loaded.name, counted(loaded.registered))
-        entry = lock_entry(info, facts, [field.variable for field in fields])
+        variables = [field.variable for field in fields]
+        entry = lock_entry(info, facts, variables, sources.grants.names)
         journal = Journal(info.name, changes, list(new), entry)
-        _show(config, sources, journal)
+        _show(config, sources, journal, new)
         _show_stronger(sources, fields, settings)
         if asking and not click.confirm("Write this?", default=True, err=True):
             raise click.Abort
         # From here on the setup counts, even if the process is killed: see setup_journal.
-        commit(config.home, sources.secrets, journal, new)
+        journal = commit(config.home, sources.secrets, journal, new)
         # Only a message: config.yaml has the values, and our host passes them to `initialize`.
         if problem := save_config(provider, info, config, plain_values(fields, settings)):
             say(f"  {info.name} could not save its settings: {masked(problem, secret)}")
-        remove_journal(config.home)
+        complete(config.home, journal)
         if note := _after(provider, info, config, asking):
             say(f"  {masked(note, secret)}")
     # After the block: its variables are released, and the child finds them as an agent would.
@@ -208,9 +229,10 @@ def _loaded(
     environment = sources.environment()
     remember_secrets(secrets_in((), None, environment))
     try:
-        lease.set(environment, f"plugin {info.name}")
+        lease.set(environment, f"plugin {info.name}", sources.held)
         deadlines = deadlines_of(config)
-        loaded = load(info, config.home, deadline=deadlines.load)
+        instance = instance_for(config, info, sources, lease)
+        loaded = load(info, config.home, deadline=deadlines.load, instance=instance)
         sources.reported = own_settings_of(loaded.provider, info.name, config.home, deadlines)
         yield loaded, fields_of(loaded.provider, info.name, deadlines), sources
     except HermesError as error:
@@ -224,9 +246,16 @@ def _loaded(
 # -- questions ---------------------------------------------------------------------------------
 
 
+def _wanted_besides(sources: Sources, fields: tuple[Field, ...]) -> list[str]:
+    """What the plugin does not get without consent, beside the variables of its fields."""
+    others = {*sources.withheld((), {}), *sources.undeclared(fields)}
+    return sorted(others - {field.variable for field in fields})
+
+
 def _answers(
-    sources: Sources, fields: tuple[Field, ...], arguments: Mapping[str, str], asking: bool
-) -> Settings:
+    info: ProviderInfo, sources: Sources, fields: tuple[Field, ...],
+    arguments: Mapping[str, str], asking: bool,
+) -> Settings:  # fmt: skip
     answers = {key: Value(value, "argument") for key, value in arguments.items()}
     # Only fields with the same key depend on what was in force before.
     stored = sources.settings(fields).values if repeated_keys(fields) else {}
@@ -235,7 +264,15 @@ def _answers(
         # Again for each question: an answer may add or remove the fields that follow.
         values = validate_values(fields, given, "").values
         current = field in active_fields(fields, values)
-        if field.key in answers or not current or not field.is_asked(values):
+        if field.key in answers or not current or not field.applies(values):
+            continue
+        if sources.grants.is_withheld(field.variable):
+            # Without consent it has no value, and an answer would replace somebody else's.
+            sources.grants.names |= {*ask_grants(info, [field.variable])}
+            given, unread = _known(sources, fields, answers, stored)
+            if sources.grants.is_withheld(field.variable):
+                continue
+        if not field.is_asked(values):
             continue
         answer = _ask(field, given.get(field.key), values)
         if answer is not None:
@@ -378,17 +415,25 @@ def _changes(
             yield ("memory", section, field.key), DELETE
 
 
-def _show(config: Config, sources: Sources, journal: Journal) -> None:
+def _show(config: Config, sources: Sources, journal: Journal, new: Mapping[str, str]) -> None:
     """Print what will be written, and where."""
     say("")
     for keys, value in journal.changes:
         shown = "removed" if value is DELETE else f"= {plain(str(value))}"
         say(f"  {config.path.name}:  {'.'.join(keys)} {shown}")
+    if journal.plugin is not None and journal.plugin.grants:
+        granted = ", ".join(journal.plugin.grants)
+        say(f"  plugins.lock.json:  {journal.provider} may have {granted}")
     if journal.secrets:
         where = sources.secrets.where()
         for name in journal.secrets:
             say(f"  {'the keyring' if where.store == 'keyring' else '.env'}:  {name}")
         say(f"  {where.reason}")
+        odd = [name for name, value in new.items() if not is_alike_in_a_shell(value)]
+        if odd and where.store == "dotenv":
+            say(
+                f"  a shell that sources .env reads something else for {', '.join(odd)}, or runs it"
+            )
         if where.store == "keyring":
             say("  hermes-agent, cron jobs and services can't read the keyring.")
             say("  If they have to, run `hermes-plugins secrets move --to dotenv`.")
@@ -468,10 +513,7 @@ def show(ctx: click.Context, origin: bool, json_wanted: bool) -> None:
 
 def _print_rows(rows: list[dict[str, Any]], *, origin: bool) -> None:
     for row in rows:
-        text = setting_text(row)
-        value, _, where = text.partition("  (")
-        shown = f"{value}  ({where}" if origin and where else value
-        say(f"{row['name']}: {shown}")
+        say(f"{row['name']}: {setting_text(row, origin=origin)}")
 
 
 def _own(config: Config) -> list[dict[str, Any]]:
@@ -537,10 +579,11 @@ def _change(config: Config, path: tuple[str, ...], value: Any) -> None:
 
 
 def _scalar(text: str) -> Any:
-    from hermes_core.config.document import parse  # noqa: PLC0415
-
     # As YAML, so that 5, true and [a, b] have the same types as in the file.
-    value = parse(text)[1]
+    try:
+        value = parse(text)[1]
+    except YamlProblem:
+        return text  # validated as text, which says what is allowed
     # A date or a mapping stays the text that was typed.
     return value if isinstance(value, str | int | float | bool | list) else text
 
@@ -553,12 +596,26 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     if answer.problems:
         raise HermesError(answer.problems[0], hint="nothing was changed")
     (row,) = answer.settings
-    section, _ = section_of(config, name)
+    # The listed name, which the journal has to have: a person may type what it calls itself.
+    found = scan(config.home, config.selection, everything=True)
+    listed = find_provider(choice, found).name
+    section, _ = section_of(config, listed, name)
     changes = [(("memory", section, key), row["value"])]
     secrets = Secrets(config.home, config.secrets_backend)
     # Through the journal, so that ``save_config`` is called even if this process ends now.
-    commit(config.home, secrets, Journal(name, changes, []), {})
-    check_provider(load_config(config.home), choice)  # which lets the plugin save the value
+    commit(config.home, secrets, Journal(listed, changes, []), {})
+    # Which lets the plugin save the value.
+    check = check_provider(load_config(config.home), choice)
     say(f"Set memory.{section}.{key} to {plain(str(row['value']))}.")
     for stronger in answer.warnings:
         warn(f"overridden by {stronger}")
+    if unsaved(config.home, listed) is None:
+        return
+    # It may not be set up yet, which is no error of this value; but it is not silent either.
+    if check.problems:
+        warn(f"{listed} could not be asked to save it: {check.problems[0]}")
+        return
+    raise HermesError(
+        next((each for each in check.warnings if "save" in each), f"{listed} did not save it"),
+        hint="config.yaml has the value; the next start of the plugin tries again",
+    )

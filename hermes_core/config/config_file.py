@@ -23,13 +23,19 @@ _PINS: Final = ("memory", "pins")
 
 
 class Selection(NamedTuple):
-    """Which external provider a person chose. ``name`` is "" for none."""
+    """Which external provider a person chose. ``name`` is "" for none.
+
+    ``grants`` has the variables that a person agreed to pass to a plugin. None stands for an
+    entry from before there were grants: what it recorded counts as granted, and ``<NAME>_*``
+    too, so that the home keeps working. The next `enable` or `setup` records it as grants.
+    """
 
     name: str = ""
     owner: str = ""
     pins: Mapping[str, Pin] = _EMPTY
     strict: bool = False
     facts: Mapping[str, PluginFacts] = _EMPTY
+    grants: Mapping[str, tuple[str, ...] | None] = _EMPTY
 
     @property
     def choice(self) -> str:
@@ -131,12 +137,13 @@ def _read(home: Path) -> tuple[Document, dict[str, LockEntry]]:
     """config.yaml and the lock file of one moment.
 
     `enable` replaces the two one after the other. The lock file is read last, since a pin is
-    in it before it leaves config.yaml; and both again if config.yaml changed meanwhile.
+    in it before it leaves config.yaml; and both again if config.yaml changed meanwhile, also if
+    there is no lock file: `disable` may just have emptied it.
     """
     document = read_document(home)
     recorded = read_lock_file(home)
     # Compares text, not mtime: two changes within the clock's resolution have the same mtime.
-    while recorded and read_text(document.path) != document.mark + document.text:
+    while read_text(document.path) != document.mark + document.text:
         document = read_document(home)
         recorded = read_lock_file(home)
     return document, recorded
@@ -166,6 +173,7 @@ def _selection(document: Document, recorded: Mapping[str, LockEntry]) -> Selecti
         MappingProxyType({key: each.pin for key, each in entries.items()}),
         memory.get("pin") == "strict",
         MappingProxyType({key: each.facts for key, each in entries.items()}),
+        MappingProxyType({key: each.grants for key, each in entries.items()}),
     )
 
 

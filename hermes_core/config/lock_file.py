@@ -40,38 +40,49 @@ class PluginFacts(NamedTuple):
 
     ``provider`` is the provider's own name, where that differs from the listed one;
     ``registers`` describes what the plugin registers besides; ``env`` names the variables
-    that have to be set before the plugin is imported.
+    that its fields declare, which have to be set before the plugin is imported.
     """
 
     provider: str = ""
     registers: str = ""
     # Known only after an import, but needed before the next one. A provider that was never
-    # enabled finds variables with other names than <NAME>_* only after its import.
+    # enabled finds most of its variables only after its import.
     env: tuple[str, ...] = ()
 
 
 class LockEntry(NamedTuple):
-    """One plugin of the lock file. ``name`` is spelt as it is listed."""
+    """One plugin of the lock file. ``name`` is spelt as it is listed.
+
+    ``grants`` names the variables that a person agreed to pass to the plugin although they are
+    not its own. None: the entry is older than grants, see `Selection.grants`.
+    """
 
     name: str
     pin: Pin
     facts: PluginFacts = PluginFacts()
+    grants: tuple[str, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The entry without its empty values."""
         values = {**self.pin._asdict(), **self.facts._asdict(), "env": list(self.facts.env)}
         # `owner` is required when it is read, so it is written even if it is empty.
-        return {key: value for key, value in values.items() if value or key == "owner"}
+        found = {key: value for key, value in values.items() if value or key == "owner"}
+        # Written even if it is empty: an entry without the key is from before there were grants.
+        return found if self.grants is None else {**found, "grants": list(self.grants)}
 
 
 def entry_of(name: str, values: Mapping[str, Any]) -> LockEntry:
     """The entry that a checked mapping describes, of the lock file or of config.yaml."""
     texts = {key: values.get(key) or "" for key in _TEXTS}
-    names = values.get("env")
     # Only facts, unlike the pin: an entry of the wrong type is dropped, not an error.
-    env = tuple(each for each in names if isinstance(each, str)) if isinstance(names, list) else ()
+    env = _strings(values.get("env"))
+    grants = _strings(values["grants"]) if "grants" in values else None
     pin = Pin(texts["owner"], texts["version"], texts["hash"])
-    return LockEntry(name, pin, PluginFacts(texts["provider"], texts["registers"], env))
+    return LockEntry(name, pin, PluginFacts(texts["provider"], texts["registers"], env), grants)
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def read_lock_file(home: Path) -> dict[str, LockEntry]:

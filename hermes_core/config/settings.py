@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hermes_core.config import Config, PluginFacts
-from hermes_core.config.environment import is_ours
+from hermes_core.config.environment import claimed_names, is_ours
 from hermes_core.config.fields import (
     Field,
     Problem,
@@ -26,6 +26,7 @@ from hermes_core.config.fields import (
     validate_values,
     variable_of,
 )
+from hermes_core.config.grants import Grants, grant_hint
 from hermes_core.config.names import normalise
 from hermes_core.dispatch import Deadlines, SingleProvider
 from hermes_core.errors import (
@@ -89,6 +90,8 @@ class Sources:
         self._names = tuple(dict.fromkeys((info.name, info.facts.provider or info.name)))
         self._section_key, self._section = section_of(config, *self._names)
         self._file, self._in_file = _own_file(config.home, *self._names)
+        #: Which variables the provider may have.
+        self.grants = Grants(config, info, self.secrets, _texts(self._section.get("env")))
         #: What the provider itself reports; set once it is loaded.
         self.reported: OwnSettings = ()
 
@@ -136,7 +139,14 @@ class Sources:
                 continue
             if found is not None:
                 given[field.key] = found
+            elif field.required and self.grants.is_withheld(field.variable):
+                unread[field.key] = self._not_granted(field)
         return given, unread
+
+    def _not_granted(self, field: Field) -> Problem:
+        hint = grant_hint(self._info.name, [field.variable])
+        cause = f"{field.variable} is set, but not granted to {self._info.name}"
+        return Problem(f"{self.where}.{field.key}", cause, hint=hint)
 
     def settled(
         self, fields: Sequence[Field], given: Mapping[str, Value], unread: Mapping[str, Problem]
@@ -146,7 +156,10 @@ class Sources:
         problems = [
             unread[field.key]
             for field in active_fields(fields, settled.values)
-            if field.key in unread and field.key not in given and field.applies(settled.values)
+            if field.key in unread
+            and field.key not in given
+            and field.key not in settled.values  # a default takes the place of what is withheld
+            and field.applies(settled.values)
         ]
         unknown = {problem.field for problem in problems}
         rest = [problem for problem in settled.problems if problem.field not in unknown]
@@ -174,7 +187,9 @@ class Sources:
         return value.origin != "argument" and not value.origin.endswith(f"({field.variable})")
 
     def _variable(self, field: Field) -> Value | None:
-        """The value of its variable, in the process or in a store."""
+        """The value of its variable, in the process or in a store, if it may have that."""
+        if not self.grants.allows(field.variable):
+            return None
         inherited = self._inherited(field)
         if inherited is not None:
             return inherited
@@ -221,27 +236,47 @@ class Sources:
     def environment(self, fields: Sequence[Field] = ()) -> dict[str, str]:
         """What the provider finds in its environment, from ``.env`` and the keyring.
 
-        That is what it declares, ``requires_env`` of its plugin.yaml, ``<NAME>_*``, and what
+        That is what it declares and may have, what was stored for it or granted to it, and what
         ``memory.<name>.env`` lists; nothing else. What of it is not set here is empty.
         """
-        prefixes = tuple(variable_of(name, "") for name in self._names)
-        named = {*_texts(self._section.get("env")), *(field.variable for field in fields)}
-        named |= {*self._facts.env}  # what it declared when it was enabled
-        named |= {*_texts(self._manifest.get("requires_env"))}
-        for each in self.secrets.names():
-            if each.variable.startswith(prefixes) or self._info.is_called(each.provider):
-                named.add(each.variable)
+        named = {*_texts(self._section.get("env")), *self.grants.stored()}
+        named |= {*self._declared(fields)}
         # Variables that another manager of this process set: listed here, they become empty for
         # this provider, or a conflict, instead of leaking from one home into another.
-        named |= {name for name in os.environ if name.startswith(prefixes) and is_ours(name)}
-        found = {}
-        for name in sorted(named):
-            try:
-                secret = self.secrets.get(name, self._info.name)
-            except SecretsError:
-                secret = None  # reported where the field's value is looked up
-            found[name] = "" if secret is None else secret.value
-        return found
+        prefixes = tuple(variable_of(name, "") for name in self._names)
+        named |= {name for name in claimed_names() if name.startswith(prefixes)}
+        return {name: self._stored_value(name) for name in sorted(named)}
+
+    @property
+    def held(self) -> frozenset[str]:
+        """What stays set between the provider's calls: a person listed it for that."""
+        return frozenset(_texts(self._section.get("env")))
+
+    def _stored_value(self, variable: str) -> str:
+        """What a store has for a variable; "" if it has nothing, or not for this provider."""
+        if not self.grants.allows(variable):
+            return ""
+        try:
+            secret = self.secrets.get(variable, self._info.name)
+        except SecretsError:
+            return ""  # reported where the field's value is looked up
+        return "" if secret is None else secret.value
+
+    def _declared(self, fields: Iterable[Field]) -> set[str]:
+        """The variables that it asks for, now or when it was enabled."""
+        needed = _texts(self._manifest.get("requires_env"))
+        return {*needed, *self._facts.env, *(field.variable for field in fields)}
+
+    def withheld(self, fields: Sequence[Field], values: Mapping[str, Any]) -> list[str]:
+        """The variables that have a value and are not granted: what applies of what it declares."""
+        current = [each for each in active_fields(fields, values) if each.applies(values)]
+        others = {field.variable for field in fields} - {field.variable for field in current}
+        return self.grants.withheld(self._declared(current) - others)
+
+    def undeclared(self, fields: Iterable[Field]) -> list[str]:
+        """What .env has below the provider's name and nobody declares: not passed to it either."""
+        known = {*self._declared(fields), *_texts(self._section.get("env"))}
+        return sorted(self.grants.below_name() - self.grants.stored() - known)
 
 
 def secrets_in(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 from hermes_core.config import load_config
 from hermes_core.config.config_file import validate
@@ -36,16 +37,18 @@ _DELETED: Final = {"$deleted": True}
 class Journal(NamedTuple):
     """What a setup does: to config.yaml, to secrets (by variable); then ``save_config``.
 
-    ``plugin`` is the new entry of the lock file, if the setup enables the plugin.
+    ``plugin`` is the new entry of the lock file, if the setup enables the plugin. ``id`` tells
+    two setups of one provider apart; `commit` sets it.
     """
 
     provider: str
     changes: Sequence[tuple[tuple[str, ...], Any]]
     secrets: Sequence[str]
     plugin: LockEntry | None = None
+    id: str = ""
 
 
-def commit(home: Path, secrets: Secrets, journal: Journal, values: Mapping[str, str]) -> None:
+def commit(home: Path, secrets: Secrets, journal: Journal, values: Mapping[str, str]) -> Journal:
     """Carry out a setup, but for ``save_config``, which needs the provider.
 
     Args:
@@ -54,13 +57,22 @@ def commit(home: Path, secrets: Secrets, journal: Journal, values: Mapping[str, 
         journal: What is to be done.
         values: The new secrets, by variable.
 
+    Returns:
+        The journal as it is now, for `complete`.
+
     Raises:
         HermesError: It can't be done; everything is as it was.
     """
     # Everything that can be refused is refused before the first write.
     _check(home, journal, values)
     ensure_folder(home)
+    journal = journal._replace(id=uuid4().hex)
     with _locked(home):
+        # A process may have died since the caller recovered: what it committed counts, and its
+        # temporary secrets are the only copies.
+        unfinished = pending(home)
+        if unfinished is not None:
+            _finish(home, secrets, unfinished)
         # Of a setup that died before its journal was written: nobody will finish that one.
         _clear_staged(secrets)
         try:
@@ -70,10 +82,10 @@ def commit(home: Path, secrets: Secrets, journal: Journal, values: Mapping[str, 
         # Also Ctrl-C: up to here nothing counts, so everything is taken back.
         except BaseException:
             with suppress(HermesError, OSError):
-                remove_journal(home)
+                _remove(home)
                 _clear_staged(secrets)
             raise
-        _finish(home, secrets, journal)
+        return _finish(home, secrets, journal)
 
 
 @contextmanager
@@ -107,11 +119,11 @@ def _write(home: Path, journal: Journal) -> None:
     replace_file(home / _JOURNAL, text.encode(), mode=0o600)
 
 
-def _finish(home: Path, secrets: Secrets, journal: Journal) -> None:
+def _finish(home: Path, secrets: Secrets, journal: Journal) -> Journal:
     """Apply a journal to secrets and config.yaml; steps that are done are skipped."""
     # Only ``save_config`` is left to do, which the manager does after loading the provider.
     if not journal.secrets and not journal.changes and journal.plugin is None:
-        return
+        return journal
     for name in journal.secrets:
         staged = secrets.get(_STAGED + name, journal.provider)
         # None: an earlier attempt has already moved it. First set, then delete: a crash between
@@ -124,7 +136,9 @@ def _finish(home: Path, secrets: Secrets, journal: Journal) -> None:
     else:
         change_plugins(home, dict(journal.changes), [journal.plugin])
     # Not removed: it still says that ``save_config`` has to be called.
-    _write(home, journal._replace(changes=[], secrets=[], plugin=None))
+    rest = journal._replace(changes=[], secrets=[], plugin=None)
+    _write(home, rest)
+    return rest
 
 
 def recover(home: Path) -> None:
@@ -143,17 +157,33 @@ def recover(home: Path) -> None:
         _finish(home, Secrets(home, load_config(home).secrets_backend), journal)
         if normalise(load_config(home).selection.name) != normalise(journal.provider):
             # Another provider was chosen since, so ``save_config`` of this one is not called.
-            remove_journal(home)
+            _remove(home)
 
 
-def needs_save_config(home: Path, provider: str) -> bool:
-    """Whether a provider's ``save_config`` was not called with the last change yet."""
+def unsaved(home: Path, provider: str) -> Journal | None:
+    """Return the journal of a provider whose ``save_config`` was not called with it yet.
+
+    Raises:
+        HermesError: The journal can't be read.
+    """
     journal = pending(home)
-    return journal is not None and normalise(journal.provider) == normalise(provider)
+    is_its = journal is not None and normalise(journal.provider) == normalise(provider)
+    return journal if is_its else None
 
 
-def remove_journal(home: Path) -> None:
-    """Remove the journal: the setup is complete."""
+def complete(home: Path, journal: Journal) -> None:
+    """Remove the journal, since ``save_config`` was called; not one that is newer.
+
+    Raises:
+        HermesError: It can't be removed.
+    """
+    # Without the lock while the plugin's code ran, so another setup may have begun meanwhile.
+    with _locked(home):
+        if pending(home) == journal:
+            _remove(home)
+
+
+def _remove(home: Path) -> None:
     with suppress(FileNotFoundError):
         (home / _JOURNAL).unlink()
         sync_folder(home)
@@ -168,7 +198,8 @@ def pending(home: Path) -> Journal | None:
             (tuple(keys), DELETE if value == _DELETED else value) for keys, value in data["changes"]
         ]
         plugin = entry_of(*data["plugin"]) if data.get("plugin") else None
-        journal = Journal(str(data["provider"]), changes, list(data["secrets"]), plugin)
+        told = str(data.get("id", ""))
+        journal = Journal(str(data["provider"]), changes, list(data["secrets"]), plugin, told)
         return _with_lock_entry(journal)
     except FileNotFoundError:
         return None

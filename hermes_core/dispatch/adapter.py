@@ -476,7 +476,8 @@ class ProviderAdapter:
 
     def _unloaded(self, callback: Unload) -> None:
         set_caller(self.instance)
-        callback.dispose()
+        with self.instance.around():
+            callback.dispose()
 
     def close(self, timeout: float) -> None:
         """Call nothing more, and end the threads."""
@@ -591,11 +592,12 @@ class ProviderAdapter:
         if rule.lane is Lane.RECALL:
             self._wait_for_earlier(rule.lane, deadline)
         try:
-            value = call()
-            if iscoroutine(value):
-                patience = self._recall.patience if hook == "prefetch" else deadline
-                value = self._loop.run(value, patience)
-            return plain_value(hook, value)
+            with self.instance.around():
+                value = call()
+                if iscoroutine(value):
+                    patience = self._recall.patience if hook == "prefetch" else deadline
+                    value = self._loop.run(value, patience)
+                return plain_value(hook, value)
         except WrongReturnType as error:
             # Its traceback would keep the value alive, and end it on the caller's thread.
             value = None

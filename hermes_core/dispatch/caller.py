@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,12 +33,15 @@ class Unload(Protocol):
 class ProviderInstance:
     """One provider object that works for one home.
 
-    ``unload`` is what its plugin registered with ``ctx.on_unload``.
+    ``unload`` is what its plugin registered with ``ctx.on_unload``. ``around`` is entered around
+    each of its calls, and sets its variables; ``may_read`` says which of them it may have.
     """
 
     name: str
     home: Path | None = None
     unload: list[Unload] = field(default_factory=list)
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
+    may_read: Callable[[str], bool] = lambda _: True
 
 
 #: Set for each call of a provider, in the context of that call alone.

@@ -13,9 +13,10 @@ from typing import Any
 from hermes_core.config import Config, Selection
 from hermes_core.config.environment import Lease
 from hermes_core.config.fields import Field, SchemaError, Settings, active_fields, read_fields
+from hermes_core.config.grants import grant_hint
 from hermes_core.config.names import normalise
 from hermes_core.config.settings import ProviderConfigError, Sources, own_settings_of, secrets_in
-from hermes_core.config.setup_journal import needs_save_config, remove_journal
+from hermes_core.config.setup_journal import complete, unsaved
 from hermes_core.discovery import (
     ProviderInfo,
     find_provider,
@@ -24,6 +25,7 @@ from hermes_core.discovery import (
     scan,
 )
 from hermes_core.dispatch import Deadlines, SingleProvider
+from hermes_core.dispatch.caller import ProviderInstance, instance_of
 from hermes_core.errors import (
     HermesError,
     ProviderConflictError,
@@ -40,10 +42,11 @@ from hermes_core.provider import BUILTIN, MemoryProvider
 class Activation:
     """The result of activating the configured provider: the provider, or the error.
 
-    ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` holds the
-    variables that were set for it, to be released when it is no longer used; ``secrets`` are
+    ``settings`` and ``fields`` are known as soon as it could be loaded; ``lease`` sets its
+    variables around its calls, to be released when it is no longer used; ``secrets`` are
     the values that must not be shown, whatever an error of the plugin says; ``own_name``
-    is what the provider calls itself, ``registered`` what its plugin registers besides.
+    is what the provider calls itself, ``registered`` what its plugin registers besides;
+    ``withheld`` names variables that are set and that nobody granted to it.
     """
 
     info: ProviderInfo | None = None
@@ -54,6 +57,7 @@ class Activation:
     settings: Settings | None = None
     own_name: str = ""
     registered: Mapping[str, int] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
     lease: Lease = field(default_factory=Lease)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
@@ -147,11 +151,20 @@ def activate(
         # Known before any plugin code runs, so that even an error of the import is masked.
         result = replace(result, secrets=secrets_in((), None, environment))
         remember_secrets(result.secrets)
-        result.lease.set(environment, f"plugin {info.name}")
+        result.lease.set(environment, f"plugin {info.name}", sources.held)
         deadlines = deadlines_of(config)
-        pin = config.selection.strict_hash
-        loaded = load(info, config.home, deadline=deadlines.load, pin=pin)
+        instance = instance_for(config, info, sources, result.lease)
+        loaded = load(
+            info,
+            config.home,
+            deadline=deadlines.load,
+            pin=config.selection.strict_hash,
+            instance=instance,
+        )
         provider = loaded.provider
+        # Its class allows no weak references, so its calls would not find the instance.
+        if instance_of(provider, info.name) is not instance:
+            result.lease.hold()
         told = (masked(each, result.secrets) for each in loaded.warnings)
         warnings = (*result.warnings, *told)
         result = replace(
@@ -165,8 +178,11 @@ def activate(
         if result.settings is not None and result.settings.problems:
             raise ProviderConfigError(info.name, result.settings.problems)
         # Only now: ``save_config`` must not be called with values that are not valid.
-        _tell_settings(result, provider, config)
-        require_available(info, provider, deadlines)
+        # Not with arguments, which are only for this process.
+        if not arguments and (problem := _save_settings(result, provider, config)):
+            result = replace(result, warnings=(*result.warnings, problem))
+        with result.lease.applied():  # also for what its plugin.yaml says that it needs
+            require_available(info, provider, deadlines)
         # After `is_available`, whose reason is usually better than a list of packages.
         _require_packages(info)
     # Release: nothing of a provider that is not used may stay in the environment.
@@ -175,6 +191,15 @@ def activate(
         mask_error(error, result.secrets)
         return replace(result, error=error)
     return replace(result, provider=provider)
+
+
+def instance_for(
+    config: Config, info: ProviderInfo, sources: Sources, lease: Lease
+) -> ProviderInstance:
+    """What a provider's calls are made for: a home, with the variables that it may have."""
+    return ProviderInstance(
+        info.name, config.home, around=lease.applied, may_read=sources.grants.allows
+    )
 
 
 def _require_packages(info: ProviderInfo) -> None:
@@ -190,12 +215,28 @@ def _require_packages(info: ProviderInfo) -> None:
         )
 
 
-def _tell_settings(result: Activation, provider: MemoryProvider, config: Config) -> None:
-    """Call ``save_config`` if an earlier change of the settings could not do so."""
-    if result.info is not None and needs_save_config(config.home, result.info.name):
-        settings = result.settings or Settings({}, {}, ())
-        save_config(provider, result.info, config, plain_values(result.fields, settings))
-        remove_journal(config.home)
+def _save_settings(result: Activation, provider: MemoryProvider, config: Config) -> str:
+    """Call ``save_config`` if an earlier change of the settings could not; return a warning.
+
+    The provider works without it: config.yaml has the values. If it fails, the journal stays,
+    and the next activation tries again.
+    """
+    if result.info is None:
+        return ""
+    try:
+        journal = unsaved(config.home, result.info.name)
+        if journal is None:
+            return ""
+        values = plain_values(result.fields, result.settings or Settings({}, {}, ()))
+        problem = save_config(provider, result.info, config, values)
+        if not problem:
+            complete(config.home, journal)
+    except HermesError as error:
+        problem = str(error)
+    if not problem:
+        return ""
+    told = masked(problem, result.secrets)
+    return f"plugin {result.info.name}: could not save its settings: {told}"
 
 
 def plain_values(fields: tuple[Field, ...], settings: Settings) -> dict[str, Any]:
@@ -224,12 +265,22 @@ def _set_up(
     environment = sources.environment(fields)
     secrets = secrets_in(fields, settings, environment)
     remember_secrets(secrets)
-    result.lease.set(environment, f"plugin {name}")
+    result.lease.set(environment, f"plugin {name}", sources.held)
     clear = [
         f"plugin {name}: {each}" for each in sources.exposed(active_fields(fields, settings.values))
     ]
-    warnings = (*result.warnings, *clear)
-    return replace(result, fields=fields, settings=settings, warnings=warnings, secrets=secrets)
+    withheld = sources.withheld(fields, settings.values)
+    if withheld:
+        hint = grant_hint(name, withheld)
+        clear.append(f"plugin {name}: does not get {', '.join(withheld)}: not granted ({hint})")
+    return replace(
+        result,
+        fields=fields,
+        settings=settings,
+        warnings=(*result.warnings, *clear),
+        secrets=secrets,
+        withheld=(*withheld, *sources.undeclared(fields)),
+    )
 
 
 def fields_of(provider: MemoryProvider, name: str, deadlines: Deadlines) -> tuple[Field, ...]:

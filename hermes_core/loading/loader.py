@@ -104,7 +104,12 @@ def load_provider(
 
 
 def load(
-    info: ProviderInfo, home: Path | None, *, deadline: float = LOAD_SECONDS, pin: str = ""
+    info: ProviderInfo,
+    home: Path | None,
+    *,
+    deadline: float = LOAD_SECONDS,
+    pin: str = "",
+    instance: ProviderInstance | None = None,
 ) -> Loaded:
     """Load like `load_provider`; return also what else was found out.
 
@@ -113,12 +118,13 @@ def load(
         home: The Hermes home.
         deadline: How many seconds loading may take.
         pin: The hash that its files must have, if nothing else may run (``memory.pin: strict``).
+        instance: What its calls are made for, if there is more to say than the home.
     """
     if info.source == BUILTIN:  # ours: it needs neither a thread nor a deadline
         return Loaded(_provider(info, Progress()))
     if pin:
         pin_imports(info, pin)
-    return _Loading(info, home, deadline).provider()
+    return _Loading(info, home, deadline, instance).provider()
 
 
 def load_observer(info: ProviderInfo, deadline: float = LOAD_SECONDS) -> Any:
@@ -129,12 +135,18 @@ def load_observer(info: ProviderInfo, deadline: float = LOAD_SECONDS) -> Any:
 class _Loading:
     """The steps of loading, on a thread that may be left behind."""
 
-    def __init__(self, info: ProviderInfo, home: Path | None, deadline: float) -> None:
+    def __init__(
+        self,
+        info: ProviderInfo,
+        home: Path | None,
+        deadline: float,
+        instance: ProviderInstance | None = None,
+    ) -> None:
         self._info = info
         self._deadline = deadline
         self._context = PluginContext(_manifest(info), home)
         self._progress = Progress(self._context)
-        self._instance = ProviderInstance(info.name, home)
+        self._instance = instance or ProviderInstance(info.name, home)
 
     def provider(self) -> Loaded:
         """Load the provider; offer hermes-agent's modules if it was written for that."""
@@ -161,7 +173,7 @@ class _Loading:
         def run() -> Any:
             begin_with_theirs(self._instance)
             # stdout may be a protocol (MCP, --json), which a plugin's print would break.
-            with stdout_to_stderr():
+            with stdout_to_stderr(), self._instance.around():
                 return steps(self._info, self._progress)
 
         try:

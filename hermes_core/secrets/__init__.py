@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from hermes_core.secrets._files import Store
-from hermes_core.secrets.env_file import MAX_VALUE_BYTES, EnvFile, check_name, check_value
+from hermes_core.secrets.env_file import (
+    MAX_VALUE_BYTES,
+    EnvFile,
+    check_name,
+    check_value,
+    is_alike_in_a_shell,
+)
 from hermes_core.secrets.store import BACKENDS, Choice, Name, Secret, Secrets, Stored
 
 # `cli` and `config` use these. Plugins get their secrets through settings and variables, never from
@@ -20,4 +26,5 @@ __all__ = [
     "Stored",
     "check_name",
     "check_value",
+    "is_alike_in_a_shell",
 ]

@@ -45,9 +45,9 @@ _PARTS: Final = re.compile(
 
 # Characters that mean nothing to a shell or to python-dotenv; such values need no quotes.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
-_NOT_IN_SINGLE: Final = re.compile(r"'|\\\\|\\\Z")
-#: A backslash at the end: python-dotenv before 1.2.3 takes the quote after it for escaped.
-_NOT_IN_DOUBLE: Final = re.compile(r"[$`]|\\\Z")
+#: A carriage return needs an escape: python-dotenv opens the file in text mode.
+_NOT_IN_SINGLE: Final = re.compile(r"'|\\\\|\\\Z|\r")
+_NOT_IN_DOUBLE: Final = re.compile(r"[$`\r]")
 _INTERPOLATED: Final = re.compile(r"\$\{[^}]*\}")
 
 
@@ -83,8 +83,6 @@ def check_value(variable: str, value: str) -> str:
 def _problem(value: str) -> str:
     if not value:
         return "is empty"
-    if "\n" in value or "\r" in value:
-        return "has a line break, which a .env can't hold for every reader"
     if "\0" in value:
         return "has a NUL character, which no variable can hold"
     try:
@@ -224,20 +222,26 @@ def _appended(text: str, line: str) -> str:
     return f"{text}{gap}{line}{line_end}"
 
 
-def quoted(value: str) -> str | None:
-    """The value as python-dotenv and a shell both read it; None if no form suits both.
+def quoted(value: str) -> str:
+    """The value in a form that python-dotenv reads back, and if possible a shell too.
 
     In single quotes a shell knows no escapes, but python-dotenv does; in double quotes a
-    shell expands ``$`` and `````, but python-dotenv has no escape for them.
+    shell expands ``$`` and `````, but python-dotenv has no escape for them. Where no form suits
+    both, python-dotenv decides: agents read the file with it.
     """
     if _PLAIN.fullmatch(value):
         return value
     if not _NOT_IN_SINGLE.search(value):
         return f"'{value}'"
-    if not _NOT_IN_DOUBLE.search(value):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return None
+    # python-dotenv before 1.2.3 misreads a backslash before the last quote if another quote is
+    # further down in the file. `EnvFile._check` finds out.
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
+def is_alike_in_a_shell(value: str) -> bool:
+    """Whether a shell that sources the file reads the same value."""
+    return not (_NOT_IN_SINGLE.search(value) and _NOT_IN_DOUBLE.search(value))
 
 
 def is_interpolated(value: str) -> bool:
@@ -246,15 +250,4 @@ def is_interpolated(value: str) -> bool:
 
 
 def _quoted(key: str, value: str | None) -> str | None:
-    if value is None:
-        return None
-    form = quoted(check_value(key, value))
-    if form is None:
-        raise SecretsError(
-            "the value ends with a backslash, or has a quote or backslash together with a $ or `: "
-            "no way of writing it to a .env is read alike by python-dotenv and by a shell; nothing "
-            "was stored",
-            where=key,
-            hint="store it in the OS keyring, or create a value without these characters",
-        )
-    return form
+    return None if value is None else quoted(check_value(key, value))

@@ -16,7 +16,13 @@ from typing import Final, NamedTuple, get_args
 from hermes_core.errors import SecretsError
 from hermes_core.secrets._files import Entry, Index, Store, locked
 from hermes_core.secrets._keyring import SECONDS, Keyring
-from hermes_core.secrets.env_file import EnvFile, check_name, check_value, is_interpolated
+from hermes_core.secrets.env_file import (
+    EnvFile,
+    check_name,
+    check_value,
+    is_alike_in_a_shell,
+    is_interpolated,
+)
 
 BACKENDS: Final = ("auto", *get_args(Store))
 NOT_SET: Final = "not set"
@@ -28,6 +34,7 @@ _SOUNDS_SECRET: Final = re.compile(
 )
 _PLAIN_TEXT: Final = ", so it is in plain text, readable by its owner only"
 _INTERPOLATED: Final = "; but hermes-agent puts something else for the ${...} in it"
+_NOT_ALIKE: Final = "; but a shell that sources .env reads something else, or runs it"
 _MOVE: Final = "run hermes-plugins secrets move --to dotenv where it does"
 
 
@@ -256,7 +263,8 @@ class Secrets:
                 where=str(self.env_file.path),
                 hint="does another program write to it?",
             )
-        return _INTERPOLATED if is_interpolated(value) else ""
+        note = "" if is_alike_in_a_shell(value) else _NOT_ALIKE
+        return note + (_INTERPOLATED if is_interpolated(value) else "")
 
     def _remove_old(self, variable: str, before: Entry | None, now: Entry) -> str:
         """Remove a secret from its old store; return a note if that fails."""

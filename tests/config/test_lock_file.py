@@ -317,3 +317,21 @@ def test_a_process_that_is_killed_at_any_step_leaves_a_pinned_plugin(
 
 
 NONE = '""'
+
+
+def test_a_plugin_that_is_disabled_between_the_two_reads_is_not_selected_without_its_pin(
+    config, monkeypatch
+):
+    config.write("memory:\n  provider: mem0\n  pin: strict\n")
+    write_lock_file(config.home, {"mem0": MEM0})
+    reads = []
+
+    def read(home: Path) -> dict[str, LockEntry]:
+        if not reads:  # another process, just in front of the first read
+            change_plugins(home, {PROVIDER: ""}, [])
+        reads.append(home)
+        return read_lock_file(home)
+
+    monkeypatch.setattr("hermes_core.config.config_file.read_lock_file", read)
+    selection = load_config(config.home).selection
+    assert (selection.name, selection.pin) == ("", None)

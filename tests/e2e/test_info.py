@@ -23,7 +23,12 @@ def test_json_is_what_list_has_and_where_it_lies(machine):
     data = machine.json("info", "alpha")
     assert data.keys() == {"schema", "provider"}
     listed = machine.providers()["alpha"]
-    assert data["provider"] == {**listed, "commit": "", "location": str(machine.site.folder)}
+    assert data["provider"] == {
+        **listed,
+        "commit": "",
+        "location": str(machine.site.folder),
+        "grants": [],
+    }
 
 
 def test_the_builtin_has_info_too(machine):

@@ -13,6 +13,7 @@ from support.sites import MEMORY, add_directory
 
 from hermes_core import MemoryManager, discover
 from hermes_core.loading import PluginContext, PluginManifest, load
+from hermes_core.secrets import Secrets
 
 CLASS = provider_class("acme")
 
@@ -409,7 +410,7 @@ def test_directory_plugins_get_the_same_context(home):
 
 
 def test_a_secret_in_a_late_exception_is_masked(site, home):
-    (home / ".env").write_text("ACME_KEY=canary-4711-canary\n", "utf-8")
+    Secrets(home, "dotenv").set("ACME_KEY", "canary-4711-canary", "acme")
     source = "import os\n" + registering(GIVES, "raise RuntimeError(os.environ['ACME_KEY'])")
     site.add(
         "acme-memory",

@@ -62,11 +62,9 @@ def test_a_value_comes_from_stdin_without_its_line_end(machine, value):
     [
         ("", "KEY: the value is empty; nothing was stored"),
         ("\n", "KEY: the value is empty; nothing was stored"),
-        ("canary\nmore\n", "KEY: the value has a line break"),
         ("canary\0", "KEY: the value has a NUL character"),
         (b"canary\xff", "KEY: the value is not UTF-8; nothing was stored"),
         ("canary" * 30_000, "a variable can't hold more than 100,000; nothing was stored"),
-        ("canary'$", "has a quote or backslash together with a $ or `"),
     ],
 )
 def test_a_bad_value_is_refused_without_being_shown(machine, value, problem):

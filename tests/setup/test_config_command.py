@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.fielded import MODE, TIMEOUT, add_plugin
+from support.fielded import MODE, TIMEOUT, add_plugin, saved_of
 
 CONFIG = "# mine\nmemory:\n  provider: acme\n  acme: {timeout: 5}  # slow line\n"
 
@@ -153,3 +153,51 @@ def test_a_setting_is_the_same_wherever_the_provider_looks(acme):
     acme.run("setup", "acme", "--no-input").done()
     acme.run("config", "set", "memory.acme.timeout", "10").done()
     assert '"timeout": 5' not in (acme.home / "acme.json").read_text()
+
+
+def test_what_is_not_yaml_is_a_value_that_is_not_allowed(acme):
+    result = acme.run("config", "set", "memory.pin", "[")
+    assert "expected one of warn, strict, got '['" in result.failed()
+    assert "unexpected" not in result.err
+
+
+def test_a_value_with_a_parenthesis_is_shown_whole(acme):
+    add_plugin(acme.home, ({"key": "label"},))
+    acme.write_config("memory:\n  provider: acme\n  acme: {label: 'a  (b'}\n")
+    # Blanks in a row are shown as one.
+    assert shown(acme)["memory.acme.label"] == "a (b"
+    origin = "(config.yaml (memory.acme.label))"
+    assert shown(acme, "--origin")["memory.acme.label"] == f"a (b  {origin}"
+
+
+def test_a_plugin_that_can_not_save_the_value_is_an_error_until_it_can(acme):
+    broken = "def save_config(self, values, hermes_home):\n    raise OSError('disk full')\n"
+    add_plugin(acme.home, (TIMEOUT,), broken)
+    result = acme.run("config", "set", "memory.acme.timeout", "8")
+    assert "could not save its settings: OSError: disk full" in result.failed()
+    assert acme.memory["acme"] == {"timeout": 8}
+    report = acme.json("status")
+    assert report["provider"]["works"] is True
+    assert any("could not save its settings" in each for each in report["warnings"])
+    add_plugin(acme.home, (TIMEOUT,))
+    assert not any("save" in each for each in acme.json("status")["warnings"])
+    assert saved_of(acme) == {"timeout": 8}
+    assert not (acme.home / "setup.json").exists()
+
+
+def test_a_plugin_that_is_not_set_up_yet_is_a_warning(machine):
+    machine.write_config(CONFIG)
+    result = machine.run("config", "set", "memory.acme.timeout", "8")
+    assert result.code == 0
+    assert "acme could not be asked to save it: " in result.err
+    assert machine.memory["acme"] == {"timeout": 8}
+
+
+def test_the_name_that_a_provider_gives_itself_reaches_its_save_config(machine):
+    add_plugin(machine.home, (TIMEOUT,), name="outer")
+    source = machine.home / "plugins" / "outer" / "__init__.py"
+    source.write_text(source.read_text().replace("name = 'outer'", "name = 'inner'"))
+    machine.run("enable", "outer").done()
+    machine.run("config", "set", "memory.inner.timeout", "8").done()
+    assert machine.memory["outer"] == {"timeout": 8}
+    assert saved_of(machine, "outer") == {"timeout": 8}

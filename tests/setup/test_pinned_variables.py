@@ -15,6 +15,6 @@ TOLD = "def is_available(self):\n    return AT_IMPORT.get('DECLARED_KEY') == 'x'
 def test_it_is_set_before_the_import(machine, command):
     add_plugin(machine.home, (FIELD,), TOLD)
     (machine.home / ".env").write_text("DECLARED_KEY=x\n")
-    machine.run(*command)
+    machine.run(*command, "--grant", "DECLARED_KEY")
     assert machine.pins["acme"]["env"] == ["DECLARED_KEY"]
     assert machine.json("status")["provider"]["works"] is True

@@ -9,6 +9,8 @@ from support.commands import posix_only
 from support.fielded import API_KEY, FIELDS, MODE, TIMEOUT, add_plugin, env_of, run_with, saved_of
 from support.sites import OBSERVERS
 
+from hermes_core.secrets import Secrets
+
 CANARY = "canary-4711"
 SECOND = {"key": "token", "secret": True, "env_var": "ACME_TOKEN"}
 
@@ -265,3 +267,10 @@ def test_a_config_that_is_not_valid_is_not_set_up(machine):
     machine.write_config("memory: [1]\n")
     with machine.unchanged():
         run_with(machine, f"{CANARY}\n", "setup", "acme", "--secret-stdin", "api_key").failed()
+
+
+def test_a_key_that_a_shell_reads_differently_is_stored_and_that_is_said(machine):
+    done = run_with(machine, "it's $5\n", "setup", "acme", "--secret-stdin", "api_key")
+    assert done.code == 0, done.err
+    assert "a shell that sources .env reads something else for ACME_API_KEY" in done.out
+    assert Secrets(machine.home).get("ACME_API_KEY").value == "it's $5"

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from hermes_core.config.document import parse_document, read_document, read_text
 from hermes_core.config.editor import change_config
+from hermes_core.dispatch.caller import CALLER
 from hermes_core.errors import ConfigError, SecretsError
 from hermes_core.loading.compat._files import differences
 from hermes_core.loading.compat._home import (  # noqa: F401 - offered
@@ -130,12 +131,21 @@ def _secrets() -> Secrets:
     return Secrets(get_hermes_home(), backend if backend in BACKENDS else "auto")
 
 
+def _may_read(key: str) -> bool:
+    """Whether the plugin that asks may have a variable; see `hermes_core.config.grants`."""
+    # A thread that the plugin started belongs to no call, and has to find the plugin's key too.
+    caller = CALLER.get(None)
+    return caller is None or caller.may_read(key)
+
+
 def load_env() -> dict[str, str]:
-    """Return what ``.env`` has."""
-    return dict(_secrets().env_file.read())
+    """Return what ``.env`` has for this plugin."""
+    return {key: value for key, value in _secrets().env_file.read().items() if _may_read(key)}
 
 
 def _stored(key: str) -> str | None:
+    if not _may_read(key):
+        return None
     try:
         found = _secrets().get(key)
     except SecretsError:  # not a valid name, or a keyring that does not answer
@@ -156,8 +166,13 @@ def get_env_value_prefer_dotenv(key: str) -> str | None:
 
 def save_env_value(key: str, value: str) -> None:
     """Store a secret where the home's secrets are."""
-    # A line break in .env would begin another variable.
-    _secrets().set(key, value.replace("\n", "").replace("\r", ""))
+    secrets = _secrets()
+    caller = CALLER.get(None)
+    # A plugin stores what a person typed for it. What was there before does not become its own.
+    known = key in secrets.index.read() or key in secrets.env_file.read()
+    provider = caller.name if caller is not None and not known else ""
+    # hermes-agent removes line breaks: a value that is pasted often ends with one.
+    secrets.set(key, value.replace("\n", "").replace("\r", ""), provider)
 
 
 def save_env_value_secure(key: str, value: str) -> dict[str, Any]:
@@ -172,8 +187,9 @@ def remove_env_value(key: str) -> bool:
 
 
 def env_file(home: Path) -> dict[str, str]:
-    """Return what the ``.env`` of some home has."""
-    return dict(Secrets(home, "dotenv").env_file.read())
+    """Return what the ``.env`` of some home has for this plugin."""
+    read = Secrets(home, "dotenv").env_file.read()
+    return {key: value for key, value in read.items() if _may_read(key)}
 
 
 # -- agent.secret_scope: a provider's secrets, by the name of their variable
