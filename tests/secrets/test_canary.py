@@ -88,7 +88,7 @@ def test_no_traceback_and_no_log_has_it(home, use, caplog, kind):
     assert holders(home) == set()
 
 
-@pytest.mark.parametrize("tail", ["\n", "\0", "'$", "\ud800", "x" * 100_000])
+@pytest.mark.parametrize("tail", ["\0", "\ud800", "x" * 100_000])
 def test_no_refusal_has_it(home, tail):
     with pytest.raises(HermesError) as caught:
         Secrets(home, "dotenv").set("KEY", CANARY + tail)

@@ -193,8 +193,10 @@ def test_all_that_is_ours_moves_and_nothing_else(home, keyring):
 
 def test_one_that_can_not_be_moved_stays_and_does_not_keep_the_others(home, secrets, keyring):
     secrets.set("A_KEY", "1")
-    secrets.set("B_KEY", "canary'$x")
+    secrets.set("B_KEY", "canary")
     secrets.set("C_KEY", "3")
+    (place,) = [each for each, value in keyring.kept.items() if value == "canary"]
+    keyring.kept[place] = "canary\0"  # another program wrote what no variable can hold
     with pytest.raises(SecretsError, match=r"moved: A_KEY, C_KEY; not moved.*: B_KEY: the value"):
         secrets.move("dotenv")
     assert [secrets.get(each).store for each in ("A_KEY", "B_KEY", "C_KEY")] == [
@@ -226,7 +228,7 @@ def test_moving_to_a_keyring_that_is_not_there_changes_nothing(home, secrets):
         secrets.move("auto")
 
 
-@pytest.mark.parametrize("value", ["", "a\nb", "a\0b", "a\ud800"])
+@pytest.mark.parametrize("value", ["", "a\0b", "a\ud800"])
 @pytest.mark.parametrize("backend", ["keyring", "dotenv"])
 def test_a_value_that_one_store_can_not_hold_no_store_takes(home, keyring, backend, value):
     with pytest.raises(SecretsError, match="KEY: the value "):
