@@ -227,7 +227,7 @@ def _loaded(
     sources = Sources(config, info, manifest_of(info))
     lease = Lease()
     environment = sources.environment()
-    remember_secrets(secrets_in((), None, environment))
+    remember_secrets(secrets_in((), None, environment) | sources.secrets.values(keyring=False))
     try:
         lease.set(environment, f"plugin {info.name}", sources.held)
         deadlines = deadlines_of(config)

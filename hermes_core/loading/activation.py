@@ -149,7 +149,9 @@ def activate(
         sources = Sources(config, info, manifest_of(info), arguments)
         environment = sources.environment()
         # Known before any plugin code runs, so that even an error of the import is masked.
-        result = replace(result, secrets=secrets_in((), None, environment))
+        # With all of .env: what it declares is not known yet, and it can read the file itself.
+        stored = sources.secrets.values(keyring=False)
+        result = replace(result, secrets=secrets_in((), None, environment) | stored)
         remember_secrets(result.secrets)
         result.lease.set(environment, f"plugin {info.name}", sources.held)
         deadlines = deadlines_of(config)

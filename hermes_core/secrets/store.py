@@ -166,11 +166,16 @@ class Secrets:
                 found.append(Name(variable, entry.provider, entry.store, state))
         return found
 
-    def values(self) -> frozenset[str]:
-        """Every secret that can be read now. Not all that is in .env is one."""
+    def values(self, *, keyring: bool = True) -> frozenset[str]:
+        """Every secret that can be read now. Not all that is in .env is one.
+
+        Args:
+            keyring: Whether the keyring is asked, which may be slow.
+        """
         ours = self.index.read()
+        in_file = self.env_file.read()
         found = set()
-        for variable in {*ours, *self.env_file.read()}:
+        for variable in {*ours, *in_file} if keyring else in_file:
             if variable not in ours and not _SOUNDS_SECRET.search(variable):
                 continue
             # Masking is best effort: a keyring that is locked must not keep the agent from
