@@ -165,14 +165,14 @@ class SessionContext:
             changes: The keywords of ``on_session_switch``. Only those in `CHANGEABLE` count.
         """
         # A host that does not know a value passes nothing: the old one still applies then.
-        told = {name: changes[name] for name in CHANGEABLE if changes.get(name) is not None}
+        given = {name: changes[name] for name in CHANGEABLE if changes.get(name) is not None}
         # Another id, or the key of the chat before, would take one person for the other.
         known: dict[str, Any] = {}
-        if told.get("user_id", self.user_id) != self.user_id:
+        if given.get("user_id", self.user_id) != self.user_id:
             known |= dict.fromkeys(_OF_THE_USER)
-        if told.get("chat_id", self.chat_id) != self.chat_id:
+        if given.get("chat_id", self.chat_id) != self.chat_id:
             known |= dict.fromkeys(_OF_THE_CHAT)
-        known |= told
+        known |= given
         return replace(self, session_id=session_id, parent_session_id=parent or None, **known)
 
 

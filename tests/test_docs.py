@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -45,7 +46,13 @@ def test_the_front_page_counts_the_checks():
     assert f"`check` runs {len(conformance.all_checks())} checks" in text
 
 
-def test_every_page_is_in_the_navigation():
-    listed = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
+def test_there_are_twenty_decisions():
+    """A page that answers every question is read by nobody: the others are comments in code."""
+    text = (DOCS / "decisions.md").read_text("utf-8").partition("## Twenty questions")[2]
+    assert len(re.findall(r"^\*\*.+\?\*\*", text, re.MULTILINE)) == 20
+
+
+def test_every_page_is_in_the_navigation_once():
+    listed = (DOCS.parent / "mkdocs.yml").read_text("utf-8").split()
     for page in DOCS.rglob("*.md"):
-        assert page.relative_to(DOCS).as_posix() in listed
+        assert listed.count(page.relative_to(DOCS).as_posix()) == 1, page

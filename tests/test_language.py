@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 PHRASES = re.compile(
-    r"\b(is told|are told|anew|mend(?:s|ed|ing)?|is away|all the same|of its own|"
+    r"\b(is told|are told|anew|mend(?:s|ed|ing)?|is away|be away|all the same|of its own|"
     r"that is fine|is no (?!such)(?:\w+ )?(?:name|setting|folder|file|provider|plugin|error)|"
     r"given up|counts more|tell its author|for good|on its own account|"
     r"set-up|nobody (?:delivers|waits)|it gives no)\b",
@@ -57,6 +57,9 @@ def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if name in SAYING or name.endswith(("Error", "Problem")):
                 yield from texts(node)
+            for each in node.keywords:
+                if each.arg in ("hint", "help", "detail"):
+                    yield from texts(each.value)
         elif isinstance(node, ast.FunctionDef) and node.decorator_list:
             decorators = " ".join(map(ast.unparse, node.decorator_list))
             if "command(" in decorators or "group(" in decorators:

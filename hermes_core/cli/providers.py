@@ -94,8 +94,8 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         facts = {key: value for key, value in known.items() if value}
         beside = {name.removesuffix(".py"): str(path) for name, path in companions.items()}
         grants = granted_to(selection, info.name)
-        told = {"commit": info.commit, "location": place, "grants": grants, **beside, **facts}
-        print_json(provider={**as_json(info), **told})
+        more = {"commit": info.commit, "location": place, "grants": grants, **beside, **facts}
+        print_json(provider={**as_json(info), **more})
         return
     say(f"{plain(info.name)}  {paint(info.state, info.state)}")
     details = {

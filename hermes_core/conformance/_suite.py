@@ -131,12 +131,12 @@ def _test(check: Check, suite: _Suite) -> Callable[..., None]:
             pytest.skip(result.reason)
         if result.state != FAILED:
             return
-        told = "\n".join(f"  {label:9} {text}" for label, text in details(result))
+        shown = "\n".join(f"  {label:9} {text}" for label, text in details(result))
         if result.level != MUST and suite.level == MUST:
             # Shown in the report without failing the run: the author chose the level "must".
             pytest.xfail(f"{check.id} should hold: {result.happened}")
         # pytrace=False: a traceback through the kit says nothing about the plugin.
-        pytest.fail(f"{check.id} {check.title}\n{told}", pytrace=False)
+        pytest.fail(f"{check.id} {check.title}\n{shown}", pytrace=False)
 
     test.__doc__ = check.title
     return test

@@ -167,8 +167,8 @@ def activate(
         # Its class allows no weak references, so its calls would not find the instance.
         if instance_of(provider, info.name) is not instance:
             result.lease.hold()
-        told = (masked(each, result.secrets) for each in loaded.warnings)
-        warnings = (*result.warnings, *told)
+        masked_warnings = (masked(each, result.secrets) for each in loaded.warnings)
+        warnings = (*result.warnings, *masked_warnings)
         result = replace(
             result,
             own_name=loaded.name,
@@ -237,8 +237,8 @@ def _save_settings(result: Activation, provider: MemoryProvider, config: Config)
         problem = str(error)
     if not problem:
         return ""
-    told = masked(problem, result.secrets)
-    return f"plugin {result.info.name}: could not save its settings: {told}"
+    reason = masked(problem, result.secrets)
+    return f"plugin {result.info.name}: could not save its settings: {reason}"
 
 
 def plain_values(fields: tuple[Field, ...], settings: Settings) -> dict[str, Any]:

@@ -247,13 +247,13 @@ class ServiceProvider(MemoryProvider):
             raise self._explained(error) from error
 
     def _explained(self, error: Exception) -> HermesError:
-        told = self.explain(error)
+        explained = self.explain(error)
         # The built-in type exactly: it comes from our event loop or a socket, and plugins tend to
         # classify it with the other OSErrors as unreachable. Subclasses belong to an SDK, which
         # knows better.
-        if type(error) is TimeoutError and told.cause is not Cause.SLOW:
+        if type(error) is TimeoutError and explained.cause is not Cause.SLOW:
             return failure(Cause.SLOW, service=self.name)
-        return told
+        return explained
 
     # -- a session ----------------------------------------------------------------------------
 
@@ -395,8 +395,8 @@ class ServiceProvider(MemoryProvider):
         session, said = self.session_id, said_at or time.time()
 
         def write(key: str, nth: int) -> None:
-            told = Delegation(key, nth, session, task, result, child_session_id, said)
-            self.write_delegation(told)
+            delegation = Delegation(key, nth, session, task, result, child_session_id, said)
+            self.write_delegation(delegation)
 
         self._write("a subagent's result", event_id, attempt, write)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.notes import file_state, notes_file, recorded, refused, saved, stored, write_notes
+from support.other_user import bound_by_modes
 
 #: Seconds after which a FIFO gets its writer, so that no test waits for ever.
 PATIENCE = 60.0
@@ -24,6 +25,15 @@ WRITES: dict[str, dict[str, Any]] = {
     "read": {"action": "read"},
     "batch": {"operations": [{"action": "add", "content": "new"}]},
 }
+
+
+@pytest.fixture(autouse=True)
+def _modes_count():
+    if os.name != "posix":
+        yield
+        return
+    with bound_by_modes():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +84,6 @@ def huge(path: Path) -> None:
 
 
 def locked_away(path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
     path.write_text("one", "utf-8")
     path.chmod(0)
 
@@ -209,9 +217,7 @@ def test_a_home_that_vanishes_is_made_again(home: Path, agent) -> None:
     assert stored(home) == ["two"]
 
 
-@pytest.mark.skipif(
-    os.name != "posix" or os.geteuid() == 0, reason="root may write to a read-only folder"
-)
+@posix_only
 def test_a_read_only_folder_is_a_clear_error_and_its_notes_are_in_the_prompt(home, agent) -> None:
     write_notes(home, "likes tea")
     (home / "memories").chmod(0o500)

@@ -180,13 +180,20 @@ def test_somebody_who_locks_the_log_for_long_holds_up_nobody(home, log, caplog):
 
 
 FULL = """
-    import logging, resource
+    import logging, resource, threading
     from pathlib import Path
     from support.calls import call
     from hermes_core.call_log import CallLog, read_calls
     from hermes_core.call_log.log import CallWriter
 
-    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    class Warned(logging.StreamHandler):
+        event = threading.Event()
+
+        def emit(self, record):
+            super().emit(record)
+            self.event.set()
+
+    logging.basicConfig(format="%(message)s", handlers=[Warned(sys.stdout)])
     CallWriter.RETRY_SECONDS = 0.1
     CallWriter.MAX_WAITING = 1000
     home = Path({home!r})
@@ -196,7 +203,7 @@ FULL = """
         log.add(call(error="e" * 200))
         if number % 500 == 0:
             time.sleep(0.1)
-    time.sleep(0.5)
+    assert Warned.event.wait(60)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     log.add(call(provider="after"))
     log.close()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from time import sleep
 from typing import Any
 
 import pytest
 from support.observers import FULL
-from support.providers import TOOL, Gate, Recorder
+from support.providers import TOOL, Clock, Gate, Recorder
 
 from hermes_core import HermesError, MemoryManager, Outcome, hookimpl
+from hermes_core.dispatch import observers
+from hermes_core.dispatch.worker import Worker
 
 
 def _manager(*providers: Any) -> MemoryManager:
@@ -218,12 +221,19 @@ def test_two_observers_that_hang_cost_their_time_once() -> None:
     assert {health[f"observer:{each}"]["prefetch"].breaker for each in ("one", "two")} == {"open"}
 
 
-def test_an_observer_that_is_asked_twice_at_once_has_its_time_twice() -> None:
+def test_an_observer_that_is_asked_twice_at_once_has_its_time_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+
     class Eye:
         @hookimpl
         def prefetch(self):
-            sleep(0.03)
+            clock.now += 0.03
+            sleep(0.02)  # meanwhile the others come
 
+    monkeypatch.setattr(observers, "Worker", partial(Worker, clock=clock))
+    monkeypatch.setattr(observers.Observer, "SECONDS", 0.05)
     manager = _manager()
     manager.add_observer("eye", Eye())
     callers = [threading.Thread(target=manager.prefetch_all, args=("q",)) for _ in range(4)]

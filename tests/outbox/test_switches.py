@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -125,7 +126,7 @@ def test_recall_and_tools_wait_for_a_boundary_within_their_budget(
 ) -> None:
     provider = Recorder(tools=[TOOL], prefetch="recalled", handle_tool_call=json.dumps({"a": 1}))
     provider.answers[boundary] = lambda *_, **__: time.sleep(0.15)
-    with talking(home, provider, prefetch=2, tool=2) as manager:
+    with talking(home, provider, prefetch=60, tool=60) as manager:
         manager.sync_all("before", "answer")
         cross(manager, boundary)
         assert manager.prefetch_all("q") == "recalled"
@@ -143,7 +144,7 @@ def test_recall_waits_for_an_end_that_is_behind_other_writes(home: Path) -> None
         on_session_end=lambda *_: ended.append(time.monotonic()),
         prefetch=lambda *_, **__: recalled.append(time.monotonic()) or "recalled",
     )
-    with talking(home, provider, prefetch=4) as manager:
+    with talking(home, provider, prefetch=60) as manager:
         for _ in range(5):
             manager.sync_all("before", "answer")
         manager.on_session_end([])
@@ -168,9 +169,11 @@ def test_recall_and_tools_don_t_wait_for_ever_for_a_boundary_that_hangs(
 
 def test_a_tool_still_waits_for_a_switch_that_recall_has_given_up(home: Path) -> None:
     switched: list[str] = []
+    given_up = threading.Event()
 
     def switch(session: str, **_: Any) -> None:
-        time.sleep(0.5)
+        assert given_up.wait(60)
+        time.sleep(0.1)  # the tool is called meanwhile
         switched.append(session)
 
     provider = Recorder(
@@ -179,9 +182,10 @@ def test_a_tool_still_waits_for_a_switch_that_recall_has_given_up(home: Path) ->
         on_session_switch=switch,
         handle_tool_call=lambda *_, **__: json.dumps({"in": switched}),
     )
-    with talking(home, provider, prefetch=0.2, tool=4) as manager:
+    with talking(home, provider, prefetch=0.2, tool=60) as manager:
         manager.on_session_switch("s2")
-        manager.prefetch_all("q")
+        assert manager.prefetch_all("q") == ""
+        given_up.set()
         assert json.loads(manager.handle_tool_call("ext_tool", {})) == {"in": ["s2"]}
 
 

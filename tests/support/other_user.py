@@ -1,15 +1,22 @@
-"""Runs a part of a test as a user without rights: root may read and write everything."""
+"""Runs a part of a test without the rights of root, who may read and write everything."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 NOBODY = 65534
+#: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: with them, the modes of a file mean nothing.
+_OVERRIDE_MODES = 0b110
+_CAPABILITY_VERSION = 0x20080522
 
 
 @contextmanager
@@ -47,3 +54,25 @@ def as_other_user(work: Callable[[], object]) -> str:
         answer = pipe.read()
     os.waitpid(child, 0)
     return answer.decode()
+
+
+@contextmanager
+def bound_by_modes() -> Iterator[None]:
+    """The modes of files bind this thread and the threads that it starts, root's as well."""
+    if os.geteuid() != 0:
+        yield
+        return
+    if sys.platform != "linux":
+        pytest.skip("root may read and write everything")
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    # Effective, permitted and inheritable; first the low 32 of each, then the high ones.
+    before = (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, before) == 0
+    bound = (ctypes.c_uint32 * 6)(*before)
+    bound[0] &= ~_OVERRIDE_MODES
+    assert libc.capset(header, bound) == 0
+    try:
+        yield
+    finally:
+        assert libc.capset(header, before) == 0

@@ -127,6 +127,8 @@ class StandInModel:
         self.thawed = threading.Event()
         """While it is not set, connections are taken and nothing is answered."""
         self.thawed.set()
+        self.reached = threading.Event()
+        """Set as soon as a request has come."""
         self.dimensions = DIMENSIONS
         """How long vectors are where a request does not say."""
         self._answerers = answerers
@@ -281,6 +283,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.stand_in.reached.set()
         time.sleep(self.stand_in.delay)
         self.stand_in.thawed.wait()
         if self.stand_in.key and self.headers.get("Authorization") != f"Bearer {self.stand_in.key}":

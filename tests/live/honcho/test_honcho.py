@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -122,14 +121,12 @@ def test_a_slow_server_delays_no_turn(engine, home):
     agent = manager(home)
     agent.sync_all("My dog is called Rex.", "Noted.", session_id="s1")
     assert agent.flush_pending(30)
-    engine.behave(delay=3.0)
-    began = time.monotonic()
+    engine.behave(delay=10.0)
     agent.sync_all("Slow turn.", "Noted.", session_id="s1")
-    assert time.monotonic() - began < 1
     agent.prefetch_all("What is my dog called?", session_id="s1")
-    assert time.monotonic() - began < 5
     engine.behave(delay=0)
-    assert agent.flush_pending(30)
+    assert "Slow turn." not in users(engine, "s1")  # neither call has waited for the server
+    assert agent.flush_pending(60)
     agent.shutdown_all()
     assert users(engine, "s1") == ["My dog is called Rex.", "Slow turn."]
 

@@ -162,10 +162,10 @@ def test_a_turn_costs_less_than_five_milliseconds_of_our_own(started):
     real, clients[os.getpid()] = clients[os.getpid()], AtOnce()
     seconds = []
     for number in range(50):
-        begin = time.perf_counter()
+        begin = time.process_time()
         provider.prefetch("colour?")
         provider.sync_turn("a", "b", turn_id=f"t{number}", attempt=1)
         provider.queue_prefetch("colour?")
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.process_time() - begin)
     clients[os.getpid()] = real
     assert statistics.median(seconds) < 0.005

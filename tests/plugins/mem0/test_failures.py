@@ -1,7 +1,5 @@
 """What goes wrong is said in one line: what, where, what to do."""
 
-import time
-
 import pytest
 from support.mem0_places import Place
 from support.mem0_servers import Mem0Server
@@ -161,12 +159,12 @@ def test_a_platform_that_takes_a_turn_and_fails_with_it_at_once_has_not_taken_it
 
 def test_a_recall_does_not_wait_for_a_write_that_is_still_opening_the_store(oss):
     provider = oss.provider(config={"recall_timeout": 0.3})
-    oss.behind.delay = 1.5
+    oss.behind.thawed.clear()
     provider.sync_turn("I live in Lisbon.", "Noted.")  # without an outbox: on another thread
-    time.sleep(0.3)
+    assert oss.behind.reached.wait(60)
     with pytest.raises(BackendError, match="still being opened"):
         provider.prefetch("Where do I live?")
-    oss.behind.delay = 0.0
+    oss.behind.thawed.set()
 
 
 def test_a_tool_answers_with_the_line(place):

@@ -83,7 +83,7 @@ REFLECT: Final[dict[str, Any]] = {
 _NOTHING: Final = "No relevant memories found."
 _OLDEST: Final = (1, 0)
 _HEADING: Final = "# Hindsight Memory\nWhat is remembered from before, for this message:"
-_TRIAL: Final = "Ada keeps bees, and her favourite colour is teal."
+_PROBE_TEXT: Final = "Ada keeps bees, and her favourite colour is teal."
 
 
 class _Session:
@@ -306,16 +306,16 @@ class HindsightProvider(ServiceProvider):
     def _write_and_recall(self) -> None:
         session = self._session
         # A bank for the test alone: dropping it removes everything, and nothing of the user's.
-        bank = f"hermes-trial-{uuid.uuid4().hex[:12]}"
+        bank = f"hermes-probe-{uuid.uuid4().hex[:12]}"
         try:
-            session.service.retain(bank, session.scribe.fact(_TRIAL, "", (), self.session_id))
+            session.service.retain(bank, session.scribe.fact(_PROBE_TEXT, "", (), self.session_id))
             if not session.service.recall(bank, "What is Ada's favourite colour?"):
                 raise failure(
                     Cause.BROKEN,
                     service=self.name,
                     where=session.settings.api_url,
                     detail="it stored a memory and does not find it",
-                    hint="look at the server's log: its model or its embeddings may be away",
+                    hint="look at the server's log: its model or its embeddings may not answer",
                 )
         finally:
             session.service.drop(bank)

@@ -99,7 +99,7 @@ _REST_SECONDS: Final = 30.0  # for so long a server that was too slow is not wai
 _T = TypeVar("_T")
 
 
-class Standing(NamedTuple):
+class SessionFacts(NamedTuple):
     """What holds for a whole session."""
 
     summary: str = ""
@@ -111,7 +111,7 @@ class _Progress:
     """How far a session is: its turn, and what was found for an earlier one."""
 
     turn: int = 0
-    standing: Standing | None = None
+    facts: SessionFacts | None = None
     card: Sequence[str] = ()
     base: Recalled = field(default_factory=Recalled)
     base_turn: int = 0
@@ -155,12 +155,12 @@ class Recaller:
         if self._settings.recall_mode == "tools" or not self._settings.base_wait:
             return
         with self._service.wire.within(self._settings.base_wait):
-            self._progress(session_id).standing = self._standing(session_id)
+            self._progress(session_id).facts = self._session_facts(session_id)
             self._service.sessions()
 
     def summary(self, session_id: str) -> str:
         """Honcho's summary of a session, as it was after the last turn. Nothing is asked."""
-        return (self._progress(session_id).standing or Standing()).summary
+        return (self._progress(session_id).facts or SessionFacts()).summary
 
     def _progress(self, session_id: str) -> _Progress:
         with self._lock:
@@ -183,27 +183,27 @@ class Recaller:
     def _asked(self, query: str, session_id: str, progress: _Progress) -> Recalled:
         # Only if something is known already: a new session waits, rather than starting with
         # nothing.
-        if self._rests and (progress.standing or progress.card):
+        if self._rests and (progress.facts or progress.card):
             return self._composed(Portrait(card=progress.card), [], query, progress)
         person = self._person(query, progress)
         said = self._in_time(
             lambda: self._service.search(query, self._names.user, _EXCERPTS, refresh=False)
         ) or []  # fmt: skip
-        if progress.standing is None:
-            progress.standing = self._in_time(lambda: self._standing(session_id))
+        if progress.facts is None:
+            progress.facts = self._in_time(lambda: self._session_facts(session_id))
         return self._composed(person, said, query, progress)
 
     def _composed(
         self, person: Portrait, said: Sequence[Excerpt], query: str, progress: _Progress
     ) -> Recalled:
-        standing = progress.standing or Standing()
+        facts = progress.facts or SessionFacts()
         sections = {
             "User Representation": person.representation,
             "User Peer Card": "\n".join(person.card),
             "Related messages": "\n".join(f"- {self._shown(each, query)}" for each in said),
-            "Session Summary": standing.summary,
-            "AI Self-Representation": standing.ai.representation,
-            "AI Identity Card": "\n".join(standing.ai.card),
+            "Session Summary": facts.summary,
+            "AI Self-Representation": facts.ai.representation,
+            "AI Identity Card": "\n".join(facts.ai.card),
         }
         text = "\n\n".join(f"## {title}\n{body}" for title, body in sections.items() if body)
         return Recalled(text, _counted(person.representation) + len(person.card) + len(said))
@@ -215,7 +215,7 @@ class Recaller:
         except HonchoError as error:
             # A wrong key or a missing server must be reported; slowness alone is not a reason to
             # recall nothing.
-            if error.code != "timeout" or not (progress.standing or progress.card):
+            if error.code != "timeout" or not (progress.facts or progress.card):
                 raise
             self._rest_after(error)
             logger.info("honcho: recalled what was known before: %s", error)
@@ -241,9 +241,9 @@ class Recaller:
             logger.info("honcho: recalled without a part: %s", error)
             return None
 
-    def _standing(self, session_id: str) -> Standing:
+    def _session_facts(self, session_id: str) -> SessionFacts:
         place = self._names.place(session_id)
-        return Standing(
+        return SessionFacts(
             self._service.summary(place.session), self._service.portrait(self._names.ai)
         )
 

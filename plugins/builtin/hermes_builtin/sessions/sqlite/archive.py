@@ -316,7 +316,7 @@ class SqliteArchive:
         )
         return [_message(*row) for row in rows]
 
-    # -- care -----------------------------------------------------------------------------
+    # -- maintenance ----------------------------------------------------------------------
 
     def stats(self) -> Stats:
         """How much there is."""

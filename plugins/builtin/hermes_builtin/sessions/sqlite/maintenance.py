@@ -19,7 +19,7 @@ from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.sqlite import WAIT_SECONDS, SqliteFile, is_damage, transaction
 
-# -- Care of the file: deleting and counting, the index, and what is left of a damaged one ------
+# -- Maintenance: deleting and counting, the index, and what is left of a damaged file ---------
 
 #: At most so many messages are indexed again while somebody waits for a search.
 _SMALL: Final = 50_000
