@@ -61,6 +61,14 @@ def test_a_person_at_a_terminal_has_the_name_of_the_settings():
     assert names(session_strategy="per-session").user == "user-default"
 
 
+@pytest.mark.parametrize("platform", ["tui", "desktop", "acp"])
+def test_the_other_interfaces_of_the_machine_are_the_same_person(platform: str):
+    made = names(HERE, {"platform": platform}, peer_name="alice")
+    assert made.place("s1") == names(peer_name="alice").place("s1")
+    assert not made.is_shared
+    assert names(HERE, {"platform": platform, "user_id": "7"}, peer_name="alice").user == "7"
+
+
 def test_people_of_a_gateway_have_their_own_id_an_alias_or_a_prefix():
     known = {"user_id": "7654321", "user_id_alt": "@al"}
     assert names(HERE, known, peer_name="alice").user == "7654321"

@@ -18,6 +18,7 @@ from hermes_core.service import (
     Start,
     expanded_id,
     is_first,
+    is_local,
     made_id,
     read_own_file,
 )
@@ -86,7 +87,6 @@ def folder_name(home: Path, folder: Path) -> str:
 
 #: The server takes 512; hermes-agent uses at most 100, and so do names that it made.
 ALPHABET: Final = Alphabet("a-zA-Z0-9_-", 100)
-_TERMINAL: Final = "cli"
 _NOBODY: Final = "user-default"  # a person without a name
 #: ``telegram:1001`` in the aliases: a platform, and a user id there.
 _WITH_PLATFORM: Final = re.compile(r"[a-z][a-z0-9_-]*:")
@@ -207,7 +207,7 @@ class Names:
     @property
     def _is_elsewhere(self) -> bool:
         """Whether this is a gateway: anybody may talk there."""
-        return self._start.platform != _TERMINAL
+        return not is_local(self._start.platform)
 
     @property
     def _chat(self) -> str:
