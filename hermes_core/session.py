@@ -18,6 +18,10 @@ PRIMARY: Final = "primary"
 #: The platform of a person at a terminal, who owns the machine. Also the default.
 TERMINAL: Final = "cli"
 
+#: What hermes-agent calls the interfaces on the owner's machine: terminal, full screen, desktop and
+#: editor. Without a user id, whoever talks there is the owner.
+LOCAL: Final = frozenset({TERMINAL, "tui", "desktop", "acp"})
+
 #: Fields that a provider receives only when the host knows them.
 OPTIONAL: Final = (
     "parent_session_id",

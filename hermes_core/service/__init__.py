@@ -16,7 +16,7 @@ from hermes_core.service.failures import (
     failure,
     seconds_asked,
 )
-from hermes_core.service.ids import Alphabet, expanded_id, is_first, made_id, person_name
+from hermes_core.service.ids import Alphabet, expanded_id, is_first, is_local, made_id, person_name
 from hermes_core.service.provider import (
     Delegation,
     Ending,
@@ -53,6 +53,7 @@ __all__ = [
     "failure",
     "hand_over",
     "is_first",
+    "is_local",
     "made_id",
     "person_name",
     "read_own_file",

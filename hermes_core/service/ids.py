@@ -17,7 +17,7 @@ from string import Formatter
 from typing import Final, NamedTuple
 
 from hermes_core.errors import ConfigError
-from hermes_core.session import TERMINAL, identity_text
+from hermes_core.session import LOCAL, identity_text
 
 #: 128 bits: even somebody who chooses their id can't find one with the hash of another.
 _DIGITS: Final = 32
@@ -156,6 +156,11 @@ def is_first(folder: Path, name: str, platform: str) -> bool:
     return bool(row[0] == platform)
 
 
+def is_local(platform: str) -> bool:
+    """Return whether a platform is on the owner's machine: nobody else talks there."""
+    return platform in LOCAL
+
+
 def person_name(folder: Path, platform: str, user_id: str, chat_id: str = "") -> str:
     """Return a text for who talks, from which `made_id` makes an id that nobody else has.
 
@@ -169,7 +174,7 @@ def person_name(folder: Path, platform: str, user_id: str, chat_id: str = "") ->
         chat_id: The chat.
     """
     if not user_id:
-        return "" if platform == TERMINAL else f"chat\0{(platform, chat_id)!r}"
+        return "" if is_local(platform) else f"chat\0{(platform, chat_id)!r}"
     if "\0" not in user_id and is_first(folder, user_id, platform):
         return user_id
     return f"user\0{(platform, user_id)!r}"

@@ -100,7 +100,7 @@ def _talk(engine: HonchoProcess, home: Path, fault: Fault, said: list[str]) -> F
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_no_turn_is_lost_doubled_or_astray(engine, home, record_property, name):
-    settings = {"sessionStrategy": "per-session", "timeout": 2, "dialecticCadence": 0}
+    settings = {"sessionStrategy": "per-session", "timeout": 2}
     (home / "honcho.json").write_text(json.dumps(settings), "utf-8")
     said = [f"Turn number {number:03}." for number in range(TURNS)]
     figures = _talk(engine, home, FAULTS[name], said)

@@ -126,11 +126,12 @@ def test_only_what_was_said_at_the_terminal_in_this_profile_goes(run, server, tm
         tmp_path,
         {"session_id": "mine", "source": "cli", "profile": "default", "messages": HELLO},
         {"session_id": "telegram", "source": "telegram", "messages": HELLO},
+        {"session_id": "brought", "source": "import", "platform": "telegram", "messages": HELLO},
         {"session_id": "cron", "source": "cron", "messages": HELLO},
         {"session_id": "coder", "source": "cli", "profile": "coder", "messages": HELLO},
     )
     shown = run("migrate", "--history", str(file), "--yes").output
-    assert "Skipped conversations of other users or of jobs: 3." in shown
+    assert "Skipped conversations of other users or of jobs: 4." in shown
     assert "1 sent" in shown
     (message,) = server.store.messages("hermes")
     assert message["metadata"]["source"] == "conversation mine"

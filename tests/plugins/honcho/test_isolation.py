@@ -40,6 +40,11 @@ PEOPLE = {
     "an odd name, sanitised": Who("dingo", {"platform": "matrix", "user_id": "-bob-example-org"}),
     "only another id": Who("gecko", {"platform": "signal", "user_id_alt": "+49 1"}),
     "a chat without a user": Who("okapi", {"platform": "webhook", "chat_id": "app"}),
+    "a key like the terminal's session": Who(
+        "wombat", {"platform": "api_server", "user_id": "9", "gateway_session_key": "hermes"}
+    ),
+    "an id like another's alias": Who("civet", {"platform": "webhook", "user_id": "signal:+49 2"}),
+    "who has that alias": Who("serval", {"platform": "signal", "user_id": "+49 2"}),
     "another profile": Who("vicuna", {"agent_identity": "coder"}),
     "telegram 7 there": Who(
         "marmot",
@@ -129,6 +134,8 @@ def _world(mode: str, home: Path) -> Iterator[World]:
     server = HonchoServer().start()
     config = {
         "peerName": "alice",
+        "sessionStrategy": "global",
+        "userPeerAliases": {"signal:+49 2": "eve"},
         "observationMode": mode,
         "baseUrl": server.url,
         "firstTurnBaseWait": 30,

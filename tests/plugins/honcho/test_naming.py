@@ -61,6 +61,14 @@ def test_a_person_at_a_terminal_has_the_name_of_the_settings():
     assert names(session_strategy="per-session").user == "user-default"
 
 
+@pytest.mark.parametrize("platform", ["tui", "desktop", "acp"])
+def test_the_other_interfaces_of_the_machine_are_the_same_person(platform: str):
+    made = names(HERE, {"platform": platform}, peer_name="alice")
+    assert made.place("s1") == names(peer_name="alice").place("s1")
+    assert not made.is_shared
+    assert names(HERE, {"platform": platform, "user_id": "7"}, peer_name="alice").user == "7"
+
+
 def test_people_of_a_gateway_have_their_own_id_an_alias_or_a_prefix():
     known = {"user_id": "7654321", "user_id_alt": "@al"}
     assert names(HERE, known, peer_name="alice").user == "7654321"
@@ -157,6 +165,45 @@ def test_an_alias_is_for_one_person(tmp_path: Path):
     ]
     assert nine[0] == "kim"
     assert nine[1] != "kim"
+
+
+def test_an_id_that_reads_like_a_user_of_another_platform_has_not_their_alias(tmp_path: Path):
+    def user(platform: str, user_id: str) -> str:
+        start = {"platform": platform, "user_id": user_id}
+        return of_home(tmp_path, start, user_peer_aliases=aliases).user
+
+    aliases = {"telegram:1001": "eri", "7": "kim", "@bob:example.org": "bob"}
+    assert user("webhook", "telegram:1001") != "eri"
+    assert user("telegram", "1001") == "eri"
+    assert user("webhook", "alias/7") != "kim"  # nor does it keep somebody from theirs
+    assert user("telegram", "7") == "kim"
+    assert user("matrix", "@bob:example.org") == "bob"
+
+
+def test_an_id_with_a_platform_in_it_is_nobody_of_that_platform(tmp_path: Path):
+    people = [("discord", "telegram\x007"), ("discord", "7"), ("telegram", "7")]
+    made = {of_home(tmp_path, {"platform": on, "user_id": each}).user for on, each in people}
+    assert len(made) == len(people)
+    chats = [{"chat_id": "a\0b"}, {"chat_id": "a", "thread_id": "b"}]
+    places = {of_home(tmp_path, {"platform": "irc", **each}).place("s").session for each in chats}
+    assert len(places) == len(chats)
+
+
+@pytest.mark.parametrize("key", ["app", "hermes", "My title", "agent:main:telegram:dm:8"])
+def test_a_key_that_a_client_chose_opens_no_session_of_anybody_else(key: str, tmp_path: Path):
+    def session(**start: str) -> str:
+        return of_home(tmp_path, start, peer_name="ann").place("s1").session
+
+    others = {
+        session(),
+        session(session_title="My title"),
+        session(platform="telegram", user_id="8", gateway_session_key="agent:main:telegram:dm:8"),
+        session(platform="discord", user_id="1", gateway_session_key=key),
+        of_home(tmp_path, {}, session_strategy="global").place("s1").session,
+    }
+    mine = session(platform="api_server", user_id="1", gateway_session_key=key)
+    assert mine not in others
+    assert mine == session(platform="api_server", user_id="2", gateway_session_key=key)
 
 
 @pytest.mark.parametrize("strategy", ["per-directory", "per-session", "global", "per-repo"])

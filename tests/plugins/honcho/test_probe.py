@@ -5,6 +5,7 @@ from support.commands import Machine
 from support.honcho_agents import said
 from support.our_plugins import install_plugin
 
+from hermes_core import HermesError
 from hermes_memory_honcho import probe
 from hermes_memory_honcho.names import Queue
 from hermes_memory_honcho.probe import progress_line
@@ -102,6 +103,16 @@ def test_setup_status_and_doctor_take_a_key_for_the_workspace_in_use(machine, se
     asked = {path.split("/")[3] for _, path in server.requests if path.count("/") > 2}
     assert asked == {"hermes"}
     assert server.store.sessions("hermes") == []
+
+
+def test_the_setting_that_a_slow_recall_names_can_be_set(machine, server, agent):
+    server.behaviour.frozen = True
+    with pytest.raises(HermesError) as error:
+        agent(config={"firstTurnBaseWait": 0.2}).recall("What do I like?")
+    server.behaviour.frozen = False
+    assert "config set memory.honcho.firstTurnBaseWait SECONDS" in error.value.hint
+    done = machine.run("config", "set", "memory.honcho.firstTurnBaseWait", "5")
+    assert done.code == 0, done
 
 
 def test_a_dead_database_is_no_sign_of_life(server, agent):

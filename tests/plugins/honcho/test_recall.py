@@ -1,8 +1,11 @@
 """Recall: for the message at hand, in time, of the person who asks."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from hermes_core import HermesError
+from hermes_memory_honcho import recall
 from hermes_memory_honcho.texts import around, clipped, is_trivial, shortened
 
 QUIET = {"dialecticCadence": 0}
@@ -242,3 +245,37 @@ def test_a_server_that_was_too_slow_is_not_waited_for_in_every_turn(server, agen
         assert "Likes tea." in one.recall("What do I like?")
     assert len(server.requests) == asked
     server.behaviour.frozen = False
+
+
+def test_while_a_server_is_too_slow_its_model_is_not_waited_for_either(server, agent):
+    one = agent(config={"firstTurnBaseWait": 0.3})
+    one.say("I like tea.")
+    one.call("honcho_profile", card=["Likes tea."])
+    one.recall("What do I like?")
+    server.behaviour.frozen = True
+    asked = []
+    for _ in range(9):  # the model would be asked with the first, third and seventh
+        assert "Likes tea." in one.recall("What is it that I like?")
+        asked.append(len(server.requests))
+    server.behaviour.frozen = False
+    assert len(set(asked)) == 1
+
+
+def test_a_server_that_was_too_slow_is_tried_again_where_no_turn_waits(server, agent, monkeypatch):
+    clock = [1000.0]
+    one = agent(config={"dialecticCadence": 0, "firstTurnBaseWait": 0.3})
+    one.say("I like tea.")
+    one.call("honcho_profile", card=["Likes tea."])
+    one.recall("What do I like?")
+    monkeypatch.setattr(recall, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    server.behaviour.frozen = True
+    one.recall("What is it that I like?")
+    with pytest.raises(HermesError):
+        one.provider.queue_prefetch("What is it that I like?")
+    asked = len(server.requests)
+    clock[0] += 60  # the next message comes later, and does not wait either
+    assert "Likes tea." in one.recall("What is it that I like?")
+    assert len(server.requests) == asked
+    server.behaviour.frozen = False
+    one.provider.queue_prefetch("What is it that I like?")
+    assert "I like tea." in one.recall("What is it that I like?")

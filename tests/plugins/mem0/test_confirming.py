@@ -165,7 +165,9 @@ class Limited(StandInModel):
 @pytest.fixture
 def limited(home):
     with Limited() as model:
-        place = Place(home, {"mode": "oss", "llm_url": model.url}, model)
+        # The first recall opens the store, which takes seconds on a busy machine.
+        config = {"mode": "oss", "llm_url": model.url, "recall_timeout": 60}
+        place = Place(home, config, model)
         yield place
         place.close()
 

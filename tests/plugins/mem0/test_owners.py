@@ -32,6 +32,8 @@ def _user(config=None, **facts):
     ("config", "facts", "user"),
     [
         ({}, {}, "hermes-user"),
+        ({}, {"platform": "tui"}, "hermes-user"),
+        ({}, {"platform": "desktop"}, "hermes-user"),
         ({}, {"user_id": "8123456789"}, "8123456789"),
         ({}, {"user_id": "ann@example.com"}, "ann@example.com"),
         ({"user_id": "hermes-user"}, {"user_id": "42"}, "42"),

@@ -195,11 +195,12 @@ def _conversations(path: Path) -> Iterator[dict[str, Any]]:
 
 def _is_own(conversation: dict[str, Any]) -> bool:
     """Whether it was held by the person at the terminal, in this profile."""
-    source, profile = (str(conversation.get(name) or "") for name in ("source", "profile"))
+    names = ("source", "platform", "profile")  # an export has a platform where it is not the source
+    source, platform, profile = (str(conversation.get(name) or "") for name in names)
     somebody = any(conversation.get(each) for each in _SOMEBODY)
     # Only what is certainly the person's own: a message of somebody else under their name can't be
     # taken back out of Honcho's conclusions.
-    return source in _OWN and profile in _PROFILES and not somebody
+    return {source, platform} <= set(_OWN) and profile in _PROFILES and not somebody
 
 
 def _uploads(redactor: Redactor, conversation: dict[str, Any]) -> Iterator[Upload]:

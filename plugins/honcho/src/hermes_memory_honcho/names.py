@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -17,6 +18,7 @@ from hermes_core.service import (
     Start,
     expanded_id,
     is_first,
+    is_local,
     made_id,
     read_own_file,
 )
@@ -85,8 +87,9 @@ def folder_name(home: Path, folder: Path) -> str:
 
 #: The server takes 512; hermes-agent uses at most 100, and so do names that it made.
 ALPHABET: Final = Alphabet("a-zA-Z0-9_-", 100)
-_TERMINAL: Final = "cli"
 _NOBODY: Final = "user-default"  # a person without a name
+#: ``telegram:1001`` in the aliases: a platform, and a user id there.
+_WITH_PLATFORM: Final = re.compile(r"[a-z][a-z0-9_-]*:")
 
 
 class Place(NamedTuple):
@@ -163,8 +166,10 @@ class Names:
         aliases, start = self._settings.user_peer_aliases, self._start
         if alias := aliases.get(f"{start.platform}:{user}"):
             return alias
-        alias = aliases.get(user, "")
-        key = f"{self.workspace}/alias/{user}"
+        # Somebody may choose an id that reads like the user of another platform.
+        alias = "" if _WITH_PLATFORM.match(user) else aliases.get(user, "")
+        # The NUL: no workspace begins with one, so nobody's name is the key of an alias.
+        key = f"\0alias/{self.workspace}/{user}"
         return alias if alias and is_first(self._registry, key, start.platform) else ""
 
     def _stranger(self, name: str) -> str:
@@ -173,12 +178,11 @@ class Names:
         They may call themselves like the person at the terminal, and have a number on one platform
         that is somebody else's on another: who came first has the plain name.
         """
-        settings, start = self._settings, self._start
+        settings, platform = self._settings, self._start.platform
         named = {settings.peer_name, *settings.user_peer_aliases.values()}
-        if name in named or name.startswith(_NOBODY):
-            return made_id(f"{start.platform}\0{name}", ALPHABET)
-        if not is_first(self._registry, f"{self.workspace}/{name}", start.platform):
-            return made_id(f"{start.platform}\0{name}", ALPHABET)
+        is_taken = name in named or name.startswith(_NOBODY) or "\0" in name
+        if is_taken or not is_first(self._registry, f"{self.workspace}/{name}", platform):
+            return made_id(_joined(platform, name), ALPHABET)
         return made_id(name, ALPHABET)
 
     def _apart(self, user: str) -> str:
@@ -203,15 +207,20 @@ class Names:
     @property
     def _is_elsewhere(self) -> bool:
         """Whether this is a gateway: anybody may talk there."""
-        return self._start.platform != _TERMINAL
+        return not is_local(self._start.platform)
 
     @property
     def _chat(self) -> str:
         """What a chat is called: as the gateway says, or else by its number."""
-        start = self._start
-        if start.gateway_session_key or not start.chat_id:
-            return start.gateway_session_key
-        return "\0".join(filter(None, ("chat", start.platform, start.chat_id, start.thread_id)))
+        start, key = self._start, self._start.gateway_session_key
+        if not key and not start.chat_id:
+            return ""
+        if not key:
+            return _joined(*filter(None, ("chat", start.platform, start.chat_id, start.thread_id)))
+        # hermes-agent's keys name their platform. Others may be a client's choice: one that reads
+        # like a folder, a title or a chat of another platform must not open that session.
+        is_whole = not self._is_elsewhere or f":{start.platform}:" in f":{key}:"
+        return key if is_whole else _joined("key", start.platform, key)
 
     @cached_property
     def _common_session(self) -> str:
@@ -233,6 +242,13 @@ class Names:
         if not (self._settings.session_peer_prefix and peer):
             return made_id(name, ALPHABET)
         return expanded_id("{peer}-{name}", {"peer": peer, "name": name}, ALPHABET)
+
+
+def _joined(*parts: str) -> str:
+    """Several names as one, which no other names make."""
+    if any("\0" in each for each in parts):
+        return f"\0{parts!r}"
+    return "\0".join(parts)
 
 
 def repository(folder: Path) -> Path | None:

@@ -120,6 +120,7 @@ class HonchoProvider(ServiceProvider):
 
     label = "Honcho"
     glyph = "🏛️"
+    recall_setting = "firstTurnBaseWait"
 
     def __init__(self) -> None:
         super().__init__()
@@ -263,10 +264,10 @@ class HonchoProvider(ServiceProvider):
         """What is known that helps with a message."""
         return self._recaller.recall(query, session_id) if self._recaller else Recalled()
 
-    def warm(self, query: str, session_id: str) -> None:  # noqa: ARG002 - the next one is unknown
+    def warm(self, query: str, session_id: str) -> None:
         """Fetch what the next message needs, whatever it is."""
         if self._recaller is not None:
-            self._recaller.warm(session_id)
+            self._recaller.warm(query, session_id)
 
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:  # noqa: ARG002 - it has them
         """Honcho's own summary of the session, as far as it is known here."""

@@ -95,6 +95,7 @@ _EXCERPTS: Final = 5
 _EXCERPT: Final = 300
 _CHARS_PER_TOKEN: Final = 4
 _REST_SECONDS: Final = 30.0  # for so long a server that was too slow is not waited for again
+_LONG_REST: Final = 600.0  # the same, if it was too slow for a warm-up too, which asks on and on
 
 _T = TypeVar("_T")
 
@@ -128,6 +129,7 @@ class Recaller:
         self._sessions: dict[str, _Progress] = {}
         # Recall and warm-up run on different workers of the host.
         self._lock = threading.Lock()
+        #: Until when no turn waits; 0.0 if the last answers came in time.
         self._rests_until = 0.0
 
     def forget(self, session_id: str) -> None:
@@ -141,22 +143,36 @@ class Recaller:
             return Recalled()
         progress = self._progress(session_id)
         progress.turn += 1
-        with self._service.wire.within(_BUDGET):
+        # Who sets a longer wait gets it, if the host allows it too.
+        with self._service.wire.within(max(_BUDGET, self._settings.base_wait)):
             base = self._base(query, session_id, progress)
             hand_over(base.text)  # the dialectic may take longer than a turn waits
-            answer = self._dialectic.answer(query)
+            answer = "" if self._rests else self._dialectic.answer(query)
         texts = [base.text, f"## Honcho's answer\n{answer}" if answer else ""]
         limit = self._settings.context_tokens * _CHARS_PER_TOKEN
         text = clipped("\n\n".join(filter(None, texts)), limit)
         return Recalled(text, base.count + bool(answer))
 
-    def warm(self, session_id: str) -> None:
+    def warm(self, query: str, session_id: str) -> None:
         """Fetch what the next message of a session needs, whatever it is."""
         if self._settings.recall_mode == "tools" or not self._settings.base_wait:
             return
         with self._service.wire.within(self._settings.base_wait):
+            if self._rests_until:
+                self._try_again(query)
             self._progress(session_id).facts = self._session_facts(session_id)
             self._service.sessions()
+
+    def _try_again(self, query: str) -> None:
+        """Ask a server that was too slow what a turn asks. Here no turn waits for it."""
+        # Summary and sessions prove nothing: they need no embeddings, which may be what is slow.
+        try:
+            self._service.portrait(self._names.user, query)
+            self._service.search(query, self._names.user, _EXCERPTS, refresh=False)
+        except HonchoError as error:
+            self._rest_after(error, _LONG_REST)
+            raise
+        self._rests_until = 0.0
 
     def summary(self, session_id: str) -> str:
         """Honcho's summary of a session, as it was after the last turn. Nothing is asked."""
@@ -228,9 +244,9 @@ class Recaller:
         """Whether a server was too slow just now. Then no turn waits for it."""
         return time.monotonic() < self._rests_until
 
-    def _rest_after(self, error: HonchoError) -> None:
+    def _rest_after(self, error: HonchoError, seconds: float = _REST_SECONDS) -> None:
         if error.code == "timeout":
-            self._rests_until = time.monotonic() + _REST_SECONDS
+            self._rests_until = time.monotonic() + seconds
 
     def _in_time(self, ask: Callable[[], _T]) -> _T | None:
         """What is only good to have: without it there is still what was found before."""

@@ -483,4 +483,11 @@ FIELDS: Final[tuple[dict[str, Any], ...]] = (
         "env_var": "HONCHO_TIMEOUT",
         "ask": False,
     },
+    {
+        "key": "firstTurnBaseWait",
+        "description": "seconds that a message waits for recall (3)",
+        "type": "number",
+        "minimum": 0,
+        "ask": False,
+    },
 )
