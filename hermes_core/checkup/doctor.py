@@ -115,9 +115,9 @@ def run_doctor(
         fix: Whether to fix what can be fixed safely.
         before: Findings of the caller, which come first.
     """
-    used = _examine_in_child(config, write=write, fix=fix)
+    used, active = _examine_in_child(config, write=write, fix=fix)
     answers = any(each.check == "probe" and each.state == OK for each in used)
-    own = [*before, *examine_files(config), *examine_deliveries(config, answers=answers)]
+    own = [*before, *examine_files(config), *examine_deliveries(config, active, answers=answers)]
     return [*(_fixed(each) if fix else each for each in own), *used]
 
 
@@ -129,16 +129,23 @@ def _fixed(finding: Finding) -> Finding:
     return Finding(finding.check, OK, f"{finding.detail}; fixed: {finding.fix()}")
 
 
-def _examine_in_child(config: Config, *, write: bool, fix: bool) -> list[Finding]:
-    """The findings about providers, which their code may keep from being complete."""
+def _examine_in_child(
+    config: Config, *, write: bool, fix: bool
+) -> tuple[list[Finding], ActiveProvider]:
+    """The findings about providers, which their code may keep from being complete.
+
+    Also returns the active provider, which the child's scan found: one scan is enough.
+    """
     seconds = deadlines_of(config).initialize + _DOCTOR_SECONDS
     call = partial(examine_providers, config.home, write=write, fix=fix)
     done = run_plugin_code(config, call, seconds=seconds)
-    if not done.problem:
-        return list(done.results)
-    what, _, detail = done.problem.partition(": ")
-    todo = "look at its log, or run: hermes-plugins disable"
-    return [*done.results, Finding(what, PROBLEM, detail, todo)]
+    findings = [each for each in done.results if isinstance(each, Finding)]
+    known = [each for each in done.results if isinstance(each, ActiveProvider)]
+    if done.problem:
+        what, _, detail = done.problem.partition(": ")
+        todo = "look at its log, or run: hermes-plugins disable"
+        findings.append(Finding(what, PROBLEM, detail, todo))
+    return findings, known[0] if known else active_provider(config)
 
 
 # -- the home, in the command's process -------------------------------------------------------
@@ -249,9 +256,10 @@ def examine_secrets(home: Path, backend: str) -> Iterator[Finding]:
 # -- deliveries, in the command's process -----------------------------------------------------
 
 
-def examine_deliveries(config: Config, *, answers: bool = False) -> Iterator[Finding]:
+def examine_deliveries(
+    config: Config, active: ActiveProvider, *, answers: bool = False
+) -> Iterator[Finding]:
     """The outbox and the call log; ``answers``: the service has just answered a probe."""
-    active = active_provider(config)
     yield from _outbox(config, active, answers=answers)
     yield from _calls(config, active, answers=answers)
 
@@ -309,7 +317,7 @@ def _calls(config: Config, active: ActiveProvider, *, answers: bool) -> Iterator
 # -- providers, in the child process ----------------------------------------------------------
 
 
-def examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding]:
+def examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding | ActiveProvider]:
     """Everything that runs the code of providers, the built-in's first."""
     try:
         yield from _examine_providers(home, write=write, fix=fix)
@@ -317,7 +325,7 @@ def examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding
         yield Finding("doctor", PROBLEM, describe(error), "please report it")
 
 
-def _examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding]:
+def _examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding | ActiveProvider]:
     try:
         config = load_config(home)
     except ConfigError:
@@ -326,6 +334,7 @@ def _examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Findin
         yield Finding("external provider", WARNING, detail, "correct config.yaml")
         return
     installed = scan(home, config.selection, everything=True)
+    yield active_provider(config, installed)
     yield from _builtin(config, installed, fix=fix)
     yield from _conflicts(installed)
     yield from _external(config, installed, write=write)

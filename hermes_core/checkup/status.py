@@ -20,7 +20,8 @@ from hermes_core.checkup.doctor import PROBLEM, start_provider
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.fields import Field, active_fields, when
 from hermes_core.config.names import normalise, split_choice
-from hermes_core.config.settings import Sources
+from hermes_core.config.settings import Sources, section_of
+from hermes_core.config.setup_journal import Journal, commit
 from hermes_core.discovery import ProviderInfo, find_provider, manifest_of
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, describe
@@ -36,6 +37,7 @@ from hermes_core.manager import MemoryManager
 from hermes_core.manager.from_config import assemble
 from hermes_core.privacy import masked
 from hermes_core.provider import BUILTIN
+from hermes_core.secrets import Secrets
 
 #: How long `status` may take if a service does not answer.
 STATUS_SECONDS: Final = 10.0
@@ -132,10 +134,17 @@ def check_provider(config: Config, choice: str) -> ProviderCheck:
     return _combined(run_plugin_code(config, call, what=f"plugin {choice}"))
 
 
-def check_setting(config: Config, choice: str, key: str, value: str) -> ProviderCheck:
-    """Check a value for one of a provider's fields."""
-    call = partial(activate_with_setting, config.home, choice, key, value)
-    return _combined(run_plugin_code(config, call, what=f"plugin {choice}"))
+def set_field(config: Config, choice: str, key: str, value: str) -> ProviderCheck:
+    """Check a value for one of a provider's fields, and store it if it is valid.
+
+    Returns:
+        The field as it is now, in ``settings``, and in ``warnings`` what overrides it; or the
+        problem for which nothing was changed.
+    """
+    call = partial(check_and_set_field, config.home, choice, key, value)
+    deadlines = deadlines_of(config)  # it is activated twice
+    seconds = deadlines.load + 2 * deadlines.available
+    return _combined(run_plugin_code(config, call, what=f"plugin {choice}", seconds=seconds))
 
 
 def _combined(done: ChildResults[Installed | ProviderCheck | ProbeFailure]) -> ProviderCheck:
@@ -198,10 +207,14 @@ def activate_provider(home: Path, choice: str) -> Iterator[ProviderCheck]:
     )
 
 
-def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iterator[ProviderCheck]:
-    """Activate a provider with another value for one of its fields."""
-    config = load_config(home)._replace(selection=Selection(*split_choice(choice)))
-    activation = activate(config, {key: value})
+def check_and_set_field(home: Path, choice: str, key: str, value: str) -> Iterator[ProviderCheck]:
+    """Activate a provider with another value for a field; store the value if that is valid."""
+    config = load_config(home)
+    selection = Selection(*split_choice(choice), facts=config.selection.facts)
+    config = config._replace(selection=selection)
+    installed = installed_providers(config)
+    activation = activate(config, {key: value}, installed)
+    activation.lease.release()
     if activation.error is not None and not activation.fields:
         yield _result([activation.error])
         return
@@ -213,9 +226,21 @@ def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iter
     if problem is not None or activation.info is None or field is None or row is None:
         yield _result([problem] if problem else [])
         return
+    name = activation.info.name
+    path = ("memory", section_of(config, name, activation.own_name)[0], key)
+    journal = Journal(name, [(path, row["value"])], [])
+    try:
+        commit(home, Secrets(home, config.secrets_backend), journal, {})
+    except HermesError as error:
+        yield _result([error])
+        return
     sources = Sources(config, activation.info, manifest_of(activation.info))
     stronger = sources.stronger(field, row["value"])
-    yield replace(_result([], [stronger] if stronger else []), settings=(row,))
+    settings = ({**row, "name": ".".join(path)},)
+    yield replace(_result([], [stronger] if stronger else []), settings=settings)
+    # The journal is there until the plugin has saved the value, too. If that fails now, the next
+    # process that activates the plugin tries again.
+    activate(load_config(home)._replace(selection=selection), installed=installed)
 
 
 def _installed(config: Config, found: list[ProviderInfo]) -> Installed:

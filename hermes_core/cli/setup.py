@@ -10,12 +10,7 @@ from typing import Any, Final
 
 import click
 
-from hermes_core.checkup.status import (
-    ProviderCheck,
-    check_configured,
-    check_provider,
-    check_setting,
-)
+from hermes_core.checkup.status import ProviderCheck, check_configured, set_field
 from hermes_core.cli.checkup import setting_text
 from hermes_core.cli.output import bold, plain, print_json, progress, say, warn
 from hermes_core.cli.providers import choice_of, complete_name, lock_entry, recovered_config
@@ -52,7 +47,7 @@ from hermes_core.loading import Loaded, counted, load
 from hermes_core.loading.activation import deadlines_of, fields_of, plain_values, save_config
 from hermes_core.privacy import mask_error, masked
 from hermes_core.provider import BUILTIN, MemoryProvider
-from hermes_core.secrets import Secrets, check_value
+from hermes_core.secrets import check_value
 from hermes_core.storage.home import resolve_home
 
 _KNOWN: Final = (
@@ -524,15 +519,10 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     choice = (
         config.selection.choice if normalise(name) == normalise(config.selection.name) else name
     )
-    answer = check_setting(config, choice, key, value)
+    answer = set_field(config, choice, key, value)
     if answer.problems:
         raise HermesError(answer.problems[0], hint="nothing was changed")
     (row,) = answer.settings
-    section, _ = section_of(config, name)
-    changes = [(("memory", section, key), row["value"])]
-    secrets = Secrets(config.home, config.secrets_backend)
-    commit(config.home, secrets, Journal(name, changes, []), {})
-    check_provider(load_config(config.home), choice)  # which lets the plugin save the value
-    say(f"Set memory.{section}.{key} to {plain(str(row['value']))}.")
+    say(f"Set {row['name']} to {plain(str(row['value']))}.")
     for stronger in answer.warnings:
         warn(f"overridden by {stronger}")
