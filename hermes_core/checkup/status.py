@@ -70,6 +70,8 @@ class ProviderCheck:
     Attributes:
         provider_name: The provider's name; "" if it could not be activated.
         problems: Why it does not work; empty if it does.
+        what: The first problem without its hint.
+        hint: What to do about the first problem, if that is known.
         warnings: What a person should look at.
         traceback: Of the problems, for ``--debug``.
         settings: A row for each of its fields, without values of secrets.
@@ -84,6 +86,8 @@ class ProviderCheck:
 
     provider_name: str = ""
     problems: tuple[str, ...] = ()
+    what: str = ""
+    hint: str = ""
     warnings: tuple[str, ...] = ()
     traceback: str = ""
     settings: tuple[dict[str, Any], ...] = ()
@@ -152,7 +156,7 @@ def _combined(done: ChildResults[Installed | ProviderCheck | ProbeFailure]) -> P
     installed = next((each for each in done.results if isinstance(each, Installed)), None)
     check = next((each for each in done.results if isinstance(each, ProviderCheck)), None)
     if check is None:
-        return ProviderCheck(problems=(done.problem,), installed=installed)
+        return ProviderCheck(problems=(done.problem,), what=done.problem, installed=installed)
     failures = [each.detail for each in done.results if isinstance(each, ProbeFailure)]
     refused = "; ".join([*failures, *filter(None, [done.problem])])
     return replace(check, refused=refused, installed=installed)
@@ -304,11 +308,15 @@ def _refusal(
 def _result(
     errors: Sequence[BaseException], warnings: Sequence[str] = (), provider_name: str = ""
 ) -> ProviderCheck:
+    lines = tuple(_line(error) for error in errors)
+    hint = errors[0].hint if errors and isinstance(errors[0], HermesError) else ""
     return ProviderCheck(
         provider_name,
-        tuple(_line(error) for error in errors),
-        tuple(warnings),
-        "".join("".join(traceback.format_exception(error)) for error in errors),
+        lines,
+        what=lines[0].removesuffix(f" ({hint})") if lines else "",
+        hint=hint,
+        warnings=tuple(warnings),
+        traceback="".join("".join(traceback.format_exception(error)) for error in errors),
     )
 
 

@@ -11,6 +11,7 @@ import click
 
 from hermes_core.cli.output import paint, print_error, print_json, progress, say
 from hermes_core.cli.providers import complete_name
+from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Selection
 from hermes_core.config.document import LOADER, YamlProblem, parse
 from hermes_core.conformance import (
@@ -29,6 +30,7 @@ from hermes_core.errors import HermesError, ProviderLoadError, UnknownProviderEr
 from hermes_core.storage.home import resolve_home
 
 _NOT_LOADED = 3
+_LIST = "see: hermes-plugins check --list"
 _COLOURS = {"passed": "active", "failed": "broken", "warning": "changed", "skipped": "no-provider"}
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -95,10 +97,13 @@ def check_command(
         _list(checks, json_wanted)
         return
     if not plugin:
-        raise click.UsageError("Give the name of the plugin, or the path of its folder.")
+        raise HintedUsageError(
+            "give the name of the plugin, or the path of its folder",
+            hint="run `hermes-plugins list` to see the names",
+        )
     unknown = set(given["skip"]) - {each.id for each in all_checks()}
     if unknown:
-        raise click.BadParameter(f"unknown check {', '.join(sorted(unknown))}", ctx, None, "--skip")
+        raise HintedUsageError(f"unknown check in --skip: {', '.join(sorted(unknown))}", hint=_LIST)
     options = Options(
         given["config"], given["env"], given["live"], given["skip"],
         tuple(each.id for each in checks),
@@ -128,7 +133,7 @@ def _chosen(words: str | None) -> list[Check]:
         if wanted in f"{each.id} {each.family} {each.title}".casefold()
     ]
     if not found:
-        raise click.UsageError(f"No check has {words!r} in its id, family or title; see --list.")
+        raise HintedUsageError(f"no check has {words!r} in its id, family or title", hint=_LIST)
     return found
 
 

@@ -147,9 +147,8 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
     if check.problems and not force:
         if ctx.find_root().params["debug"]:
             click.echo(check.traceback, err=True)
-        raise HermesError(
-            check.problems[0], hint="nothing was changed; use --force to enable it anyway"
-        )
+        anyway = "nothing was changed; use --force to enable it anyway"
+        raise HermesError(check.what, hint="; ".join(filter(None, (check.hint, anyway))))
     variables = [row["variable"] for row in check.settings]
     entry = lock_entry(info, PluginFacts(check.own_name, check.registers), variables)
     change_plugins(config.home, {_PROVIDER: choice}, [entry])

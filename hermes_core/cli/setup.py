@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -15,6 +15,7 @@ from hermes_core.cli.checkup import setting_text
 from hermes_core.cli.output import bold, plain, print_json, progress, say, warn
 from hermes_core.cli.providers import choice_of, complete_name, lock_entry, recovered_config
 from hermes_core.cli.secrets import hidden
+from hermes_core.cli.usage import HintedUsageError, did_you_mean
 from hermes_core.config import Config, PluginFacts, Selection, load_config
 from hermes_core.config.document import read_document
 from hermes_core.config.editor import DELETE, change_config
@@ -40,7 +41,7 @@ from hermes_core.config.settings import (
     section_of,
 )
 from hermes_core.config.setup_journal import Journal, commit, recover, remove_journal
-from hermes_core.discovery import ProviderInfo, find_provider, manifest_of, scan
+from hermes_core.discovery import PUBLISHED, ProviderInfo, find_provider, manifest_of, scan
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
 from hermes_core.loading import Loaded, counted, load
@@ -50,11 +51,6 @@ from hermes_core.provider import BUILTIN, MemoryProvider
 from hermes_core.secrets import check_value
 from hermes_core.storage.home import resolve_home
 
-_KNOWN: Final = (
-    ("honcho", "hermes-memory-honcho"),
-    ("mem0", "hermes-memory-mem0"),
-    ("hindsight", "hermes-memory-hindsight"),
-)
 _HIDDEN = ("pins", "provider")
 
 
@@ -122,21 +118,23 @@ def _chosen(config: Config, asking: bool) -> str:
         for each in scan(config.home, config.selection, everything=True)
         if each.source != BUILTIN and each.loadable
     ]
-    missing = [pair for pair in _KNOWN if pair[0] not in {each.key for each in found}]
+    missing = PUBLISHED.keys() - {each.key for each in found}
     lines = [
         f"{number}. {each.name}  {plain(each.description)}" for number, each in enumerate(found, 1)
     ]
     for line in lines:
         say(line)
-    for provider, distribution in missing:
-        say(f"   {provider}  not installed: pip install {distribution}")
+    for provider in (each for each in PUBLISHED if each in missing):
+        say(f"   {provider}  not installed: hermes-plugins install {PUBLISHED[provider]}")
     if not found:
         raise HermesError(
             "no memory plugin is installed",
             hint="install one, for example: hermes-plugins install hermes-memory-mem0",
         )
     if not asking:
-        raise click.UsageError("Give the name of the plugin: hermes-plugins setup NAME")
+        raise HintedUsageError(
+            "give the name of the plugin", hint=f"run: hermes-plugins setup {found[0].name}"
+        )
     number = click.prompt("Which one", type=click.IntRange(1, len(found)), err=True)
     chosen: ProviderInfo = found[number - 1]
     alone = [each.key for each in found].count(chosen.key) == 1
@@ -177,10 +175,14 @@ def _known_keys(
     for key in arguments:
         if key not in known:
             names = ", ".join(known) or "none"
-            raise click.UsageError(f"{info.name} has no field {key!r}; its fields are: {names}.")
+            hint = did_you_mean(key, known) or f"run: hermes-plugins setup {info.name}"
+            raise HintedUsageError(
+                f"{info.name} has no field {key!r}; its fields are: {names}", hint=hint
+            )
         if key in secret and key not in from_stdin:
-            raise click.UsageError(
-                f"{key} is a secret, and other users can see arguments: use --secret-stdin {key}."
+            raise HintedUsageError(
+                f"{key} is a secret, and other users can see arguments",
+                hint=f"use --secret-stdin {key}",
             )
 
 
@@ -489,17 +491,27 @@ def set_value(ctx: click.Context, key: str, value: str) -> None:
     elif path[0] == "memory" and len(path) == 3:  # noqa: PLR2004
         _set_of_provider(config, path[1], path[2], value)
     else:
-        raise click.UsageError(
-            f"{plain(key)} is not a setting: use memory.KEY or memory.PROVIDER.KEY."
-        )
+        raise _not_a_setting(key)
 
 
 def _set_own(config: Config, path: tuple[str, ...], value: str) -> None:
     if path[1] not in MEMORY_KEYS or path[1] == "pins":
-        raise click.UsageError(f"{'.'.join(path)} is not a setting; see docs/configuration.md.")
+        raise _not_a_setting(".".join(path))
     if path[1] == "provider":
-        raise click.UsageError("Use hermes-plugins enable, which tests the provider first.")
+        raise HintedUsageError(
+            "memory.provider is set by `enable`, which tests the provider first",
+            hint=f"run: hermes-plugins enable {value}",
+        )
     _change(config, path, _scalar(value))
+
+
+def _not_a_setting(key: str) -> HintedUsageError:
+    known = [each for each in MEMORY_KEYS if each not in _HIDDEN]
+    return HintedUsageError(
+        f"{key} is not a setting",
+        hint=did_you_mean(key.removeprefix("memory."), known, before="memory.")
+        or "use memory.KEY or memory.PROVIDER.KEY; to see them: hermes-plugins config show",
+    )
 
 
 def _change(config: Config, path: tuple[str, ...], value: Any) -> None:
@@ -521,7 +533,7 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     )
     answer = set_field(config, choice, key, value)
     if answer.problems:
-        raise HermesError(answer.problems[0], hint="nothing was changed")
+        raise HermesError(answer.what, hint=answer.hint or "nothing was changed")
     (row,) = answer.settings
     say(f"Set {row['name']} to {plain(str(row['value']))}.")
     for stronger in answer.warnings:

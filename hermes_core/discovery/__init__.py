@@ -33,6 +33,7 @@ from hermes_core.discovery.ownership import (
 )
 from hermes_core.discovery.provider_info import (
     MEMORY_GROUP,
+    PUBLISHED,
     RECORD,
     ProviderInfo,
     Record,
@@ -49,6 +50,7 @@ from hermes_core.storage.home import resolve_home
 
 __all__ = [
     "MEMORY_GROUP",
+    "PUBLISHED",
     "RECORD",
     "ProviderInfo",
     "Record",

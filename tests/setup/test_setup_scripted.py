@@ -234,8 +234,10 @@ def test_without_a_name_it_shows_what_there_is_and_what_there_could_be(machine):
         result = machine.run("setup")
     assert result.code == 2
     assert "1. acme  Memory by Acme." in result.out
-    assert "honcho  not installed: pip install hermes-memory-honcho" in result.out
-    assert "Give the name of the plugin: hermes-plugins setup NAME" in result.err
+    assert "honcho  not installed: hermes-plugins install hermes-memory-honcho" in result.out
+    assert result.err == (
+        "hermes-plugins: give the name of the plugin\nhint: run: hermes-plugins setup acme\n"
+    )
 
 
 def test_a_broken_observer_is_not_the_providers_failure(machine):

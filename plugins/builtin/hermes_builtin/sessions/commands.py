@@ -33,6 +33,7 @@ from hermes_builtin.sessions.tool import linked
 from hermes_builtin.sessions.words import storable
 from hermes_core import DatabaseError, HermesError
 from hermes_core.cli.output import bold, paint, plain, print_json, print_table, progress, say
+from hermes_core.cli.usage import HintedUsageError
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import resolve_home
 
@@ -127,7 +128,10 @@ def import_command(
     with _open_archive(ctx) as (archive, where):
         source = file or where.theirs
         if source is None:
-            raise click.UsageError("Name the file: hermes-agent has no conversations in this home.")
+            raise HintedUsageError(
+                "give the file to import: hermes-agent has no conversations in this home",
+                hint="run: hermes-plugins sessions import FILE",
+            )
         if not source.exists():
             raise HermesError("no such file", where=str(source))
         if where.theirs is None and where.path.exists() and source.samefile(where.path):
