@@ -236,7 +236,8 @@ def examine_secrets(home: Path, backend: str) -> Iterator[Finding]:
             todo = "set secrets.backend to auto or dotenv, or unlock the keyring"
             yield Finding("secrets", PROBLEM, where.problem, todo)
         else:
-            yield Finding("secrets", OK, where.reason)
+            place = ".env" if where.store == "dotenv" else "the OS keyring"
+            yield Finding("secrets", OK, f"new ones are stored in {place}: {where.reason}")
         for each in secrets.names():
             if "does not answer" in each.state or each.state == "not set":
                 yield Finding(
@@ -376,7 +377,9 @@ def _external(config: Config, installed: list[ProviderInfo], *, write: bool) -> 
         return
     yield Finding(f"plugin {name}", OK, "loads, is set up and available")
     for warning in activation.warnings:
-        yield Finding(f"plugin {name}", WARNING, warning.removeprefix(f"plugin {name}: "))
+        detail = warning.removeprefix(f"plugin {name}: ")
+        if activation.info is None or detail != activation.info.problem:  # `_pin` reported it
+            yield Finding(f"plugin {name}", WARNING, detail)
     yield _backup_paths(config, activation)
     for finding in start_provider(config, activation, write=write):
         yield replace(finding, detail=masked(finding.detail, activation.secrets))
@@ -390,7 +393,7 @@ def _pin(config: Config, info: ProviderInfo) -> Finding:
     changed = pin_problem(info, config.selection)
     if changed:
         todo = f"if you changed it yourself: hermes-plugins enable {name}"
-        return Finding("pin", WARNING, changed, todo)
+        return Finding("pin", WARNING, changed.partition("; run: ")[0], todo)
     return Finding("pin", OK, "unchanged since it was enabled")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from hermes_core.cli.output import paint, print_error, print_json, progress, say
+from hermes_core.cli.output import paint, print_error, print_json, print_table, progress, say
 from hermes_core.cli.providers import complete_name
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Selection
@@ -120,8 +120,8 @@ def check_command(
     if json_wanted:
         print_json(**report.as_json(level))
     else:
-        for line in plain(report, level, lambda text, word: paint(text, _COLOURS[word])):
-            say(line)
+        for line, indent in plain(report, level, lambda text, word: paint(text, _COLOURS[word])):
+            say(line, indent=indent)
     ctx.exit(0 if report.passes(level) else 1)
 
 
@@ -142,8 +142,8 @@ def _list(checks: list[Check], json_wanted: bool) -> None:
         rows = ("id", "level", "family", "title", "why", "fix", "docs")
         print_json(checks=[{row: getattr(each, row) for row in rows} for each in checks])
         return
-    for each in checks:
-        say(f"{each.id}  {each.level:6}  {each.family:12}  {each.title}")
+    cells = [(each.id, each.level, each.family, each.title) for each in checks]
+    print_table(("ID", "LEVEL", "FAMILY", "TITLE"), cells, [""] * len(cells))
 
 
 def _found(plugin: str, home: Path) -> ProviderInfo:

@@ -116,7 +116,7 @@ def _chosen(config: Config, asking: bool) -> str:
     found = [
         each
         for each in scan(config.home, config.selection, everything=True)
-        if each.source != BUILTIN and each.loadable
+        if each.source != BUILTIN and each.loadable and each.state != "no-provider"
     ]
     missing = PUBLISHED.keys() - {each.key for each in found}
     lines = [

@@ -49,7 +49,7 @@ def test_it_shows_what_goes_where_and_why(machine):
     assert "config.yaml:  memory.acme.timeout = 7" in lines
     assert "config.yaml:  memory.provider = acme" in lines
     assert ".env:  ACME_API_KEY" in lines
-    assert "there is no keyring here, so it is in plain text, readable by its owner only" in lines
+    assert "no keyring is available; .env is plain text, readable only by you" in lines
     assert CANARY not in result.out
 
 

@@ -14,6 +14,7 @@ from hermes_builtin.notes.guard import SECRET
 from hermes_builtin.sessions.hermes_agent import not_imported, place
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import HermesError
+from hermes_core.cli.output import amount
 
 #: What was looked at, how it is (ok, warning, problem), details, and what to do.
 Row = tuple[str, str, str, str]
@@ -41,14 +42,14 @@ def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
             if left_out:
                 yield from _left_out(path.name, list(left_out.values()))
             else:
-                yield path.name, "ok", f"{len(page.entries)} entries", ""
+                yield path.name, "ok", amount(len(page.entries), "entry"), ""
             yield from _mode(path, fix=fix)
         if notes.history.exists:
             try:
                 notes.database.check()
-                yield "history of the notes", "ok", "whole", ""
+                yield "note history", "ok", "no damage", ""
             except HermesError as error:
-                yield "history of the notes", "problem", error.what, error.hint
+                yield "note history", "problem", error.what, error.hint
     finally:
         notes.close()
 
@@ -58,10 +59,11 @@ def _left_out(name: str, findings: list[Finding]) -> Iterator[Row]:
     secrets = sorted({each.detail for each in findings if each.kind == SECRET})
     count = sum(each.kind == SECRET for each in findings)
     if orders := len(findings) - count:
-        detail = f"{orders} entries are kept out of the prompt by the guard"
+        detail = f"not in the prompt, blocked by the guard: {amount(orders, 'entry')}"
         yield name, "warning", detail, "run: hermes-plugins memory show"
     if count:
-        detail = f"{count} entries with secrets are kept out of the prompt ({', '.join(secrets)})"
+        what = f"{amount(count, 'entry')} with secrets ({', '.join(secrets)})"
+        detail = f"not in the prompt: {what}"
         hint = "store them with: hermes-plugins secrets set; then run: hermes-plugins memory edit"
         yield name, "warning", detail, hint
 
@@ -89,14 +91,15 @@ def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
         with closing(SqliteArchive(where.path)) as archive:
             yield from _examined(archive, fix=fix)
             if where.theirs is not None and (missing := not_imported(where.theirs, archive)):
-                detail = f"{missing:,} conversations of hermes-agent are not imported"
+                detail = f"not imported from hermes-agent: {amount(missing, 'conversation')}"
                 yield "conversations", "warning", detail, "run: hermes-plugins sessions import"
 
 
 def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
     problems = archive.check()
     if not problems:
-        yield "conversations", "ok", f"{archive.stats().messages:,} messages, all searchable", ""
+        messages = amount(archive.stats().messages, "message")
+        yield "conversations", "ok", f"{messages}, all searchable", ""
         return
     if fix and all(problem.index_only for problem in problems):
         done = archive.repair()

@@ -40,7 +40,7 @@ from hermes_builtin.notes import (
 from hermes_builtin.notes.guard import SECRET
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
-from hermes_core.cli.output import bold, paint, plain, print_json, say
+from hermes_core.cli.output import amount, bold, paint, plain, print_json, say
 from hermes_core.config import load_config
 from hermes_core.errors import one_line
 from hermes_core.storage.home import resolve_home
@@ -92,10 +92,11 @@ class RejectedError(HermesError):
         super().__init__(refused.text, hint="; ".join(previews(refused.matches)))
 
 
-def indented(text: str, first: str, width: int) -> str:
-    """Whole lines of a text after a first word, without what steers a terminal."""
-    lines = [one_line(line) for line in text.split("\n")]
-    return first + f"\n{' ' * width}".join(lines)
+def say_text(first: str, text: str) -> None:
+    """Print a text of several lines beside a first word, without what steers a terminal."""
+    for line in text.split("\n"):
+        say(first + one_line(line), indent=len(first))
+        first = " " * len(first)
 
 
 # -- `memory edit` ------------------------------------------------------------------------------
@@ -209,9 +210,9 @@ def _print_planned(planned: Planned) -> None:
     wanted = planned.wanted
     say(f"    {wanted.action}")
     if planned.goes:
-        say(indented(planned.goes, "      - ", 8))
+        say_text("      - ", planned.goes)
     if wanted.action != "remove":
-        say(indented(wanted.content, "      + ", 8))
+        say_text("      + ", wanted.content)
     if planned.problem is not None:
         line = f"      can't be applied now: {plain(planned.problem.text)}"
         say(paint(line, "broken"))
@@ -301,7 +302,7 @@ def _tell(
         _print_state(target, page, changed=written.changed, durable=written.durable)
         return
     say(text if written.changed else "Nothing to change.")
-    say(f"{target}: {_count(len(page.entries), 'entry')}, {page.usage}")
+    say(f"{target}: {amount(len(page.entries), 'entry')}, {page.usage}")
     if not written.durable:
         click.echo("The disk did not confirm it: a power cut could undo it.", err=True)
 
@@ -331,7 +332,8 @@ def show(ctx: click.Context, target: str | None, json_wanted: bool) -> None:
         for name, book in books.items():
             _print_book(name, book)
         if waiting:
-            say(f"{_count(waiting, 'write')} waiting for approval: hermes-plugins memory pending")
+            writes = amount(waiting, "write")
+            say(f"waiting for approval: {writes} (see: hermes-plugins memory pending)")
     if any(book["error"] for book in books.values()):
         ctx.exit(1)
 
@@ -356,17 +358,13 @@ def _print_book(name: str, book: dict[str, Any]) -> None:
     if book["error"]:
         click.echo(f"  {book['error']}", err=True)
     for entry in book["entries"]:
-        say(indented(entry["text"], f"  {entry['id']}  ", 12))
+        say_text(f"  {entry['id']}  ", entry["text"])
         if entry["objection"]:
-            text = f"kept out of the prompt ({entry['objection']})"
-            say(paint(f"            {text}; memory allow {entry['id']}", "broken"))
+            say(paint(f"{'':12}not in the prompt: {entry['objection']}", "broken"), indent=12)
+            todo = f"to allow it: hermes-plugins memory allow {entry['id']}"
             if entry["objection"].startswith(f"{SECRET}: "):
-                say("            Store it with: hermes-plugins secrets set; then remove it here.")
-
-
-def _count(number: int, what: str) -> str:
-    plural = {"entry": "entries"}.get(what, f"{what}s")
-    return f"{number} {what if number == 1 else plural}"
+                todo = f"store it with `hermes-plugins secrets set` and remove it here, or {todo}"
+            say(f"{'':12}hint: {todo}", indent=12)
 
 
 @memory.command()
@@ -448,7 +446,8 @@ def edit(ctx: click.Context, target: str, json_wanted: bool) -> None:
             _tell(builtin, target, written, "Saved.", json_wanted)
     except HermesError as error:
         if not json_wanted:
-            say("Your text, so that it is not lost:\n" + text)
+            say("Your text was not saved:")
+            say_text("", text)
         raise HermesError(str(error), hint=draft.kept) from error
     draft.discard()
 
@@ -473,7 +472,7 @@ def history(ctx: click.Context, target: str | None, limit: int, json_wanted: boo
     for row in rows:
         session = f", session {row['session']}" if row["session"] else ""
         what = f"{row['target']}  {row['action']} by {row['who']}{session}"
-        say(f"{row['id']:>5}  {row['at']}  {what}")
+        say(f"{row['id']:>5}  {row['at'][:19].replace('T', ' ')}  {what}", indent=7)
         for sign, key in (("-", "removed"), ("+", "added")):
             for entry in row[key]:
                 say(f"       {sign} {plain(entry)}")
