@@ -8,7 +8,16 @@ from typing import Final
 import click
 
 from hermes_core.checkup.status import check_provider
-from hermes_core.cli.output import on_terminal, paint, plain, print_json, say, say_field, warn
+from hermes_core.cli.output import (
+    on_terminal,
+    paint,
+    plain,
+    print_json,
+    progress,
+    say,
+    say_field,
+    warn,
+)
 from hermes_core.cli.provider_list import ListRequest, as_json, run_list
 from hermes_core.config import (
     Config,
@@ -143,7 +152,8 @@ def enable_command(ctx: click.Context, name: str, force: bool) -> None:
         say("builtin is always active. Nothing was changed.")
         return
     choice = choice_of(name, info)
-    check = check_provider(config, choice)
+    with progress(f"Testing {info.name}"):
+        check = check_provider(config, choice)
     if check.problems and not force:
         if ctx.find_root().params["debug"]:
             click.echo(check.traceback, err=True)

@@ -196,9 +196,11 @@ def _loaded(
     try:
         lease.set(environment, f"plugin {info.name}")
         deadlines = deadlines_of(config)
-        loaded = load(info, config.home, deadline=deadlines.load)
-        sources.reported = own_settings_of(loaded.provider, info.name, config.home, deadlines)
-        yield loaded, fields_of(loaded.provider, info.name, deadlines), sources
+        with progress(f"Loading {info.name}"):
+            loaded = load(info, config.home, deadline=deadlines.load)
+            sources.reported = own_settings_of(loaded.provider, info.name, config.home, deadlines)
+            fields = fields_of(loaded.provider, info.name, deadlines)
+        yield loaded, fields, sources
     except HermesError as error:
         mask_error(error, secrets_in((), None, environment))
         raise
@@ -428,7 +430,10 @@ def config_command() -> None:
 def show(ctx: click.Context, origin: bool, json_wanted: bool) -> None:
     """Show every setting, but no secret."""
     config = recovered_config(ctx)
-    check = check_configured(config) if config.selection.name else ProviderCheck()
+    check = ProviderCheck()
+    if config.selection.name:
+        with progress(f"Loading {config.selection.name}"):
+            check = check_configured(config)
     rows = [*_own(config), *_of_provider(config, check)]
     unknown = check.problems if not check.provider_name and not check.settings else ()
     if json_wanted:
@@ -531,7 +536,8 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     choice = (
         config.selection.choice if normalise(name) == normalise(config.selection.name) else name
     )
-    answer = set_field(config, choice, key, value)
+    with progress(f"Testing {choice}"):
+        answer = set_field(config, choice, key, value)
     if answer.problems:
         raise HermesError(answer.what, hint=answer.hint or "nothing was changed")
     (row,) = answer.settings

@@ -176,7 +176,11 @@ def export(ctx: click.Context, file: Path | None, user: str) -> None:
             for line in lines:
                 click.echo(line)  # data: not wrapped on a terminal
             return
-        written = list(lines)
+        written = []
+        with progress("Reading conversations", archive.stats().sessions) as step:
+            for line in lines:
+                written.append(line)
+                step.advance()
         replace_file(file, "".join(f"{line}\n" for line in written).encode(), mode=0o600)
         say(f"Wrote {amount(len(written), 'conversation')} to {file}.")
 
