@@ -193,7 +193,10 @@ def outbox_warnings(report: OutboxReport) -> list[OutboxWarning]:
         if each.failed:
             why = f": {each.failed_error}" if each.failed_error else ""
             what = f"{writes(each.failed)} for {each.provider} failed permanently{why}"
-            todo = "see: hermes-plugins outbox list --state failed; then: outbox retry, or drop"
+            todo = (
+                "see: hermes-plugins outbox list --state failed; "
+                "to retry: hermes-plugins outbox retry"
+            )
             found.append(OutboxWarning(what, todo))
         if each.missed:
             what = f"no room was left for {writes(each.missed)} for {each.provider}"
@@ -255,7 +258,7 @@ def writes_fail(config: Config, active: ActiveProvider, now: float) -> str:
     errors = [call.error for call in failed if call.outcome == "error"] or [failed[0].error]
     # "The agent ended while it waited" does not explain why it had to wait: another error does.
     error = next((each for each in errors if each != AgentEnded.TEXT), errors[0])
-    return f"{active.provider} rejects writes: every call since {since} failed ({count}): {error}"
+    return f"writes to {active.provider} fail: every call since {since} ({count}): {error}"
 
 
 def _newest(config: Config, active: ActiveProvider, hook: str) -> list[LoggedCall]:

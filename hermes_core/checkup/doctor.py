@@ -120,9 +120,9 @@ def run_doctor(
         before: Findings of the caller, which come first.
     """
     # First, because the probe's answer decides whether old failures are still a problem.
-    used = _examine_in_child(config, write=write, fix=fix)
+    used, active = _examine_in_child(config, write=write, fix=fix)
     answers = any(each.check == "probe" and each.state == OK for each in used)
-    own = [*before, *examine_files(config), *examine_deliveries(config, answers=answers)]
+    own = [*before, *examine_files(config), *examine_deliveries(config, active, answers=answers)]
     return [*(_fixed(each) if fix else each for each in own), *used]
 
 
@@ -139,16 +139,23 @@ def _fixed(finding: Finding) -> Finding:
     return Finding(finding.check, OK, f"{finding.detail}; fixed: {done}")
 
 
-def _examine_in_child(config: Config, *, write: bool, fix: bool) -> list[Finding]:
-    """The findings about providers; incomplete if their code ends the child process."""
+def _examine_in_child(
+    config: Config, *, write: bool, fix: bool
+) -> tuple[list[Finding], ActiveProvider]:
+    """The findings about providers; incomplete if their code ends the child process.
+
+    Also returns the active provider, which the child's scan found: one scan is enough.
+    """
     seconds = deadlines_of(config).initialize + _DOCTOR_SECONDS
     call = partial(examine_providers, config.home, write=write, fix=fix)
     done = run_plugin_code(config, call, seconds=seconds)
-    if not done.problem:
-        return list(done.results)
-    what, _, detail = done.problem.partition(": ")
-    todo = "look at its log, or run: hermes-plugins disable"
-    return [*done.results, Finding(what, PROBLEM, detail, todo)]
+    findings = [each for each in done.results if isinstance(each, Finding)]
+    known = [each for each in done.results if isinstance(each, ActiveProvider)]
+    if done.problem:
+        what, _, detail = done.problem.partition(": ")
+        todo = "look at its log, or run: hermes-plugins disable"
+        findings.append(Finding(what, PROBLEM, detail, todo))
+    return findings, known[0] if known else active_provider(config)
 
 
 # -- the home, in the command's process -------------------------------------------------------
@@ -247,7 +254,8 @@ def examine_secrets(home: Path, backend: str) -> Iterator[Finding]:
             todo = "set secrets.backend to auto or dotenv, or unlock the keyring"
             yield Finding("secrets", PROBLEM, where.problem, todo)
         else:
-            yield Finding("secrets", OK, where.reason)
+            place = ".env" if where.store == "dotenv" else "the OS keyring"
+            yield Finding("secrets", OK, f"new ones are stored in {place}: {where.reason}")
         for each in secrets.names():
             if each.state in (NO_ANSWER, NOT_SET):
                 yield Finding(
@@ -267,9 +275,10 @@ def examine_secrets(home: Path, backend: str) -> Iterator[Finding]:
 # -- deliveries, in the command's process -----------------------------------------------------
 
 
-def examine_deliveries(config: Config, *, answers: bool = False) -> Iterator[Finding]:
+def examine_deliveries(
+    config: Config, active: ActiveProvider, *, answers: bool = False
+) -> Iterator[Finding]:
     """The outbox and the call log; ``answers``: the service has just answered a probe."""
-    active = active_provider(config)
     yield from _outbox(config, active, answers=answers)
     yield from _calls(config, active, answers=answers)
 
@@ -327,7 +336,7 @@ def _calls(config: Config, active: ActiveProvider, *, answers: bool) -> Iterator
 # -- providers, in the child process ----------------------------------------------------------
 
 
-def examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding]:
+def examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding | ActiveProvider]:
     """Everything that runs the code of providers, the built-in's first."""
     try:
         yield from _examine_providers(home, write=write, fix=fix)
@@ -335,7 +344,7 @@ def examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding
         yield Finding("doctor", PROBLEM, describe(error), "please report it")
 
 
-def _examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding]:
+def _examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding | ActiveProvider]:
     try:
         config = load_config(home)
     except ConfigError:
@@ -345,6 +354,7 @@ def _examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Findin
         yield Finding("external provider", WARNING, detail, "correct config.yaml")
         return
     installed = scan(home, config.selection, everything=True)
+    yield active_provider(config, installed)
     yield from _builtin(config, installed, fix=fix)
     yield from _conflicts(installed)
     yield from _external(config, installed, write=write)
@@ -387,7 +397,9 @@ def _external(config: Config, installed: list[ProviderInfo], *, write: bool) -> 
         return
     yield Finding(f"plugin {name}", OK, "loads, is set up and available")
     for warning in activation.warnings:
-        yield Finding(f"plugin {name}", WARNING, warning.removeprefix(f"plugin {name}: "))
+        detail = warning.removeprefix(f"plugin {name}: ")
+        if activation.info is None or detail != activation.info.problem:  # `_pin` reported it
+            yield Finding(f"plugin {name}", WARNING, detail)
     yield _backup_paths(config, activation)
     # The details may quote a service's answer, which may quote the key.
     for finding in start_provider(config, activation, write=write):
@@ -402,7 +414,7 @@ def _pin(config: Config, info: ProviderInfo) -> Finding:
     changed = pin_problem(info, config.selection)
     if changed:
         todo = f"if you changed it yourself: hermes-plugins enable {name}"
-        return Finding("pin", WARNING, changed, todo)
+        return Finding("pin", WARNING, changed.partition("; run: ")[0], todo)
     return Finding("pin", OK, "unchanged since it was enabled")
 
 

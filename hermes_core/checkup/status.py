@@ -20,7 +20,8 @@ from hermes_core.checkup.doctor import PROBLEM, start_provider
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.fields import Field, active_fields, when
 from hermes_core.config.names import normalise, split_choice
-from hermes_core.config.settings import Sources
+from hermes_core.config.settings import Sources, section_of
+from hermes_core.config.setup_journal import Journal, commit, unsaved
 from hermes_core.discovery import ProviderInfo, find_provider, manifest_of
 from hermes_core.dispatch import SingleProvider, as_builtin
 from hermes_core.errors import HermesError, describe
@@ -36,6 +37,7 @@ from hermes_core.manager import MemoryManager
 from hermes_core.manager.from_config import assemble
 from hermes_core.privacy import masked
 from hermes_core.provider import BUILTIN
+from hermes_core.secrets import Secrets
 
 #: How long `status` may take if a service does not answer.
 STATUS_SECONDS: Final = 10.0
@@ -68,6 +70,8 @@ class ProviderCheck:
     Attributes:
         provider_name: The provider's name; "" if it could not be activated.
         problems: Why it does not work; empty if it does.
+        what: The first problem without its hint.
+        hint: What to do about the first problem, if that is known.
         warnings: What a person should look at.
         traceback: Of the problems, for ``--debug``.
         settings: A row for each of its fields, without values of secrets.
@@ -83,6 +87,8 @@ class ProviderCheck:
 
     provider_name: str = ""
     problems: tuple[str, ...] = ()
+    what: str = ""
+    hint: str = ""
     warnings: tuple[str, ...] = ()
     traceback: str = ""
     settings: tuple[dict[str, Any], ...] = ()
@@ -145,10 +151,26 @@ def check_provider(
     return _combined(run_plugin_code(config, call, what=f"plugin {choice}"))
 
 
-def check_setting(config: Config, choice: str, key: str, value: str) -> ProviderCheck:
-    """Check a value for one of a provider's fields."""
-    call = partial(activate_with_setting, config.home, choice, key, value)
-    return _combined(run_plugin_code(config, call, what=f"plugin {choice}"))
+def set_field(
+    config: Config, choice: str, key: str, value: str
+) -> tuple[ProviderCheck, ProviderCheck | None]:
+    """Check a value for one of a provider's fields, and store it if it is valid.
+
+    Returns:
+        The field as it is now, in ``settings``, and in ``warnings`` what overrides it; or the
+        problem for which nothing was changed. Then, if the value is stored but the plugin has not
+        saved it, what it said; otherwise None.
+    """
+    call = partial(check_and_set_field, config.home, choice, key, value)
+    deadlines = deadlines_of(config)  # it is activated twice
+    seconds = deadlines.load + 2 * deadlines.available
+    done: ChildResults[Installed | ProviderCheck | ProbeFailure] = run_plugin_code(
+        config, call, what=f"plugin {choice}", seconds=seconds
+    )
+    saving = [each for each in done.results if isinstance(each, ProviderCheck)][1:]
+    if done.problem and not saving:  # it ended while it saved the value
+        saving = [ProviderCheck(problems=(done.problem,))]
+    return _combined(done), saving[0] if saving else None
 
 
 def _combined(done: ChildResults[Installed | ProviderCheck | ProbeFailure]) -> ProviderCheck:
@@ -156,7 +178,7 @@ def _combined(done: ChildResults[Installed | ProviderCheck | ProbeFailure]) -> P
     installed = next((each for each in done.results if isinstance(each, Installed)), None)
     check = next((each for each in done.results if isinstance(each, ProviderCheck)), None)
     if check is None:
-        return ProviderCheck(problems=(done.problem,), installed=installed)
+        return ProviderCheck(problems=(done.problem,), what=done.problem, installed=installed)
     failures = [each.detail for each in done.results if isinstance(each, ProbeFailure)]
     # The child may end during the probe, after the check itself was complete.
     refused = "; ".join([*failures, *filter(None, [done.problem])])
@@ -219,11 +241,13 @@ def activate_provider(
     )
 
 
-def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iterator[ProviderCheck]:
-    """Activate a provider with another value for one of its fields."""
+def check_and_set_field(home: Path, choice: str, key: str, value: str) -> Iterator[ProviderCheck]:
+    """Activate a provider with another value for a field; store the value if that is valid."""
     config = _choosing(load_config(home), choice)
+    installed = installed_providers(config)
     # As an argument the value wins over every source, so exactly this value is checked.
-    activation = activate(config, {key: value})
+    activation = activate(config, {key: value}, installed)
+    activation.lease.release()
     if activation.error is not None and not activation.fields:
         yield _result([activation.error])
         return
@@ -235,10 +259,25 @@ def activate_with_setting(home: Path, choice: str, key: str, value: str) -> Iter
     if problem is not None or activation.info is None or field is None or row is None:
         yield _result([problem] if problem else [])
         return
+    name = activation.info.name
+    path = ("memory", section_of(config, name, activation.own_name)[0], key)
+    # Through the journal, so that ``save_config`` is called even if this process ends now.
+    journal = Journal(name, [(path, row["value"])], [])
+    try:
+        commit(home, Secrets(home, config.secrets_backend), journal, {})
+    except HermesError as error:
+        yield _result([error])
+        return
     # Without the argument: what would win over config.yaml in a real agent.
     sources = Sources(config, activation.info, manifest_of(activation.info))
     stronger = sources.stronger(field, row["value"])
-    yield replace(_result([], [stronger] if stronger else []), settings=(row,))
+    settings = ({**row, "name": ".".join(path)},)
+    yield replace(_result([], [stronger] if stronger else []), settings=settings)
+    # The journal is there until the plugin has saved the value, too. If that fails now, the next
+    # process that activates the plugin tries again.
+    again = activate(_choosing(load_config(home), choice), installed=installed)
+    if unsaved(home, name) is not None:
+        yield _result([] if again.error is None else [again.error], again.warnings)
 
 
 def _choosing(config: Config, choice: str) -> Config:
@@ -318,11 +357,15 @@ def _refusal(
 def _result(
     errors: Sequence[BaseException], warnings: Sequence[str] = (), provider_name: str = ""
 ) -> ProviderCheck:
+    lines = tuple(_line(error) for error in errors)
+    hint = errors[0].hint if errors and isinstance(errors[0], HermesError) else ""
     return ProviderCheck(
         provider_name,
-        tuple(_line(error) for error in errors),
-        tuple(warnings),
-        "".join("".join(traceback.format_exception(error)) for error in errors),
+        lines,
+        what=lines[0].removesuffix(f" ({hint})") if lines else "",
+        hint=hint,
+        warnings=tuple(warnings),
+        traceback="".join("".join(traceback.format_exception(error)) for error in errors),
     )
 
 

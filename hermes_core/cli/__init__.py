@@ -82,9 +82,20 @@ def _run(arguments: list[str]) -> int:
         return run_list(request)
     import signal  # noqa: PLC0415
 
+    import click  # noqa: PLC0415
+
     from hermes_core.cli.app import cli  # noqa: PLC0415
 
     # As an exception, so that `finally` ends the processes that a command has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    cli(prog_name="hermes-plugins")
-    return 0
+    try:
+        code = cli(prog_name="hermes-plugins", standalone_mode=False)
+    except click.Abort:
+        sys.stderr.write("Aborted!\n")
+        return 1
+    except click.ClickException as error:
+        from hermes_core.cli.usage import print_click_error  # noqa: PLC0415
+
+        print_click_error(error, cli, arguments)
+        return error.exit_code
+    return code if isinstance(code, int) else 0

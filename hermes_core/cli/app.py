@@ -49,7 +49,7 @@ BUILTIN_HELP: Final = {
 
 
 class _Commands(click.Group):
-    """Finds commands by name, and suggests the nearest name for a misspelt one."""
+    """Finds commands by name, and imports the module of a command when it is run."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted({*COMMANDS, *own_commands()})
@@ -81,21 +81,6 @@ class _Commands(click.Group):
             rows.append((name, text))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; suggest the nearest ones if there is none of that name."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            from hermes_core.config.names import nearest  # noqa: PLC0415
-
-            close = nearest(args[0], self.list_commands(ctx))
-            if not close:
-                raise
-            text = f"{error.message} Did you mean {' or '.join(close)}?"
-            raise click.UsageError(text, ctx) from error
 
 
 def _check_home(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from hermes_core.cli.output import paint, print_error, print_json, progress, say
+from hermes_core.cli.output import paint, print_error, print_json, print_table, progress, say
 from hermes_core.cli.providers import complete_name
+from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Selection
 from hermes_core.config.document import LOADER, YamlProblem, parse
 from hermes_core.conformance import (
@@ -31,6 +32,7 @@ from hermes_core.storage.home import resolve_home
 # Not 1 or 2: CI has to tell "checks failed" (1) and a wrong command line (2) from this.
 _NOT_LOADED = 3
 # The kit's words for states, by the states that `paint` knows.
+_LIST = "see: hermes-plugins check --list"
 _COLOURS = {"passed": "active", "failed": "broken", "warning": "changed", "skipped": "no-provider"}
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -99,11 +101,14 @@ def check_command(
         _list(checks, json_wanted)
         return
     if not plugin:
-        raise click.UsageError("Give the name of the plugin, or the path of its folder.")
+        raise HintedUsageError(
+            "give the name of the plugin, or the path of its folder",
+            hint="run `hermes-plugins list` to see the names",
+        )
     # Before the plugin is loaded, and with the exit code of a wrong command line.
     unknown = set(given["skip"]) - {each.id for each in all_checks()}
     if unknown:
-        raise click.BadParameter(f"unknown check {', '.join(sorted(unknown))}", ctx, None, "--skip")
+        raise HintedUsageError(f"unknown check in --skip: {', '.join(sorted(unknown))}", hint=_LIST)
     options = Options(
         given["config"], given["env"], given["live"], given["skip"],
         tuple(each.id for each in checks),
@@ -120,8 +125,8 @@ def check_command(
     if json_wanted:
         print_json(**report.as_json(level))
     else:
-        for line in plain(report, level, lambda text, word: paint(text, _COLOURS[word])):
-            say(line)
+        for line, indent in plain(report, level, lambda text, word: paint(text, _COLOURS[word])):
+            say(line, indent=indent)
     ctx.exit(0 if report.passes(level) else 1)
 
 
@@ -133,7 +138,7 @@ def _chosen(words: str | None) -> list[Check]:
         if wanted in f"{each.id} {each.family} {each.title}".casefold()
     ]
     if not found:
-        raise click.UsageError(f"No check has {words!r} in its id, family or title; see --list.")
+        raise HintedUsageError(f"no check has {words!r} in its id, family or title", hint=_LIST)
     return found
 
 
@@ -142,8 +147,8 @@ def _list(checks: list[Check], json_wanted: bool) -> None:
         rows = ("id", "level", "family", "title", "why", "fix", "docs")
         print_json(checks=[{row: getattr(each, row) for row in rows} for each in checks])
         return
-    for each in checks:
-        say(f"{each.id}  {each.level:6}  {each.family:12}  {each.title}")
+    cells = [(each.id, each.level, each.family, each.title) for each in checks]
+    print_table(("ID", "LEVEL", "FAMILY", "TITLE"), cells, [""] * len(cells))
 
 
 def _found(plugin: str, home: Path) -> ProviderInfo:

@@ -164,7 +164,7 @@ def _works(provider: dict[str, Any]) -> str:
     if provider["works"]:
         return paint("works", "active")
     if provider["active"]:
-        lacks = "DOES NOT ANSWER" if not provider["answers"] else "REJECTS WRITES"
+        lacks = "DOES NOT ANSWER" if not provider["answers"] else "WRITES FAIL"
         return paint(f"loads, but {lacks}", "broken")
     return paint("does not work", "broken")
 

@@ -442,7 +442,7 @@ def _meant(name: str, listed: list[ProviderInfo]) -> list[ProviderInfo]:
     found = brought or same
     if not found:
         known = [each.name for each in listed if each.source != BUILTIN]
-        close = nearest(wanted, [*known, *(each.distribution for each in listed)])
+        close = nearest(wanted, known) or nearest(wanted, (each.distribution for each in listed))
         raise InstallError(
             f"no memory plugin {name!r} is installed",
             hint=f"did you mean {' or '.join(close)}?"

@@ -1,9 +1,9 @@
 """How commands print: wrapped text, tables and progress on a terminal, plain lines elsewhere, JSON.
 
-On a terminal, lines are wrapped at words, states have colours, tables and progress are drawn by
-rich. When output is piped, every line stays as long as it is, the fields of a table are separated
-by tabs and there are no colours: programs read it. `list` is run by shell prompts, so this module
-imports rich only for the first table or progress bar.
+On a terminal, lines and tables are wrapped at words, states have colours, and rich draws progress.
+When output is piped, every line stays as long as it is, the fields of a table are separated by
+tabs and there are no colours: programs read it. `list` is run by shell prompts, so this module
+imports rich only for the first progress bar.
 
 What commands print contains text of plugins, services and models. `SafeStream` takes the place of
 standard output and standard error, and shows every character that steers a terminal as an escape,
@@ -17,24 +17,24 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from hermes_core.errors import HermesError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
-    from rich.table import Table as RichTable
 
-#: The colour of each state, as a style of rich and as a code of ANSI terminals.
-_STYLES: Final = {
-    "active": ("green", 32),
-    "changed": ("yellow", 33),
-    "conflict": ("red", 31),
-    "broken": ("red", 31),
-    "no-provider": ("bright_black", 90),
+#: The colour of each state, as a code of ANSI terminals.
+_COLOURS: Final = {
+    "active": 32,
+    "changed": 33,
+    "conflict": 31,
+    "broken": 31,
+    "no-provider": 90,
 }
 _BOLD: Final = 1
 #: Precedes the codes of colours. It is random, so that no text of a plugin contains it.
@@ -50,8 +50,13 @@ _ESCAPES: Final = {code: ascii(chr(code))[1:-1] for code in _STEERING}
 _WIDTH: Final = 80
 # Below 20 columns wrapping makes text unreadable; the terminal then breaks lines itself.
 _NARROWEST: Final = 20
-#: Cells that are longer than this may be folded where there is little room.
-_SHORTEST: Final = 12
+#: The last column of a table stands beside the others if it has this room.
+_BESIDE: Final = 30
+#: How far it is indented below them.
+_BELOW: Final = 4
+#: Where there is little room, a few cells that are wider than this do not widen their column.
+_LONG: Final = 24
+_FEW: Final = 0.25
 #: The last of the characters that JSON never contains.
 _C0: Final = 0x1F
 
@@ -129,7 +134,7 @@ def terminal_width(stream: TextIO | None = None) -> int:
 
 def paint(text: str, state: str) -> str:
     """Return text in the colour of a state, where colours are wanted."""
-    return _styled(text, _STYLES.get(state, ("", 0))[1])
+    return _styled(text, _COLOURS.get(state, 0))
 
 
 def bold(text: str) -> str:
@@ -186,10 +191,11 @@ def wrapped(text: str, width: int, indent: int | None = None) -> list[str]:
     following = " " * min(start + 2 if indent is None else indent, width - _NARROWEST)
     lines, line = [], ""
     for word in _words(text):
-        # A line with only blanks gets its word even if that is too long.
-        if line.strip() and width_of(line + word) > width:
+        below = following + word.lstrip(" ")
+        # A word that fits nowhere follows what it belongs to, such as a label or a dash.
+        if line.strip() and width_of(line + word) > width >= width_of(below):
             lines.append(line)
-            line = following + word.lstrip(" ")
+            line = below
         else:
             line += word
     return [*lines, line]
@@ -200,9 +206,27 @@ def _words(text: str) -> Iterator[str]:
     blanks = ""
     for part in text.split(" "):
         if part:
-            yield blanks + part
-            blanks = ""
+            for piece in [part] if part.isascii() else _pieces(part):
+                yield blanks + piece
+                blanks = ""
         blanks += " "
+
+
+def _pieces(word: str) -> Iterator[str]:
+    """Split a word where a line may end: scripts with wide characters have no blanks."""
+    from unicodedata import category, east_asian_width  # noqa: PLC0415 - few texts have them
+
+    piece = before = ""
+    for char in word:
+        wide = east_asian_width(before or "a") in "WF" or east_asian_width(char) in "WF"
+        # Neither after an opening bracket nor before punctuation or a combining character.
+        joined = category(char)[0] in "MC" or category(char) in ("Po", "Pe", "Pf", "Lm")
+        if before and wide and not joined and category(before) not in ("Ps", "Pi"):
+            yield piece
+            piece = ""
+        piece += char
+        before = char
+    yield piece
 
 
 def plain(text: str) -> str:
@@ -313,13 +337,13 @@ def print_table(
 class Table:
     """A table that can grow: its header is printed once, and its columns only get wider.
 
-    The last column is wrapped at words, and the others are as wide as their longest cell. On a
-    terminal that is too narrow for that, each row is a paragraph.
+    On a terminal the columns are aligned, and the last one is wrapped at words: beside the
+    others if there is room, else below them. A row is a paragraph if even that does not fit.
     """
 
     def __init__(self, header: Sequence[str]) -> None:
         self._header = header
-        self._widths = [0] * len(header)
+        self._widths: list[list[int]] = [[] for _ in header]
         self._begun = False
 
     def print(self, rows: Sequence[Sequence[str]], states: Sequence[str]) -> None:
@@ -327,40 +351,73 @@ class Table:
         # `plain` removes tabs and line breaks too, which would break the piped format.
         cells = [[plain(cell) for cell in row] for row in rows]
         if not on_terminal():
-            for row in cells:
-                sys.stdout.write("\t".join(row) + "\n")
+            sys.stdout.write("".join("\t".join(row) + "\n" for row in cells))
             return
-        columns = zip(self._header, *cells, strict=True)
-        widths = [max(map(width_of, column)) for column in columns]
-        # Only wider: with `log --follow` the columns would jump otherwise.
-        self._widths = [*map(max, self._widths, widths)]
-        if self._fits():
-            _console(sys.stdout).print(self._drawn(cells, states))
-        else:
-            for row, state in zip(cells, states, strict=True):
-                say(paint("  ".join(filter(None, row)), state), indent=4)
+        for widths, column in zip(self._widths, zip(*cells, strict=True), strict=True):
+            widths.extend(map(width_of, column))
+        layout = _layout([*map(width_of, self._header)], self._widths, terminal_width())
+        if not self._begun and layout.header:
+            _say_lines(layout.lines(self._header, header=True), bold)
         self._begun = True
-
-    def _fits(self) -> bool:
-        *others, last = self._widths
-        # Two blanks between columns; the last one can be folded, so it needs only a little room.
-        room = sum(others) + 2 * len(others) + min(last, _SHORTEST)
-        return room <= terminal_width()
-
-    def _drawn(self, cells: list[list[str]], states: Sequence[str]) -> RichTable:
-        from rich.table import Table as RichTable  # noqa: PLC0415 - never when piped
-        from rich.text import Text  # noqa: PLC0415
-
-        table = RichTable(
-            box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=not self._begun
-        )
-        for name, width in zip(self._header[:-1], self._widths[:-1], strict=True):
-            table.add_column(name, min_width=width, no_wrap=True)
-        table.add_column(self._header[-1], overflow="fold", ratio=1)
         for row, state in zip(cells, states, strict=True):
-            # Text objects, since rich would read "[red]" in a str as markup.
-            table.add_row(*map(Text, row), style=_STYLES.get(state, ("", 0))[0])
-        return table
+            _say_lines(layout.lines(row), partial(paint, state=state))
+
+
+def _say_lines(lines: Iterable[str], style: Callable[[str], str]) -> None:
+    sys.stdout.write("".join(f"{style(line.rstrip())}\n" for line in lines))
+
+
+class _Layout(NamedTuple):
+    """How the rows of a table are printed; without ``widths`` they are paragraphs.
+
+    ``beside``: the last column stands beside the others, and not below them.
+    """
+
+    room: int
+    widths: Sequence[int] = ()
+    beside: bool = False
+    header: bool = False
+    gap: int = 2
+
+    def lines(self, row: Sequence[str], *, header: bool = False) -> list[str]:
+        *cells, last = row
+        if not self.widths:
+            return wrapped("  ".join(filter(None, row)), self.room, _BELOW)
+        start = sum(self.widths) + self.gap * len(self.widths)
+        pairs = list(zip(cells, map(width_of, cells), self.widths, strict=True))
+        if any(width > column for _, width, column in pairs):  # it does not fit its column
+            line = "  ".join(filter(None, cells))
+        else:
+            line = "".join(
+                cell + " " * (column - width + self.gap) for cell, width, column in pairs
+            )
+            if self.beside:
+                return wrapped(line + last, self.room, start)
+        # The header of a column that is not there would be read as one more row.
+        indent = start if self.beside else _BELOW
+        below = wrapped(" " * indent + last, self.room, indent) if last and not header else []
+        return [*wrapped(line.rstrip(), self.room, _BELOW), *below]
+
+
+def _layout(header: list[int], columns: list[list[int]], room: int) -> _Layout:
+    """The best layout for which there is room, from the widths of all cells."""
+    last = min(max(header[-1], *columns[-1]), _BESIDE)
+    for beside in (True, False):
+        for limit in (room, _LONG):
+            cells = [_column_width(each, limit) for each in columns[:-1]]
+            titled = [*map(max, cells, header)]
+            if sum(titled) + 2 * len(titled) + (last if beside else -2) <= room:
+                return _Layout(room, titled, beside=beside, header=True)
+            gap = 2 if sum(cells) + 2 * len(cells) - 2 <= room else 1
+            if not beside and sum(cells) + gap * len(cells) - gap <= room:
+                return _Layout(room, cells, gap=gap)
+    return _Layout(room)
+
+
+def _column_width(cells: list[int], limit: int) -> int:
+    """The width of the widest cell; without the few, if they are few, that exceed the limit."""
+    short = [each for each in cells if each <= limit]
+    return max(short if len(cells) - len(short) <= len(cells) * _FEW else cells, default=0)
 
 
 def _console(stream: TextIO) -> Console:
@@ -475,6 +532,13 @@ def span(seconds: float) -> str:
     if seconds < 2 * _DAY:
         return f"{seconds // _HOUR:.0f} h"
     return f"{seconds // _DAY:,.0f} days"
+
+
+def amount(number: int, noun: str) -> str:
+    """Return a number of things in words, such as "1 entry" or "1,200 conversations"."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{number:,} {noun}s"
 
 
 def size(count: int) -> str:

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Final, NamedTuple
 
-from hermes_core.cli.output import (
-    bold,
-    on_terminal,
-    paint,
-    plain,
-    print_json,
-    terminal_width,
-    width_of,
-    wrapped,
-)
+from hermes_core.cli.output import print_json, print_table
 from hermes_core.config import Selection, read_selection
 from hermes_core.config.names import normalise
 from hermes_core.discovery import ProviderInfo, scan
@@ -22,8 +12,6 @@ from hermes_core.errors import ConfigError, HermesError, UnknownProviderError
 from hermes_core.storage.home import resolve_home
 
 _HEADER: Final = ("NAME", "STATE", "VERSION", "SOURCE", "DESCRIPTION")
-#: A description in fewer columns than this is read more easily below its provider.
-_NARROW: Final = 30
 
 
 class ListRequest(NamedTuple):
@@ -107,54 +95,13 @@ def version_of(info: ProviderInfo) -> str:
 
 def _print_rows(found: list[ProviderInfo]) -> None:
     rows = [
-        [
-            plain(cell)
-            for cell in (
-                each.name,
-                each.state,
-                version_of(each),
-                each.distribution or each.source,
-                each.problem or each.description,
-            )
-        ]
+        (
+            each.name,
+            each.state,
+            version_of(each),
+            each.distribution or each.source,
+            each.problem or each.description,
+        )
         for each in found
     ]
-    if on_terminal():
-        rows.insert(0, list(_HEADER))
-        lines = _laid_out(rows, terminal_width())
-        lines[0] = bold(lines[0])
-        # Painted after the layout, whose widths must not count escape sequences.
-        for number, each in enumerate(found, 1):
-            lines[number] = "\n".join(paint(part, each.state) for part in lines[number].split("\n"))
-    else:
-        lines = ["\t".join(row) for row in rows]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-
-
-def _laid_out(rows: list[list[str]], room: int) -> list[str]:
-    """Align the columns and wrap the description: beside the others, or else below them."""
-    # Without the last column, which takes the rest.
-    widths = [max(map(width_of, column)) for column in list(zip(*rows, strict=True))[:-1]]
-    start = sum(widths) + 2 * len(widths)
-    beside = room - start >= _NARROW
-    found = []
-    for number, (*cells, description) in enumerate(rows):
-        pairs = zip(cells, widths, strict=True)
-        line = "".join(cell + " " * (width - width_of(cell) + 2) for cell, width in pairs)
-        if beside:
-            line = "\n".join(wrapped(line + description, room, start))
-        else:
-            # No header for the description: on a line below the others it would look like a row.
-            below = wrapped("    " + description, room, 4) if description and number else []
-            line = "\n".join(_cut(each, room) for each in (line.rstrip(), *below))
-        found.append("\n".join(each.rstrip() for each in line.split("\n")))
-    return found
-
-
-def _cut(line: str, room: int) -> str:
-    if width_of(line) <= room:
-        return line
-    # Character by character, since a wide one takes two columns; one column is for the "…".
-    while width_of(line) >= room:
-        line = line[:-1]
-    return line + "…"
+    print_table(_HEADER, rows, [each.state for each in found])

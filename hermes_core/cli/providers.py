@@ -15,6 +15,7 @@ from hermes_core.cli.output import (
     plain,
     print_json,
     print_traceback,
+    progress,
     say,
     say_field,
     warn,
@@ -211,16 +212,17 @@ def enable_command(ctx: click.Context, name: str, force: bool, grants: tuple[str
         return
     choice = choice_of(name, info)
     grants = grants_for(config, info, grants)
-    check = check_provider(config, choice, grants)
+    with progress(f"Testing {info.name}"):
+        check = check_provider(config, choice, grants)
     if check.withheld and sys.stdin.isatty() and (more := ask_grants(info, check.withheld)):
         grants = tuple(sorted({*grants, *more}))
-        check = check_provider(config, choice, grants)
+        with progress(f"Testing {info.name}"):
+            check = check_provider(config, choice, grants)
     if check.problems and not force:
         if ctx.find_root().params["debug"]:
             print_traceback(check.traceback)
-        raise HermesError(
-            check.problems[0], hint="nothing was changed; use --force to enable it anyway"
-        )
+        anyway = "nothing was changed; use --force to enable it anyway"
+        raise HermesError(check.what, hint="; ".join(filter(None, (check.hint, anyway))))
     variables = [row["variable"] for row in check.settings]
     entry = lock_entry(info, PluginFacts(check.own_name, check.registers), variables, grants)
     # One entry: there is one external provider, and pins of others would go stale.

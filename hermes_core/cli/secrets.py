@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from hermes_core.cli.output import plain, print_json, print_table, say, warn
+from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import load_config
 from hermes_core.config.names import name_problem
 from hermes_core.errors import SecretsError
@@ -40,10 +41,10 @@ def set_command(ctx: click.Context, variable: str, provider: str) -> None:
     Asks for its value, or reads it from standard input.
     """
     if ctx.args:  # not shown: it may be the value
-        raise click.UsageError(
-            "Give only VARIABLE and --provider NAME. Type the value when asked, or pipe it in: "
-            "other users can see a command line, and the shell keeps it in its history. If the "
-            "value was on this command line, replace it at its source."
+        raise HintedUsageError(
+            "too many arguments; if one was the secret, replace it at its source: other users can "
+            "see a command line, and the shell stores it in its history",
+            hint="run `hermes-plugins secrets set VARIABLE` and type the value, or pipe it in",
         )
     check_name(variable)
     if provider and (problem := name_problem(provider)):

@@ -6,16 +6,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from hermes_core.checkup.status import (
-    ProviderCheck,
-    check_configured,
-    check_provider,
-    check_setting,
-)
+from hermes_core.checkup.status import ProviderCheck, check_configured, set_field
 from hermes_core.cli.checkup import setting_text
 from hermes_core.cli.output import bold, note, plain, print_json, progress, say, warn
 from hermes_core.cli.providers import (
@@ -28,6 +23,7 @@ from hermes_core.cli.providers import (
     recovered_config,
 )
 from hermes_core.cli.secrets import hidden
+from hermes_core.cli.usage import HintedUsageError, did_you_mean
 from hermes_core.config import Config, PluginFacts, Selection, load_config
 from hermes_core.config.document import YamlProblem, parse, read_document
 from hermes_core.config.editor import DELETE, change_config
@@ -52,8 +48,8 @@ from hermes_core.config.settings import (
     secrets_in,
     section_of,
 )
-from hermes_core.config.setup_journal import Journal, commit, complete, recover, unsaved
-from hermes_core.discovery import ProviderInfo, find_provider, manifest_of, scan
+from hermes_core.config.setup_journal import Journal, commit, complete, recover
+from hermes_core.discovery import PUBLISHED, ProviderInfo, find_provider, manifest_of, scan
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
 from hermes_core.loading import Loaded, counted, load
@@ -66,15 +62,9 @@ from hermes_core.loading.activation import (
 )
 from hermes_core.privacy import mask_error, masked, remember_secrets
 from hermes_core.provider import BUILTIN, MemoryProvider
-from hermes_core.secrets import Secrets, check_value, is_alike_in_a_shell
+from hermes_core.secrets import check_value, is_alike_in_a_shell
 from hermes_core.storage.home import resolve_home
 
-# Packages that we publish, offered where they are not installed.
-_KNOWN: Final = (
-    ("honcho", "hermes-memory-honcho"),
-    ("mem0", "hermes-memory-mem0"),
-    ("hindsight", "hermes-memory-hindsight"),
-)
 # Shown elsewhere: the pins are in the lock file now, the provider is the first row.
 _HIDDEN = ("pins", "provider")
 
@@ -155,23 +145,25 @@ def _chosen(config: Config, asking: bool) -> str:
     found = [
         each
         for each in scan(config.home, config.selection, everything=True)
-        if each.source != BUILTIN and each.loadable
+        if each.source != BUILTIN and each.loadable and each.state != "no-provider"
     ]
-    missing = [pair for pair in _KNOWN if pair[0] not in {each.key for each in found}]
+    missing = PUBLISHED.keys() - {each.key for each in found}
     lines = [
         f"{number}. {each.name}  {plain(each.description)}" for number, each in enumerate(found, 1)
     ]
     for line in lines:
         say(line)
-    for provider, distribution in missing:
-        say(f"   {provider}  not installed: pip install {distribution}")
+    for provider in (each for each in PUBLISHED if each in missing):
+        say(f"   {provider}  not installed: hermes-plugins install {PUBLISHED[provider]}")
     if not found:
         raise HermesError(
             "no memory plugin is installed",
             hint="install one, for example: hermes-plugins install hermes-memory-mem0",
         )
     if not asking:
-        raise click.UsageError("Give the name of the plugin: hermes-plugins setup NAME")
+        raise HintedUsageError(
+            "give the name of the plugin", hint=f"run: hermes-plugins setup {found[0].name}"
+        )
     number = click.prompt("Which one", type=click.IntRange(1, len(found)), err=True)
     chosen: ProviderInfo = found[number - 1]
     alone = [each.key for each in found].count(chosen.key) == 1
@@ -213,10 +205,14 @@ def _known_keys(
     for key in arguments:
         if key not in known:
             names = ", ".join(known) or "none"
-            raise click.UsageError(f"{info.name} has no field {key!r}; its fields are: {names}.")
+            hint = did_you_mean(key, known) or f"run: hermes-plugins setup {info.name}"
+            raise HintedUsageError(
+                f"{info.name} has no field {key!r}; its fields are: {names}", hint=hint
+            )
         if key in secret and key not in from_stdin:
-            raise click.UsageError(
-                f"{key} is a secret, and other users can see arguments: use --secret-stdin {key}."
+            raise HintedUsageError(
+                f"{key} is a secret, and other users can see arguments",
+                hint=f"use --secret-stdin {key}",
             )
 
 
@@ -231,10 +227,12 @@ def _loaded(
     try:
         lease.set(environment, f"plugin {info.name}", sources.held)
         deadlines = deadlines_of(config)
-        instance = instance_for(config, info, sources, lease)
-        loaded = load(info, config.home, deadline=deadlines.load, instance=instance)
-        sources.reported = own_settings_of(loaded.provider, info.name, config.home, deadlines)
-        yield loaded, fields_of(loaded.provider, info.name, deadlines), sources
+        with progress(f"Loading {info.name}"):
+            instance = instance_for(config, info, sources, lease)
+            loaded = load(info, config.home, deadline=deadlines.load, instance=instance)
+            sources.reported = own_settings_of(loaded.provider, info.name, config.home, deadlines)
+            fields = fields_of(loaded.provider, info.name, deadlines)
+        yield loaded, fields, sources
     except HermesError as error:
         # Without fields every value of the environment counts as secret, which is safe.
         mask_error(error, secrets_in((), None, environment))
@@ -498,7 +496,10 @@ def config_command() -> None:
 def show(ctx: click.Context, origin: bool, json_wanted: bool) -> None:
     """Show every setting, but no secret."""
     config = recovered_config(ctx)
-    check = check_configured(config) if config.selection.name else ProviderCheck()
+    check = ProviderCheck()
+    if config.selection.name:
+        with progress(f"Loading {config.selection.name}"):
+            check = check_configured(config)
     rows = [*_own(config), *_of_provider(config, check)]
     unknown = check.problems if not check.provider_name and not check.settings else ()
     if json_wanted:
@@ -559,17 +560,27 @@ def set_value(ctx: click.Context, key: str, value: str) -> None:
     elif path[0] == "memory" and len(path) == 3:  # noqa: PLR2004
         _set_of_provider(config, path[1], path[2], value)
     else:
-        raise click.UsageError(
-            f"{plain(key)} is not a setting: use memory.KEY or memory.PROVIDER.KEY."
-        )
+        raise _not_a_setting(key)
 
 
 def _set_own(config: Config, path: tuple[str, ...], value: str) -> None:
     if path[1] not in MEMORY_KEYS or path[1] == "pins":
-        raise click.UsageError(f"{'.'.join(path)} is not a setting; see docs/configuration.md.")
+        raise _not_a_setting(".".join(path))
     if path[1] == "provider":
-        raise click.UsageError("Use hermes-plugins enable, which tests the provider first.")
+        raise HintedUsageError(
+            "memory.provider is set by `enable`, which tests the provider first",
+            hint=f"run: hermes-plugins enable {value}",
+        )
     _change(config, path, _scalar(value))
+
+
+def _not_a_setting(key: str) -> HintedUsageError:
+    known = [each for each in MEMORY_KEYS if each not in _HIDDEN]
+    return HintedUsageError(
+        f"{key} is not a setting",
+        hint=did_you_mean(key.removeprefix("memory."), known, before="memory.")
+        or "use memory.KEY or memory.PROVIDER.KEY; to see them: hermes-plugins config show",
+    )
 
 
 def _change(config: Config, path: tuple[str, ...], value: Any) -> None:
@@ -592,30 +603,21 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     choice = (
         config.selection.choice if normalise(name) == normalise(config.selection.name) else name
     )
-    answer = check_setting(config, choice, key, value)
+    with progress(f"Testing {choice}"):
+        answer, saving = set_field(config, choice, key, value)
     if answer.problems:
-        raise HermesError(answer.problems[0], hint="nothing was changed")
+        raise HermesError(answer.what, hint=answer.hint or "nothing was changed")
     (row,) = answer.settings
-    # The listed name, which the journal has to have: a person may type what it calls itself.
-    found = scan(config.home, config.selection, everything=True)
-    listed = find_provider(choice, found).name
-    section, _ = section_of(config, listed, name)
-    changes = [(("memory", section, key), row["value"])]
-    secrets = Secrets(config.home, config.secrets_backend)
-    # Through the journal, so that ``save_config`` is called even if this process ends now.
-    commit(config.home, secrets, Journal(listed, changes, []), {})
-    # Which lets the plugin save the value.
-    check = check_provider(load_config(config.home), choice)
-    say(f"Set memory.{section}.{key} to {plain(str(row['value']))}.")
+    say(f"Set {row['name']} to {plain(str(row['value']))}.")
     for stronger in answer.warnings:
         warn(f"overridden by {stronger}")
-    if unsaved(config.home, listed) is None:
+    if saving is None:
         return
     # It may not be set up yet, which is no error of this value; but it is not silent either.
-    if check.problems:
-        warn(f"{listed} could not be asked to save it: {check.problems[0]}")
+    if saving.problems:
+        warn(f"{choice} could not be asked to save it: {saving.problems[0]}")
         return
     raise HermesError(
-        next((each for each in check.warnings if "save" in each), f"{listed} did not save it"),
+        next((each for each in saving.warnings if "save" in each), f"{choice} did not save it"),
         hint="config.yaml has the value; the next start of the plugin tries again",
     )

@@ -310,7 +310,8 @@ _PINS: Final = ("memory", "pins")
 def change_config(home: Path, changes: Mapping[KeyPath, Any], *, valid: bool = False) -> None:
     """Set the values at the given paths, or remove them (`DELETE`); all or none.
 
-    Every other byte of the file stays as it is.
+    Every other byte of the file stays as it is, except that entries which older versions wrote
+    to ``memory.pins`` move to the lock file.
 
     Args:
         home: HERMES_HOME.
@@ -328,7 +329,7 @@ def change_config(home: Path, changes: Mapping[KeyPath, Any], *, valid: bool = F
         text = edited(document, changes)
         if valid and text != document.text:
             validate(parse_document(document.path, text))
-        _replace(document, text)
+        _replace(document, _with_pins_moved(home, document, text))
 
 
 def change_plugins(
@@ -358,6 +359,18 @@ def change_plugins(
         # too many, which nothing selects.
         if both != new:
             write_lock_file(home, new)
+
+
+def _with_pins_moved(home: Path, document: Document, text: str) -> str:
+    """Add the entries in ``memory.pins`` to the lock file; return the text without them."""
+    changed = parse_document(document.path, text)
+    if not _is_there(changed.data, _PINS):
+        return text  # the lock file is not read: a damaged one must not stop this change
+    recorded = read_lock_file(home)
+    both = {**pins_in(changed), **recorded}
+    if both != recorded:
+        write_lock_file(home, both)
+    return _without_pins(document, text)
 
 
 def _without_pins(document: Document, text: str) -> str:

@@ -4,8 +4,8 @@
 content hash at the time of enabling) and the facts that only loading the plugin reveals.
 
 Homes from before this file have the same entries in ``memory.pins`` of config.yaml. Readers
-accept both, and an entry in the lock file wins. The first change moves the others over:
-see `hermes_core.config.editor.change_plugins`.
+accept both, and an entry in the lock file wins. The first change of config.yaml, whichever
+command makes it, moves the others over: see `hermes_core.config.editor`.
 """
 
 from __future__ import annotations

@@ -280,8 +280,13 @@ def summary(report: Report, level: str) -> list[str]:
     return [subject(report), *reasons, verdict(report, level)]
 
 
-def plain(report: Report, level: str, paint: Callable[[str, str], str]) -> Iterator[str]:
-    """Yield lines for a terminal or a log; ``paint`` colours a text by its mark."""
+def plain(
+    report: Report, level: str, paint: Callable[[str, str], str]
+) -> Iterator[tuple[str, int]]:
+    """Yield lines for a terminal or a log, each with how far to indent what follows its first.
+
+    ``paint`` colours a text by its mark.
+    """
     reasons: dict[str, str] = {}
     for result in report.results:
         word = mark(result, level)
@@ -290,14 +295,14 @@ def plain(report: Report, level: str, paint: Callable[[str, str], str]) -> Itera
         first = reasons.setdefault(result.reason, result.id)
         said = result.reason if first == result.id else f"as {first}"
         reason = f": {one_line(said)}" if result.reason else ""
-        yield f"{paint(f'{shown:7}', word)} {result.id}  {result.title}{reason}"
-        if result.state == FAILED:
-            yield from (f"{'':15}{label:9} {one_line(text)}" for label, text in details(result))
-    yield ""
+        yield f"{paint(f'{shown:7}', word)} {result.id}  {result.title}{reason}", 15
+        for label, text in details(result) if result.state == FAILED else ():
+            yield f"{'':15}{label:9} {one_line(text)}", 25
+    yield "", 0
     if any(each.startswith(UNAVAILABLE) for each in reasons):
-        yield "To run more checks, configure the plugin: --env NAME=VALUE, --config FILE."
-    yield subject(report)
-    yield paint(verdict(report, level), PASSED if report.passes(level) else FAILED)
+        yield "To run more checks, configure the plugin: --env NAME=VALUE, --config FILE.", 2
+    yield subject(report), 2
+    yield paint(verdict(report, level), PASSED if report.passes(level) else FAILED), 2
 
 
 def markdown(report: Report, level: str) -> str:

@@ -40,6 +40,7 @@ from hermes_core.discovery.ownership import (
 )
 from hermes_core.discovery.provider_info import (
     MEMORY_GROUP,
+    PUBLISHED,
     RECORD,
     ProviderInfo,
     Record,
@@ -57,6 +58,7 @@ from hermes_core.storage.home import resolve_home
 __all__ = [
     "IMPORTABLE",
     "MEMORY_GROUP",
+    "PUBLISHED",
     "RECORD",
     "Contents",
     "ProviderInfo",

@@ -11,7 +11,7 @@ from hermes_core.config import Pin, Selection
 from hermes_core.config.names import name_problem, nearest, normalise, split_choice
 from hermes_core.discovery.contents import Contents, content_hash, read_contents
 from hermes_core.discovery.installed import ignored_project_plugin
-from hermes_core.discovery.provider_info import OURS, ProviderInfo
+from hermes_core.discovery.provider_info import OURS, PUBLISHED, ProviderInfo
 from hermes_core.discovery.source_text import defines_class, imports, requirements, syntax
 from hermes_core.errors import ProviderConflictError, ProviderLoadError, UnknownProviderError
 from hermes_core.provider import BUILTIN
@@ -248,10 +248,17 @@ def _unknown(
         owners = ", ".join(each.owner for each in same)
         return UnknownProviderError(f"{name} is provided by {owners}, not by {owner}")
     usable = [each.name for each in listed if each.loadable and each.state != "no-provider"]
-    close = nearest(name, usable)
-    hint = ignored_project_plugin(name) or (
-        f"did you mean {' or '.join(close)}? If not, install its package: pip install PACKAGE"
-        if close
-        else "run `hermes-plugins list`, or install its package: pip install PACKAGE"
-    )
+    hint = ignored_project_plugin(name) or _suggestion(name, usable)
     return UnknownProviderError(f"no memory provider {name!r} is installed", hint=hint)
+
+
+def _suggestion(name: str, installed: list[str]) -> str:
+    """What somebody may have meant: an installed provider, or a plugin that we publish."""
+    if close := nearest(name, installed):
+        return f"did you mean {' or '.join(close)}?"
+    if published := nearest(name, PUBLISHED):
+        return f"run: hermes-plugins install {PUBLISHED[published[0]]}"
+    return (
+        "run `hermes-plugins list` to see what is installed; `hermes-plugins install` takes a "
+        "package, a folder or a git URL"
+    )

@@ -20,6 +20,14 @@ NO_PROVIDER: Final = "registers no memory provider"
 #: The distributions that we ship: their providers win over a third party's of the same name.
 OURS: Final = frozenset({"hermes-plugins"})
 
+#: The plugins that this project publishes: the package by the name of its provider. Only for
+#: hints, if nothing of that name is installed.
+PUBLISHED: Final = {
+    "honcho": "hermes-memory-honcho",
+    "mem0": "hermes-memory-mem0",
+    "hindsight": "hermes-memory-hindsight",
+}
+
 
 class ProviderInfo(NamedTuple):
     """One provider as it was found. ``state`` is one of active, installed, conflict,

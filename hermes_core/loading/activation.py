@@ -30,6 +30,7 @@ from hermes_core.errors import (
     HermesError,
     ProviderConflictError,
     ProviderUnavailableError,
+    UnknownProviderError,
     describe,
 )
 from hermes_core.loading import load, load_provider
@@ -105,7 +106,11 @@ def chosen(config: Config, installed: list[ProviderInfo] | None = None) -> Provi
     if not selection.name:
         return None
     found = installed_providers(config) if installed is None else installed
-    info = find_provider(selection.choice, found)
+    try:
+        info = find_provider(selection.choice, found)
+    except UnknownProviderError as error:
+        error.hint = _how_to_get_back(selection, found) or error.hint
+        raise
     problem = _changed(info, selection)
     pin = selection.pin
     # A new version is used with a warning; a new owner is refused, since the person never enabled
@@ -113,6 +118,16 @@ def chosen(config: Config, installed: list[ProviderInfo] | None = None) -> Provi
     if problem and (selection.strict or (pin is not None and not info.owned_by(pin.owner))):
         raise ProviderConflictError(problem, where=f"plugin {info.name}")
     return info
+
+
+def _how_to_get_back(selection: Selection, found: list[ProviderInfo]) -> str:
+    """What to do about a provider that was enabled and is gone; "" if it was not enabled."""
+    pin = selection.pin
+    if pin is None or not pin.owner or any(each.is_called(selection.name) for each in found):
+        return ""
+    if pin.owner == "directory" or pin.owner.startswith("project:"):
+        return "put its folder back, or run: hermes-plugins disable"
+    return f"run: hermes-plugins install {pin.owner}"
 
 
 def _changed(info: ProviderInfo, selection: Selection) -> str:

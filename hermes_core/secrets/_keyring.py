@@ -153,7 +153,7 @@ def _cause(error: Exception, *, tell: bool) -> str:
     if name == "KeyringLocked":
         return "the keyring is locked"
     if name == "NoKeyringError":
-        return "there is no keyring here"
+        return "no keyring is available"
     return f"the keyring failed: {one_line(describe(error)) if tell else name}"
 
 
@@ -172,10 +172,10 @@ def _usable_backends() -> list[Any]:
     if isinstance(chosen, chainer.ChainerBackend):
         backends = list(chosen.backends)
     if all(isinstance(each, fail.Keyring) for each in backends):
-        raise SecretsError("there is no keyring here")
+        raise SecretsError("no keyring is available")
     real = [each for each in backends if not isinstance(each, fail.Keyring | null.Keyring)]
     if not real:
-        raise SecretsError("the keyring is switched off (the null backend keeps nothing)")
+        raise SecretsError("the keyring is disabled (null backend)")
     safe = [each for each in real if each.priority >= _ENOUGH]
     if not safe:
         name = f"{type(real[0]).__module__}.{type(real[0]).__qualname__}"

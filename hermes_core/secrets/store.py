@@ -32,7 +32,7 @@ SET_IN: Final = {"keyring": "set (keyring)", "dotenv": "set (.env)"}
 _SOUNDS_SECRET: Final = re.compile(
     r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|DSN|WEBHOOK|COOKIE", re.IGNORECASE
 )
-_PLAIN_TEXT: Final = ", so it is in plain text, readable by its owner only"
+_PLAIN_TEXT: Final = "; .env is plain text, readable only by you"
 _INTERPOLATED: Final = "; but hermes-agent puts something else for the ${...} in it"
 _NOT_ALIKE: Final = "; but a shell that sources .env reads something else, or runs it"
 _MOVE: Final = "run hermes-plugins secrets move --to dotenv where it does"

@@ -189,7 +189,7 @@ def test_the_person_sees_it_and_what_to_do(home: Path) -> None:
     write_notes(home, f"likes tea\n§\n{NOTE}")
     shown = command(home, "show").output
     assert NOTE in shown
-    assert "kept out of the prompt (secret: github-token)" in shown
+    assert "not in the prompt: secret: github-token" in shown
     assert "hermes-plugins secrets set" in shown
     entries = json.loads(command(home, "show", "--json").output)["notebooks"]["memory"]["entries"]
     assert [each["objection"] for each in entries] == ["", "secret: github-token"]

@@ -227,7 +227,7 @@ def test_not_even_a_word_is_left_of_what_was_forgotten(
 def test_prune_forgets_what_is_older(filled: Machine) -> None:
     assert filled.json("sessions", "prune", "--older-than", "1y", "--yes")["sessions"] == 0
     done = filled.run("sessions", "prune", "--older-than", "90d", "--yes").done()
-    assert "1 conversations with 1 messages" in done.out
+    assert "Deleted 1 conversation with 1 message." in done.out
     assert names(filled) == ["adas", "bobs"]
 
 

@@ -7,7 +7,7 @@ import copy
 import pytest
 import yaml
 from support.configs import (
-    PIN,
+    FIELD,
     PROVIDER,
     ConfigFile,
     by_yaml_11,
@@ -86,19 +86,19 @@ def test_a_long_life_of_changes_leaves_all_that_is_not_ours(config, ending):
     text = REAL.replace("\n", ending)
     config.write(text)
     for name in ("honcho", "mem0", "third-party", "mem0"):
-        pin = {"owner": f"memory-{name}", "version": "1.0"}
-        config.change({PROVIDER: name, ("memory", "pins", name): pin})
+        settings = {"url": f"http://{name}", "version": "1.0"}
+        config.change({PROVIDER: name, ("memory", "acme", name): settings})
         assert load_config(config.home).selection.name == name
-        config.change({PROVIDER: "", ("memory", "pins", name): DELETE})
-        assert load_config(config.home).selection.pins == {}
-    left = config.change({PROVIDER: "mem0", ("memory", "pins"): DELETE})
+        config.change({PROVIDER: "", ("memory", "acme", name): DELETE})
+        assert load_config(config.home).memory["acme"] == {}
+    left = config.change({PROVIDER: "mem0", ("memory", "acme"): DELETE})
     assert left == text
 
 
 def test_setting_what_is_there_already_changes_nothing(config):
     home = config.write(REAL)
     before = snapshot(home)
-    change_config(home, {PROVIDER: "mem0", PIN: DELETE})
+    change_config(home, {PROVIDER: "mem0", FIELD: DELETE})
     assert snapshot(home) == before
 
 
@@ -164,8 +164,8 @@ def test_a_value_that_yaml_does_not_have_is_refused(config):
         ("base: &b\n  provider: mem0\nmemory: *b\n", PROVIDER),
         ("memory: &m\n  provider: mem0\nother: *m\n", PROVIDER),
         ("a: &a {}\nmemory: *a\n", PROVIDER),
-        ("memory:\n  pins: &p\n    a: x\n  other: *p\n", PIN),
-        ("memory: &m\n  pins: {a: x}\nother:\n  <<: *m\n", PIN),
+        ("memory:\n  acme: &p\n    a: x\n  other: *p\n", FIELD),
+        ("memory: &m\n  acme: {a: x}\nother:\n  <<: *m\n", FIELD),
     ],
 )
 def test_what_is_shared_by_an_alias_is_not_changed_elsewhere(config, text, keys):
@@ -196,15 +196,15 @@ def test_an_odd_file_is_changed_right_or_left_alone_with_what_to_do(config, text
 def test_two_changes_of_a_file_that_resists_the_first_are_refused_as_one(config, text):
     config.write(text)
     with pytest.raises(ConfigError, match="nothing was written"):
-        config.change({PROVIDER: "a", PIN: {"owner": "b"}})
+        config.change({PROVIDER: "a", FIELD: {"owner": "b"}})
     assert config.text == text
 
 
-@pytest.mark.parametrize("text", ["memory: words\n", "memory:\n  - a\n", "memory: {pins: [a]}\n"])
+@pytest.mark.parametrize("text", ["memory: words\n", "memory:\n  - a\n", "memory: {acme: [a]}\n"])
 def test_a_value_where_a_section_should_be_is_not_thrown_away(config, text):
     config.write(text)
     with pytest.raises(ConfigError):
-        config.change({PIN: {"owner": "x"}})
+        config.change({FIELD: {"owner": "x"}})
     assert config.text == text
 
 
@@ -229,7 +229,7 @@ def test_all_changes_are_made_or_none(config):
     [
         ("memory:\n  provider:  # 1\n    mem0\n", PROVIDER),
         ("memory:\n  provider: >-  # 1\n    mem0\n", PROVIDER),
-        ("memory:\n  pins:\n    mem0:  # 1\n      owner: x\n", PIN),
+        ("memory:\n  acme:\n    mem0:  # 1\n      owner: x\n", FIELD),
     ],
 )
 def test_a_comment_on_the_keys_line_outlives_a_value_below_it(config, text, keys):
@@ -240,14 +240,14 @@ def test_a_comment_on_the_keys_line_outlives_a_value_below_it(config, text, keys
 @pytest.mark.parametrize(
     "text",
     [
-        "memory: {pins: {mem0: 1,\n  # 1\n  b: 2}}\n",
-        "memory: {pins: {b: 2, # 1\n  mem0: 1}}\n",
-        "memory:\n  pins: { # 1\n    mem0: 1\n  }\n",
+        "memory: {acme: {mem0: 1,\n  # 1\n  b: 2}}\n",
+        "memory: {acme: {b: 2, # 1\n  mem0: 1}}\n",
+        "memory:\n  acme: { # 1\n    mem0: 1\n  }\n",
     ],
 )
 def test_a_comment_in_a_flow_mapping_outlives_the_entry_beside_it(config, text):
     config.write(text)
-    assert comments(config.change({PIN: DELETE})) == ["# 1"]
+    assert comments(config.change({FIELD: DELETE})) == ["# 1"]
 
 
 def test_removing_the_first_section_keeps_the_byte_order_mark(config):
@@ -265,8 +265,8 @@ def test_what_is_to_be_put_in_by_hand_is_yaml_that_means_it(config, value):
 
 
 def test_removing_what_a_merge_brings_back_is_refused(config):
-    text = "base: &b {mem0: 1}\nmemory:\n  pins:\n    <<: *b\n    mem0: 2\n    x: 3\n"
+    text = "base: &b {mem0: 1}\nmemory:\n  acme:\n    <<: *b\n    mem0: 2\n    x: 3\n"
     config.write(text)
     with pytest.raises(ConfigError):
-        config.change({PIN: DELETE})
+        config.change({FIELD: DELETE})
     assert config.text == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.configs import (
-    PIN,
+    FIELD,
     PROVIDER,
     ConfigFile,
     by_yaml_11,
@@ -107,50 +107,50 @@ def test_setting_the_provider(config, text, expected):
     [
         (
             "memory:\n  provider: mem0\n",
-            f"memory:\n  provider: mem0\n  pins:\n    mem0: {OWNER_TEXT}\n",
+            f"memory:\n  provider: mem0\n  acme:\n    mem0: {OWNER_TEXT}\n",
         ),
-        ("memory:\n  pins:\n", f"memory:\n  pins:\n    mem0: {OWNER_TEXT}\n"),
-        ("memory:\n  pins:  # c\n", f"memory:\n  pins:  # c\n    mem0: {OWNER_TEXT}\n"),
-        ("memory:\n  pins: {}\n", f"memory:\n  pins: {{mem0: {OWNER_TEXT}}}\n"),
-        ("memory: {}\n", f"memory: {{pins: {{mem0: {OWNER_TEXT}}}}}\n"),
+        ("memory:\n  acme:\n", f"memory:\n  acme:\n    mem0: {OWNER_TEXT}\n"),
+        ("memory:\n  acme:  # c\n", f"memory:\n  acme:  # c\n    mem0: {OWNER_TEXT}\n"),
+        ("memory:\n  acme: {}\n", f"memory:\n  acme: {{mem0: {OWNER_TEXT}}}\n"),
+        ("memory: {}\n", f"memory: {{acme: {{mem0: {OWNER_TEXT}}}}}\n"),
         (
-            "memory:\n  pins:\n    mem0:\n      owner: x\n  # tail\n",
-            f"memory:\n  pins:\n    mem0: {OWNER_TEXT}\n  # tail\n",
+            "memory:\n  acme:\n    mem0:\n      owner: x\n  # tail\n",
+            f"memory:\n  acme:\n    mem0: {OWNER_TEXT}\n  # tail\n",
         ),
         (
-            "memory:\n    pins:\n        a: {owner: x}\n    z: 1\n",
-            f"memory:\n    pins:\n        a: {{owner: x}}\n        mem0: {OWNER_TEXT}\n    z: 1\n",
+            "memory:\n    acme:\n        a: {owner: x}\n    z: 1\n",
+            f"memory:\n    acme:\n        a: {{owner: x}}\n        mem0: {OWNER_TEXT}\n    z: 1\n",
         ),
     ],
 )
-def test_setting_a_pin(config, text, expected):
-    check(config, text, {PIN: OWNER}, expected)
+def test_setting_a_field(config, text, expected):
+    check(config, text, {FIELD: OWNER}, expected)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("memory:\n  pins:\n    mem0: {owner: x} # c\n", "memory:\n  pins:\n    {} # c\n"),
-        ("memory:\n  pins: {mem0: {owner: x}} # c\n", "memory:\n  pins: {} # c\n"),
-        ("memory: {pins: {mem0: 1, a: 2}}\n", "memory: {pins: {a: 2}}\n"),
-        ("memory: {pins: {a: 2, mem0: 1}}\n", "memory: {pins: {a: 2}}\n"),
+        ("memory:\n  acme:\n    mem0: {owner: x} # c\n", "memory:\n  acme:\n    {} # c\n"),
+        ("memory:\n  acme: {mem0: {owner: x}} # c\n", "memory:\n  acme: {} # c\n"),
+        ("memory: {acme: {mem0: 1, a: 2}}\n", "memory: {acme: {a: 2}}\n"),
+        ("memory: {acme: {a: 2, mem0: 1}}\n", "memory: {acme: {a: 2}}\n"),
         (
-            "memory:\n  pins:\n    a: 1\n    mem0: 2\n    b: 3\n",
-            "memory:\n  pins:\n    a: 1\n    b: 3\n",
+            "memory:\n  acme:\n    a: 1\n    mem0: 2\n    b: 3\n",
+            "memory:\n  acme:\n    a: 1\n    b: 3\n",
         ),
         (
-            "memory:\n  pins:\n    # about\n    mem0:\n      owner: x\n\n    # b\n    b: 3\n",
-            "memory:\n  pins:\n    # about\n\n    # b\n    b: 3\n",
+            "memory:\n  acme:\n    # about\n    mem0:\n      owner: x\n\n    # b\n    b: 3\n",
+            "memory:\n  acme:\n    # about\n\n    # b\n    b: 3\n",
         ),
-        ("memory:\r\n  pins:\r\n    a: 1\r\n    mem0: 2\r\n", "memory:\r\n  pins:\r\n    a: 1\r\n"),
-        ("memory:\n  pins:\n    other: 1\n", "memory:\n  pins:\n    other: 1\n"),
-        ("memory:\n  pins:\n", "memory:\n  pins:\n"),
+        ("memory:\r\n  acme:\r\n    a: 1\r\n    mem0: 2\r\n", "memory:\r\n  acme:\r\n    a: 1\r\n"),
+        ("memory:\n  acme:\n    other: 1\n", "memory:\n  acme:\n    other: 1\n"),
+        ("memory:\n  acme:\n", "memory:\n  acme:\n"),
         ("model: x\n", "model: x\n"),
         ("# nothing\n", "# nothing\n"),
     ],
 )
-def test_removing_a_pin(config, text, expected):
-    check(config, text, {PIN: DELETE}, expected)
+def test_removing_a_field(config, text, expected):
+    check(config, text, {FIELD: DELETE}, expected)
 
 
 BOM = "\ufeff"

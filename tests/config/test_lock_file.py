@@ -119,11 +119,53 @@ def test_a_section_that_can_not_be_removed_alone_stays_and_does_not_count(config
     assert load_config(config.home).selection.pin == MEM0.pin
 
 
-def test_a_change_of_another_value_leaves_the_old_section(config):
-    config.write(OLD_HOME)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_change_of_another_value_moves_the_pins_too(config, newline, mark):
+    config.write((mark + OLD_HOME).replace("\n", newline))
     change_config(config.home, {("memory", "redact"): False})
-    assert SECTION in config.text
+    after = AFTER.replace("redact: yes", "redact: false")
+    assert config.text == (mark + BEFORE + after).replace("\n", newline)
+    assert read_lock_file(config.home) == {"mem0": MEM0}
+    assert load_config(config.home).selection.pin == MEM0.pin
+    moved = lock_file(config.home).stat().st_ino
+    change_config(config.home, {("memory", "redact"): True})
+    assert lock_file(config.home).stat().st_ino == moved  # once
+
+
+def test_a_change_of_another_value_keeps_what_the_lock_file_has(config):
+    config.write(OLD_HOME)
+    other = MEM0._replace(pin=Pin("other"))
+    write_lock_file(config.home, {"mem0": other, "acme": ACME})
+    change_config(config.home, {("memory", "redact"): False})
+    assert read_lock_file(config.home) == {"mem0": other, "acme": ACME}
+    assert SECTION not in config.text
+
+
+def test_a_change_that_is_refused_moves_nothing(config):
+    config.write(OLD_HOME)
+    before = snapshot(config.home)
+    with pytest.raises(ConfigError):
+        change_config(config.home, {("memory", "nudge_interval"): "soon"}, valid=True)
+    assert snapshot(config.home) == before
+
+
+def test_an_empty_section_is_removed_without_a_lock_file(config):
+    config.write("memory:\n  pins: {}\n  redact: yes\n")
+    change_config(config.home, {("memory", "redact"): False})
+    assert config.text == "memory:\n  redact: false\n"
     assert not lock_file(config.home).exists()
+
+
+def test_a_damaged_lock_file_stops_the_move_but_no_other_change(config):
+    lock_file(config.home).write_text("{")
+    config.write(OLD_HOME)
+    with pytest.raises(ConfigError, match="is not valid JSON"):
+        change_config(config.home, {("memory", "redact"): False})
+    assert config.text == OLD_HOME
+    config.write(BEFORE + AFTER)
+    change_config(config.home, {("memory", "redact"): False})
+    assert "redact: false" in config.text
 
 
 def test_the_lock_file_wins_over_the_section(config):
@@ -299,6 +341,20 @@ def test_a_process_that_is_killed_at_any_step_leaves_a_pinned_plugin(
     def change() -> None:
         change_plugins(config.home, {PROVIDER: choice}, entries)
 
+    _kill_at_every_step(config, change, choice, expected)
+
+
+@posix_only
+def test_a_process_that_is_killed_while_it_sets_another_value_leaves_a_pinned_plugin(config):
+    def change() -> None:
+        change_config(config.home, {PROVIDER: "mem0"})
+
+    _kill_at_every_step(config, change, "mem0", {"mem0": MEM0})
+
+
+def _kill_at_every_step(
+    config: ConfigFile, change: Callable[[], None], choice: str, expected: dict[str, LockEntry]
+) -> None:
     number, killed = 0, True
     while killed:
         number += 1

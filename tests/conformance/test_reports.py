@@ -25,7 +25,7 @@ def report() -> Report:
 
 
 def lines(report: Report, level: str) -> list[str]:
-    return list(plain(report, level, lambda text, _mark: text))
+    return [line for line, _ in plain(report, level, lambda text, _mark: text)]
 
 
 def test_at_level_must_what_should_be_done_is_a_warning(report):

@@ -30,9 +30,9 @@ def test_a_provider_that_loads_and_takes_nothing_does_not_work(down):
     down.talk("s1", "one")
     result = down.machine.run("status")
     assert result.code == 1
-    assert "external:  alpha, loads, but REJECTS WRITES" in result.lines
+    assert "external:  alpha, loads, but WRITES FAIL" in result.lines
     (problem,) = [line for line in result.lines if line.startswith("problem:")]
-    assert "alpha rejects writes: every call since" in problem
+    assert "writes to alpha fail: every call since" in problem
     assert "backend is down" in problem
     report = down.machine.json("status", code=1)
     assert (report["ok"], report["provider"]["works"], report["provider"]["active"]) == (
@@ -72,7 +72,7 @@ def test_a_write_that_hung_when_the_agent_ended_is_one_that_failed(alpha):
     alpha.talk("s1", "one")
     result = alpha.machine.run("status")
     assert result.code == 1
-    assert "external:  alpha, loads, but REJECTS WRITES" in result.lines
+    assert "external:  alpha, loads, but WRITES FAIL" in result.lines
     assert "no answer before the agent ended" in result.out
     assert alpha.writes()[0]["error"] == "no answer before the agent ended"
 
@@ -172,7 +172,7 @@ def test_the_doctor_says_that_nothing_is_delivered(down):
     assert row["state"] == "problem"
     assert "outbox retry" in row["todo"]
     (row,) = rows(down, "writes", code=1)
-    assert "rejects writes" in row["detail"]
+    assert "writes to alpha fail" in row["detail"]
 
 
 def test_the_doctor_says_what_was_given_up(alpha):

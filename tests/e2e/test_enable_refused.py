@@ -143,14 +143,44 @@ def test_force_enables_what_does_not_work_and_says_that_it_does_not(machine, sou
     assert report["builtin"]["active"] is True
 
 
-def test_an_unknown_name_gets_the_nearest_names_and_what_to_install(machine):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("enable", "mnemosine"),
+        ("setup", "mnemosine", "--no-input"),
+        ("info", "mnemosine"),
+        ("config", "set", "memory.mnemosine.url", "x"),
+        ("bridge", "mnemosine"),
+        ("uninstall", "mnemosine", "--yes"),
+        ("check", "mnemosine"),
+    ],
+    ids=lambda each: each[0],
+)
+def test_an_unknown_name_gets_the_nearest_names(machine, arguments):
     for name in ("mnemosyne", "mnemonic", "other"):
-        machine.install(name)
+        machine.install(name, distribution=f"dist-{name}")
     with machine.unchanged():
-        line = machine.run("enable", "mnemosine").failed()
-    assert "mnemosyne" in line
-    assert "other" not in line.replace("another", "")
-    assert "pip install" in line
+        result = machine.run(*arguments)
+    what = "plugin" if arguments[0] == "uninstall" else "provider"
+    assert (result.code, result.out) == (3 if arguments[0] == "check" else 1, "")
+    assert result.err.splitlines() == [
+        f"hermes-plugins: no memory {what} 'mnemosine' is installed",
+        "hint: did you mean mnemosyne or mnemonic?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mem0", "run: hermes-plugins install hermes-memory-mem0"),
+        ("honcho", "run: hermes-plugins install hermes-memory-honcho"),
+        ("xyzzy", ("run `hermes-plugins list` to see what is installed; `hermes-plugins install` "
+                   "takes a package, a folder or a git URL")),
+    ],
+)  # fmt: skip
+def test_a_name_near_to_nothing_that_is_installed_gets_what_to_install(machine, name, hint):
+    for command in ("enable", "setup", "info"):
+        assert machine.run(command, name).failed().partition(" hint: ")[2] == hint
 
 
 def test_an_unknown_name_is_not_enabled_by_force(machine):

@@ -42,14 +42,6 @@ def test_names_compare_after_normalisation(machine, spelling):
     assert machine.run("info", spelling).done().lines[0].split()[0] == "My-Memory"
 
 
-def test_an_unknown_name_gets_the_nearest_and_what_to_install(machine):
-    machine.install("mnemosyne")
-    line = machine.run("info", "mnemosine").failed()
-    assert "'mnemosine'" in line
-    assert "did you mean mnemosyne?" in line
-    assert "pip install" in line
-
-
 @pytest.mark.parametrize(
     "spelling",
     [

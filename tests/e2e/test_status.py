@@ -70,8 +70,23 @@ def test_a_provider_that_is_not_installed_is_missing(machine):
     assert (report["provider"]["name"], report["provider"]["state"]) == ("alpha", "missing")
     (problem,) = report["problems"]
     assert "'alpha'" in problem
-    assert "alphabet" in problem
-    assert "pip install" in problem
+    assert "did you mean alphabet?" in problem
+
+
+def test_a_provider_that_was_enabled_and_is_gone_says_how_to_get_it_back(machine):
+    machine.install("alphabet")
+    machine.install("alpha", distribution="memory-of-alpha")
+    machine.run("enable", "alpha").done()
+    machine.uninstall("memory-of-alpha")
+    (problem,) = machine.json("status", code=1)["problems"]
+    assert problem == (
+        "no memory provider 'alpha' is installed (run: hermes-plugins install memory-of-alpha)"
+    )
+    folder = machine.add_directory("beta")
+    machine.run("enable", "beta").done()
+    folder.rename(machine.home / "away")
+    (problem,) = machine.json("status", code=1)["problems"]
+    assert problem.endswith("(put its folder back, or run: hermes-plugins disable)")
 
 
 def test_a_conflict_has_the_same_state_in_status_and_list(machine):

@@ -13,7 +13,7 @@ from support.commands import Machine, Result, posix_only
 from support.terminals import Dialogue
 
 CANARY = "canary-4711"
-NO_KEYRING = "there is no keyring here, so it is in plain text, readable by its owner only"
+NO_KEYRING = "no keyring is available; .env is plain text, readable only by you"
 
 
 def piped(machine: Machine, value: str | bytes, *arguments: str, **env: str) -> Result:
@@ -172,15 +172,15 @@ def test_the_configuration_chooses_the_store(machine):
     assert "Stored KEY in .env: secrets.backend is dotenv." in piped(machine, "v", "KEY").done().out
     machine.environment["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
     machine.write_config("secrets: {backend: keyring}\n")
-    assert "the keyring is switched off" in piped(machine, "w", "KEY").failed()
+    assert "the keyring is disabled" in piped(machine, "w", "KEY").failed()
     assert env(machine) == "KEY=v\n"
 
 
 @pytest.mark.parametrize(
     ("backend", "reason"),
     [
-        ("keyring.backends.null.Keyring", "the keyring is switched off"),
-        ("keyring.backends.fail.Keyring", "there is no keyring here"),
+        ("keyring.backends.null.Keyring", "the keyring is disabled"),
+        ("keyring.backends.fail.Keyring", "no keyring is available"),
         ("no.such.Keyring", "the keyring can't be loaded: ModuleNotFoundError"),
         ("support.keyrings.Hanging", "the keyring does not answer within 3 s"),
         ("support.keyrings.RaisesOnSet", "the keyring failed: PasswordSetError"),

@@ -32,8 +32,8 @@ def test_a_real_one_is_usable_and_nothing_of_the_proof_is_left(home, use):
 @pytest.mark.parametrize(
     ("backend", "problem"),
     [
-        (fail.Keyring(), "there is no keyring here"),
-        (null.Keyring(), "the keyring is switched off (the null backend keeps nothing)"),
+        (fail.Keyring(), "no keyring is available"),
+        (null.Keyring(), "the keyring is disabled (null backend)"),
         (keyrings.Forgetful(), "the keyring does not give back what was written to it"),
         (keyrings.Locked(), "the keyring is locked"),
         (keyrings.ReadOnly(), "the keyring can only be read"),
@@ -41,8 +41,8 @@ def test_a_real_one_is_usable_and_nothing_of_the_proof_is_left(home, use):
             keyrings.Plaintext(),
             "the keyring support.keyrings.Plaintext is not a safe one (its priority is below 1)",
         ),
-        (chain(), "there is no keyring here"),
-        (chain(null.Keyring(), fail.Keyring()), "the keyring is switched off"),
+        (chain(), "no keyring is available"),
+        (chain(null.Keyring(), fail.Keyring()), "the keyring is disabled"),
         (chain(keyrings.Plaintext(), null.Keyring()), "is not a safe one"),
     ],
     ids=lambda each: type(each).__name__,

@@ -90,7 +90,7 @@ def test_a_locked_one_does_not_answer_and_auto_says_so(session, machine):
     )
     text, rest = done.stdout.split("Stored OTHER", 1)
     assert states(machine, text) == {"KEY": "in the keyring, which does not answer"}
-    assert "in .env: the keyring is locked, so it is in plain text" in rest
+    assert "in .env: the keyring is locked; .env is plain text" in rest
     assert "which does not answer here (cron, ssh): the keyring is locked" in done.stderr
     assert done.returncode == 1
 

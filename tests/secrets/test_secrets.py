@@ -11,7 +11,7 @@ from support import keyrings
 from hermes_core.errors import SecretsError
 from hermes_core.secrets import Secrets, _keyring
 
-NO_KEYRING = "there is no keyring here, so it is in plain text, readable by its owner only"
+NO_KEYRING = "no keyring is available; .env is plain text, readable only by you"
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_auto_falls_to_dotenv_where_the_value_itself_is_not_kept(home, secrets, 
     use(kind())
     stored = secrets.set("KEY", "canary-value-longer-than-ten")
     assert stored.store == "dotenv"
-    assert "so it is in plain text" in stored.reason
+    assert ".env is plain text" in stored.reason
     assert "canary" not in stored.reason
     assert secrets.get("KEY") == ("canary-value-longer-than-ten", "dotenv")
 
@@ -66,8 +66,8 @@ def test_dotenv_does_not_ask_the_keyring(home, use):
 
 def test_keyring_never_falls_to_plain_text(home):
     secrets = Secrets(home, "keyring")
-    assert secrets.where() == ("keyring", "secrets.backend is keyring", "there is no keyring here")
-    with pytest.raises(SecretsError, match=r"there is no keyring here, and secrets\.backend is"):
+    assert secrets.where() == ("keyring", "secrets.backend is keyring", "no keyring is available")
+    with pytest.raises(SecretsError, match=r"no keyring is available, and secrets\.backend is"):
         secrets.set("KEY", "canary-value")
     assert env(home) == ""
     assert secrets.state("KEY") == "not set"
@@ -221,7 +221,7 @@ def test_a_value_that_hermes_agent_would_interpolate_is_told(secrets, value, tol
 
 def test_moving_to_a_keyring_that_is_not_there_changes_nothing(home, secrets):
     secrets.set("KEY", "v")
-    with pytest.raises(SecretsError, match="there is no keyring here; nothing was moved"):
+    with pytest.raises(SecretsError, match="no keyring is available; nothing was moved"):
         secrets.move("keyring")
     assert secrets.get("KEY") == ("v", "dotenv")
     with pytest.raises(SecretsError, match="is not a store"):

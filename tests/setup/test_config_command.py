@@ -201,3 +201,59 @@ def test_the_name_that_a_provider_gives_itself_reaches_its_save_config(machine):
     machine.run("config", "set", "memory.inner.timeout", "8").done()
     assert machine.memory["outer"] == {"timeout": 8}
     assert saved_of(machine, "outer") == {"timeout": 8}
+
+
+def test_a_provider_can_be_named_as_it_calls_itself(machine):
+    add_plugin(machine.home, (TIMEOUT,), "name = 'acme2'\n")
+    machine.run("enable", "acme").done()
+    result = machine.run("config", "set", "memory.acme2.timeout", "10").done()
+    assert result.out == "Set memory.acme.timeout to 10.\n"
+    assert shown(machine)["memory.acme.timeout"] == "10"
+    machine.write_config("memory: {provider: acme, acme2: {timeout: 5}}\n")
+    machine.run("config", "set", "memory.acme.timeout", "10").done()
+    assert machine.memory == {"provider": "acme", "acme2": {"timeout": 10}}
+
+
+def test_a_plugin_that_dies_when_it_saves_a_value_is_asked_again(acme):
+    once = """
+        def save_config(self, values, hermes_home):
+            import os
+            if not os.path.exists(hermes_home + "/died"):
+                open(hermes_home + "/died", "w").close()
+                os._exit(3)
+            open(hermes_home + "/saved", "w").write(str(values["timeout"]))
+    """
+    add_plugin(acme.home, (TIMEOUT,), once)
+    acme.run("config", "set", "memory.acme.timeout", "10").done()
+    assert not (acme.home / "saved").exists()
+    acme.run("status").done()
+    assert (acme.home / "saved").read_text() == "10"
+    assert not (acme.home / "setup.json").exists()
+
+
+# -- homes of older versions -------------------------------------------------------------------
+
+PIN = 'pins: {acme: {owner: acme, version: "1"}}'
+OLD_HOME = CONFIG.replace("  acme:", f"  {PIN}\n  acme:")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("config", "set", "memory.nudge_interval", "5"),
+        ("config", "set", "secrets.backend", "dotenv"),
+        ("config", "set", "memory.acme.timeout", "10"),
+    ],
+)
+def test_config_set_moves_the_pins_of_an_older_version(acme, arguments):
+    acme.write_config(OLD_HOME)
+    for reading in (("config", "show"), ("list",), ("status",), ("info", "acme")):
+        acme.run(*reading)
+        assert acme.config_file.read_text() == OLD_HOME
+        assert acme.pins == {}
+    acme.run(*arguments).done()
+    assert acme.pins == {"acme": {"owner": "acme", "version": "1"}}
+    text = acme.config_file.read_text()
+    assert "pins" not in text
+    assert text.startswith("# mine\nmemory:\n  provider: acme\n  acme: {timeout: ")
+    assert "  # slow line\n" in text

@@ -51,7 +51,7 @@ def test_it_shows_what_goes_where_and_why(machine):
     assert "config.yaml:  memory.acme.timeout = 7" in lines
     assert "config.yaml:  memory.provider = acme" in lines
     assert ".env:  ACME_API_KEY" in lines
-    assert "there is no keyring here, so it is in plain text, readable by its owner only" in lines
+    assert "no keyring is available; .env is plain text, readable only by you" in lines
     assert CANARY not in result.out
 
 
@@ -236,8 +236,10 @@ def test_without_a_name_it_shows_what_there_is_and_what_there_could_be(machine):
         result = machine.run("setup")
     assert result.code == 2
     assert "1. acme  Memory by Acme." in result.out
-    assert "honcho  not installed: pip install hermes-memory-honcho" in result.out
-    assert "Give the name of the plugin: hermes-plugins setup NAME" in result.err
+    assert "honcho  not installed: hermes-plugins install hermes-memory-honcho" in result.out
+    assert result.err == (
+        "hermes-plugins: give the name of the plugin\nhint: run: hermes-plugins setup acme\n"
+    )
 
 
 def test_a_broken_observer_is_not_the_providers_failure(machine):

@@ -87,7 +87,7 @@ def test_what_no_condition_calls_for_is_refused_with_all_of_them(machine):
     result = run_with(
         machine, "", "setup", "acme", "--no-input", "--set", "mode=off", "--set", "url=x"
     )
-    assert "url applies only if mode is cloud, or mode is local." in result.misused()
+    assert "url applies only if mode is cloud, or mode is local" in result.misused()
     run_with(machine, "", "setup", "acme", "--no-input", "--set", "mode=off").done()
     refused = machine.run("config", "set", "memory.acme.url", "x").failed()
     assert "it applies if mode is cloud, or mode is local" in refused

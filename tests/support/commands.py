@@ -72,10 +72,12 @@ class Result(NamedTuple):
         return " ".join([error, *hints])
 
     def misused(self) -> str:
-        """Exit code 2, with all that is said on stderr."""
+        """Exit code 2: return the error and its hint, after asserting that there is no more."""
         assert self.code == 2, self
         assert self.out == "", self
-        assert "Traceback" not in self.err, self
+        error, hint = self.err.splitlines()
+        assert error.startswith("hermes-plugins: "), self
+        assert hint.startswith("hint: "), self
         return self.err
 
 

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from hermes_core.config.editor import DELETE, change_config
 
 PROVIDER = ("memory", "provider")
-PIN = ("memory", "pins", "mem0")
+FIELD = ("memory", "acme", "mem0")
 
 
 class ConfigFile:

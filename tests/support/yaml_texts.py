@@ -11,8 +11,8 @@ from hermes_core.config.editor import DELETE
 
 Keys = tuple[str, ...]
 
-KEYS = ("memory", "provider", "pins", "mem0", "a", "no", "a b", "é")
-PLAIN = ("memory", "provider", "pins", "mem0", "a", "é")
+KEYS = ("memory", "provider", "acme", "mem0", "a", "no", "a b", "é")
+PLAIN = ("memory", "provider", "acme", "mem0", "a", "é")
 SCALARS = ("x", "1", "010", "yes", "~", "1.5", "'q'", '"d\\n"', "a b", "http://h:1/#x", "x:y")
 SCALARS += ('"#no"', "''", "2001-01-01", "12:30:45", "'it''s'", "-1", "家", '"a: b"', "[]", "{}")
 
@@ -202,6 +202,6 @@ values = st.recursive(
     max_leaves=4,
 )
 paths = st.one_of(
-    st.sampled_from([("memory", "provider"), ("memory", "pins", "mem0"), ("memory", "no")]),
+    st.sampled_from([("memory", "provider"), ("memory", "acme", "mem0"), ("memory", "no")]),
     st.lists(st.sampled_from((*KEYS, "new", "12")), min_size=1, max_size=4).map(tuple),
 )

@@ -15,11 +15,14 @@ from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.sessions.hermes_agent import not_imported, place
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import HermesError
+from hermes_core.cli.output import amount
 from hermes_core.config import load_config
 
 #: What was looked at, how it is (ok, warning, problem), details, and what to do.
 Row = tuple[str, str, str, str]
 
+#: So many messages are looked up by their words: `doctor` has two minutes for everything.
+NEWEST: Final = 1000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _SEVERAL: Final = 2
 
@@ -66,14 +69,14 @@ def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
             if left_out:
                 yield from _left_out(path.name, list(left_out.values()))
             else:
-                yield path.name, "ok", f"{len(page.entries)} entries", ""
+                yield path.name, "ok", amount(len(page.entries), "entry"), ""
             yield from _mode(path, fix=fix)
         if notes.history.exists:
             try:
                 notes.database.check()
-                yield "history of the notes", "ok", "whole", ""
+                yield "note history", "ok", "no damage", ""
             except HermesError as error:
-                yield "history of the notes", "problem", error.what, error.hint
+                yield "note history", "problem", error.what, error.hint
     finally:
         notes.close()
 
@@ -83,10 +86,11 @@ def _left_out(name: str, findings: list[Finding]) -> Iterator[Row]:
     secrets = sorted({each.detail for each in findings if each.kind == SECRET})
     count = sum(each.kind == SECRET for each in findings)
     if orders := len(findings) - count:
-        detail = f"{orders} entries are kept out of the prompt by the guard"
+        detail = f"not in the prompt, blocked by the guard: {amount(orders, 'entry')}"
         yield name, "warning", detail, "run: hermes-plugins memory show"
     if count:
-        detail = f"{count} entries with secrets are kept out of the prompt ({', '.join(secrets)})"
+        what = f"{amount(count, 'entry')} with secrets ({', '.join(secrets)})"
+        detail = f"not in the prompt: {what}"
         hint = "store them with: hermes-plugins secrets set; then run: hermes-plugins memory edit"
         yield name, "warning", detail, hint
 
@@ -115,14 +119,19 @@ def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
         with closing(SqliteArchive(where.path)) as archive:
             yield from _examined(archive, fix=fix)
             if where.theirs is not None and (missing := not_imported(where.theirs, archive)):
-                detail = f"{missing:,} conversations of hermes-agent are not imported"
+                detail = f"not imported from hermes-agent: {amount(missing, 'conversation')}"
                 yield "conversations", "warning", detail, "run: hermes-plugins sessions import"
 
 
 def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
-    problems = archive.check()
+    problems = archive.check(newest=NEWEST)
     if not problems:
-        yield "conversations", "ok", f"{archive.stats().messages:,} messages, all searchable", ""
+        messages = archive.stats().messages
+        tested = "all searchable"
+        if messages > NEWEST:
+            more = "to test all: hermes-plugins sessions check"
+            tested = f"the newest {NEWEST:,} searchable ({more})"
+        yield "conversations", "ok", f"{amount(messages, 'message')}, {tested}", ""
         return
     # Only what loses nothing is fixed without asking. A salvage may lose messages, so a person runs
     # it.

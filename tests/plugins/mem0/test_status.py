@@ -58,7 +58,7 @@ def test_a_corrected_key_is_recognised_without_a_new_write(configured, behind):
     _talk(machine, "I have moved to Lisbon.", "My dog is called Rex.")
     before = machine.run("status")
     assert before.code == 1
-    assert "mem0 rejects writes" in before.out
+    assert "writes to mem0 fail" in before.out
     assert "the key was refused" in before.out
     configured()
     after = machine.run("status")

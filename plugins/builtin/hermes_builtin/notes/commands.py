@@ -42,7 +42,7 @@ from hermes_builtin.notes.guard import SECRET
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
-from hermes_core.cli.output import bold, note, paint, plain, print_json, say, say_text
+from hermes_core.cli.output import amount, bold, note, paint, plain, print_json, say, say_text
 from hermes_core.config import load_config
 from hermes_core.storage.home import resolve_home
 
@@ -346,7 +346,7 @@ def _tell(
         _print_state(target, page, changed=written.changed, durable=written.durable)
         return
     say(text if written.changed else "Nothing to change.")
-    say(f"{target}: {_count(len(page.entries), 'entry')}, {page.usage}")
+    say(f"{target}: {amount(len(page.entries), 'entry')}, {page.usage}")
     if not written.durable:
         note("The disk did not confirm it: a power cut could undo it.")
 
@@ -379,7 +379,8 @@ def show(
         for name, book in books.items():
             _print_book(name, book)
         if waiting:
-            say(f"{_count(waiting, 'write')} waiting for approval: hermes-plugins memory pending")
+            writes = amount(waiting, "write")
+            say(f"waiting for approval: {writes} (see: hermes-plugins memory pending)")
     if any(book["error"] for book in books.values()):
         ctx.exit(1)
 
@@ -406,15 +407,11 @@ def _print_book(name: str, book: dict[str, Any]) -> None:
     for entry in book["entries"]:
         say_text(entry["text"], f"  {entry['id']}  ", 12)
         if entry["objection"]:
-            text = f"kept out of the prompt ({entry['objection']})"
-            say(paint(f"            {text}; memory allow {entry['id']}", "broken"))
+            say(paint(f"{'':12}not in the prompt: {entry['objection']}", "broken"), indent=12)
+            todo = f"to allow it: hermes-plugins memory allow {entry['id']}"
             if entry["objection"].startswith(f"{SECRET}: "):
-                say("            Store it with: hermes-plugins secrets set; then remove it here.")
-
-
-def _count(number: int, what: str) -> str:
-    plural = {"entry": "entries"}.get(what, f"{what}s")
-    return f"{number} {what if number == 1 else plural}"
+                todo = f"store it with `hermes-plugins secrets set` and remove it here, or {todo}"
+            say(f"{'':12}hint: {todo}", indent=12)
 
 
 @memory.command()
@@ -506,7 +503,7 @@ def edit(ctx: click.Context, target: str, user: str, platform: str, json_wanted:
         if not json_wanted:
             # Twice on purpose, on the terminal and in the file: the person wrote it and it is
             # nowhere else.
-            say("Your text, so that it is not lost:")
+            say("Your text was not saved:")
             say_text(text)
         raise HermesError(str(error), hint=draft.kept) from error
     draft.discard()
@@ -537,7 +534,7 @@ def history(ctx: click.Context, /, target: str | None, limit: int, **given: Any)
     for row in rows:
         session = f", session {row['session']}" if row["session"] else ""
         what = f"{row['target']}  {row['action']} by {row['who']}{session}"
-        say(f"{row['id']:>5}  {row['at']}  {what}")
+        say(f"{row['id']:>5}  {row['at'][:19].replace('T', ' ')}  {what}", indent=7)
         for sign, key in (("-", "removed"), ("+", "added")):
             for entry in row[key]:
                 say(f"       {sign} {plain(entry)}")

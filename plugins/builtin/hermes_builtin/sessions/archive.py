@@ -351,8 +351,14 @@ class Archive(Protocol):
     def stats(self) -> Stats:
         """How much there is."""
 
-    def check(self, progress: Progress | None = None) -> list[Problem]:
-        """Look at everything, also with the queries that the tool uses."""
+    def check(
+        self, progress: Progress | None = None, *, newest: int | None = None
+    ) -> list[Problem]:
+        """Look at everything, also with the queries that the tool uses.
+
+        Looking up every word of every message takes minutes for 100,000 of them; ``newest``
+        limits that to so many messages.
+        """
 
     def repair(self, progress: Progress | None = None) -> dict[str, Any]:
         """Make it whole again, from a verified copy; says what was done."""

@@ -33,6 +33,7 @@ from hermes_builtin.sessions.tool import linked
 from hermes_builtin.sessions.words import storable
 from hermes_core import DatabaseError, HermesError
 from hermes_core.cli.output import (
+    amount,
     bold,
     json_escaped,
     note,
@@ -44,6 +45,7 @@ from hermes_core.cli.output import (
     say,
     say_text,
 )
+from hermes_core.cli.usage import HintedUsageError
 from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import resolve_home
@@ -129,10 +131,12 @@ def _session_facts(session: Session) -> dict[str, Any]:
 
 def _mention_not_imported(missing: int, where: Place) -> None:
     if missing:
-        note(
-            f"{missing:,} conversations of hermes-agent are not imported. "
-            f"Run: hermes-plugins sessions import {where.theirs}"
-        )
+        note(f"Not imported from hermes-agent: {amount(missing, 'conversation')}.")
+        note(f"hint: run: hermes-plugins sessions import {where.theirs}")
+
+
+def _contents(sessions: int, messages: int) -> str:
+    return f"{amount(sessions, 'conversation')} with {amount(messages, 'message')}"
 
 
 def _date(at: float) -> str:
@@ -165,7 +169,10 @@ def import_command(
     with _open_archive(ctx) as (archive, where):
         source = file or where.theirs
         if source is None:
-            raise click.UsageError("Name the file: hermes-agent has no conversations in this home.")
+            raise HintedUsageError(
+                "give the file to import: hermes-agent has no conversations in this home",
+                hint="run: hermes-plugins sessions import FILE",
+            )
         if not source.exists():
             raise HermesError("no such file", where=str(source))
         # Importing the archive into itself would read and write the same rows.
@@ -179,8 +186,8 @@ def import_command(
         print_json(**taken._asdict())
         return
     say(
-        f"{taken.sessions:,} conversations with {taken.messages:,} messages from {taken.origin}; "
-        f"{taken.known:,} were there already."
+        f"Imported {_contents(taken.sessions, taken.messages)} from {taken.origin}; "
+        f"already stored: {taken.known:,}."
     )
 
 
@@ -201,10 +208,14 @@ def export(ctx: click.Context, file: Path | None, user: str | None, platform: st
             for line in lines:
                 click.echo(json_escaped(line))  # data: not wrapped on a terminal
             return
-        written = list(lines)
+        written = []
+        with progress("Reading conversations", archive.stats().sessions) as step:
+            for line in lines:
+                written.append(line)
+                step.advance()
         # Atomically, and private: an export that fails half way must not replace an older one.
         replace_file(file, "".join(f"{line}\n" for line in written).encode(), mode=0o600)
-        say(f"{len(written):,} conversations are in {file}.")
+        say(f"Wrote {amount(len(written), 'conversation')} to {file}.")
 
 
 def _line(archive: SqliteArchive, session: Session) -> str:
@@ -347,13 +358,13 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
     for session, message, text in results:
         source = plain(session.source)
         say(f"{bold(plain(session.id))}  {_date(message.at)}  {source}  {message.role}")
-        say(f"    {_marked(plain(text))}")
+        say(f"    {_marked(plain(text))}", indent=4)
     if not results:
         note(reason)
     elif found.approximate:
-        note("These words are very frequent: the newest were looked at.")
+        note("These words are very frequent; only the newest matches are ranked.")
     if found.behind:
-        note(f"The newest messages were not looked at: {found.behind}")
+        note(f"The newest messages were not searched: {found.behind}")
     if not results:
         _mention_not_imported(missing, where)
 
@@ -379,14 +390,14 @@ def _why_nothing(archive: Archive, query: Query, options: SearchOptions) -> str:
     """Why a search found nothing, or that there is nothing."""
     every_role = options._replace(roles=frozenset((*ROLES, "")))
     for other, where, reason in (
-        (query._replace(roles=frozenset()), every_role, "other roles have said it"),
-        (query, options._replace(scope=EVERYBODY), "it was said in conversations of others"),
-        (query._replace(after=None, before=None), options, "it was said at another time"),
-        (query.with_nothing_excluded(), options, "all that match have what is excluded"),
-        (query.with_nothing_required(), options, "its words are there, but not in a row"),
+        (query._replace(roles=frozenset()), every_role, "messages of other roles match"),
+        (query, options._replace(scope=EVERYBODY), "conversations of other users match"),
+        (query._replace(after=None, before=None), options, "messages of other times match"),
+        (query.with_nothing_excluded(), options, "all matches contain an excluded word"),
+        (query.with_nothing_required(), options, "its words occur, but not as a phrase"),
     ):
         if archive.search(other, where).hits:
-            return f"Nothing is found like this; {reason}."
+            return f"No match; {reason}."
     return "No conversation has these words."
 
 
@@ -430,12 +441,12 @@ def stats(ctx: click.Context, json_wanted: bool) -> None:
         print_json(path=str(where.path), **found._asdict(), not_imported=missing)
         return
     say(f"{where.path}: {found.bytes / 1e6:,.1f} MB")
-    say(f"{found.sessions:,} conversations, {found.messages:,} messages")
+    say(f"{amount(found.sessions, 'conversation')}, {amount(found.messages, 'message')}")
     if found.oldest is not None and found.newest is not None:
         say(f"from {_date(found.oldest)} to {_date(found.newest)}")
     for source, count in found.by_source.items():
         hidden = " (not searched by the tool)" if source in HIDDEN_SOURCES else ""
-        say(f"  {plain(source) or '?'}: {count:,}{hidden}")
+        say(f"  {plain(source) or '?'}: {amount(count, 'conversation')}{hidden}")
     _mention_not_imported(missing, where)
 
 
@@ -511,7 +522,7 @@ def _forget(
     with _open_archive(ctx) as (archive, _):
         chosen = choose(archive)
         messages = sum(session.messages for session in chosen)
-        question = f"Delete {len(chosen):,} conversations with {messages:,} messages?"
+        question = f"Delete {_contents(len(chosen), messages)}?"
         # Without a terminal nobody can answer: then nothing is deleted, rather than waiting for
         # input.
         if chosen and not yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
@@ -521,7 +532,7 @@ def _forget(
     if json_wanted:
         print_json(sessions=len(chosen), messages=gone)
     else:
-        say(f"{len(chosen):,} conversations with {gone:,} messages are deleted.")
+        say(f"Deleted {_contents(len(chosen), gone)}.")
 
 
 @click.command()
@@ -545,10 +556,8 @@ def check(ctx: click.Context, json_wanted: bool) -> None:
         say(plain(problem.what))
     if problems:
         only = all(problem.index_only for problem in problems)
-        note(
-            f"{'The conversations are whole, the index is not' if only else 'There is damage'}. "
-            "Run: hermes-plugins sessions repair"
-        )
+        note(f"{'The conversations are intact; only the index is damaged' if only else 'Damaged'}.")
+        note("hint: run: hermes-plugins sessions repair")
         ctx.exit(1)
 
 
@@ -567,11 +576,11 @@ def repair(ctx: click.Context, json_wanted: bool) -> None:
     elif not done["problems"]:
         say(f"{where.path} has no damage; nothing was changed.")
     else:
-        say(f"{where.path} is repaired; a copy of the damaged file is {done['copy']}.")
+        say(f"Repaired {where.path}; a copy of the damaged file is {done['copy']}.")
         if done["lost"] is None:
-            say("Nothing in it could be read; a new archive is used from now on.")
+            say("Nothing in it could be read; the archive is new and empty.")
         elif done["lost"]:
-            say(f"{done['lost']:,} messages could not be recovered.")
+            say(f"Not recovered: {amount(done['lost'], 'message')}.")
         if done["recover"]:
             say(f"hint: SQLite's shell may recover more: {done['recover']}")
 

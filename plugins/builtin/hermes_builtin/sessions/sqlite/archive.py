@@ -323,10 +323,12 @@ class SqliteArchive:
         with self._file.reading() as database:
             return maintenance.stats(database)
 
-    def check(self, progress: Progress | None = None) -> list[Problem]:
+    def check(
+        self, progress: Progress | None = None, *, newest: int | None = None
+    ) -> list[Problem]:
         """Look at everything, also with the queries that the tool uses."""
         self.index_pending()  # if it can't be done, a look at everything says why
-        return check(self._file, progress)
+        return check(self._file, progress, newest)
 
     def repair(self, progress: Progress | None = None) -> dict[str, Any]:
         """Make it whole again, from a verified copy; says what was done."""

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,19 +43,22 @@ _SEARCHED: Final = 20
 _MOST_WORDS: Final = 200
 
 
-def check(file: SqliteFile, progress: Progress | None = None) -> list[Problem]:
-    """What is wrong; nothing if all is well."""
+def check(
+    file: SqliteFile, progress: Progress | None = None, newest: int | None = None
+) -> list[Problem]:
+    """What is wrong; nothing if all is well. ``newest``: see `Archive.check`."""
     if not file.path.exists():
         return []
     problems = _step(file, _tables, index_only=False)
-    problems += _step(file, lambda database: _messages(database, progress), index_only=False)
+    problems += _step(file, _messages, index_only=False)
     problems += _step(file, _sessions, index_only=False)
     if not problems:
         # Only if the messages are whole: otherwise every problem of the index is a consequence, and
         # the repair is a salvage in any case.
         problems += _step(file, _whole_file, index_only=True)
         problems += _index(file)
-        problems += _step(file, _all_words, index_only=True)
+        look = partial(_all_words, progress=progress, newest=newest)
+        problems += _step(file, look, index_only=True)
         problems += _step(file, _searches, index_only=True)
     return _shortened(problems)
 
@@ -106,13 +110,14 @@ def _index(file: SqliteFile) -> Iterator[Problem]:
         yield Problem(f"index: {error.what}", index_only=True)
 
 
-def pages(database: sqlite3.Connection, columns: str) -> Iterator[list[tuple[Any, ...]]]:
-    """The messages, some at a time, in the order of their numbers.
+def pages(
+    database: sqlite3.Connection, columns: str, after: int = -1
+) -> Iterator[list[tuple[Any, ...]]]:
+    """The messages after a number, some at a time, in the order of their numbers.
 
     Raises:
         ValueError: They are not in order, which a damaged page may make of them.
     """
-    after = -1
     while rows := database.execute(
         f"SELECT id, {columns} FROM archive_messages WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608
         (after, _STEP),
@@ -123,18 +128,13 @@ def pages(database: sqlite3.Connection, columns: str) -> Iterator[list[tuple[Any
         after = rows[-1][0]
 
 
-def _messages(database: sqlite3.Connection, progress: Progress | None) -> Iterator[Problem]:
+def _messages(database: sqlite3.Connection) -> Iterator[Problem]:
     """Whether each message is what was stored."""
-    total = database.execute("SELECT count(*) FROM archive_messages").fetchone()[0]
-    done = 0
     for rows in pages(database, "at, size, checksum, content, extra"):
         for number, at, size, stored, content, extra in rows:
             # SQLite notices damage to its structure, not to the text itself. The checksum does.
             if stored != checksum(number, at, content, extra) or size != len(content):
                 yield Problem(f"message {number}: it is not what was stored")
-        done += len(rows)
-        if progress is not None:
-            progress(done, total)
 
 
 def _sessions(database: sqlite3.Connection) -> Iterator[Problem]:
@@ -155,10 +155,22 @@ def _sessions(database: sqlite3.Connection) -> Iterator[Problem]:
         yield Problem(f"{there} messages belong to session number {number}, which is not there")
 
 
-def _all_words(database: sqlite3.Connection) -> Iterator[Problem]:
-    """Whether each message can be found by each of its words."""
+def _all_words(
+    database: sqlite3.Connection, *, progress: Progress | None, newest: int | None
+) -> Iterator[Problem]:
+    """Whether each message can be found by each of its words; by far the longest step."""
     index = Index(database)
-    for rows in pages(database, "content, extra"):
+    total = database.execute("SELECT count(*) FROM archive_messages").fetchone()[0]
+    after = -1
+    if newest is not None and newest < total:
+        query = "SELECT id FROM archive_messages ORDER BY id DESC LIMIT 1 OFFSET ?"
+        (after,) = database.execute(query, (newest,)).fetchone()
+        total = newest
+    done = 0
+    for rows in pages(database, "content, extra", after):
+        if progress is not None:
+            progress(done, total)
+        done += len(rows)
         for number, content, extra in rows:
             words = list(dict.fromkeys(indexed_words(content, extra)))
             for at in range(0, len(words), _MOST_WORDS):

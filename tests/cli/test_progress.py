@@ -1,0 +1,63 @@
+"""What takes time says so on a terminal, and says nothing when its output is piped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.commands import Machine, posix_only, run_on_terminal
+
+TEXT = "Remembers."
+
+
+@pytest.fixture
+def stocked(machine: Machine, tmp_path: Path) -> Machine:
+    """A home with an enabled provider, an archive, and things to import and install."""
+    machine.add_directory("alpha", manifest=f"description: {TEXT}\n")
+    machine.run("enable", "alpha").done()
+    rows = [{"session_id": "s1", "role": "user", "content": "the blue heron", "timestamp": 1.0}]
+    (machine.user / "talk.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    machine.run("sessions", "import", str(machine.user / "talk.jsonl")).done()
+    folder = machine.add_directory("beta", manifest=f"description: {TEXT}\n")
+    folder.rename(machine.user / "beta")
+    return machine
+
+
+COMMANDS = [
+    (("enable", "alpha"), "Testing alpha"),
+    (("setup", "alpha", "--no-input"), "Loading alpha"),
+    (("status",), "Checking the memory providers"),
+    (("doctor",), "Testing the memory providers"),
+    (("explain", "heron"), "Asking the memory providers"),
+    (("config", "show"), "Loading alpha"),
+    (("check", "alpha", "-k", "HP101"), "Checking alpha"),
+    (("outbox", "retry"), "Delivering pending writes"),
+    (("outbox", "backfill"), "Restoring writes from the archive"),
+    (("sessions", "import", "{user}/talk.jsonl"), "Importing conversations"),
+    (("sessions", "export", "{user}/out.jsonl"), "Reading conversations"),
+    (("sessions", "check"), "Checking the archive"),
+    (("sessions", "repair"), "Indexing conversations"),
+    (("install", "{user}/beta", "--yes"), "Fetching"),
+]
+
+
+@posix_only
+@pytest.mark.parametrize(("words", "text"), COMMANDS, ids=lambda each: " ".join(each[:2]))
+def test_what_takes_time_shows_progress_on_a_terminal_only(stocked, words, text):
+    arguments = [word.format(user=stocked.user) for word in words]
+    code, shown = run_on_terminal(stocked, *arguments, columns=80)
+    assert code == 0, shown
+    assert text in shown
+    if words[0] == "install":
+        arguments.append("--replace")
+    piped = stocked.run(*arguments).done()
+    assert text not in piped.out + piped.err
+    assert "\033" not in piped.out + piped.err
+
+
+@posix_only
+def test_a_terminal_without_control_codes_gets_no_progress(stocked):
+    _, shown = run_on_terminal(stocked, "status", env={"TERM": "dumb"})
+    assert "Checking the memory providers" not in shown
+    assert "\033" not in shown
