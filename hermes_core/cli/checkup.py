@@ -107,7 +107,7 @@ def _foreign_keys(config: Config) -> list[str]:
     """Return one line for all keys of config.yaml that hermes-agent owns: it has a dozen."""
     foreign = [each for each in config.warnings if each not in config.own_warnings]
     keys = ", ".join(each.split(": ")[1] for each in foreign)
-    return [f"config.yaml: not ours, left alone: {keys}"] if keys else []
+    return [f"config.yaml: keys of other programs, ignored: {keys}"] if keys else []
 
 
 def _provider_report(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,16 +73,6 @@ class Manner(NamedTuple):
         if not self.json:
             say(text)
 
-    def tell(self, step: str) -> None:
-        """Print a step of pip that takes time."""
-        self.say(f"  {plain(step)}")
-
-    @contextmanager
-    def working(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show what pip does: as progress on a terminal, else as lines."""
-        with progress(text) as step:
-            yield step.show if sys.stderr.isatty() else self.tell
-
     def agree(self, question: str, otherwise: str) -> None:
         """Ask; raise unless the person agrees."""
         if self.asking:
@@ -130,8 +119,8 @@ def _install_package(package: Package, manner: Manner) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="hermes-install-") as name:
         folder = Path(name)
-        with manner.working(f"Downloading {package.spec}") as tell:
-            site = program.fetch(plan, folder, tell)
+        with progress(f"Downloading {package.spec}") as step:
+            site = program.fetch(plan, folder, step.show)
         brought = [each for each in providers_in(site) if each.distribution]
         _show_plan(plan, brought, manner)
         _refuse_useless(plan, brought)
@@ -152,8 +141,8 @@ def _planned(program: Installer, package: Package, manner: Manner) -> Plan:
     built: list[str] = []
     while True:
         try:
-            with manner.working(f"Resolving {package.spec}") as tell:
-                return program.plan(package, built, tell)
+            with progress(f"Resolving {package.spec}") as step:
+                return program.plan(package, built, step.show)
         except NeedsBuild as need:
             _agree_to_build(need, manner)
             built.append(need.project)

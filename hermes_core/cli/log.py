@@ -21,6 +21,7 @@ from hermes_core.cli.output import (
     print_json,
     print_json_line,
     say,
+    say_error,
     size,
 )
 from hermes_core.cli.providers import complete_name
@@ -114,10 +115,9 @@ def log_command(
     else:
         say(_nothing(wanted))
     if lost.calls:
-        click.echo(
+        say_error(
             f"{lost.calls:,} calls are missing, the last at {day_and_time(lost.at)}: the log could "
-            "not keep up.",
-            err=True,
+            "not keep up."
         )
 
 

@@ -32,6 +32,7 @@ from hermes_core.cli.output import (
     print_table,
     progress,
     say,
+    say_error,
     say_field,
     size,
     span,
@@ -191,7 +192,7 @@ def list_command(ctx: click.Context, state: str | None, limit: int, json_wanted:
     else:
         say(f"Nothing is {state}." if state else "The outbox is empty.")
     if more:
-        click.echo(f"There are more than {limit:,}; use --limit to see them.", err=True)
+        say_error(f"There are more than {limit:,}; use --limit to see them.")
 
 
 def _row(each: Entry) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ _BOLD: Final = 1
 _WIDTH: Final = 80
 _NARROWEST: Final = 20
 #: The last column of a table stands beside the others if it has this room.
-_BESIDE: Final = 30
+_BESIDE: Final = 28
 #: How far it is indented below them.
 _BELOW: Final = 4
 #: Where there is little room, a few cells that are wider than this do not widen their column.
@@ -175,17 +175,18 @@ def print_error(error: Exception) -> None:
     else:
         text = f"unexpected {type(error).__name__}: {error}"
         hint = "run the command again with --debug to see the traceback"
-    _say_error(f"hermes-plugins: {one_line(text)}")
+    say_error(f"hermes-plugins: {one_line(text)}")
     if hint:
-        _say_error(f"hint: {one_line(hint)}")
+        say_error(f"hint: {one_line(hint)}")
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    _say_error(f"warning: {plain(text)}")
+    say_error(f"warning: {plain(text)}")
 
 
-def _say_error(text: str) -> None:
+def say_error(text: str) -> None:
+    """Print a line on standard error. If that is a terminal, wrap it at words."""
     lines = [text]
     if sys.stderr.isatty():
         lines = wrapped(text, terminal_width(sys.stderr), indent=2)

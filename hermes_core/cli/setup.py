@@ -12,7 +12,7 @@ import click
 
 from hermes_core.checkup.status import ProviderCheck, check_configured, set_field
 from hermes_core.cli.checkup import setting_text
-from hermes_core.cli.output import bold, plain, print_json, progress, say, warn
+from hermes_core.cli.output import bold, plain, print_json, progress, say, say_error, warn
 from hermes_core.cli.providers import choice_of, complete_name, lock_entry, recovered_config
 from hermes_core.cli.secrets import hidden
 from hermes_core.cli.usage import HintedUsageError, did_you_mean
@@ -411,7 +411,7 @@ def prove(config: Config, info: ProviderInfo) -> bool:
         say(f"{info.name} is enabled and works.")
     about = "problem" if works else f"{info.name} is enabled, but does not work yet"
     for problem in (*check.problems, *filter(None, [check.refused])):
-        click.echo(f"{about}: {problem}", err=True)
+        say_error(f"{about}: {problem}")
     return works
 
 

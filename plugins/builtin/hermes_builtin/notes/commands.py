@@ -40,7 +40,7 @@ from hermes_builtin.notes import (
 from hermes_builtin.notes.guard import SECRET
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
-from hermes_core.cli.output import amount, bold, paint, plain, print_json, say
+from hermes_core.cli.output import amount, bold, paint, plain, print_json, say, say_error
 from hermes_core.config import load_config
 from hermes_core.errors import one_line
 from hermes_core.storage.home import resolve_home
@@ -82,7 +82,7 @@ def writable(ctx: click.Context) -> Iterator[BuiltinProvider]:
             if name != "builtin" and "on_memory_write" in health
         ]
         for problem in filter(None, problems):
-            click.echo(f"The external provider did not receive it: {problem}", err=True)
+            say_error(f"The external provider did not receive it: {problem}")
 
 
 class RejectedError(HermesError):
@@ -246,7 +246,9 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
         print_json(approved=approved, failed=failed)
         ctx.exit(1 if failed else 0)
     if failed:
-        raise NotesError("; ".join(f"{each['id']} still waits: {each['error']}" for each in failed))
+        raise NotesError(
+            "; ".join(f"{each['id']} is still pending: {each['error']}" for each in failed)
+        )
 
 
 @click.command()
@@ -304,7 +306,7 @@ def _tell(
     say(text if written.changed else "Nothing to change.")
     say(f"{target}: {amount(len(page.entries), 'entry')}, {page.usage}")
     if not written.durable:
-        click.echo("The disk did not confirm it: a power cut could undo it.", err=True)
+        say_error("The disk did not confirm it: a power cut could undo it.")
 
 
 def _print_state(target: str, page: Page, *, changed: bool, durable: bool = True) -> None:
@@ -356,7 +358,7 @@ def _book(notebook: Notebook) -> dict[str, Any]:
 def _print_book(name: str, book: dict[str, Any]) -> None:
     say(bold(f"{name}  {book['usage'] or 'unreadable'}") + f"  {book['path']}")
     if book["error"]:
-        click.echo(f"  {book['error']}", err=True)
+        say_error(f"  {book['error']}")
     for entry in book["entries"]:
         say_text(f"  {entry['id']}  ", entry["text"])
         if entry["objection"]:

@@ -41,6 +41,7 @@ from hermes_core.cli.output import (
     print_table,
     progress,
     say,
+    say_error,
 )
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.storage.files import replace_file
@@ -99,11 +100,8 @@ def _session_facts(session: Session) -> dict[str, Any]:
 
 def _mention_not_imported(missing: int, where: Place) -> None:
     if missing:
-        click.echo(
-            f"Not imported from hermes-agent: {amount(missing, 'conversation')}.\n"
-            f"hint: run: hermes-plugins sessions import {where.theirs}",
-            err=True,
-        )
+        say_error(f"Not imported from hermes-agent: {amount(missing, 'conversation')}.")
+        say_error(f"hint: run: hermes-plugins sessions import {where.theirs}")
 
 
 def _contents(sessions: int, messages: int) -> str:
@@ -245,7 +243,7 @@ def list_command(
     if rows:
         print_table(("ID", "LAST", "SOURCE", "MESSAGES", "ABOUT"), rows, [""] * len(rows))
     else:
-        click.echo("There are no conversations yet.", err=True)
+        say_error("There are no conversations yet.")
     _mention_not_imported(missing, where)
 
 
@@ -324,11 +322,11 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
         say(f"{bold(plain(session.id))}  {_date(message.at)}  {source}  {message.role}")
         say(f"    {_marked(plain(text))}", indent=4)
     if not results:
-        click.echo(reason, err=True)
+        say_error(reason)
     elif found.approximate:
-        click.echo("These words are very frequent; only the newest matches are ranked.", err=True)
+        say_error("These words are very frequent; only the newest matches are ranked.")
     if found.behind:
-        click.echo(f"The newest messages were not searched: {found.behind}", err=True)
+        say_error(f"The newest messages were not searched: {found.behind}")
     if not results:
         _mention_not_imported(missing, where)
 
@@ -509,11 +507,9 @@ def check(ctx: click.Context, json_wanted: bool) -> None:
         say(plain(problem.what))
     if problems:
         only = all(problem.index_only for problem in problems)
-        click.echo(
-            f"{'The conversations are intact; only the index is damaged' if only else 'Damaged'}.\n"
-            "hint: run: hermes-plugins sessions repair",
-            err=True,
-        )
+        intact = "The conversations are intact; only the index is damaged."
+        say_error(intact if only else "The archive is damaged.")
+        say_error("hint: run: hermes-plugins sessions repair")
         ctx.exit(1)
 
 
