@@ -114,7 +114,7 @@ def _foreign_keys(config: Config) -> list[str]:
     foreign = [each for each in config.warnings if each not in config.own_warnings]
     # Each warning is "config.yaml:LINE: KEY: unknown key, ...".
     keys = ", ".join(each.split(": ")[1] for each in foreign)
-    return [f"config.yaml: not ours, left alone: {keys}"] if keys else []
+    return [f"config.yaml: keys of other programs, ignored: {keys}"] if keys else []
 
 
 def _provider_report(

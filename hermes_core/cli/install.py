@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,17 +77,6 @@ class Manner(NamedTuple):
         if not self.json:
             say(text)
 
-    def tell(self, step: str) -> None:
-        """Print a step of pip that takes time."""
-        self.say(f"  {plain(step)}")
-
-    @contextmanager
-    def working(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show what pip does: as progress on a terminal, else as lines."""
-        with progress(text) as step:
-            # A spinner in a log file is noise; lines show at least that something happens.
-            yield step.show if sys.stderr.isatty() else self.tell
-
     def agree(self, question: str, otherwise: str) -> None:
         """Ask; raise unless the person agrees."""
         if self.asking:
@@ -141,8 +129,8 @@ def _install_package(package: Package, manner: Manner) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="hermes-install-") as name:
         folder = Path(name)
-        with manner.working(f"Downloading {package.shown}") as tell:
-            fetched = program.fetch(plan, folder, tell)
+        with progress(f"Downloading {package.shown}") as step:
+            fetched = program.fetch(plan, folder, step.show)
         # Read from the unpacked files. Nothing is installed or imported before the person agrees.
         brought = [each for each in providers_in(fetched.site) if each.distribution]
         _show_plan(plan, brought, manner)
@@ -169,8 +157,8 @@ def _planned(program: Installer, package: Package, manner: Manner) -> Plan:
     built: list[str] = []
     while True:
         try:
-            with manner.working(f"Resolving {package.shown}") as tell:
-                return program.plan(package, built, tell)
+            with progress(f"Resolving {package.shown}") as step:
+                return program.plan(package, built, step.show)
         except NeedsBuild as need:
             _agree_to_build(need, manner)
             built.append(need.project)

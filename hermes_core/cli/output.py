@@ -51,7 +51,7 @@ _WIDTH: Final = 80
 # Below 20 columns wrapping makes text unreadable; the terminal then breaks lines itself.
 _NARROWEST: Final = 20
 #: The last column of a table stands beside the others if it has this room.
-_BESIDE: Final = 30
+_BESIDE: Final = 28
 #: How far it is indented below them.
 _BELOW: Final = 4
 #: Where there is little room, a few cells that are wider than this do not widen their column.

@@ -53,7 +53,7 @@ def run_list(request: ListRequest) -> int:
         if _is_missing(selection, found):
             error = UnknownProviderError(
                 f"memory.provider is {selection.name}, which is not installed",
-                hint="hermes-plugins status says more",
+                hint="see: hermes-plugins status",
             )
     if request.json:
         print_json(providers=[as_json(each) for each in found])

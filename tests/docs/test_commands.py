@@ -101,3 +101,25 @@ def test_a_command_of_the_docs_runs(demo, command, tmp_path, monkeypatch):
     assert result.code in {0, 1}, result
     assert "Traceback" not in result.err
     assert "unexpected" not in result.err
+
+
+def typed(text: str) -> list[str]:
+    """The lines that a reader types."""
+    blocks = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.parametrize(
+    ("section", "page"),
+    [
+        ("Install", "getting-started.md"),
+        ("Run an agent", "getting-started.md"),
+        ("Write a plugin", "write-a-plugin.md"),
+    ],
+)
+def test_the_front_page_leaves_out_no_step_of_the_page_it_leads_to(section, page):
+    front = (ROOT / "README.md").read_text("utf-8").partition(f"## {section}\n")[2]
+    short = [each for each in typed(front.partition("\n## ")[0]) if each != "hermes-plugins demo"]
+    guide = typed((ROOT / "docs" / page).read_text("utf-8"))
+    first, last = guide.index(short[0]), guide.index(short[-1])
+    assert [each for each in guide[first : last + 1] if each != "pytest -q"] == short

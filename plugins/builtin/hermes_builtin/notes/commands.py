@@ -289,7 +289,9 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
         print_json(approved=approved, failed=failed)
         ctx.exit(1 if failed else 0)
     if failed:
-        raise NotesError("; ".join(f"{each['id']} still waits: {each['error']}" for each in failed))
+        raise NotesError(
+            "; ".join(f"{each['id']} is still pending: {each['error']}" for each in failed)
+        )
 
 
 @click.command()
