@@ -558,7 +558,8 @@ class ProviderAdapter:
 
     def _refusal(self, hook: str) -> ProviderPaused | None:
         """Why a hook can't be called at all; None if it can."""
-        if self._closed:
+        # A provider that was shut down may return from a write without having stored anything.
+        if self._closed or (self._ending and DELIVERY.get() is not None):
             return ProviderPaused("it is shut down")
         if self.start_error is None or hook in _BEFORE_START:
             return None
