@@ -136,7 +136,11 @@ class OrderedDelivery:
     def _queue(self) -> None:
         owner = self.owner
         owner.outbox.ensure_worker()
-        self.job = job = owner.adapter.submit(self._hook, self._run, after=owner.after)
+        try:
+            job = owner.adapter.submit(self._hook, self._run, after=owner.after)
+        except RuntimeError:  # the system has no more threads, or the interpreter is ending
+            job = None
+        self.job = job
         if job is None or (not owner.open and job.claim()):
             self._end_round()
 
@@ -159,6 +163,8 @@ class OrderedDelivery:
     # -- on the worker ------------------------------------------------------------------
 
     def _run(self) -> None:
+        if not self.active:  # it was queued when no thread could be started, and was ended then
+            return
         try:
             self._deliver()
         except BaseException as error:  # noqa: BLE001 - whatever it is, don't repeat it at once

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
@@ -335,7 +336,7 @@ class Outbox:
 
     def _start_inherited(self, stream: Stream, factory: ProviderFactory) -> bool:
         """Deliver a stream through a fresh instance, one stream at a time."""
-        deliver = partial(self._deliver_inherited, stream, factory)
+        job = Job(partial(self._deliver_inherited, stream, factory), inf, "inherited writes")
         # Under the lock, so that `stop_inherited` sees the job, or we see that no session is open:
         # then the last manager may be gone, and a new one may have another outbox for this home.
         with self._lock:
@@ -344,15 +345,25 @@ class Outbox:
             if not self.store.claim(stream.id):
                 return False
             self.acquire()
-            self._inherited_job = self._inheritor.submit(deliver)
-        return True
+            try:
+                self._inheritor.enqueue(job)
+            except RuntimeError:  # the system has no more threads
+                job.claim()  # or the next thread would run it, without a claim
+            else:
+                self._inherited_job = job
+                return True
+        self.store.release(stream.id)
+        self.release()
+        return False
 
     def _deliver_inherited(self, stream: Stream, factory: ProviderFactory) -> None:
         try:
             deliver_inherited(self, stream, factory)
-        except HermesError as error:
+        except Exception as error:  # noqa: BLE001 - making an instance runs the plugin's code
             self._undeliverable.add(stream.id)
-            logger.warning("memory: writes of an earlier session wait: %s", error)
+            logger.warning("memory: writes of an earlier session wait: %s", describe(error))
+        else:
+            self._undeliverable.discard(stream.id)  # so that a flush waits for it again
         finally:
             self.wake()
             self.release()
@@ -380,7 +391,7 @@ def deliver_inherited(outbox: Outbox, stream: Stream, factory: ProviderFactory) 
     try:
         session = replace(stream.key.context, hermes_home=str(outbox.home))
         fresh = outbox.fresh_provider(stream.key, factory)
-    except HermesError as error:
+    except BaseException as error:  # a claim that stays would keep everybody from the stream
         _fail_next(outbox, stream, describe(error))
         raise
     adapter = fresh.adapter
@@ -412,19 +423,27 @@ def deliver_inherited(outbox: Outbox, stream: Stream, factory: ProviderFactory) 
 def _fail_next(outbox: Outbox, stream: Stream, error: str) -> None:
     """No instance could be made: that is a failed attempt of the next write."""
     store = outbox.store
-    write = store.next_waiting(stream.id)
-    due = store.clock() + back_off(write.attempts if write is not None else SUSPECT.attempts)
-    if write is not None:
-        store.mark_failed(write, error, due)
-    # Whatever else is due waits as long: otherwise the stream would still be due, and we would
-    # make one instance after the other without a pause.
+    try:
+        write = store.next_waiting(stream.id)
+        due = store.clock() + back_off(write.attempts if write is not None else SUSPECT.attempts)
+        if write is not None:
+            store.mark_failed(write, error, due)
+        _postpone_rest(store, stream.id, due, error)
+    finally:
+        store.release(stream.id)
+
+
+def _postpone_rest(store: OutboxStore, stream: int, due: float, error: str) -> None:
+    """Let whatever else is due wait as long as the write that failed.
+
+    Otherwise the stream would still be due, and we would make one instance after the other.
+    """
     for turns in (True, False):
-        head = store.next_waiting(stream.id, turns=turns)
+        head = store.next_waiting(stream, turns=turns)
         if head is not None and head.due < due:
             store.postpone(head, due)
-        while (skipped := store.next_skipped(stream.id, turns=turns)) is not None:
+        while (skipped := store.next_skipped(stream, turns=turns)) is not None:
             store.postpone(skipped, due, error)
-    store.release(stream.id)
 
 
 def _participants(key: StreamKey) -> dict[str, Any]:
