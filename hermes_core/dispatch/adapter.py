@@ -21,6 +21,7 @@ from time import monotonic
 from typing import Any, Final
 
 from hermes_core.dispatch.call import (
+    DELIVERY,
     Deadlines,
     Invocation,
     Invocations,
@@ -534,7 +535,8 @@ class ProviderAdapter:
 
     def _refusal(self, hook: str) -> ProviderPaused | None:
         """Why a hook can't be called at all; None if it can."""
-        if self._closed:
+        # A provider that was shut down may return from a write without having stored anything.
+        if self._closed or (self._ending and DELIVERY.get() is not None):
             return ProviderPaused("it is shut down")
         if self.start_error is None or hook in _BEFORE_START:
             return None

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from hermes_core.config import Config
 from hermes_core.errors import HermesError
-from hermes_core.outbox.store import OutboxStore, Stream, StreamKey, WriteState, used_bytes
+from hermes_core.outbox.records import Stream, StreamKey, WriteState
+from hermes_core.outbox.store import OutboxStore, used_bytes
 from hermes_core.outbox.worker import DEFAULT_MAX_MB
 from hermes_core.session import SessionContext, identity_text
 from hermes_core.storage.processes import is_alive

@@ -22,7 +22,7 @@ from hermes_core.errors import (
 )
 from hermes_core.hookspecs import ADDED, HOOKS, MemoryHooks
 from hermes_core.outbox.failures import Fault, fault_of, retry_after
-from hermes_core.outbox.store import TURN, StreamKey, Write, WriteState
+from hermes_core.outbox.records import NO_LIMITS, TURN, Limits, StreamKey, Write, WriteState
 
 if TYPE_CHECKING:
     from hermes_core.outbox.worker import Outbox
@@ -34,8 +34,7 @@ _LONGEST_WAIT: Final = 60.0
 
 #: A write is suspect after so many failures that may be its own fault, or after so many in all.
 #: Then the write behind it is tried. If that one is accepted, the suspect is skipped.
-SUSPECT_FAULTS: Final = 3
-SUSPECT_ATTEMPTS: Final = 10
+SUSPECT: Final = Limits(faults=3, attempts=10)
 #: How many seconds a skipped write waits before it is retried, at first and at most.
 _SKIPPED_WAIT: Final = 60.0
 _LONGEST_SKIPPED_WAIT: Final = 3600.0
@@ -61,7 +60,7 @@ def back_off(attempts: int, chance: Callable[[], float] = random.random) -> floa
 def skipped_wait(faults: int) -> float:
     """Return the seconds until a skipped write is retried: doubled each time, up to an hour."""
     return min(
-        _SKIPPED_WAIT * 2.0 ** min(max(faults - SUSPECT_FAULTS, 0), 10), _LONGEST_SKIPPED_WAIT
+        _SKIPPED_WAIT * 2.0 ** min(max(faults - SUSPECT.faults, 0), 10), _LONGEST_SKIPPED_WAIT
     )
 
 
@@ -80,11 +79,15 @@ class OrderedDelivery:
 
     * The service refused the write: it has failed permanently, and the next one is tried.
     * Anything else: the round ends, and the same write is retried later. A write that has failed
-      `SUSPECT_FAULTS` times for a reason that may be its own, or `SUSPECT_ATTEMPTS` times for any
-      reason (a server may answer 500 to one text alone), is suspect. Then each round also tries
-      one write behind it, the first that is not suspect itself. If that is accepted, the suspect
-      is bad and is skipped. If not, everything fails: the round ends, nothing was reordered, and
-      it took one call more.
+      three times for a reason that may be its own, or ten times for any reason (a server may
+      answer 500 to one text alone), is suspect. Then each round also tries one write behind it,
+      the first that is not suspect itself.
+    * If that one is accepted, the suspect is tried once more: the service may have recovered
+      between the two calls. If the suspect fails again, it is bad and is skipped.
+    * If that one fails, too, everything fails: the round ends, nothing was reordered, and it took
+      one call more.
+    * If there is none, or it failed, one of the other writes may pass the suspect turns. It does
+      not make them bad: a plugin may be broken for all turns.
 
     Args:
         owner: The stream whose writes it delivers.
@@ -108,6 +111,10 @@ class OrderedDelivery:
         self._last = 0
         #: The suspect write of this round: the one behind it is being tried.
         self._suspect: Write | None = None
+        #: The number of the suspect behind which a write was accepted in this round.
+        self._passed = 0
+        #: Which turns the next write may pass: none, or suspect ones.
+        self._passing = NO_LIMITS
         #: Whether a write was tried in this round: the next one is then tried whenever it is due.
         self._tried = False
         self._succeeded_at = 0.0
@@ -119,16 +126,21 @@ class OrderedDelivery:
         self.active, self.job = False, None
         self._done, self._last = [], 0
 
-    def submit(self) -> None:
+    def submit(self, passing: Limits = NO_LIMITS) -> None:
         """Start a round on the worker; ``active`` is True already."""
         self.due = 0.0
-        self._tried, self._suspect = False, None
+        self._tried, self._suspect, self._passed = False, None, 0
+        self._passing = passing
         self._queue()
 
     def _queue(self) -> None:
         owner = self.owner
         owner.outbox.ensure_worker()
-        self.job = job = owner.adapter.submit(self._hook, self._run, after=owner.after)
+        try:
+            job = owner.adapter.submit(self._hook, self._run, after=owner.after)
+        except RuntimeError:  # the system has no more threads, or the interpreter is ending
+            job = None
+        self.job = job
         if job is None or (not owner.open and job.claim()):
             self._end_round()
 
@@ -139,17 +151,24 @@ class OrderedDelivery:
         """
         if self.active and self.job is not None and self.job.claim():
             self._end_round()
-        with self.owner.outbox.store.file.lock, suppress(DatabaseError):  # `_done` remembers it
+        with self.owner.outbox.store.file.lock, suppress(DatabaseError):  # the store remembers it
             if self._done:
                 self._remove_done(release=False)
+
+    def current(self) -> Write | None:
+        """The write that is being tried, if it is the first: behind those that were delivered."""
+        store = self.owner.outbox.store
+        return store.next_waiting(self.owner.stream, self._last, turns=self.turns)
 
     # -- on the worker ------------------------------------------------------------------
 
     def _run(self) -> None:
+        if not self.active:  # it was queued when no thread could be started, and was ended then
+            return
         try:
             self._deliver()
         except BaseException as error:  # noqa: BLE001 - whatever it is, don't repeat it at once
-            # `_done` remembers what was delivered, and it is removed as soon as possible.
+            # The store remembers what was delivered, and removes it before the next round.
             self.due = self.owner.paused_until = self.owner.outbox.store.clock() + _LONGEST_WAIT
             reason = describe(error)
             logger.error("memory: the outbox can't be used: %s", reason)  # noqa: TRY400 - one line
@@ -185,11 +204,13 @@ class OrderedDelivery:
     def _next(self) -> Write | None:
         """The write to try now: the next waiting one, then skipped ones that are due again."""
         store = self.owner.outbox.store
-        trusted = None if self._suspect is None else (SUSPECT_FAULTS, SUSPECT_ATTEMPTS)
-        write = store.next_waiting(self.owner.stream, self._last, turns=self.turns, trusted=trusted)
+        turns, passing = self.turns, self._passing
+        if self._suspect is not None:
+            return store.next_behind(self._suspect, SUSPECT, turns=turns, passing=passing)
+        write = store.next_waiting(self.owner.stream, self._last, turns=turns, passing=passing)
         if write is not None and (self._tried or write.due <= store.clock()):
             return write
-        if write is None and self.retries_skipped and self._suspect is None:
+        if write is None and self.retries_skipped:
             return store.next_skipped(self.owner.stream, turns=self.turns)
         return None
 
@@ -204,11 +225,14 @@ class OrderedDelivery:
                 return False
             released = release and not first
             # Started before this one ends: nobody may see an instant in which neither is active.
-            start = self.turns and not released and owner.start_others()
+            passing = SUSPECT if self._suspect is not None else NO_LIMITS
+            start = self.turns and not released and owner.start_others(passing)
             self.active = self.retries_skipped = False
+            if self.turns and not other.active:
+                other.retries_skipped = False  # nothing of that kind is due in this round
             over = owner.unclaim(released=released)
         if start:
-            other.submit()
+            other.submit(passing)
         if over:
             owner.finish(wake=not released)
         return True
@@ -228,14 +252,11 @@ class OrderedDelivery:
         self._queue()
 
     def _remove_done(self, *, release: bool) -> str:
-        done, self._done, self._last = self._done, [], 0
-        try:
-            store = self.owner.outbox.store
-            return store.remove_delivered(self.owner.stream, done, release=release)
-        except DatabaseError:
-            self._done = [*done, *self._done]
-            self._last = self._done[-1].id if self._done else 0
-            raise
+        """Remove what was delivered; the caller holds the lock of the file."""
+        done, self._done = self._done, []  # the store remembers them if it can't remove them
+        first = self.owner.outbox.store.remove_delivered(self.owner.stream, done, release=release)
+        self._last = 0  # not before: a row that is still there must not be delivered again
+        return first
 
     def _attempt(self, write: Write) -> bool:
         """Deliver one write; return whether to continue with the next."""
@@ -247,10 +268,12 @@ class OrderedDelivery:
         with self.owner.outbox.store.file.lock:  # `stop` may be removing them
             self._done.append(write)
         self._last = write.id
+        self._passing = NO_LIMITS  # one write passes; then the suspect turns are tried again
         if self._suspect is not None:
-            bad, self._suspect = self._suspect, None
-            self._skip(bad)
-            self._remove_and_continue()  # then what is behind the bad one
+            # The next write is the suspect again. Only a failure that comes after this success
+            # shows that it is bad.
+            self._passed, self._suspect = self._suspect.id, None
+            self._remove_and_continue()
         elif write.state == WriteState.SKIPPED:
             self._remove_and_continue()
         return True
@@ -259,7 +282,7 @@ class OrderedDelivery:
         """Others succeed, so the write is bad and not the service: retry it later."""
         self.due = 0.0
         store = self.owner.outbox.store
-        store.skip(write, store.clock() + skipped_wait(write.faults))
+        store.skip(write, store.clock() + _SKIPPED_WAIT, SUSPECT.faults)
         logger.warning(
             "memory provider %s: %s keeps failing while other writes succeed; it is skipped "
             "and retried later (run: hermes-plugins outbox show %d)",
@@ -282,22 +305,27 @@ class OrderedDelivery:
         old = write.state == WriteState.SKIPPED and now - (write.failing_since or now) >= _DAY
         if fault is Fault.REFUSED or (own and old):
             return self._fail_permanently(write, reason)
-        faults = write.faults + own
         wait = max(back_off(write.attempts), retry_after(error))
         if write.state == WriteState.SKIPPED:
-            store.mark_failed(write, reason, now + max(wait, skipped_wait(faults)), own_fault=own)
+            # Whatever the error says: it failed while others succeeded, so it counts as its own.
+            wait = max(wait, skipped_wait(write.faults + 1))
+            store.mark_failed(write, reason, now + wait, own_fault=True)
             return True
         store.mark_failed(write, reason, now + wait, own_fault=own)
         if self._suspect is not None:
             return False  # everything fails
         self.due = now + wait
-        suspect = (own and faults >= SUSPECT_FAULTS) or write.attempts + 1 >= SUSPECT_ATTEMPTS
-        return suspect and self._try_behind(write)
+        suspect = (own and write.faults + 1 >= SUSPECT.faults) or (
+            write.attempts + 1 >= SUSPECT.attempts
+        )
+        # If another was accepted in its place, it is bad whatever the error says now. If it only
+        # waited, the next round would let yet another one pass.
+        return (suspect or write.id == self._passed) and self._try_behind(write)
 
     def _try_behind(self, suspect: Write) -> bool:
-        """Continue behind a suspect. It is bad if that write is accepted, or one was before."""
+        """Continue behind a suspect: skip it if others succeed, else try the next one first."""
         self._tried = True
-        if self._others_succeed(suspect):
+        if suspect.id == self._passed or self._others_succeed(suspect):
             self._skip(suspect)
         else:
             self._suspect = suspect
@@ -309,7 +337,9 @@ class OrderedDelivery:
         For a turn only another turn proves that: a plugin may be broken for all of them.
         """
         last = self._succeeded_at if self.turns else self.owner.succeeded_at
-        return write.failing_since is not None and last >= write.failing_since
+        # Not at the same time: on some systems the clock ticks so rarely that a success just
+        # before the failure has the same time.
+        return write.failing_since is not None and last > write.failing_since
 
     def _fail_permanently(self, write: Write, reason: str) -> bool:
         self.owner.outbox.store.mark_failed(write, reason, 0.0, permanently=True)
@@ -346,11 +376,15 @@ class OrderedDelivery:
     def _end_round(self) -> None:
         """Stop with writes left: another process, or this one later, continues."""
         owner = self.owner
+        start = False
         with owner.outbox.store.file.lock:
-            self.active = self.retries_skipped = False
-            with suppress(DatabaseError):  # `_done` remembers it
+            with suppress(DatabaseError):  # the store remembers it
                 self._remove_done(release=False)
+                start = self.turns and self._suspect is not None and owner.start_others(SUSPECT)
+            self.active = self.retries_skipped = False
             over = owner.unclaim(released=False)
+        if start:
+            owner.others.submit(SUSPECT)
         if over:
             owner.finish(wake=True)
 
@@ -431,12 +465,12 @@ class StreamDelivery:
         """Deliver the claimed stream: turns first; they start the rest."""
         self.turns.submit()
 
-    def start_others(self) -> bool:
+    def start_others(self, passing: Limits = NO_LIMITS) -> bool:
         """Mark the other writes active if one is due; return whether to submit them."""
         store = self.outbox.store
         if self.others.active or not self.open:
             return False
-        write = store.next_waiting(self.stream, turns=False) or (
+        write = store.next_waiting(self.stream, turns=False, passing=passing) or (
             store.next_skipped(self.stream, turns=False) if self.others.retries_skipped else None
         )
         self.others.active = write is not None and write.due <= store.clock()
@@ -454,9 +488,9 @@ class StreamDelivery:
             if kind.active:
                 error = AgentEnded(AgentEnded.TEXT)
                 self.adapter.record_failure(kind.job.label if kind.job is not None else TURN, error)
-                write = self.outbox.store.next_waiting(self.stream, turns=kind.turns)
-                if write is not None and not write.error:  # an earlier failure says more
-                    self.outbox.store.set_error(self.stream, str(error))
+                write = kind.current()
+                if write is not None:
+                    self.outbox.store.explain(write, str(error))
 
     def is_still_claimed(self) -> bool:
         """Whether the stream is still claimed by this process."""

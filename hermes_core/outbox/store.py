@@ -1,159 +1,31 @@
-"""outbox.db: its tables, and everything that reads or changes them. Knows no provider."""
+"""Everything that reads or changes outbox.db. Knows no provider."""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hermes_core.errors import HermesError
-from hermes_core.session import SessionContext, identity_from, identity_text
+from hermes_core.errors import DatabaseError, HermesError
+from hermes_core.outbox.records import (
+    NO_LIMITS,
+    OUTBOX,
+    TURN,
+    Limits,
+    Stream,
+    StreamKey,
+    Write,
+    WriteState,
+)
 from hermes_core.storage.processes import is_alive, this_process
-from hermes_core.storage.sqlite import Schema, SqliteFile
+from hermes_core.storage.sqlite import SqliteFile
 
 logger = logging.getLogger("hermes_core")
-
-TURN: Final = "sync_turn"
-
-
-class WriteState(StrEnum):
-    """The state of a write in the outbox. The values are what the file contains."""
-
-    #: It will be delivered, in order.
-    WAITING = "waiting"
-    #: It failed while others succeeded, so they go first. It is retried later, out of order.
-    SKIPPED = "aside"
-    #: It failed permanently: it is retried only if a person asks for it.
-    FAILED = "dead"
-    #: There was no room for its content, which the archive has.
-    MISSED = "missed"
-
-    @property
-    def label(self) -> str:
-        """The state in words for people."""
-        return "failed permanently" if self is WriteState.FAILED else self.name.lower()
-
-
-# ``streams.due`` is not used since format 2. It stays, since dropping it would make the file
-# unreadable for an older version that runs beside this one.
-_TABLES: Final = """
-CREATE TABLE streams (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    provider TEXT NOT NULL,
-    owner TEXT NOT NULL,
-    session TEXT NOT NULL,
-    keywords TEXT NOT NULL,
-    holder TEXT NOT NULL DEFAULT '',
-    expires REAL NOT NULL DEFAULT 0,
-    due REAL NOT NULL DEFAULT 0,
-    UNIQUE (provider, owner, session, keywords)
-);
-CREATE TABLE writes (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    stream INTEGER NOT NULL REFERENCES streams,
-    event_id TEXT NOT NULL,
-    hook TEXT NOT NULL,
-    payload TEXT NOT NULL,
-    created REAL NOT NULL,
-    attempts INTEGER NOT NULL DEFAULT 0,
-    failing_since REAL,
-    error TEXT NOT NULL DEFAULT '',
-    state TEXT NOT NULL DEFAULT 'waiting'
-);
-CREATE INDEX waiting_writes ON writes (stream, id) WHERE state = 'waiting';
-CREATE INDEX missed_writes ON writes (stream) WHERE state = 'missed';
-"""
-
-#: ``due``: when to retry a write. ``faults``: how often it failed for what may be its own reason.
-_OWN_RETRIES: Final = """
-ALTER TABLE writes ADD COLUMN due REAL NOT NULL DEFAULT 0;
-ALTER TABLE writes ADD COLUMN faults INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX aside_writes ON writes (stream, id) WHERE state = 'aside';
-"""
-
-OUTBOX: Final = Schema(
-    "the outbox", 0x48504F42, (_TABLES, _OWN_RETRIES), prepare="PRAGMA auto_vacuum = INCREMENTAL"
-)
-
-
-class StreamKey(NamedTuple):
-    """What identifies a stream: one session of one provider, as its manager started it.
-
-    A write is delivered only through an instance that was initialised with these keywords.
-
-    Attributes:
-        provider: The provider's name.
-        owner: The distribution that the provider came from.
-        session: The session's id, as `identity_text` writes it.
-        keywords: Those of ``initialize``, as JSON.
-    """
-
-    provider: str
-    owner: str
-    session: str
-    keywords: str
-
-    @classmethod
-    def of(cls, provider: str, owner: str, session: SessionContext) -> StreamKey:
-        """Return the key of the writes of this session for a provider."""
-        return cls(provider, owner, identity_text(session.session_id), session.to_json())
-
-    @property
-    def context(self) -> SessionContext:
-        """The session that the key describes.
-
-        Raises:
-            HermesError: The stored keywords can't be read.
-        """
-        try:
-            return SessionContext.from_json(identity_from(self.session), self.keywords)
-        except ValueError as error:
-            text = f"the keywords of session {self.session} can't be read"
-            raise HermesError(text) from error
-
-
-class Write(NamedTuple):
-    """One write on its way to the external provider."""
-
-    id: int
-    stream: int
-    event_id: str
-    hook: str
-    payload: str
-    created: float
-    attempts: int
-    failing_since: float | None
-    error: str
-    state: WriteState
-    due: float
-    faults: int
-
-
-class Stream(NamedTuple):
-    """The writes of one session for one provider, and which process delivers them.
-
-    Attributes:
-        id: Its number in the file.
-        key: What identifies it.
-        holder: The process that has claimed it; "" if none has.
-        expires: When the claim ends unless that process renews it.
-        due: When the next attempt is made.
-        writes: How many wait; skipped ones don't count.
-        oldest: When the oldest of them was stored.
-    """
-
-    id: int
-    key: StreamKey
-    holder: str
-    expires: float
-    due: float
-    writes: int
-    oldest: float
-
 
 #: How long the claim of a process that does not renew it is respected.
 LEASE_SECONDS: Final = 300.0
@@ -176,12 +48,13 @@ _WRITE: Final = (
     "due, faults FROM writes"
 )
 
-#: The two kinds of writes: turns, and everything else, which comes after the turns before it.
+#: The two kinds of writes: turns, and everything else, which comes after the turns before it. It
+#: may pass turns that failed so often, by their own fault or at all: see `Limits`.
 _TURNS: Final = "hook = 'sync_turn'"
 _OTHERS: Final = (
     "hook != 'sync_turn' AND NOT EXISTS (SELECT 1 FROM writes AS earlier WHERE "
     "earlier.stream = writes.stream AND earlier.state = 'waiting' AND earlier.id < writes.id "
-    "AND earlier.hook = 'sync_turn')"
+    "AND earlier.hook = 'sync_turn' AND earlier.faults < ? AND earlier.attempts < ?)"
 )
 #: The first waiting write of each kind, for each stream.
 _HEADS: Final = (
@@ -202,6 +75,14 @@ class _Head(NamedTuple):
     due: float
     writes: int
     oldest: float
+
+
+@dataclass(slots=True)
+class _Unrecorded:
+    """Writes of a stream that were tried while the file could not be changed."""
+
+    delivered: list[Write] = field(default_factory=list)
+    failed: list[Write] = field(default_factory=list)
 
 
 class OutboxFull(HermesError):  # noqa: N818 - reads as what happened
@@ -244,6 +125,10 @@ class OutboxStore:
         #: The streams that this process has claimed, each for one `StreamDelivery`. The claim in
         #: the file names only the process, so it does not separate two managers in one process.
         self.claimed: set[int] = set()
+        #: What happened while the file could not be changed, by stream. It is recorded together
+        #: with the next change of the stream's claim, so that nobody can claim the stream and
+        #: find the writes as they were before.
+        self._unrecorded: defaultdict[int, _Unrecorded] = defaultdict(_Unrecorded)
         self._max_bytes = max_bytes
         self._room = 0
 
@@ -306,7 +191,7 @@ class OutboxStore:
 
         number, claimed, fits = self.file.change(work)
         if claimed:
-            self.claimed.add(number)
+            self._note_claim(number)
         if not fits:
             raise OutboxFull(
                 f"the outbox is full ({self._max_bytes / 1e6:g} MB): this write is not queued",
@@ -334,39 +219,42 @@ class OutboxStore:
         with self.file.lock:
             claimed = self.file.change(lambda database: self._claim(database, stream, now))
             if claimed:
-                self.claimed.add(stream)
+                self._note_claim(stream)
         return claimed
+
+    def _note_claim(self, stream: int) -> None:
+        self.claimed.add(stream)
+        self._unrecorded.pop(stream, None)
 
     def _claim(self, database: sqlite3.Connection, stream: int, now: float) -> bool:
         if stream in self.claimed:
             return False
+        self._catch_up(database, stream)
         me = this_process()
-        claimed = database.execute(
-            "UPDATE streams SET holder = ?, expires = ? WHERE id = ? AND holder IN ('', ?)",
-            (me, now + LEASE_SECONDS, stream, me),
-        ).rowcount
-        if claimed:
-            return True
         row = database.execute("SELECT holder, expires FROM streams WHERE id = ?", (stream,))
         holder, expires = row.fetchone() or ("", 0)
-        if expires > now and is_alive(holder):
+        if holder not in ("", me) and expires > now and is_alive(holder):
             return False
         database.execute(
             "UPDATE streams SET holder = ?, expires = ? WHERE id = ?",
             (me, now + LEASE_SECONDS, stream),
         )
-        # The process that had it may have delivered some of these. A higher attempt number lets
-        # the provider check for that.
+        if not holder:
+            return True
+        # Whoever had it did not release it: another process that ended, or a session of this one
+        # that ended while the file could not be changed. It may have delivered some of these. A
+        # higher attempt number lets the provider check for that.
         database.execute(
             "UPDATE writes SET attempts = attempts + 1 "
             "WHERE stream = ? AND state IN ('waiting', 'aside')",
             (stream,),
         )
-        database.execute(
-            "UPDATE writes SET error = ? WHERE error = '' AND id = "
-            "(SELECT min(id) FROM writes WHERE stream = ? AND state = 'waiting')",
-            (_PROCESS_ENDED, stream),
-        )
+        if holder != me:
+            database.execute(
+                "UPDATE writes SET error = ? WHERE error = '' AND id = "
+                "(SELECT min(id) FROM writes WHERE stream = ? AND state = 'waiting')",
+                (_PROCESS_ENDED, stream),
+            )
         return True
 
     def is_claimed_elsewhere(self, stream: Stream) -> bool:
@@ -411,7 +299,7 @@ class OutboxStore:
         after: int = 0,
         *,
         turns: bool | None = None,
-        trusted: tuple[int, int] | None = None,
+        passing: Limits = NO_LIMITS,
     ) -> Write | None:
         """Return the oldest waiting write of a stream.
 
@@ -419,13 +307,28 @@ class OutboxStore:
             stream: The stream.
             after: Only writes with a higher number.
             turns: True: only turns. False: only other writes with no waiting turn before them.
-            trusted: Only writes that failed less often than this: by their own fault, and at all.
+            passing: Which turns other writes don't wait for: those that are suspect by this.
         """
-        kind = "" if turns is None else f" AND {_TURNS if turns else _OTHERS}"
-        fewer = " AND faults < ? AND attempts < ?" if trusted is not None else ""
+        kind, values = _kind(passing, turns=turns)
         return self._first(
-            f"WHERE stream = ? AND state = 'waiting' AND id > ?{kind}{fewer} ORDER BY id LIMIT 1",
-            (stream, after, *(trusted or ())),
+            f"WHERE stream = ? AND state = 'waiting' AND id > ?{kind} ORDER BY id LIMIT 1",
+            (stream, after, *values),
+        )
+
+    def next_behind(
+        self, suspect: Write, limits: Limits, *, turns: bool, passing: Limits = NO_LIMITS
+    ) -> Write | None:
+        """Return the waiting write to try in place of a suspect.
+
+        That is the oldest behind it that is not suspect itself. After a long outage there may be
+        none. Then it is the one with the fewest attempts, so that each has its turn: if all of
+        them waited for the suspect, a single bad write would hold them up for ever.
+        """
+        kind, values = _kind(passing, turns=turns)
+        return self._first(
+            f"WHERE stream = ? AND state = 'waiting' AND id > ?{kind} "
+            "ORDER BY CASE WHEN faults < ? AND attempts < ? THEN 0 ELSE attempts END, id LIMIT 1",
+            (suspect.stream, suspect.id, *values, *limits),
         )
 
     def next_skipped(self, stream: int, *, turns: bool) -> Write | None:
@@ -445,18 +348,21 @@ class OutboxStore:
     def remove_delivered(self, stream: int, done: Sequence[Write], *, release: bool) -> str:
         """Remove delivered writes; return the hook of the next waiting one, "" if none waits.
 
-        With ``release``, the claim ends in the same transaction if nothing waits.
+        With ``release``, the claim ends in the same transaction if nothing waits. If the file
+        can't be changed, the writes are remembered and removed later.
         """
 
         def work(database: sqlite3.Connection) -> str:
-            _delete(database, done)
+            self._catch_up(database, stream)
             first = _first_waiting(database, stream)
             if release and not first:
                 _release(database, stream)
             return first
 
         with self.file.lock:
+            self._unrecorded[stream].delivered.extend(done)
             first = self.file.change(work)
+            del self._unrecorded[stream]
             if release and not first:
                 self.claimed.discard(stream)
         return first
@@ -479,22 +385,34 @@ class OutboxStore:
             permanently: Don't retry it.
             own_fault: Whether the error may be about this write alone.
         """
-        state = WriteState.FAILED if permanently else write.state
-        self.file.change(
-            lambda database: database.execute(
-                "UPDATE writes SET attempts = attempts + 1, faults = faults + ?, error = ?, "
-                "state = ?, due = ?, failing_since = coalesce(failing_since, ?) "
-                "WHERE id = ? AND event_id = ?",
-                (own_fault, error, state, due, self.clock(), write.id, write.event_id),
-            )
-        )
 
-    def skip(self, write: Write, due: float) -> None:
-        """Let the writes behind one that keeps failing go first, and retry it at ``due``."""
+        def work(database: sqlite3.Connection) -> None:
+            # The state in the file, not the one in `write`: a person may have changed it while
+            # the attempt was under way (`outbox retry`).
+            database.execute(
+                "UPDATE writes SET attempts = attempts + 1, faults = faults + ?, error = ?, "
+                "state = CASE WHEN ? THEN 'dead' ELSE state END, due = ?, "
+                "failing_since = coalesce(failing_since, ?) WHERE id = ? AND event_id = ?",
+                (own_fault, error, permanently, due, self.clock(), write.id, write.event_id),
+            )
+
+        with self.file.lock:
+            try:
+                self.file.change(work)
+            except DatabaseError:
+                self._unrecorded[write.stream].failed.append(write)
+                raise
+
+    def skip(self, write: Write, due: float, faults: int = 0) -> None:
+        """Let the writes behind one that keeps failing go first, and retry it at ``due``.
+
+        It counts as one that failed by its own fault at least so often, whatever its errors said.
+        """
         self.file.change(
             lambda database: database.execute(
-                "UPDATE writes SET state = ?, due = ? WHERE id = ? AND event_id = ?",
-                (WriteState.SKIPPED, due, write.id, write.event_id),
+                "UPDATE writes SET state = ?, due = ?, faults = max(faults, ?) "
+                "WHERE id = ? AND event_id = ?",
+                (WriteState.SKIPPED, due, faults, write.id, write.event_id),
             )
         )
 
@@ -508,21 +426,42 @@ class OutboxStore:
             )
         )
 
-    def set_error(self, stream: int, why: str) -> None:
-        """Record why the next write of a stream waits, without counting a failure."""
+    def explain(self, write: Write, why: str) -> None:
+        """Record why a write waits, unless an earlier failure says more."""
         self.file.change(
             lambda database: database.execute(
-                "UPDATE writes SET error = ? WHERE id = "
-                "(SELECT min(id) FROM writes WHERE stream = ? AND state = 'waiting')",
-                (why, stream),
+                "UPDATE writes SET error = ? WHERE id = ? AND event_id = ? AND error = ''",
+                (why, write.id, write.event_id),
             )
         )
 
     def release(self, stream: int) -> None:
         """End the claim of a stream."""
+
+        def work(database: sqlite3.Connection) -> None:
+            # In one transaction: as long as a delivered write is in the file, so is our claim.
+            # If we die, whoever claims the stream then knows that its writes may have arrived.
+            self._catch_up(database, stream)
+            _release(database, stream)
+
         with self.file.lock:
             self.claimed.discard(stream)  # if the file can't be changed, the claim expires
-            self.file.change(lambda database: _release(database, stream))
+            self.file.change(work)
+            self._unrecorded.pop(stream, None)
+
+    def _catch_up(self, database: sqlite3.Connection, stream: int) -> None:
+        """Record what could not be recorded when it happened."""
+        if stream in self._unrecorded:
+            _delete(database, self._unrecorded[stream].delivered)
+            database.executemany(
+                "UPDATE writes SET attempts = attempts + 1 WHERE id = ? AND event_id = ?",
+                [(each.id, each.event_id) for each in self._unrecorded[stream].failed],
+            )
+
+    def reset_after_fork(self) -> None:
+        """Forget the claims of the parent, and what it has delivered: it removes that itself."""
+        self.claimed.clear()
+        self._unrecorded.clear()
 
     def make_due(self, streams: Iterable[int] | None = None) -> None:
         """Make waiting writes due now: those of these streams, or all."""
@@ -606,6 +545,13 @@ def used_bytes(database: sqlite3.Connection) -> int:
     )
     missed = int(database.execute(_COUNT_MISSED).fetchone()[0])
     return max((pages - free) * size - missed * _MISSED_BYTES, 0)
+
+
+def _kind(passing: Limits, *, turns: bool | None) -> tuple[str, tuple[int, ...]]:
+    """The condition for one kind of writes, and its values."""
+    if turns is None:
+        return "", ()
+    return (f" AND {_TURNS}", ()) if turns else (f" AND {_OTHERS}", passing)
 
 
 def _stream(database: sqlite3.Connection, key: StreamKey) -> int:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
@@ -20,12 +21,14 @@ from hermes_core.dispatch import HookCalls, Job, ProviderAdapter
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import HermesError, describe
 from hermes_core.outbox.delivery import (
+    SUSPECT,
     InheritedDelivery,
     SessionStream,
     StreamDelivery,
     back_off,
 )
-from hermes_core.outbox.store import OutboxStore, Stream, StreamKey
+from hermes_core.outbox.records import Stream, StreamKey
+from hermes_core.outbox.store import OutboxStore
 from hermes_core.storage.sqlite import close_before_fork
 
 logger = logging.getLogger("hermes_core")
@@ -76,7 +79,6 @@ class Outbox:
 
     def _reset(self) -> None:
         """Begin without a thread: at first, and in a forked child."""
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._worker = Worker("memory-outbox", step=self._step)
         self._inheritor = Worker("memory-inherited", linger=0)
@@ -88,6 +90,7 @@ class Outbox:
         #: Streams for which no instance can be made in this process.
         self._undeliverable: set[int] = set()
         self._compacts = True
+        self._pid = os.getpid()  # last: other threads look at it without a lock
 
     # -- for managers ---------------------------------------------------------------------
 
@@ -246,11 +249,13 @@ class Outbox:
     def in_this_process(self) -> Outbox:
         """Return this outbox, without threads and claims of the parent if this is a fork."""
         if self._pid != os.getpid():
-            self._users = len(self._sessions)
-            self._reset()
-            self.store.claimed.clear()
-            for session in self._sessions:
-                session.reset_after_fork()
+            with _SHARED.lock:  # the child may have several threads by now
+                if self._pid != os.getpid():
+                    self._users = len(self._sessions)
+                    self.store.reset_after_fork()
+                    for session in self._sessions:
+                        session.reset_after_fork()
+                    self._reset()
         return self
 
     # -- the worker -----------------------------------------------------------------------
@@ -334,19 +339,34 @@ class Outbox:
 
     def _start_inherited(self, stream: Stream, factory: ProviderFactory) -> bool:
         """Deliver a stream through a fresh instance, one stream at a time."""
-        if self._delivers_inherited() or not self.store.claim(stream.id):
-            return False
-        self.acquire()
-        deliver = partial(self._deliver_inherited, stream, factory)
-        self._inherited_job = self._inheritor.submit(deliver)
-        return True
+        job = Job(partial(self._deliver_inherited, stream, factory), inf, "inherited writes")
+        # Under the lock, so that `stop_inherited` sees the job, or we see that no session is open:
+        # then the last manager may be gone, and a new one may have another outbox for this home.
+        with self._lock:
+            if not self._sessions or self._delivers_inherited():
+                return False
+            if not self.store.claim(stream.id):
+                return False
+            self.acquire()
+            try:
+                self._inheritor.enqueue(job)
+            except RuntimeError:  # the system has no more threads
+                job.claim()  # or the next thread would run it, without a claim
+            else:
+                self._inherited_job = job
+                return True
+        self.store.release(stream.id)
+        self.release()
+        return False
 
     def _deliver_inherited(self, stream: Stream, factory: ProviderFactory) -> None:
         try:
             deliver_inherited(self, stream, factory)
-        except HermesError as error:
+        except Exception as error:  # noqa: BLE001 - making an instance runs the plugin's code
             self._undeliverable.add(stream.id)
-            logger.warning("memory: writes of an earlier session wait: %s", error)
+            logger.warning("memory: writes of an earlier session wait: %s", describe(error))
+        else:
+            self._undeliverable.discard(stream.id)  # so that a flush waits for it again
         finally:
             self.wake()
             self.release()
@@ -374,21 +394,21 @@ def deliver_inherited(outbox: Outbox, stream: Stream, factory: ProviderFactory) 
     try:
         session = replace(stream.key.context, hermes_home=str(outbox.home))
         fresh = outbox.fresh_provider(stream.key, factory)
-    except HermesError as error:
+    except BaseException as error:  # a claim that stays would keep everybody from the stream
         _fail_next(outbox, stream, describe(error))
         raise
     adapter = fresh.adapter
     hooks = HookCalls()
     hooks.add(adapter)
+    delivery = StreamDelivery(outbox, stream.key, adapter, hooks)
+    delivery.stream = stream.id
+    outbox.inherited = delivery  # before it starts, so that it can be stopped by then
     try:
         initialize = hooks.only(adapter, "initialize")
         outcome = initialize(session_id=session.session_id, extra=session.keywords())
         if outcome.error is not None:
             _fail_next(outbox, stream, adapter.error_text(outcome.error))
             return False
-        delivery = StreamDelivery(outbox, stream.key, adapter, hooks)
-        delivery.stream = stream.id
-        outbox.inherited = delivery
         delivery.mark_claimed()
         delivery.start()
         while delivery.busy and not adapter.hangs():
@@ -396,6 +416,7 @@ def deliver_inherited(outbox: Outbox, stream: Stream, factory: ProviderFactory) 
         return not delivery.busy and outbox.store.count(stream.id) == 0
     finally:
         outbox.inherited = None
+        delivery.stop()  # if a call hangs, the other kind of writes may still be under way
         hooks.only(adapter, "shutdown")()
         adapter.close(0)
         hooks.close()
@@ -404,11 +425,28 @@ def deliver_inherited(outbox: Outbox, stream: Stream, factory: ProviderFactory) 
 
 def _fail_next(outbox: Outbox, stream: Stream, error: str) -> None:
     """No instance could be made: that is a failed attempt of the next write."""
-    write = outbox.store.next_waiting(stream.id)
-    if write is not None:
-        due = outbox.store.clock() + back_off(write.attempts)
-        outbox.store.mark_failed(write, error, due)
-    outbox.store.release(stream.id)
+    store = outbox.store
+    try:
+        write = store.next_waiting(stream.id)
+        due = store.clock() + back_off(write.attempts if write is not None else SUSPECT.attempts)
+        if write is not None:
+            store.mark_failed(write, error, due)
+        _postpone_rest(store, stream.id, due, error)
+    finally:
+        store.release(stream.id)
+
+
+def _postpone_rest(store: OutboxStore, stream: int, due: float, error: str) -> None:
+    """Let whatever else is due wait as long as the write that failed.
+
+    Otherwise the stream would still be due, and we would make one instance after the other.
+    """
+    for turns in (True, False):
+        head = store.next_waiting(stream, turns=turns)
+        if head is not None and head.due < due:
+            store.postpone(head, due)
+        while (skipped := store.next_skipped(stream, turns=turns)) is not None:
+            store.postpone(skipped, due, error)
 
 
 def _participants(key: StreamKey) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hermes_core.dispatch import HookCalls, ProviderAdapter, new_event
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import IDENTITIES
 from hermes_core.outbox.delivery import SessionStream
-from hermes_core.outbox.store import StreamKey
+from hermes_core.outbox.records import StreamKey
 from hermes_core.outbox.worker import DEFAULT_MAX_MB, Outbox, ProviderFactory, open_outbox
 from hermes_core.session import SessionContext
 

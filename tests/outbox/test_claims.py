@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.providers import Clock
 
 from hermes_core.outbox import OutboxFull, OutboxStore, StreamKey, Write
 from hermes_core.outbox import store as store_module
@@ -14,18 +15,9 @@ from hermes_core.outbox import store as store_module
 ORIGIN = StreamKey("p", "", "s", "{}")
 
 
-class Clock:
-    """A time that the test sets."""
-
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_000_000.0)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.providers import Recorder, eventually
+from support.outboxes import outbox_of, rows
+from support.providers import Recorder, eventually, raising
 from support.scripts import run_script
 
 from hermes_core import Deadlines, MemoryManager
@@ -145,3 +146,50 @@ def test_a_failure_beside_a_main_thread_that_ended_is_told_as_it_is(home: Path) 
     )
     assert done.returncode == 0, done.stderr
     assert cause(home)[0] == "ConnectionError: no route to host"
+
+
+def test_a_provider_that_was_shut_down_gets_no_further_write(home: Path) -> None:
+    held, go_on = threading.Event(), threading.Event()
+
+    def shut_down() -> None:
+        go_on.set()
+        assert not eventually(lambda: provider.of("sync_turn"), 0.3)
+
+    provider = Recorder(shutdown=shut_down)
+    manager = MemoryManager(home=home, deadlines=Deadlines(shutdown=4.0))
+    assert manager.add_provider(provider)
+    manager.initialize_all("s1")
+    store = outbox_of(manager).store
+    find = store.next_waiting
+
+    def find_slowly(*args: Any, **keywords: Any) -> Any:
+        """The worker has looked whether the session is open, and now looks for a write."""
+        if keywords.get("turns") and not held.is_set():
+            held.set()
+            assert go_on.wait(60)
+        return find(*args, **keywords)
+
+    store.next_waiting = find_slowly  # type: ignore[method-assign]
+    manager.sync_all("turn", "answer")
+    assert held.wait(60)
+    manager.shutdown_all()
+    assert manager.health()["ext"]["shutdown"].failures == 0
+    assert provider.of("sync_turn") == []
+    with outbox(home) as store:
+        assert eventually(lambda: [each.holder for each in store.waiting_streams()] == [""])
+
+
+def test_each_write_that_waits_names_its_own_cause(home: Path) -> None:
+    provider = Cut()
+    provider.answers["on_memory_write"] = raising(ConnectionError("no route to host"))
+    manager = MemoryManager(home=home, deadlines=Deadlines(shutdown=1.0))
+    assert manager.add_provider(provider)
+    manager.initialize_all("s1")
+    manager.on_memory_write("add", "memory", "a note")
+    assert eventually(lambda: rows(manager, "error")[0][0])
+    manager.sync_all("u", "a")
+    assert eventually(provider.under_way.is_set, 30)
+    manager.shutdown_all()
+    with outbox(home) as store:
+        errors = [each.error for each in admin.entries(store)]
+    assert errors == ["ConnectionError: no route to host", "no answer before the agent ended"]

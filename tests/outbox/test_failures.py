@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.outboxes import outbox_of, session
 from support.providers import Gate, Recorder, eventually, raising
 
 from hermes_core import Deadlines, MemoryManager, MemoryProvider, WriteRefused
 from hermes_core.hookspecs import Lane as LaneName
-from hermes_core.outbox import Outbox, OutboxStore, StreamKey, WriteState
+from hermes_core.outbox import OutboxStore, StreamKey, WriteState
 from hermes_core.outbox import delivery as delivery_module
-
-
-@contextmanager
-def session(home: Path, provider: Any, **deadlines: float) -> Iterator[MemoryManager]:
-    manager = MemoryManager(home=home, deadlines=Deadlines(**deadlines))
-    assert manager.add_provider(provider)
-    manager.initialize_all("s1")
-    try:
-        yield manager
-    finally:
-        manager.shutdown_all()
-
-
-def outbox_of(manager: MemoryManager) -> Outbox:
-    outbox: Outbox = manager._writes._outbox  # type: ignore[union-attr,assignment]
-    return outbox
 
 
 def rows(store: OutboxStore, what: str = "event_id, state, attempts, error") -> list[Any]:

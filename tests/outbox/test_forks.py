@@ -199,3 +199,31 @@ def test_a_child_is_free_whatever_locks_other_threads_held_at_the_fork(home: Pat
 """,
     )
     assert texts(home) == ["child"]
+
+
+def test_the_threads_of_a_child_may_all_be_the_first_to_use_the_outbox(home: Path) -> None:
+    run(
+        home,
+        f"""
+    sys.setswitchinterval(1e-6)
+    for number in range({40 if STRESS else 4}):
+        manager.sync_all(f"parent {{number}}", "answer")
+        assert manager.flush_pending(20)
+        child = os.fork()
+        if child == 0:
+            together = threading.Barrier(4)
+            def talk(name):
+                together.wait()
+                manager.sync_all(f"child {{number}} {{name}}", "answer")
+            threads = [threading.Thread(target=talk, args=(each,)) for each in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(20)
+            os._exit(0 if manager.flush_pending(20) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    manager.shutdown_all()
+""",
+    )
+    children = [text for text in texts(home) if "child" in text]
+    assert len(children) == len(set(children)) == 4 * (40 if STRESS else 4)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from support.journals import Journal, noted, texts, twice_at_once
-from support.providers import eventually
+from support.outboxes import outbox_of, session, settled
+from support.providers import Clock, Recorder, eventually, raising
 
 from hermes_core import Deadlines, MemoryManager
 from hermes_core.outbox import Outbox, StreamKey, worker
@@ -132,3 +134,17 @@ def test_a_session_that_begins_while_the_worker_looks_delivers_its_own_turns(
     monkeypatch.setattr(outbox.store, "open_streams", look_late)
     outbox._deliver_due()
     assert not outbox._substitutes
+
+
+def test_a_claim_ends_with_the_removal_also_after_the_worker_has_delivered(home: Path) -> None:
+    provider = Recorder(sync_turn=raising(ConnectionError("down")))
+    with session(home, provider, clock=Clock(1_000_000.0)) as manager:
+        manager.sync_all("turn 0", "answer")
+        assert settled(manager)
+        provider.answers["sync_turn"] = None
+        assert manager.flush_pending(20)  # as the worker does, for all kinds of writes
+        with patch.object(outbox_of(manager).store, "release") as another_commit:
+            for number in range(1, 4):
+                manager.sync_all(f"turn {number}", "answer")
+                assert settled(manager)
+        assert not another_commit.called

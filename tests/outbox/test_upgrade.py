@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from hermes_core.outbox import OutboxStore, WriteState
-from hermes_core.outbox.store import OUTBOX
+from hermes_core.outbox.records import OUTBOX
 from hermes_core.storage.sqlite import Schema, open_database
 
 

@@ -250,8 +250,8 @@ def running(*providers: Any, start: bool = True, **options: Any) -> Iterator[Mem
 class Clock:
     """A clock that stands still unless a test, or a call that takes its time, moves it."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
 
     def __call__(self) -> float:
         return self.now
