@@ -186,7 +186,7 @@ class OrderedDelivery:
         """The write to try now: the next waiting one, then skipped ones that are due again."""
         store = self.owner.outbox.store
         trusted = None if self._suspect is None else (SUSPECT_FAULTS, SUSPECT_ATTEMPTS)
-        write = store.next_waiting(self.owner.stream, self._last, turns=self.turns, trusted=trusted)
+        write = self.owner.next_waiting(self._last, turns=self.turns, trusted=trusted)
         if write is not None and (self._tried or write.due <= store.clock()):
             return write
         if write is None and self.retries_skipped and self._suspect is None:
@@ -404,6 +404,12 @@ class StreamDelivery:
         """Whether a write may be delivered through this instance."""
         return True
 
+    def next_waiting(
+        self, after: int = 0, *, turns: bool, trusted: tuple[int, int] | None = None
+    ) -> Write | None:
+        """Return the oldest waiting write of a kind that this instance may deliver."""
+        return self.outbox.store.next_waiting(self.stream, after, turns=turns, trusted=trusted)
+
     def try_start(self) -> bool:
         """Claim the stream and start to deliver; False if that is not possible now."""
         with self.outbox.store.file.lock:
@@ -436,7 +442,7 @@ class StreamDelivery:
         store = self.outbox.store
         if self.others.active or not self.open:
             return False
-        write = store.next_waiting(self.stream, turns=False) or (
+        write = self.next_waiting(turns=False) or (
             store.next_skipped(self.stream, turns=False) if self.others.retries_skipped else None
         )
         self.others.active = write is not None and write.due <= store.clock()
@@ -589,3 +595,27 @@ class InheritedDelivery(StreamDelivery):
         if write.hook == TURN:
             return self.adapter.accepts(TURN, "session_id")
         return write.hook == "on_memory_write"
+
+    def next_waiting(
+        self, after: int = 0, *, turns: bool, trusted: tuple[int, int] | None = None
+    ) -> Write | None:
+        """Return the oldest waiting write of a kind that names its session.
+
+        A delegation or a session end waits for its own session, and holds up nothing behind it.
+        """
+        write = super().next_waiting(after, turns=turns, trusted=trusted)
+        while write is not None and not self.accepts(write):
+            if turns:
+                return None  # it is the same for all turns
+            write = super().next_waiting(write.id, turns=turns, trusted=trusted)
+        return write
+
+    def start(self) -> None:
+        """Deliver the claimed stream; look at what can't be delivered here again later."""
+        store = self.outbox.store
+        for turns in (True, False):
+            first = store.next_waiting(self.stream, turns=turns)
+            # Only the first decides when the stream is due; otherwise it would be due for ever.
+            if first is not None and not self.accepts(first):
+                store.postpone(first, store.clock() + back_off(max(first.attempts, 1)), "")
+        super().start()
