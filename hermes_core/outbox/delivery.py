@@ -207,7 +207,7 @@ class OrderedDelivery:
         turns, passing = self.turns, self._passing
         if self._suspect is not None:
             return store.next_behind(self._suspect, SUSPECT, turns=turns, passing=passing)
-        write = store.next_waiting(self.owner.stream, self._last, turns=turns, passing=passing)
+        write = self.owner.next_waiting(self._last, turns=turns, passing=passing)
         if write is not None and (self._tried or write.due <= store.clock()):
             return write
         if write is None and self.retries_skipped:
@@ -438,6 +438,12 @@ class StreamDelivery:
         """Whether a write may be delivered through this instance."""
         return True
 
+    def next_waiting(
+        self, after: int = 0, *, turns: bool, passing: Limits = NO_LIMITS
+    ) -> Write | None:
+        """Return the oldest waiting write of a kind that this instance may deliver."""
+        return self.outbox.store.next_waiting(self.stream, after, turns=turns, passing=passing)
+
     def try_start(self) -> bool:
         """Claim the stream and start to deliver; False if that is not possible now."""
         with self.outbox.store.file.lock:
@@ -470,7 +476,7 @@ class StreamDelivery:
         store = self.outbox.store
         if self.others.active or not self.open:
             return False
-        write = store.next_waiting(self.stream, turns=False, passing=passing) or (
+        write = self.next_waiting(turns=False, passing=passing) or (
             store.next_skipped(self.stream, turns=False) if self.others.retries_skipped else None
         )
         self.others.active = write is not None and write.due <= store.clock()
@@ -623,3 +629,27 @@ class InheritedDelivery(StreamDelivery):
         if write.hook == TURN:
             return self.adapter.accepts(TURN, "session_id")
         return write.hook == "on_memory_write"
+
+    def next_waiting(
+        self, after: int = 0, *, turns: bool, passing: Limits = NO_LIMITS
+    ) -> Write | None:
+        """Return the oldest waiting write of a kind that names its session.
+
+        A delegation or a session end waits for its own session, and holds up nothing behind it.
+        """
+        write = super().next_waiting(after, turns=turns, passing=passing)
+        while write is not None and not self.accepts(write):
+            if turns:
+                return None  # it is the same for all turns
+            write = super().next_waiting(write.id, turns=turns, passing=passing)
+        return write
+
+    def start(self) -> None:
+        """Deliver the claimed stream; look at what can't be delivered here again later."""
+        store = self.outbox.store
+        for turns in (True, False):
+            first = store.next_waiting(self.stream, turns=turns)
+            # Only the first decides when the stream is due; otherwise it would be due for ever.
+            if first is not None and not self.accepts(first):
+                store.postpone(first, store.clock() + back_off(max(first.attempts, 1)), "")
+        super().start()

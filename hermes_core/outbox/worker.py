@@ -189,11 +189,11 @@ class Outbox:
             return False  # another manager of this process has it
         if any(all_sessions.get(each) for each in related):
             return True
-        write = self.store.next_waiting(stream.id)
-        return write is not None and any(
-            _participants(each.key) == _participants(stream.key)
-            and self._substitute(stream, each).accepts(write)
+        return any(
+            self._substitute(stream, each).next_waiting(turns=turns) is not None
             for each in related
+            if _participants(each.key) == _participants(stream.key)
+            for turns in (True, False)
         )
 
     def _retry_now(self, sessions: list[StreamDelivery]) -> None:

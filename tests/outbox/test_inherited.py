@@ -13,7 +13,7 @@ from support.agents import STAY, agent, kill_after
 from support.journals import noted
 from support.providers import eventually
 
-from hermes_core import MemoryManager
+from hermes_core import FakeProvider, MemoryManager
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 RUNS = 50 if STRESS else 1
@@ -119,3 +119,32 @@ def test_a_flush_leaves_what_a_live_process_delivers_to_it(
         (plugged / "hold").unlink()
         other.kill()
         other.communicate(timeout=20)
+
+
+@pytest.mark.parametrize("where", ["before the turns", "behind the turns"])
+def test_what_only_its_own_session_can_deliver_holds_up_nothing_else(
+    begun: Callable[..., MemoryManager], where: str
+) -> None:
+    provider = FakeProvider()
+    provider.go_down()
+    first = begun("first", provider)
+    if where == "before the turns":
+        first.on_delegation("a task", "its result")
+    for number in range(TURNS):
+        first.sync_all(f"turn {number}", "an answer")
+    if where == "behind the turns":
+        first.on_delegation("a task", "its result")
+    first.on_memory_write("add", "memory", "a note")
+    first.shutdown_all()
+
+    later = FakeProvider()
+    assert begun("next", later).flush_pending(30)
+    assert [turn.user for turn in later.turns] == [f"turn {number}" for number in range(TURNS)]
+    assert {turn.session_id for turn in later.turns} == {"first"}
+    assert len(later.of("on_memory_write")) == 1
+    assert not later.of("on_delegation")
+
+    again = FakeProvider()
+    assert begun("first", again).flush_pending(30)
+    assert len(again.of("on_delegation")) == 1
+    assert not again.turns
