@@ -224,7 +224,12 @@ def test_a_plugin_that_dies_when_it_saves_a_value_is_asked_again(acme):
             open(hermes_home + "/saved", "w").write(str(values["timeout"]))
     """
     add_plugin(acme.home, (TIMEOUT,), once)
-    acme.run("config", "set", "memory.acme.timeout", "10").done()
+    result = acme.run("config", "set", "memory.acme.timeout", "10")
+    assert (result.code, result.out) == (0, "Set memory.acme.timeout to 10.\n")
+    assert result.err == (
+        "warning: acme could not be asked to save it: plugin acme: ended the process that loaded "
+        "it (exit code 3)\n"
+    )
     assert not (acme.home / "saved").exists()
     acme.run("status").done()
     assert (acme.home / "saved").read_text() == "10"
