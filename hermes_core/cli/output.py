@@ -168,7 +168,7 @@ def say(text: str = "", *, indent: int | None = None) -> None:
 def say_text(text: str, first: str = "", indent: int = 0) -> None:
     """Print a text of several lines: the first after a label, the others indented."""
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n")):
-        say(f"{' ' * indent if number else first}{line}")
+        say(f"{' ' * indent if number else first}{line}", indent=indent or None)
 
 
 def say_field(label: str, value: str, width: int = 10) -> None:

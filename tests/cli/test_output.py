@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from hermes_core.cli import output
-from hermes_core.cli.output import Table, amount, say_field, width_of, wrapped
+from hermes_core.cli.output import Table, amount, say_field, say_text, width_of, wrapped
 
 LONG = "Stores every conversation as a graph of people, places and facts, and recalls them."
 CHINESE = "把每一次对话存成图谱,在代理休息时整理,并在需要时回忆起最重要的内容;需要一台服务器。" * 2
@@ -63,6 +63,15 @@ def test_a_value_is_wrapped_in_its_own_column(terminal, capsys):
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("description: Stores every")
     assert all(line.startswith(" " * 13) and line[13] != " " for line in rest)
+
+
+def test_a_text_of_several_lines_stays_in_its_own_column(terminal, capsys):
+    terminal(40)
+    say_text(f"{LONG}\nA second line.", "  d0d0915c  ", 12)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("  d0d0915c  Stores every")
+    assert all(line.startswith(" " * 12) and line[12] != " " for line in rest)
+    assert rest[-1] == f"{'':12}A second line."
 
 
 def test_when_piped_nothing_is_wrapped_and_fields_are_separated_by_tabs(capsys):
