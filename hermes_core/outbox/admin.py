@@ -23,6 +23,7 @@ _ENTRY: Final = (
     "length(payload), stream, provider, owner, session, keywords "
     "FROM writes JOIN streams ON streams.id = stream"
 )
+# One pass over the table, however many providers and states there are: `status` runs it each time.
 _BACKLOGS: Final = (
     "SELECT provider, owner, sum(state = 'waiting'), sum(state = 'aside'), sum(state = 'dead'), "
     "sum(state = 'missed'), "
@@ -110,6 +111,8 @@ def report(store: OutboxStore) -> OutboxReport:
     Raises:
         DatabaseError: It can't be read.
     """
+    # Two reads: what changes in between shows in one of them only. The counts come last, so that
+    # they are the newest.
     streams = store.waiting_streams()
 
     def work(database: sqlite3.Connection) -> tuple[list[Backlog], int]:
@@ -208,6 +211,8 @@ def retry(store: OutboxStore, number: int = 0) -> int:
     One, or all. They keep their old place and are due now. A write that was skipped before is
     skipped again as soon as it fails and one behind it is accepted.
     """
+    # `faults` and `attempts` stay: they make it suspect at once, and tell the provider that it may
+    # know the write. `failing_since` does not: a skipped write has another day.
     count = store.file.change(
         lambda database: (
             database.execute(
@@ -236,6 +241,7 @@ def refill(store: OutboxStore, number: int, payload: str) -> bool:
     """Add the content of a missed write, so that it waits; False if there is no room."""
 
     def work(database: sqlite3.Connection) -> bool:
+        # Measured each time, unlike in `OutboxStore.put`: no turn waits for a backfill.
         if used_bytes(database) + len(payload) > store.max_bytes:
             return False
         database.execute(
@@ -260,6 +266,7 @@ def add_turn(
             "VALUES (?, ?, ?, ?)",
             key,
         )
+        # With a new number: it is delivered behind what waits already.
         database.execute(
             "INSERT INTO writes (stream, event_id, hook, payload, created) "
             "SELECT id, ?, 'sync_turn', ?, ? FROM streams "
@@ -361,10 +368,13 @@ def _found(writes: list[Entry], turns_of: TurnsOf) -> Iterator[tuple[Entry, dict
     used: set[int] = set()
     for write in writes:
         if write.hook == "on_session_end":
+            # The end of a session carries its whole conversation, as far as it went by then.
             said = [turn for turn in turns if turn["at"] <= write.created]
             messages = [message for turn in said for message in turn["messages"]]
             yield write, {"messages": messages} if messages else None
             continue
+        # Notes and delegations are in no archive. A turn is used once: two writes of one moment
+        # are two turns, and the second must not get the words of the first.
         place = _turn_of(turns, write) if write.hook == "sync_turn" else -1
         if place < 0 or place in used:
             yield write, None

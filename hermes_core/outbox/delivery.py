@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import random
-from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from inspect import signature
@@ -21,23 +19,23 @@ from hermes_core.errors import (
     describe,
 )
 from hermes_core.hookspecs import ADDED, HOOKS, MemoryHooks
-from hermes_core.outbox.failures import Fault, fault_of, retry_after
+from hermes_core.outbox.failures import (
+    DAY,
+    LONGEST_WAIT,
+    SKIPPED_WAIT,
+    SUSPECT,
+    Fault,
+    back_off,
+    fault_of,
+    retry_after,
+    skipped_wait,
+)
 from hermes_core.outbox.records import NO_LIMITS, TURN, Limits, StreamKey, Write, WriteState
 
 if TYPE_CHECKING:
     from hermes_core.outbox.worker import Outbox
 
 logger = logging.getLogger("hermes_core")
-
-_DAY: Final = 86_400.0
-_LONGEST_WAIT: Final = 60.0
-
-#: A write is suspect after so many failures that may be its own fault, or after so many in all.
-#: Then the write behind it is tried. If that one is accepted, the suspect is skipped.
-SUSPECT: Final = Limits(faults=3, attempts=10)
-#: How many seconds a skipped write waits before it is retried, at first and at most.
-_SKIPPED_WAIT: Final = 60.0
-_LONGEST_SKIPPED_WAIT: Final = 3600.0
 
 #: Delivered writes are removed in batches of so many, but at least after so many seconds. One
 #: commit per write would cost as much as a fast provider's delivery. After a crash, the last
@@ -50,18 +48,6 @@ _CLAIM_SECONDS: Final = 30.0
 
 #: Any hook of the worker on which everything but turns is delivered.
 _OTHER: Final = "on_memory_write"
-
-
-def back_off(attempts: int, chance: Callable[[], float] = random.random) -> float:
-    """Return the seconds until the next attempt: doubled each time, up to a minute, with jitter."""
-    return float(min(2.0 ** min(attempts, 10), _LONGEST_WAIT) * (0.5 + chance()))
-
-
-def skipped_wait(faults: int) -> float:
-    """Return the seconds until a skipped write is retried: doubled each time, up to an hour."""
-    return min(
-        _SKIPPED_WAIT * 2.0 ** min(max(faults - SUSPECT.faults, 0), 10), _LONGEST_SKIPPED_WAIT
-    )
 
 
 class OrderedDelivery:
@@ -169,7 +155,7 @@ class OrderedDelivery:
             self._deliver()
         except BaseException as error:  # noqa: BLE001 - whatever it is, don't repeat it at once
             # The store remembers what was delivered, and removes it before the next round.
-            self.due = self.owner.paused_until = self.owner.outbox.store.clock() + _LONGEST_WAIT
+            self.due = self.owner.paused_until = self.owner.outbox.store.clock() + LONGEST_WAIT
             reason = describe(error)
             logger.error("memory: the outbox can't be used: %s", reason)  # noqa: TRY400 - one line
             self._end_round()
@@ -282,7 +268,7 @@ class OrderedDelivery:
         """Others succeed, so the write is bad and not the service: retry it later."""
         self.due = 0.0
         store = self.owner.outbox.store
-        store.skip(write, store.clock() + _SKIPPED_WAIT, SUSPECT.faults)
+        store.skip(write, store.clock() + SKIPPED_WAIT, SUSPECT.faults)
         logger.warning(
             "memory provider %s: %s keeps failing while other writes succeed; it is skipped "
             "and retried later (run: hermes-plugins outbox show %d)",
@@ -302,7 +288,7 @@ class OrderedDelivery:
             reason = write.error or reason
         fault = fault_of(error)
         own = fault is Fault.WRITE
-        old = write.state == WriteState.SKIPPED and now - (write.failing_since or now) >= _DAY
+        old = write.state == WriteState.SKIPPED and now - (write.failing_since or now) >= DAY
         if fault is Fault.REFUSED or (own and old):
             return self._fail_permanently(write, reason)
         wait = max(back_off(write.attempts), retry_after(error))
@@ -646,10 +632,14 @@ class InheritedDelivery(StreamDelivery):
 
     def start(self) -> None:
         """Deliver the claimed stream; look at what can't be delivered here again later."""
+        with suppress(DatabaseError):  # the stream is claimed: only a round ends that
+            self._postpone_rest()
+        super().start()
+
+    def _postpone_rest(self) -> None:
         store = self.outbox.store
         for turns in (True, False):
             first = store.next_waiting(self.stream, turns=turns)
             # Only the first decides when the stream is due; otherwise it would be due for ever.
             if first is not None and not self.accepts(first):
                 store.postpone(first, store.clock() + back_off(max(first.attempts, 1)), "")
-        super().start()

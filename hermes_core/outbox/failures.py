@@ -1,22 +1,39 @@
-"""What a failed delivery means: is the service unreachable, or is this one write bad?
+"""What a failed delivery means, and when to retry it.
 
-The answer decides what happens to the writes behind it. While the service is unreachable,
-everything waits and the order is kept. A bad write must not hold up the others.
+Is the service unreachable, or is this one write bad? The answer decides what happens to the writes
+behind it. While the service is unreachable, everything waits and the order is kept. A bad write
+must not hold up the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, Final
 
 from hermes_core.errors import DeadlineExceeded, ProviderPaused, WriteRefused
+from hermes_core.outbox.records import Limits
 
+# Client errors that concern all writes, and that a person or time can solve: a key that expired, a
+# limit that was reached.
 _MAY_PASS: Final = frozenset({401, 403, 408, 429})
 _CLIENT_ERRORS: Final = 400
 _SERVER_ERRORS: Final = 500
 _NO_STATUS: Final = 600
-_DAY: Final = 86_400.0
+#: A skipped write that still fails after so many seconds has failed permanently. It is also the
+#: longest wait that a service can ask for.
+DAY: Final = 86_400.0
+
+#: How many seconds a write waits at most, while it keeps its place.
+LONGEST_WAIT: Final = 60.0
+#: A write is suspect after so many failures that may be its own fault, or after so many in all.
+#: Three, since one failure is an accident and each costs a call. Ten for errors that say that the
+#: service is in trouble: after some four minutes, it is worth a call to find out for which writes.
+SUSPECT: Final = Limits(faults=3, attempts=10)
+#: How many seconds a skipped write waits before it is retried, at first and at most.
+SKIPPED_WAIT: Final = 60.0
+_LONGEST_SKIPPED_WAIT: Final = 3600.0
 
 
 class Fault(Enum):
@@ -44,8 +61,21 @@ def retry_after(error: BaseException) -> float:
     for each in _chain(error):
         value = _attribute(each, "retry_after")
         if isinstance(value, int | float) and value > 0:
-            return float(min(value, _DAY))
+            return float(min(value, DAY))
     return 0.0
+
+
+def back_off(attempts: int, chance: Callable[[], float] = random.random) -> float:
+    """Return the seconds until the next attempt: doubled each time, up to a minute, with jitter."""
+    # With jitter, since the agents that a service's restart cut off would all come back at once.
+    return float(min(2.0 ** min(attempts, 10), LONGEST_WAIT) * (0.5 + chance()))
+
+
+def skipped_wait(faults: int) -> float:
+    """Return the seconds until a skipped write is retried: doubled each time, up to an hour."""
+    return min(
+        SKIPPED_WAIT * 2.0 ** min(max(faults - SUSPECT.faults, 0), 10), _LONGEST_SKIPPED_WAIT
+    )
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

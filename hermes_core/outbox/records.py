@@ -32,6 +32,9 @@ class WriteState(StrEnum):
 
 # ``streams.due`` is not used since format 2. It stays, since dropping it would make the file
 # unreadable for an older version that runs beside this one.
+# AUTOINCREMENT, so that a number is never used again: processes remember the numbers of streams and
+# writes, and the order of the numbers is the order of delivery. The indexes cover only the states
+# that are looked for all the time, so that many writes that failed permanently cost nothing.
 _TABLES: Final = """
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -27,10 +27,14 @@ from hermes_core.storage.sqlite import SqliteFile
 
 logger = logging.getLogger("hermes_core")
 
-#: How long the claim of a process that does not renew it is respected.
+#: How long the claim of a process that does not renew it is respected. The worker renews it every
+#: 15 seconds, so only a process that was suspended, or another machine's, loses it by time. One of
+#: this machine that ended is known to be gone at once.
 LEASE_SECONDS: Final = 300.0
 
+# Little at a time, since it happens while a person talks with the agent.
 _VACUUM_PAGES: Final = 64
+# Four times SQLite's own: a checkpoint happens within somebody's commit, and a turn waits for it.
 _CHECKPOINT_PAGES: Final = 4000
 _BACKFILL: Final = "run: hermes-plugins outbox backfill --since WHEN"
 _DAMAGE_HINT: Final = "the next agent sets it aside, or run: hermes-plugins outbox retry"
@@ -56,7 +60,8 @@ _OTHERS: Final = (
     "earlier.stream = writes.stream AND earlier.state = 'waiting' AND earlier.id < writes.id "
     "AND earlier.hook = 'sync_turn' AND earlier.faults < ? AND earlier.attempts < ?)"
 )
-#: The first waiting write of each kind, for each stream.
+#: The first waiting write of each kind, for each stream. Only these decide when the stream is due:
+#: what is behind them waits for them, whatever its own time is.
 _HEADS: Final = (
     "SELECT heads.stream, is_turn, first, due, waiting, oldest FROM ("
     "SELECT stream, hook = 'sync_turn' AS is_turn, min(id) AS first, count(*) AS waiting, "
@@ -110,6 +115,8 @@ class OutboxStore:
         clock: Callable[[], float] = time.time,
         set_aside: bool = True,
     ) -> None:
+        # One connection, and one lock, for reading and writing: `OrderedDelivery` relies on it that
+        # nothing is stored between its last look and the end of its round.
         self.file = SqliteFile(
             path,
             OUTBOX,
@@ -179,6 +186,7 @@ class OutboxStore:
             number = stream if found else _stream(database, key)
             wanted = claim or (not found and stream in self.claimed)
             self.claimed -= {stream} if not found else set()
+            # Without room, the row is stored all the same: `backfill` finds its turn by it.
             fits = self._has_room(database, hook, len(payload))
             state, kept = (WriteState.WAITING, payload) if fits else (WriteState.MISSED, "")
             database.execute(
@@ -282,6 +290,8 @@ class OutboxStore:
     def renew_claims(self) -> None:
         """Renew the claims of this process."""
         expires = self.clock() + LEASE_SECONDS
+        # A copy, since other threads claim and release meanwhile. Each row names the holder: after
+        # a suspension, another process may have the stream.
         rows = [(expires, stream, this_process()) for stream in list(self.claimed)]
         if not rows:
             return
@@ -333,6 +343,7 @@ class OutboxStore:
 
     def next_skipped(self, stream: int, *, turns: bool) -> Write | None:
         """Return a skipped write that is due again."""
+        # Each has its own time, and their order is lost anyway: a skipped write waits for no other.
         return self._first(
             "WHERE stream = ? AND state = 'aside' AND due <= ? AND (hook = ?) = ? "
             "ORDER BY id LIMIT 1",
@@ -486,6 +497,7 @@ class OutboxStore:
             return False
 
         def work(database: sqlite3.Connection) -> bool:
+            # Not claimed ones: their process is about to store a write, or to find that it did.
             database.execute(
                 "DELETE FROM streams WHERE holder = '' "
                 "AND NOT EXISTS (SELECT 1 FROM writes WHERE stream = streams.id)"

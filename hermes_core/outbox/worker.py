@@ -20,13 +20,8 @@ from typing import Any, Final, TypeVar
 from hermes_core.dispatch import HookCalls, Job, ProviderAdapter
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import HermesError, describe
-from hermes_core.outbox.delivery import (
-    SUSPECT,
-    InheritedDelivery,
-    SessionStream,
-    StreamDelivery,
-    back_off,
-)
+from hermes_core.outbox.delivery import InheritedDelivery, SessionStream, StreamDelivery
+from hermes_core.outbox.failures import SUSPECT, back_off
 from hermes_core.outbox.records import Stream, StreamKey
 from hermes_core.outbox.store import OutboxStore
 from hermes_core.storage.sqlite import close_before_fork
@@ -41,7 +36,7 @@ _D = TypeVar("_D", bound=StreamDelivery)
 _POLL_SECONDS: Final = 15.0
 #: The same while there is free space to return to the file system.
 _COMPACT_SECONDS: Final = 0.05
-#: The same while another process has claimed a stream of ours.
+#: The same while another process has claimed a stream of ours. Nobody tells us when it releases it.
 _CLAIMED_SECONDS: Final = 0.5
 
 
@@ -141,8 +136,12 @@ class Outbox:
         sessions = [*sessions]
         end = monotonic() + timeout
         self._retry_now(sessions)
+        # Polls, since a delivery may end on any of several threads and in other processes. Short
+        # pauses at first: with a fast provider, everything is delivered within a millisecond.
         pause = 0.002
         while True:
+            # In this order: a delivery ends after its writes are removed. If it is not busy and
+            # then nothing is left, it is over.
             busy = any(each.busy for each in sessions)
             left = self.undelivered(sessions)
             if not left and not busy:
@@ -222,7 +221,8 @@ class Outbox:
             inherited.stop()
         job.wait(timeout)
         if inherited is not None:
-            inherited.stop()  # removes what was delivered meanwhile
+            # Once more, for a call that hangs: this removes what was delivered before it.
+            inherited.stop()
 
     # -- users ----------------------------------------------------------------------------
 
@@ -243,6 +243,8 @@ class Outbox:
                 del _SHARED.outboxes[self.home]
         with self._lock:  # `wake` must not start it again after this
             self._worker.stop()
+        # It may be in the middle of a step, and would open the file again after we have closed it.
+        # Not for long: the last user may be a delivery on a thread that somebody waits for.
         self._worker.join(1.0)
         self.store.close()
 
@@ -309,6 +311,8 @@ class Outbox:
         self, stream: Stream, sessions: dict[StreamDelivery, ProviderFactory | None]
     ) -> bool:
         """Have a stream delivered; False if another process has claimed it now."""
+        # Its own session first, even if that one can't deliver now: an instance that is in use
+        # must not see a second one of its session beside it.
         for session in sessions:
             if session.key == stream.key:
                 return session.busy or session.try_start()
@@ -376,6 +380,7 @@ class Outbox:
         fresh = factory(key)
         with self._lock:
             used = any(each.adapter.provider is fresh.adapter.provider for each in self._sessions)
+        # To initialise it again for another session would take it away from the one that uses it.
         if used:
             fresh.close()
             raise HermesError(

@@ -89,11 +89,14 @@ class OutboxWriter:
         self._session = session
         if self._outbox is None:
             return
+        # The key is stored in the file, so it must not contain a secret either. It identifies the
+        # session for later processes: the same session must always have the same key.
         clean = self._adapter.redact_session(session.keywords())
         stored = SessionContext.from_keywords(session.session_id, clean)
         key = StreamKey.of(self._adapter.name, self._settings.owner, stored)
         factory = self._settings.make_provider
         self._current = self._outbox.open_session(key, self._adapter, self._hooks, factory)
+        # Earlier sessions of this manager count in `waiting` and `flush` until they are delivered.
         try:
             left = self._outbox.unfinished(self._sessions)
         except HermesError:  # `open_session` has logged it
@@ -102,6 +105,7 @@ class OutboxWriter:
 
     def put(self, hook: str, arguments: Mapping[str, Any]) -> None:
         """Store a write and have it delivered. If it can't be stored, that is a warning."""
+        # The provider would do nothing with it: that needs no disk. Observers see it all the same.
         if not self._adapter.overrides(hook):
             self._hooks.only(self._adapter, hook)(**arguments)
             return
@@ -123,6 +127,7 @@ class OutboxWriter:
 
     def _turn(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return a turn without what the provider does not accept."""
+        # `messages` is the whole conversation: with every turn, that would fill the disk.
         turn = dict(arguments)
         if not self._adapter.accepts("sync_turn", "messages"):
             turn["messages"] = None
@@ -155,6 +160,7 @@ class OutboxWriter:
     def _encoded(self, arguments: Mapping[str, Any]) -> str:
         redactor = self._adapter.redactor
         clean = dict(arguments) if redactor is None else redactor.redact(dict(arguments)).value
+        # Ids are no secrets, however random they look, and a masked one would name nobody.
         kept = {name: arguments[name] for name in IDENTITIES if name in arguments}
         return json.dumps({**clean, **kept}, default=self._text)
 
@@ -187,11 +193,14 @@ class OutboxWriter:
 
         What the old one could not deliver by then is inherited: a fresh instance delivers it.
         """
+        # Queued first: `open_session` lets the new stream's deliveries wait for this job.
         self._adapter.switch_session(partial(self._crossed, self._current, call))
         self._enter(self._session.switched(session_id, parent, changes))
 
     def _crossed(self, old: SessionStream | None, call: Callable[[], Any]) -> None:
         """On the write worker, behind the old session's turns: wait for its end, then switch."""
+        # Turns ran on this thread, so they are over. Notes and the session's end run on the main
+        # worker, and would reach the provider in its new session.
         if old is not None:
             old.wait_for_others(self._adapter.deadlines.write)
         self._adapter.restart_clock("on_session_switch")

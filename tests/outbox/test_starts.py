@@ -205,3 +205,26 @@ def test_without_a_thread_for_an_instance_no_claim_is_left_and_it_is_tried_again
         assert rows(manager, "state") == []
         assert outbox_of(manager).store.claimed == set()
     assert len(sessions.made) == 1
+
+
+def test_a_delegation_of_an_earlier_session_holds_no_claim_when_the_disk_is_full(
+    home: Path,
+) -> None:
+    clock = Clock(1_000_000.0)
+    down = raising(ConnectionError("down"))
+    with session(home, Recorder(on_delegation=down), clock=clock) as manager:
+        manager.on_delegation("task", "result")
+    manager = MemoryManager(home=home)
+    assert manager.add_provider(Recorder())
+    manager.initialize_all("s2")
+    try:
+        store = outbox_of(manager).store
+        store.clock = clock
+        # The first change claims the stream. The second would let the delegation wait.
+        limit_changes(store, lambda number: number == 1)
+        clock.now += 100
+        outbox_of(manager).wake()
+        assert eventually(lambda: rows(manager, "due > 1000100") == [(1,)])
+        assert eventually(lambda: store.claimed == set())
+    finally:
+        manager.shutdown_all()
