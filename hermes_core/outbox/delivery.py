@@ -99,6 +99,8 @@ class OrderedDelivery:
         self._suspect: Write | None = None
         #: The number of the suspect behind which a write was accepted in this round.
         self._passed = 0
+        #: Whether a write was accepted in this round: suspects that fail after it are bad.
+        self._accepted = False
         #: Which turns the next write may pass: none, or suspect ones.
         self._passing = NO_LIMITS
         #: Whether a write was tried in this round: the next one is then tried whenever it is due.
@@ -115,7 +117,8 @@ class OrderedDelivery:
     def submit(self, passing: Limits = NO_LIMITS) -> None:
         """Start a round on the worker; ``active`` is True already."""
         self.due = 0.0
-        self._tried, self._suspect, self._passed = False, None, 0
+        self._tried = self._accepted = False
+        self._suspect, self._passed = None, 0
         self._passing = passing
         self._queue()
 
@@ -249,7 +252,7 @@ class OrderedDelivery:
         error = self._call(write)
         if error is not None:
             return self._failed(write, error)
-        self._tried = True
+        self._tried = self._accepted = True
         self.owner.succeeded_at = self._succeeded_at = self.owner.outbox.store.clock()
         with self.owner.outbox.store.file.lock:  # `stop` may be removing them
             self._done.append(write)
@@ -298,8 +301,8 @@ class OrderedDelivery:
             store.mark_failed(write, reason, now + wait, own_fault=True)
             return True
         store.mark_failed(write, reason, now + wait, own_fault=own)
-        if self._suspect is not None:
-            return False  # everything fails
+        if self._suspect is not None or isinstance(error, AgentEnded):
+            return False  # everything fails, or we ended the call: that says nothing about it
         self.due = now + wait
         suspect = (own and write.faults + 1 >= SUSPECT.faults) or (
             write.attempts + 1 >= SUSPECT.attempts
@@ -311,7 +314,7 @@ class OrderedDelivery:
     def _try_behind(self, suspect: Write) -> bool:
         """Continue behind a suspect: skip it if others succeed, else try the next one first."""
         self._tried = True
-        if suspect.id == self._passed or self._others_succeed(suspect):
+        if self._accepted or self._others_succeed(suspect):
             self._skip(suspect)
         else:
             self._suspect = suspect
