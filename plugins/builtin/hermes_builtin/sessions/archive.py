@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from hermes_builtin.sessions.words import words
 from hermes_core.session import TERMINAL
 
 if TYPE_CHECKING:  # it imports this module
@@ -234,6 +235,20 @@ def searchable(content: str, extra: Mapping[str, Any]) -> str:
         else:
             parts.append(str(call))
     return "\n".join(filter(None, parts))
+
+
+def indexed_words(content: str, extra: str | None) -> list[str]:
+    """The words by which a message can be found, in order."""
+    return words(searchable(content, facts_of(extra)) if extra else content)
+
+
+def facts_of(extra: str | None) -> dict[str, Any]:
+    """What else is known of a message; {} if it is no longer what was stored."""
+    try:
+        facts = json.loads(extra) if extra else {}
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 # -- What an archive of conversations can do, whatever it is made of ----------------------------

@@ -24,22 +24,24 @@ from hermes_builtin.sessions.archive import (
     Stats,
     Titled,
     Window,
+    facts_of,
 )
-from hermes_builtin.sessions.query import Query
-from hermes_builtin.sessions.sqlite import maintenance
-from hermes_builtin.sessions.sqlite.database import (
+from hermes_builtin.sessions.numbers import (
     OTHER,
-    archive_file,
     bounds,
     place_of,
     role_code,
     role_name,
     session_of,
 )
-from hermes_builtin.sessions.sqlite.index import facts_of
+from hermes_builtin.sessions.query import Query
+from hermes_builtin.sessions.ranking import Totals
+from hermes_builtin.sessions.search import Lineages, Search
+from hermes_builtin.sessions.sqlite import maintenance
+from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.maintenance import Backlog, totals_of
 from hermes_builtin.sessions.sqlite.repair import check, repair
-from hermes_builtin.sessions.sqlite.search import Search, Totals
+from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, append
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
@@ -165,12 +167,12 @@ class SqliteArchive:
     def session(self, session_id: str, scope: Scope) -> Session | None:
         """One session, if it may be seen."""
         with self._file.reading() as database:
-            return Sessions(database).called(storable(session_id), scope)
+            return Lineages(Sessions(database).named).called(storable(session_id), scope)
 
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues, up to the first."""
         with self._file.reading() as database:
-            return Sessions(database).lineage(session)
+            return Lineages(Sessions(database).named).of(session)
 
     def browse(
         self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
@@ -209,7 +211,8 @@ class SqliteArchive:
     def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
         """The sessions whose titles a query asks for, those that it names exactly first."""
         with self._file.reading() as database:
-            return Search(database, query, options, Totals(0, 0)).titled()
+            source = SqliteSource.of(database, query, options)
+            return Search(source, query, options, Totals(0, 0)).titled()
 
     def owner(self, message_id: int, scope: Scope) -> Session | None:
         """The session that a message belongs to, if it may be seen."""
@@ -233,7 +236,8 @@ class SqliteArchive:
         self, query: Query, options: SearchOptions, behind: DatabaseError | None = None
     ) -> Found:
         with self._file.reading() as database:
-            found = Search(database, query, options, self._count(database)).found()
+            source = SqliteSource.of(database, query, options)
+            found = Search(source, query, options, self._count(database)).found()
         if behind is None:
             return found
         # An empty answer would say "not there", which nobody knows.

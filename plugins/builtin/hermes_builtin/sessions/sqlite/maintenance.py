@@ -11,10 +11,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from hermes_builtin.sessions.archive import Progress, Session, Stats
-from hermes_builtin.sessions.sqlite.database import bounds, checkpoint
-from hermes_builtin.sessions.sqlite.index import BATCH, Index, Indexer, indexed_words, is_pending
-from hermes_builtin.sessions.sqlite.search import Totals
+from hermes_builtin.sessions.archive import Progress, Session, Stats, indexed_words
+from hermes_builtin.sessions.numbers import bounds
+from hermes_builtin.sessions.ranking import Totals
+from hermes_builtin.sessions.sqlite.database import checkpoint
+from hermes_builtin.sessions.sqlite.index import BATCH, Indexer, is_pending
+from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.sqlite import WAIT_SECONDS, SqliteFile, is_damage, transaction
@@ -69,8 +71,8 @@ def _unindex(database: sqlite3.Connection, rows: list[Row]) -> None:
             "INSERT INTO archive_index (archive_index, rowid, words) VALUES ('delete', ?, ?)",
             (number, " ".join(found)),
         )
-    index = Index(database)
-    unused = [(word,) for word in words if not index.newest(f'"{word}"', 1)]
+    source = SqliteSource(database)
+    unused = [(word,) for word in words if not source.newest(((word,),), 1)]
     database.executemany("DELETE FROM archive_terms WHERE term = ?", unused)
 
 
