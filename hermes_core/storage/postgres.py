@@ -306,7 +306,7 @@ class Database:
     def _begun(self, scope: Mapping[str, str] | None, seconds: float) -> Connection:
         """A connection in a new transaction."""
         begin = sql.SQL("BEGIN; SELECT set_config('hermes.scope', {}, true)").format(
-            to_text(json.dumps(dict(scope))) if scope is not None else ""
+            json.dumps(dict(scope), ensure_ascii=False) if scope is not None else ""
         )
         # The server may have ended all connections of the pool, and nothing is lost by another
         # attempt: the transaction has not begun.

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from support.archives import open_archive
 from support.commands import Machine
 from support.talks import numbered, past
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
-from hermes_builtin.sessions.sqlite import SqliteArchive
 
 DAY = 86_400.0
 FACTS = {
@@ -24,7 +24,7 @@ FACTS = {
 def filled(machine: Machine) -> Machine:
     """A home with conversations of two users, a subagent, and one of long ago."""
     home = machine.home
-    archive = SqliteArchive(home / "state.db")
+    archive = open_archive(home)
     facts = SessionFacts("old", "cli", profile="default", started=time.time() - 200 * DAY)
     archive.append(facts, [NewMessage("user", "an old walrus", facts.started)])
     archive.close()

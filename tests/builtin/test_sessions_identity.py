@@ -15,7 +15,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from support.archives import assert_sound
+from support.archives import assert_sound, open_archive
 from support.talks import StartTalk, Talk, past, talks, texts
 
 from hermes_builtin.sessions.archive import NewMessage, Scope, SessionFacts
@@ -338,7 +338,7 @@ def test_nothing_that_one_said_reaches_another(
 
 
 def test_a_scope_of_nobody_is_not_the_scope_of_everybody(home: Path) -> None:
-    with closing(SqliteArchive(home / "state.db")) as archive:
+    with closing(open_archive(home)) as archive:
         archive.append(SessionFacts("s", "telegram", "bob"), [NewMessage("user", "hello", 1.0)])
         assert archive.session("s", Scope.of("telegram", "", "", "")) is None
         assert archive.session("s", Scope.of("cli", "", "", "")) is None

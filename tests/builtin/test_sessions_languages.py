@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.archives import search
+from support.archives import open_archive, search
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive, maintenance
@@ -31,8 +31,8 @@ SAID = {
 
 
 @pytest.fixture
-def archive(tmp_path: Path):
-    with closing(SqliteArchive(tmp_path / "state.db")) as archive:
+def archive(home: Path):
+    with closing(open_archive(home)) as archive:
         yield archive
 
 

@@ -8,7 +8,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hermes_builtin.sessions.archive import ROLES, NewMessage, Scope, SearchOptions, SessionFacts
+from hermes_builtin.sessions.archive import (
+    ROLES,
+    Archive,
+    NewMessage,
+    Scope,
+    SearchOptions,
+    SessionFacts,
+)
+from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.query import parse
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import MemoryManager
@@ -55,6 +63,11 @@ class Talk:
         self.manager.shutdown_all()
 
 
+def open_archive(home: Path) -> Archive:
+    """The archive of a home, wherever it is."""
+    return locate(home).open()
+
+
 def fill(path: Path, sessions: int = 6, turns: int = 2, words: int = 1) -> None:
     """An archive in which each turn of each session has a word of its own."""
     with closing(SqliteArchive(path)) as archive:
@@ -73,7 +86,7 @@ def fill(path: Path, sessions: int = 6, turns: int = 2, words: int = 1) -> None:
         assert search(archive, rare_word(0)) == ["talk-0"]  # and all is indexed
 
 
-def search(archive: SqliteArchive, query: str) -> list[str]:
+def search(archive: Archive, query: str) -> list[str]:
     """The ids of the sessions that everybody's search finds."""
     options = SearchOptions(Scope(), frozenset(ROLES), 10)
     return [hit.session.id for hit in archive.search(parse(query), options).hits]

@@ -208,4 +208,6 @@ def _fill(server: Server) -> None:
 
 def components() -> list[Any]:
     """What the template has in it, so that no test has to create it."""
-    return []
+    from hermes_builtin.sessions.postgres import schema
+
+    return [schema.COMPONENT]

@@ -12,9 +12,10 @@ from typing import Final
 from hermes_builtin.notes import Finding, Notes, Settings
 from hermes_builtin.notes.guard import SECRET
 from hermes_builtin.notes.people import PER_USER
-from hermes_builtin.sessions.hermes_agent import not_imported, place
-from hermes_builtin.sessions.sqlite import SqliteArchive
-from hermes_core import HermesError
+from hermes_builtin.sessions.archive import Archive
+from hermes_builtin.sessions.hermes_agent import not_imported
+from hermes_builtin.sessions.location import locate
+from hermes_core import DatabaseError, HermesError
 from hermes_core.cli.output import amount
 from hermes_core.config import load_config
 
@@ -40,10 +41,10 @@ def sharing(home: Path) -> list[str]:
     """Warn if several users share one USER.md, which is in the prompt of each of them."""
     try:
         settings = Settings.of(load_config(home).memory)
-        where = place(home)
+        where = locate(home)
         if settings.user_notes == PER_USER or not settings.user_profile_enabled:
             return []
-        with closing(SqliteArchive(where.path)) as archive:
+        with closing(where.open()) as archive:
             users = len(archive.people())
     except HermesError:  # other checks report it
         return []
@@ -111,19 +112,23 @@ def _mode(path: Path, *, fix: bool) -> Iterator[Row]:
 
 def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
     try:
-        where = place(home)
+        where = locate(home)
     except HermesError as error:
         yield "conversations", "problem", str(error), error.hint
         return
-    if where.path.exists():
-        with closing(SqliteArchive(where.path)) as archive:
+    if not where.exists:
+        return
+    with closing(where.open()) as archive:
+        try:
             yield from _examined(archive, fix=fix)
             if where.theirs is not None and (missing := not_imported(where.theirs, archive)):
                 detail = f"not imported from hermes-agent: {amount(missing, 'conversation')}"
                 yield "conversations", "warning", detail, "run: hermes-plugins sessions import"
+        except DatabaseError as error:  # a server that is down, say
+            yield "conversations", "problem", str(error), error.hint
 
 
-def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
+def _examined(archive: Archive, *, fix: bool) -> Iterator[Row]:
     problems = archive.check(newest=NEWEST)
     if not problems:
         messages = archive.stats().messages
@@ -137,7 +142,8 @@ def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
     # it.
     if fix and all(problem.index_only for problem in problems):
         done = archive.repair()
-        yield "conversations", "ok", f"fixed: the index was rebuilt; a copy is {done['copy']}", ""
+        copy = f"; a copy is {done['copy']}" if done["copy"] else ""
+        yield "conversations", "ok", f"fixed: the index was rebuilt{copy}", ""
         return
     for problem in problems:
         yield "conversations", "problem", problem.what, "run: hermes-plugins sessions repair"

@@ -21,6 +21,10 @@ TALK: Final = frozenset(("user", "assistant"))
 #: Conversations of machines with machines: not shown unless asked for.
 HIDDEN_SOURCES: Final = frozenset(("kanban", "subagent", "tool"))
 CRON: Final = "cron"
+#: Sources that are no platform: somebody of some platform started it, or imported it.
+NO_PLATFORMS: Final = frozenset(
+    ("chatgpt", "claude", "cron", "flush", "import", "kanban", "subagent", "tool")
+)
 
 
 # In a gateway, one archive has the conversations of many people. Every read takes a scope, so that
@@ -302,6 +306,12 @@ class Problem(NamedTuple):
 
 class Archive(Protocol):
     """Every conversation, in the order in which it was said."""
+
+    def prepare(self) -> None:
+        """Make it, if need be, so that others can read it before the first message."""
+
+    def once(self, what: str) -> bool:
+        """Whether this is the first time that somebody asks, so that a thing is said once."""
 
     def append(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
         """Store messages, all or none, and begin the session if it is new; return their ids."""

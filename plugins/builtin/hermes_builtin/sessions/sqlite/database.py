@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+from hermes_builtin.sessions import archive
 from hermes_builtin.sessions.numbers import OTHER, SESSION_BITS
 from hermes_core.storage.sqlite import (
     WAIT_SECONDS,
@@ -41,10 +42,8 @@ def _index_again(database: sqlite3.Connection) -> None:
     )
 
 
-#: Sources that are no platform: somebody of some platform started it, or imported it.
-NO_PLATFORMS: Final = (
-    "('chatgpt', 'claude', 'cron', 'flush', 'import', 'kanban', 'subagent', 'tool')"
-)
+#: As SQL.
+NO_PLATFORMS: Final = f"({', '.join(map(repr, sorted(archive.NO_PLATFORMS)))})"
 
 
 def _add_owners(database: sqlite3.Connection) -> None:
