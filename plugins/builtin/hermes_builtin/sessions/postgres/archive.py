@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Final
 from zlib import crc32
 
@@ -53,6 +54,7 @@ from hermes_builtin.sessions.query import Query, Term
 from hermes_builtin.sessions.ranking import Totals
 from hermes_builtin.sessions.search import Lineages, Search
 from hermes_builtin.sessions.words import storable
+from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.session import TERMINAL
 from hermes_core.storage.postgres import (
@@ -64,6 +66,8 @@ from hermes_core.storage.postgres import (
     to_text,
 )
 
+logger = logging.getLogger("hermes_builtin")
+
 #: One message of so many has its words counted; the counts are only for planning.
 SAMPLE: Final = 32
 # Totals only weigh words; counting sessions at each search would cost more than it changes.
@@ -71,6 +75,12 @@ _TOTAL_SECONDS: Final = 60.0
 _PAGE: Final = 500
 #: Messages per transaction: nobody else waits long for a session or a word.
 _STEP: Final = 200
+#: So many messages are indexed in one transaction.
+BATCH: Final = 512
+#: How long nothing must have been stored. A model takes longer than this to answer.
+_QUIET_SECONDS: Final = 0.25
+#: So long may the index hold up the end; what is left, the next search pays for.
+_CLOSING_SECONDS: Final = 1.0
 _MOST_NAMED: Final = 20
 _SEARCHED: Final = 20
 # Characters of a value that JSON can't hold, such as an object that contains itself.
@@ -94,6 +104,7 @@ class PostgresArchive:
         self._namespace: int | None = None
         self._totals = (0.0, Totals(0, 0))
         self._stored = 0
+        self._backlog = Backlog(self._index_some)
 
     @property
     def where(self) -> str:
@@ -131,14 +142,14 @@ class PostgresArchive:
                 if is_last or fault_of(error) is not Fault.UNREACHABLE:
                     raise
         self._forget_turns(len(messages))
+        self._backlog.add(len(messages))
         return list(row[0]) if row else []
 
+    @staticmethod
     def _append_values(
-        self, turn: uuid.UUID, facts: SessionFacts, messages: Sequence[NewMessage]
+        turn: uuid.UUID, facts: SessionFacts, messages: Sequence[NewMessage]
     ) -> tuple[Any, ...]:
         rows = [_row(message) for message in messages]
-        words = [indexed_words(content, extra) for _, _, content, extra in rows]
-        number = self._number()
         return (
             turn,
             json.dumps(_session_facts(facts, messages), ensure_ascii=False),
@@ -147,8 +158,6 @@ class PostgresArchive:
             [len(content) for _, _, content, _ in rows],
             [to_text(content) for _, _, content, _ in rows],
             [None if extra is None else to_text(extra) for _, _, _, extra in rows],
-            [_prefixed(number, each) for each in words],
-            *_counted(zip(words, (hash_of(content) for _, _, content, _ in rows), strict=True)),
         )
 
     def _forget_turns(self, messages: int) -> None:
@@ -208,6 +217,7 @@ class PostgresArchive:
         with self._transaction(EVERYBODY) as database:
             if messages:
                 database.execute(_APPEND, values)
+                self._backlog.add(len(messages))
             database.execute(
                 "INSERT INTO hermes.archive_imports VALUES (%s, %s, %s, %s, %s)"
                 " ON CONFLICT (namespace, key, origin) DO UPDATE SET position = excluded.position",
@@ -216,6 +226,8 @@ class PostgresArchive:
 
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Delete sessions; returns the number of deleted messages."""
+        # Indexed first: words that nobody uses any more leave the vocabulary with them.
+        self._index_all()
         gone = 0
         for done, session in enumerate(sessions, 1):
             more = True
@@ -279,9 +291,17 @@ class PostgresArchive:
     def search(self, query: Query, options: SearchOptions) -> Found:
         """The sessions that say most of what a query asks for."""
         number = self._number()
+        # Always indexed before a search: a turn of a second ago, of any machine, must be found.
+        behind = self._index_all()
         with self._transaction(options.scope) as database:
             source = PostgresSource(database, number, query, options)
-            return Search(source, query, options, self._count(database)).found()
+            found = Search(source, query, options, self._count(database)).found()
+        if behind is None:
+            return found
+        # An empty answer would say "not there", which nobody knows.
+        if not found.hits:
+            raise behind
+        return found._replace(behind=str(behind))
 
     def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
         """The sessions whose titles a query asks for, those that it names exactly first."""
@@ -418,6 +438,7 @@ class PostgresArchive:
 
         The server has its own checksums; this looks at what only we can know.
         """
+        self._index_all()  # if it can't be done, a look at everything says why
         problems = [*self._sessions_problems(), *self._index_problems(progress, newest)]
         problems += self._search_problems()
         if len(problems) > _MOST_NAMED:
@@ -494,28 +515,63 @@ class PostgresArchive:
             database.execute(_RECOUNT)
             database.execute("SELECT hermes.archive_forget_index()")
         for rows, before, total in self._pages():
-            self._index(rows)
+            with self._transaction(EVERYBODY) as database:
+                self._put(database, rows)
             if progress is not None:
                 progress(before + len(rows), total)
         return done
 
-    def _index(self, rows: Sequence[tuple[int, str, str | None]]) -> None:
+    def _index_all(self) -> DatabaseError | None:
+        """Index all that is not yet; why not, if it can't be done."""
+        try:
+            while self._index_some(wait=True):
+                pass
+        except DatabaseError as error:
+            return error
+        return None
+
+    def _index_some(self, *, wait: bool) -> int:
+        """Index some messages; how many, also if somebody else is doing it and ``wait`` is not."""
+        number = self._number()
+        with self._transaction(EVERYBODY) as database:
+            if not _one(database, _IS_PENDING)[0]:
+                return 0
+            lock = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
+            # One at a time in a namespace, since two would do the same work.
+            free = _one(database, f"SELECT {lock}(%s, %s)", _INDEX_LOCK, number)[0]
+            if free is False:
+                return 0
+            rows = database.execute(
+                "SELECT id, content, extra FROM hermes.archive_pending(%s)", (BATCH,)
+            ).fetchall()
+            texts = [(row[0], from_text(row[1]), row[2] and from_text(row[2])) for row in rows]
+            self._put(database, texts)
+        return len(rows)
+
+    def _put(self, database: Connection, rows: Sequence[tuple[int, str, str | None]]) -> None:
+        """Put messages into the index."""
         words = [indexed_words(content, extra) for _, content, extra in rows]
         number = self._number()
         counted = _counted(zip(words, (hash_of(row[1]) for row in rows), strict=True))
-        with self._transaction(EVERYBODY) as database:
-            database.execute(
-                "SELECT hermes.archive_index(%s::bigint[], %s::text[], %s::text[], %s::integer[])",
-                ([row[0] for row in rows], [_prefixed(number, each) for each in words], *counted),
-            )
+        database.execute(
+            "SELECT hermes.archive_index(%s::bigint[], %s::text[], %s::text[], %s::integer[])",
+            ([row[0] for row in rows], [_prefixed(number, each) for each in words], *counted),
+        )
 
     def close(self) -> None:
-        """Nothing to do: the connections belong to the whole process."""
+        """Index what can be indexed soon. The connections belong to the whole process."""
+        self._backlog.close()
 
 
+#: With the number of a namespace: who puts messages into its index.
+_INDEX_LOCK: Final = 0x48504149  # "HPAI"
+_IS_PENDING: Final = (
+    "SELECT EXISTS (SELECT 1 FROM hermes.archive_sessions WHERE indexed < next"
+    " AND namespace = current_setting('hermes.namespace'))"
+)
 _APPEND: Final = (
     "SELECT hermes.archive_append(%s, %s::jsonb, %s::integer[], %s::double precision[],"
-    " %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[], %s::integer[])"
+    " %s::integer[], %s::text[], %s::text[])"
 )
 _COUNTS: Final = (
     f"(SELECT id >> {SESSION_BITS} AS number, count(*) AS there, max(id) AS last"  # noqa: S608
@@ -553,6 +609,50 @@ def _message(number: int, content: str, at: float, extra: str | None) -> Message
 def _role_condition(roles: Iterable[str]) -> str:
     codes = sorted({role_code(role) for role in roles})
     return f" AND (id & {OTHER}) IN ({', '.join(map(str, codes))})" if codes else ""
+
+
+# -- messages that are stored and not indexed yet -----------------------------------------------
+
+
+class Backlog:
+    """Has messages indexed in a quiet moment, or at the end; whoever searches does it before."""
+
+    def __init__(self, index_some: Callable[..., int]) -> None:
+        self._index_some = index_some
+        self._pending = 0
+        self._last_write = 0.0
+        self._worker = Worker("hermes-index", step=self._work_if_quiet, linger=0)
+
+    def add(self, messages: int) -> None:
+        """Count messages that were stored, and have them indexed when there are many."""
+        self._pending += messages
+        self._last_write = time.monotonic()
+        if self._pending >= BATCH and not self._worker.alive:
+            self._worker.wake()
+
+    def close(self) -> None:
+        """Stop, and index what can be indexed soon."""
+        self._worker.stop(inf)
+        end = time.monotonic() + _CLOSING_SECONDS
+        while self._pending and time.monotonic() < end:
+            self._index_briefly()
+
+    def _work_if_quiet(self) -> float | None:
+        """Do some work that a turn should not wait for; return when to go on, or None."""
+        noise = self._last_write + _QUIET_SECONDS - time.monotonic()
+        if noise > 0:
+            return noise
+        self._index_briefly()
+        return 0 if self._pending else None
+
+    def _index_briefly(self) -> None:
+        try:
+            indexed = self._index_some(wait=False)
+        except DatabaseError as error:
+            logger.warning("sessions: the index is behind: %s", error)
+            indexed = 0
+        # None: all is done, or somebody else does it, or it can't be done now.
+        self._pending = max(self._pending - indexed, 0) if indexed else 0
 
 
 # -- what is stored of a turn -------------------------------------------------------------------

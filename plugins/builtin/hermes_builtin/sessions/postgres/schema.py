@@ -56,6 +56,7 @@ CREATE TABLE hermes.archive_sessions (
     active double precision NOT NULL,
     messages integer NOT NULL,
     next integer NOT NULL,
+    indexed integer NOT NULL DEFAULT 0,
     platform text NOT NULL,
     name text NOT NULL,
     UNIQUE (namespace, key)
@@ -64,6 +65,9 @@ CREATE INDEX archive_sessions_name ON hermes.archive_sessions (namespace, name_k
     WHERE name_key IS NOT NULL;
 CREATE INDEX archive_sessions_active ON hermes.archive_sessions (namespace, active);
 CREATE INDEX archive_sessions_owner ON hermes.archive_sessions (owner, active);
+-- Sessions whose last messages are not in the index yet.
+CREATE INDEX archive_sessions_pending ON hermes.archive_sessions (namespace, number)
+    WHERE indexed < next;
 CREATE TABLE hermes.archive_messages (
     id bigint PRIMARY KEY,
     owner integer NOT NULL,
@@ -155,7 +159,7 @@ END $$;
 """
 
 _IN_SCOPE: Final = (
-    "(SELECT hermes.archive_visible()) IS NULL"
+    "(SELECT current_setting('hermes.scope', true)) = '{}'"
     " OR owner = ANY ((SELECT hermes.archive_visible())::integer[])"
 )
 
@@ -249,10 +253,9 @@ END $$;
 -- Store messages, all or none, and begin the session if it is new; returns their numbers.
 CREATE FUNCTION hermes.archive_append(
     turn uuid, facts jsonb, roles integer[], times double precision[], sizes integer[],
-    contents text[], extras text[], words text[], terms text[], counts integer[]
+    contents text[], extras text[]
 ) RETURNS bigint[] {_WRITES} AS $$
 DECLARE
-    space integer := coalesce(hermes.archive_namespace(), hermes.archive_begin());
     owned integer;
     found archive_sessions;
     ids bigint[];
@@ -280,10 +283,6 @@ BEGIN
         INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
         SELECT id, owned, size, at, {_NAMESPACE}, content, extra
         FROM unnest(ids, sizes, times, contents, extras) AS given (id, size, at, content, extra);
-        INSERT INTO archive_words (id, namespace, owner, words)
-        SELECT id, space, owned, string_to_array(text, ' ') || (space || '@' || owned)
-        FROM unnest(ids, words) AS given (id, text);
-        PERFORM hermes.archive_count(terms, counts);
     END IF;
     UPDATE archive_sessions SET
         next = next + amount, messages = messages + amount,
@@ -349,7 +348,23 @@ BEGIN
     END LOOP;
 END $$;
 
--- Put messages into the index again.
+-- Messages that are not in the index yet, and whether there are more.
+CREATE FUNCTION hermes.archive_pending(most integer)
+RETURNS TABLE (id bigint, content text, extra text) LANGUAGE sql STABLE {_TRUSTED} AS $$
+    SELECT message.id, message.content, message.extra
+    FROM (SELECT number, indexed FROM archive_sessions
+          WHERE namespace = {_NAMESPACE} AND indexed < next ORDER BY number LIMIT most) AS session
+    CROSS JOIN LATERAL (
+        SELECT archive_messages.id, archive_messages.content, archive_messages.extra
+        FROM archive_messages
+        WHERE archive_messages.id >= (session.number << {SESSION_BITS}) | (session.indexed << 2)
+          AND archive_messages.id < (session.number + 1) << {SESSION_BITS}
+        ORDER BY archive_messages.id LIMIT most) AS message
+    ORDER BY message.id LIMIT most
+$$;
+
+-- Put messages into the index, and note for each session how far it is indexed. Whoever calls it
+-- holds a lock, so that two don't do the same; writers go on meanwhile.
 CREATE FUNCTION hermes.archive_index(ids bigint[], words text[], terms text[], counts integer[])
 RETURNS void {_WRITES} AS $$
 DECLARE
@@ -363,6 +378,11 @@ BEGIN
     ON CONFLICT (id) DO UPDATE SET words = excluded.words, owner = excluded.owner
     WHERE known.namespace = space;
     PERFORM hermes.archive_count(terms, counts);
+    UPDATE archive_sessions SET indexed = greatest(indexed, place + 1)
+    FROM (SELECT each >> {SESSION_BITS} AS session,
+                 max((each & {(1 << SESSION_BITS) - 1}) >> 2)::integer AS place
+          FROM unnest(ids) AS each GROUP BY 1) AS done
+    WHERE number = session AND namespace = {_NAMESPACE};
 END $$;
 
 CREATE FUNCTION hermes.archive_forget_index() RETURNS void {_WRITES} AS $$
