@@ -53,7 +53,7 @@ def main() -> None:
         note(f"size over the text: SQLite {filled[files]:.2f}, PostgreSQL {filled[server]:.2f}")
         searches(report, files, server, given.messages)
         if given.seconds:
-            writers(report, files, server, given.seconds)
+            writers(files, server, given.seconds)
         report.close()
 
 
@@ -93,7 +93,8 @@ def turns(report: Report, files: Path, server: Path) -> None:
     ours, theirs = (statistics.median(times[home]) for home in (files, server))
     for name, home in (("SQLite", files), ("PostgreSQL", server)):
         note(
-            f"a turn, {name}: median {p(times[home], 0.5):.2f} ms, p99 {p(times[home], 0.99):.2f} ms"
+            f"a turn, {name}: median {p(times[home], 0.5):.2f} ms,"
+            f" p99 {p(times[home], 0.99):.2f} ms"
         )
     report.at_most("a turn, times SQLite's", theirs / ours, MOST_TIMES)
 
@@ -140,7 +141,7 @@ def searches(report: Report, files: Path, server: Path, messages: int) -> None:
         conversations.close()
 
 
-def writers(report: Report, files: Path, server: Path, seconds: float) -> None:
+def writers(files: Path, server: Path, seconds: float) -> None:
     for name, home in (("SQLite", files), ("PostgreSQL", server)):
         with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
             given = [(str(home), number, seconds) for number in range(PROCESSES)]

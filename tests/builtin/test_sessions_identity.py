@@ -225,6 +225,7 @@ def found_by(home: Path, **facts: Any) -> set[str]:
     return found
 
 
+@pytest.mark.files_only
 def test_an_old_archive_is_found_by_those_whose_it_is(home: Path) -> None:
     old_archive(home).close()
     assert found_by(home) == {"terminal", "nowhere", "chatgpt-1", "night", "group"}
@@ -242,6 +243,7 @@ def test_an_old_archive_is_found_by_those_whose_it_is(home: Path) -> None:
     assert said(home, "t", user_id="eve", **slack)[0].startswith("a kumquat in t@")
 
 
+@pytest.mark.files_only
 def test_an_old_process_goes_on_and_may_open_the_archive_again(home: Path) -> None:
     with closing(old_archive(home)) as before:
         past(home, "new", [("a kumquat", "ok")], platform="telegram", user_id="1001")
@@ -254,6 +256,7 @@ def test_an_old_process_goes_on_and_may_open_the_archive_again(home: Path) -> No
     assert_sound(home / "state.db")
 
 
+@pytest.mark.files_only
 def test_a_repaired_archive_has_the_same_owners(home: Path) -> None:
     path = home / "state.db"
     for platform in ("telegram", "discord"):

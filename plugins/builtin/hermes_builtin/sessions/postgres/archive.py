@@ -14,6 +14,8 @@ from math import inf, isfinite
 from typing import Any, Final
 from zlib import crc32
 
+from psycopg.errors import UniqueViolation
+
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
     HIDDEN_SOURCES,
@@ -137,6 +139,8 @@ class PostgresArchive:
                     row = connection.execute(_APPEND, values).fetchone()
                 break
             except DatabaseError as error:
+                if isinstance(error.__cause__, UniqueViolation):
+                    return self._stored_before(turn)
                 # The connection was cut, maybe after the server had stored the turn. With the same
                 # key, another attempt stores it once.
                 if is_last or fault_of(error) is not Fault.UNREACHABLE:
@@ -144,6 +148,12 @@ class PostgresArchive:
         self._forget_turns(len(messages))
         self._backlog.add(len(messages))
         return list(row[0]) if row else []
+
+    def _stored_before(self, turn: uuid.UUID) -> list[int]:
+        """The ids of a turn that was stored under this key."""
+        with self._transaction(EVERYBODY) as database:
+            query = "SELECT ids FROM hermes.archive_turns WHERE key = %s"
+            return list(_one(database, query, turn)[0])
 
     @staticmethod
     def _append_values(
@@ -158,6 +168,7 @@ class PostgresArchive:
             [len(content) for _, _, content, _ in rows],
             [to_text(content) for _, _, content, _ in rows],
             [None if extra is None else to_text(extra) for _, _, _, extra in rows],
+            max((at for _, at, _, _ in rows), default=None),
         )
 
     def _forget_turns(self, messages: int) -> None:
@@ -571,7 +582,7 @@ _IS_PENDING: Final = (
 )
 _APPEND: Final = (
     "SELECT hermes.archive_append(%s, %s::jsonb, %s::integer[], %s::double precision[],"
-    " %s::integer[], %s::text[], %s::text[])"
+    " %s::integer[], %s::text[], %s::text[], %s::double precision)"
 )
 _COUNTS: Final = (
     f"(SELECT id >> {SESSION_BITS} AS number, count(*) AS there, max(id) AS last"  # noqa: S608
@@ -688,6 +699,7 @@ def _session_facts(facts: SessionFacts, messages: Sequence[NewMessage]) -> dict[
     started = facts.started or (messages[0].at if messages else 0.0)
     return {
         **texts,
+        "key": str(key_of(storable(facts.id))),
         "place": place,
         "other_id": f"{texts['id']}@{hashlib.sha256(text.encode()).hexdigest()[:32]}",
         "started": started if isfinite(started) else time.time(),

@@ -250,51 +250,51 @@ BEGIN
     ON CONFLICT (namespace, term) DO UPDATE SET count = known.count + excluded.count;
 END $$;
 
--- Store messages, all or none, and begin the session if it is new; returns their numbers.
+-- Store messages, all or none, and begin the session if it is new; returns their numbers. A turn
+-- whose key is known violates the primary key of the turns, and nothing of it is stored.
 CREATE FUNCTION hermes.archive_append(
     turn uuid, facts jsonb, roles integer[], times double precision[], sizes integer[],
-    contents text[], extras text[]
+    contents text[], extras text[], latest double precision
 ) RETURNS bigint[] {_WRITES} AS $$
 DECLARE
-    owned integer;
     found archive_sessions;
     ids bigint[];
     amount integer := cardinality(contents);
-    latest double precision := (SELECT max(each) FROM unnest(times) AS each);
 BEGIN
     -- It looks at all sessions of the namespace: an id may be taken by somebody else's.
     PERFORM set_config('hermes.scope', '{{}}', true);
-    IF turn IS NOT NULL THEN
-        SELECT archive_turns.ids INTO ids FROM archive_turns
-        WHERE namespace = {_NAMESPACE} AND key = turn;
-        IF ids IS NOT NULL THEN RETURN ids; END IF;
+    -- The usual case in one step: a session that is there, and whose it is.
+    SELECT session.* INTO found
+    FROM archive_sessions AS session JOIN archive_owners AS theirs ON theirs.number = session.owner
+    WHERE session.namespace = {_NAMESPACE} AND session.key = (facts ->> 'key')::uuid
+      AND session.id = facts ->> 'id' AND theirs.user_id = facts ->> 'user_id'
+      AND theirs.chat_id = facts ->> 'chat_id' AND theirs.profile = facts ->> 'profile'
+      AND theirs.platform = facts ->> 'place'
+    FOR UPDATE OF session;
+    IF found.number IS NULL THEN
+        found := hermes.archive_session(facts, hermes.archive_owner(
+            facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile', facts ->> 'place'));
     END IF;
-    owned := hermes.archive_owner(facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile',
-                                  facts ->> 'place');
-    found := hermes.archive_session(facts, owned);
     IF found.next + amount > {MOST_MESSAGES} THEN
         RAISE 'a conversation can have {MOST_MESSAGES:,} messages, and this one is full'
             USING ERRCODE = '54000';
     END IF;
-    SELECT array_agg((found.number << {SESSION_BITS}) | ((found.next + at - 1) << 2) | role
-                     ORDER BY at)
-    INTO ids FROM unnest(roles) WITH ORDINALITY AS given (role, at);
-    IF amount > 0 THEN
+    WITH stored AS (
         INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
-        SELECT id, owned, size, at, {_NAMESPACE}, content, extra
-        FROM unnest(ids, sizes, times, contents, extras) AS given (id, size, at, content, extra);
-    END IF;
+        SELECT (found.number << {SESSION_BITS}) | ((found.next + place - 1) << 2) | role,
+               found.owner, size, at, found.namespace, content, extra
+        FROM unnest(roles, sizes, times, contents, extras)
+            WITH ORDINALITY AS given (role, size, at, content, extra, place)
+        RETURNING id)
+    SELECT coalesce(array_agg(id ORDER BY id), '{{}}') INTO ids FROM stored;
     UPDATE archive_sessions SET
         next = next + amount, messages = messages + amount,
         active = greatest(active, latest),
         ended = CASE WHEN ended < latest THEN NULL ELSE ended END,
         title = CASE WHEN title = '' THEN facts ->> 'title' ELSE title END
     WHERE number = found.number AND (amount > 0 OR title = '');
-    IF turn IS NOT NULL THEN
-        INSERT INTO archive_turns (namespace, key, ids)
-        VALUES ({_NAMESPACE}, turn, coalesce(ids, '{{}}'));
-    END IF;
-    RETURN coalesce(ids, '{{}}');
+    INSERT INTO archive_turns (namespace, key, ids) VALUES (found.namespace, turn, ids);
+    RETURN ids;
 END $$;
 
 -- Delete some messages of a session, and with its last ones the session; how many there were.
