@@ -9,10 +9,10 @@ from typing import Any, Final
 from hermes_builtin.notes import (
     REMINDER,
     TARGETS,
+    Author,
     MemoryTool,
     Notes,
     NudgeCounter,
-    Origin,
     Person,
     Settings,
     Step,
@@ -153,10 +153,10 @@ class BuiltinProvider(MemoryProvider):
             return SessionSearch(self._conversations).call(args, session, kwargs)
         person = Person.of(kwargs, self.notes.person)
         if person == self.notes.person:
-            return self._tool.call(args, Origin("tool", session))
+            return self._tool.call(args, Author("tool", session))
         theirs = Notes(self._home, self.notes.settings, person)  # the host names somebody else
         try:
-            return theirs.tool(self._committed).call(args, Origin("tool", session))
+            return theirs.tool(self._committed).call(args, Author("tool", session))
         finally:
             theirs.close()
 
@@ -247,9 +247,9 @@ class BuiltinProvider(MemoryProvider):
                 texts[target] = f"(can't be read: {error})"
         return review_prompt(messages, texts)
 
-    def _committed(self, target: str, written: Written, origin: Origin) -> None:
+    def _committed(self, target: str, written: Written, author: Author) -> None:
         # A write that changed nothing neither resets the reminder nor reaches the external
         # provider.
         if written.steps:
-            self._nudges.reset(origin.session)
-            self.mirror(target, written.steps, "assistant_tool", origin.session)
+            self._nudges.reset(author.session)
+            self.mirror(target, written.steps, "assistant_tool", author.session)

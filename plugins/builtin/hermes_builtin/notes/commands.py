@@ -19,13 +19,13 @@ import click
 
 from hermes_builtin.notes import (
     TARGETS,
+    Author,
     Change,
     History,
     Notebook,
     Notes,
     NotesError,
     Operation,
-    Origin,
     Page,
     Person,
     Planned,
@@ -272,7 +272,7 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
                 person = notes.owner(notes.pending.get(name).target)
                 if person not in agents:
                     agents[person] = stack.enter_context(writable(ctx, person))
-                staged, written = agents[person].notes.approve(name, Origin("tool, approved"))
+                staged, written = agents[person].notes.approve(name, Author("tool, approved"))
             except Refused as refused:
                 failed.append({"id": name, "error": str(RejectedError(refused))})
                 continue
@@ -320,7 +320,7 @@ def _named(notes: Notes, names: tuple[str, ...]) -> list[str]:
 
 # -- `hermes-plugins memory`: the notes, for the person whose they are --------------------------
 
-_COMMAND = Origin("command")
+_COMMAND = Author("command")
 
 _target = click.option(
     "--target",
