@@ -59,6 +59,14 @@ _AUTHORITIES: Final = {
 }
 
 
+_ROLES: Final = {
+    "user": USER,
+    "assistant": ASSISTANT,
+    "system": ASSISTANT,  # the host's own
+    "developer": ASSISTANT,
+}
+
+
 def authority(origin: str) -> Authority:
     """Return the authority of an origin; the lowest for one that is not known."""
     return _AUTHORITIES.get(origin, Authority.EXTERNAL)
@@ -95,11 +103,8 @@ def of_message(message: Mapping[str, Any]) -> str:
     Its own ``origin`` counts, if it does not claim more authority than its role has.
     """
     role = message.get("role")
-    if role in (USER, ASSISTANT):
-        derived = role
-    elif role in ("system", "developer"):
-        derived = ASSISTANT
-    else:
+    derived = _ROLES.get(role) if isinstance(role, str) else None
+    if derived is None:
         derived = of_tool(message.get("tool_name") or message.get("name"))
     claimed = message.get("origin")
     if not isinstance(claimed, str) or not claimed.strip():

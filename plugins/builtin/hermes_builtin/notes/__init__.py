@@ -22,7 +22,14 @@ from hermes_builtin.notes.entries import (
     render,
 )
 from hermes_builtin.notes.guard import Finding, without_secrets
-from hermes_builtin.notes.history import Blocked, Change, GuardDecisions, History, NotesDatabase
+from hermes_builtin.notes.history import (
+    Blocked,
+    Change,
+    GuardDecisions,
+    History,
+    NotesDatabase,
+    settled_origin,
+)
 from hermes_builtin.notes.notebook import COMMAND, TARGETS, Author, Notebook, Page, Written, view
 from hermes_builtin.notes.pending import Pending, Staged
 from hermes_builtin.notes.people import (
@@ -81,6 +88,7 @@ __all__ = [
     "render",
     "review_prompt",
     "schema",
+    "settled_origin",
     "snapshot",
     "view",
     "without_secrets",

@@ -291,8 +291,8 @@ class History:
                 edit = Change(target, FILE_EDIT, action, "", before, text, seen, inode)
                 _insert(database, edit, entries)
                 origin = ASSISTANT if action == FOUND else PERSON
-                known = _recorded(database, entries)
-                _record(database, {each: origin for each in entries if each not in known})
+                recorded = _recorded(database, entries)
+                _record(database, {each: origin for each in entries if each not in recorded})
         if unmade is not None:
             with suppress(OSError):
                 # After the commit: as long as the record exists, the file must exist, or the change

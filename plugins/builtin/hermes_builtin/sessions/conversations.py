@@ -298,6 +298,7 @@ def _says(message: NewMessage, role: str, text: str) -> bool:
 # -----------------------------------------------------------------------------------------------
 # Archived conversations as the turns that they were written as: to hand them over once more
 
+
 def archived_turns(home: Path, session_id: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The turns of one session in their order; none if the archive does not have it.
 
