@@ -33,7 +33,6 @@ from hermes_builtin.notes import (
     without_secrets,
 )
 from hermes_builtin.notes.guard import scan
-from hermes_builtin.session_text import Verdict
 from hermes_builtin.sessions import (
     SEARCH_SCHEMA,
     Conversations,
@@ -41,6 +40,7 @@ from hermes_builtin.sessions import (
     prepare_archive,
 )
 from hermes_builtin.sessions.archive import content_text
+from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import HermesError, MemoryProvider
 from hermes_core.privacy.origin import ASSISTANT, is_external
 

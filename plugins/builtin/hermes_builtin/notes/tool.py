@@ -19,7 +19,7 @@ from hermes_builtin.notes.entries import (
 from hermes_builtin.notes.guard import without_secrets
 from hermes_builtin.notes.notebook import Author, Notebook, Page, Written, masked, view
 from hermes_builtin.notes.pending import Pending
-from hermes_builtin.session_text import Verdict
+from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import HermesError
 
 # -- The `memory` tool: what the model sees of the notes, and what it gets for an answer --------

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_builtin.session_text import SessionText, Sourced
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
     NOBODY,
@@ -24,6 +23,7 @@ from hermes_builtin.sessions.archive import (
     with_tool_names,
 )
 from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
+from hermes_builtin.sessions.session_text import SessionText, Sourced
 from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError

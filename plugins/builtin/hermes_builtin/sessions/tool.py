@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from hermes_builtin.session_text import SessionText
 from hermes_builtin.sessions import display
 from hermes_builtin.sessions.archive import (
     ROLES,
@@ -26,9 +25,10 @@ from hermes_builtin.sessions.archive import (
 from hermes_builtin.sessions.conversations import Conversations
 from hermes_builtin.sessions.display import LINK
 from hermes_builtin.sessions.query import LONGEST_QUERY, Query, parse
+from hermes_builtin.sessions.session_text import SessionText
 from hermes_builtin.sessions.words import storable
 from hermes_core import HermesError
-from hermes_core.privacy.origin import ASSISTANT, is_external, lowest
+from hermes_core.privacy.origin import ASSISTANT, authority, is_external, lowest
 
 # -- The arguments of `session_search`, as a model passes them ----------------------------------
 
@@ -331,10 +331,15 @@ class SessionSearch:
         ordered: list[Hit] = []
         for _, group in groupby(hits, key=lambda hit: hit.score):
             equals = list(group)
-            ordered += (
-                equals if len(equals) == 1 else sorted(equals, key=authority_of, reverse=True)
-            )
+            if len(equals) > 1:  # each costs a look at its message
+                equals.sort(key=self._authority, reverse=True)
+            ordered += equals
         return ordered
+
+    def _authority(self, hit: Hit) -> int:
+        found = self._conversations.archive.around(hit.session, hit.message_id, 0, ()).messages
+        known = (authority(message_origin(hit.session.source, each)) for each in found)
+        return max(known, default=0)
 
     def _with_titles(
         self, hits: list[Hit], titled: list[Titled], query: Query, options: SearchOptions
