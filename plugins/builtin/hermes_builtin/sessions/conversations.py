@@ -13,6 +13,7 @@ from typing import Any, Final
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
     NOBODY,
+    TALK,
     Message,
     NewMessage,
     Scope,
@@ -167,7 +168,11 @@ class Conversations:
         messages = list(with_tool_names(given))
         # Hosts pass the turn, the whole conversation, or nothing. Only what follows this turn's
         # question is new.
-        between = turn_part(user, [new_message(each, now) for each in messages])
+        given_messages = [new_message(each, now) for each in messages]
+        between = turn_part(user, given_messages)
+        if between is None or facts.id not in self._texts:
+            # It may have read what the archive does not have: all of it counts.
+            self._notice(facts, (each for each in given_messages if each.role not in TALK))
         if between is None:
             between = self._not_said_before(facts, messages, now)
         stored = turn_messages(user, assistant, between, now)

@@ -66,10 +66,10 @@ _SAID_ALL: Final = 0.85
 _NEARLY_ALL: Final = 0.8
 _SAID: Final = 0.6
 _COPIED: Final = 0.45
-_REWORDED: Final = 0.42
+_REWORDED: Final = 0.38
 #: Words that must agree, for notes so short that a share says little.
 _LEAST_COPIED: Final = 2.0
-_LEAST_REWORDED: Final = 2.9
+_LEAST_REWORDED: Final = 2.3
 
 
 class Verdict(NamedTuple):
@@ -126,7 +126,7 @@ class SessionText:
             self._new_size -= len(self._new.popleft()[0])
 
     def judge(
-        self, note: str, *, notes: Iterable[Sourced] = (), replaced: Iterable[Sourced] = ()
+        self, note: str, *, notes: Sequence[Sourced] = (), replaced: Sequence[Sourced] = ()
     ) -> Verdict:
         """Return where a note comes from.
 
@@ -136,6 +136,15 @@ class SessionText:
             replaced: Those in whose place it comes.
         """
         self._read_new()
+        whole = self._judge(note, notes, replaced)
+        sentences = [each for each in _SENTENCES.split(note) if each.strip()]
+        # One bad sentence among good ones is enough.
+        for each in sentences if len(sentences) > 1 and not is_external(whole.origin) else ():
+            if is_external((part := self._judge(each, notes, replaced)).origin):
+                return part
+        return whole
+
+    def _judge(self, note: str, notes: Sequence[Sourced], replaced: Sequence[Sourced]) -> Verdict:
         wanted = _Note(note)
         said = self._said.share(wanted, [each for each in replaced if not is_external(each[1])])
         external = [self._external]
@@ -148,7 +157,9 @@ class SessionText:
 
     def copied(self, text: str) -> list[Sourced]:
         """Return the sentences of a longer text that were made of external text."""
-        judged = ((each, self.judge(each)) for each in _SENTENCES.split(text) if each.strip())
+        self._read_new()
+        sentences = (each for each in _SENTENCES.split(text) if each.strip())
+        judged = ((each, self._judge(each, (), ())) for each in sentences)
         return [(each, found.origin) for each, found in judged if is_external(found.origin)]
 
     def _read_new(self) -> None:
