@@ -7,16 +7,14 @@ other text is converted to the alphabet and gets a hash of the original.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from string import Formatter
 from typing import Final, NamedTuple
 
-from hermes_core.errors import ConfigError
+from hermes_core.errors import ConfigError, DatabaseError
+from hermes_core.service.own_files import own_database
 from hermes_core.session import LOCAL, identity_text
 
 #: 128 bits: even somebody who chooses their id can't find one with the hash of another.
@@ -129,7 +127,6 @@ def _is_calm(value: str, alphabet: Alphabet) -> bool:
 # their memory goes on; a home remembers from which platform that was.
 
 _PEOPLE: Final = "CREATE TABLE IF NOT EXISTS people (name TEXT PRIMARY KEY, platform TEXT)"
-_BUSY_SECONDS: Final = 10.0
 
 
 def is_first(folder: Path, name: str, platform: str) -> bool:
@@ -144,14 +141,11 @@ def is_first(folder: Path, name: str, platform: str) -> bool:
     """
     path, key = folder / "people.db", identity_text(name)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as database, database:
-            database.execute(_PEOPLE)
+        with own_database(path, _PEOPLE) as database:
             database.execute("INSERT OR IGNORE INTO people VALUES (?, ?)", (key, platform))
             query = "SELECT platform FROM people WHERE name = ?"
             row = database.execute(query, (key,)).fetchone()
-    except (OSError, sqlite3.Error, UnicodeEncodeError):
+    except (DatabaseError, UnicodeEncodeError):
         return False
     return bool(row[0] == platform)
 
