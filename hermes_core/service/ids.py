@@ -99,7 +99,7 @@ def _parsed(template: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _is_plain(parts: Sequence[tuple[str, str]], named: Sequence[str], alphabet: Alphabet) -> bool:
     """Return whether no other values could make the same text."""
-    if any(value and not _is_calm(value, alphabet) for value in named):
+    if any(value and not _stays_unchanged(value, alphabet) for value in named):
         return False
     if len(named) < 2:  # noqa: PLR2004 - one value can't be taken for another
         return True
@@ -115,7 +115,7 @@ def _is_plain(parts: Sequence[tuple[str, str]], named: Sequence[str], alphabet: 
     return not any(char in value for value in named[:-1] for char in set("".join(joints)))
 
 
-def _is_calm(value: str, alphabet: Alphabet) -> bool:
+def _stays_unchanged(value: str, alphabet: Alphabet) -> bool:
     """Return whether a value stays unchanged wherever it appears in the id."""
     doubled = re.search(r"([-_])\1", value)
     return alphabet.takes(value) and not doubled and value.strip(_JOINTS) == value

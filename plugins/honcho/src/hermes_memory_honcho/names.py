@@ -92,7 +92,7 @@ class Names:
     @cached_property
     def user(self) -> str:
         """The person."""
-        return self._apart(self._user())
+        return self._not_the_agent(self._user())
 
     @property
     def is_shared(self) -> bool:
@@ -123,7 +123,7 @@ class Names:
             if alias := self._alias(each):
                 return made_id(alias, ALPHABET)
         if known:
-            return self._stranger(f"{settings.runtime_peer_prefix}{known[0]}")
+            return self._without_alias(f"{settings.runtime_peer_prefix}{known[0]}")
         if settings.session_strategy == "per-session" and not self._chat:
             return self._nobody(_NOBODY)  # else every session would have another person
         return self._nobody(f"{_NOBODY}-{self._chat or self._common_session}")
@@ -144,7 +144,7 @@ class Names:
         key = f"\0alias/{self.workspace}/{user}"
         return alias if alias and is_first(self._registry, key, start.platform) else ""
 
-    def _stranger(self, name: str) -> str:
+    def _without_alias(self, name: str) -> str:
         """Somebody without an alias, who is taken for nobody else.
 
         They may call themselves like the person at the terminal, and have a number on one platform
@@ -157,7 +157,7 @@ class Names:
             return made_id(_joined(platform, name), ALPHABET)
         return made_id(name, ALPHABET)
 
-    def _apart(self, user: str) -> str:
+    def _not_the_agent(self, user: str) -> str:
         """A person is never the agent, whatever they are called."""
         return made_id(f"{user}\0", ALPHABET) if user == self.ai else user
 
