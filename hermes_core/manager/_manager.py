@@ -27,13 +27,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from hermes_core.config.names import name_problem, normalise
-from hermes_core.dispatch import (
-    Deadlines,
-    HookCalls,
-    HookHealth,
-    ProviderAdapter,
-    as_builtin,
-)
+from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, ProviderAdapter, as_builtin
 from hermes_core.dispatch.caller import use_home
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import Messages
@@ -376,12 +370,13 @@ class MemoryManager:
         The text is fenced, labelled as recalled data, and of bounded length. It belongs neither to
         the system prompt nor to the stored message.
         """
-        return self.recall(query, session_id=session_id).text
+        session = session_id or self._session.session_id
+        return self._recall.recollect(query, session, self._builtin_methods).text
 
     def recall(self, query: str, *, session_id: str = "") -> Recollection:
         """Like `recall_block`, with every provider's answer and what was left out."""
-        session_id = session_id or self._session.session_id
-        return self._recall.recollect(query, session_id, self._builtin_methods)
+        session = session_id or self._session.session_id
+        return self._recall.recollect(query, session, self._builtin_methods)
 
     def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:
         """After a turn, let the providers start the recall for the next one. Returns at once."""
