@@ -48,6 +48,7 @@ from hermes_core.session import SessionContext
 
 if TYPE_CHECKING:
     from hermes_core.call_log import CallLog
+    from hermes_core.manager.conversation import Conversation, Conversations
     from hermes_core.outbox.writer import OutboxSettings, OutboxWriter
     from hermes_core.privacy import Redactor
 
@@ -100,6 +101,7 @@ class MemoryManager:
         self._tools = ToolRegistry(self._hooks, reserved_tools)
         # A placeholder: a host may ask for tools or recall before `initialize_all`.
         self._session = SessionContext()
+        self._conversations: Conversations | None = None
         self._notes = NoteWrites(self.on_memory_write, lambda: self._session.parent_session_id)
         self._shutdown = Shutdown(self._hooks, self._deadlines)
         #: Why the configuration, a provider or an observer could not be used.
@@ -317,6 +319,26 @@ class MemoryManager:
         self.on_session_switch(
             new_session_id, parent_session_id=parent_session_id, reset=True, reason=reason
         )
+
+    def conversation(
+        self, session_id: str, *, end_session: bool = True, **who: Any
+    ) -> Conversation:
+        """Return a conversation, to be used in a ``with`` statement; it makes the calls for you.
+
+        Args:
+            session_id: The session that begins or is resumed.
+            end_session: Whether leaving it ends the session. False if it goes on later, for example
+                in the next request of a web server.
+            **who: As for `initialize_all`.
+        """
+        from hermes_core.manager.conversation import (  # noqa: PLC0415 - the fence: hosts may do without
+            Conversation,
+            Conversations,
+        )
+
+        if self._conversations is None:
+            self._conversations = Conversations()
+        return Conversation(self, self._conversations, session_id, who, end_session=end_session)
 
     # -- a turn ---------------------------------------------------------------------------
 
