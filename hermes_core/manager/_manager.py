@@ -27,13 +27,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from hermes_core.config.names import name_problem, normalise
-from hermes_core.dispatch import (
-    Deadlines,
-    HookCalls,
-    HookHealth,
-    ProviderAdapter,
-    as_builtin,
-)
+from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, ProviderAdapter, as_builtin
 from hermes_core.dispatch.caller import use_home
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import Messages
@@ -55,6 +49,7 @@ from hermes_core.session import SessionContext
 
 if TYPE_CHECKING:
     from hermes_core.call_log import CallLog
+    from hermes_core.manager.conversation import Conversation, Conversations
     from hermes_core.outbox.writer import OutboxSettings, OutboxWriter
     from hermes_core.privacy import Redactor
 
@@ -107,6 +102,7 @@ class MemoryManager:
         self._tools = ToolRegistry(self._hooks, reserved_tools)
         # A placeholder: a host may ask for tools or recall before `initialize_all`.
         self._session = SessionContext()
+        self._conversations: Conversations | None = None
         self._notes = NoteWrites(self.on_memory_write, lambda: self._session.parent_session_id)
         self._shutdown = Shutdown(self._hooks, self._deadlines)
         #: Why the configuration, a provider or an observer could not be used.
@@ -325,6 +321,26 @@ class MemoryManager:
             new_session_id, parent_session_id=parent_session_id, reset=True, reason=reason
         )
 
+    def conversation(
+        self, session_id: str, *, end_session: bool = True, **who: Any
+    ) -> Conversation:
+        """Return a conversation, to be used in a ``with`` statement; it makes the calls for you.
+
+        Args:
+            session_id: The session that begins or is resumed.
+            end_session: Whether leaving it ends the session. False if it goes on later, for example
+                in the next request of a web server.
+            **who: As for `initialize_all`.
+        """
+        from hermes_core.manager.conversation import (  # noqa: PLC0415 - the fence: hosts may do without
+            Conversation,
+            Conversations,
+        )
+
+        if self._conversations is None:
+            self._conversations = Conversations()
+        return Conversation(self, self._conversations, session_id, who, end_session=end_session)
+
     # -- a turn ---------------------------------------------------------------------------
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
@@ -356,12 +372,13 @@ class MemoryManager:
         The text is fenced, labelled as recalled data, and of bounded length. It belongs neither to
         the system prompt nor to the stored message.
         """
-        return self.recall(query, session_id=session_id).text
+        session = session_id or self._session.session_id
+        return self._recall.recollect(query, session, self._builtin_methods).text
 
     def recall(self, query: str, *, session_id: str = "") -> Recollection:
         """Like `recall_block`, with every provider's answer and what was left out."""
-        session_id = session_id or self._session.session_id
-        return self._recall.recollect(query, session_id, self._builtin_methods)
+        session = session_id or self._session.session_id
+        return self._recall.recollect(query, session, self._builtin_methods)
 
     def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:
         """After a turn, let the providers start the recall for the next one. Returns at once."""

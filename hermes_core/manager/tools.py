@@ -160,14 +160,14 @@ def normalise_schema(schema: Any) -> dict[str, Any]:
     return accepted.schema
 
 
-class Accepted(NamedTuple):
+class AcceptedSchema(NamedTuple):
     """A tool schema in its bare form, and what had to be changed in it."""
 
     schema: dict[str, Any]
     remarks: list[ToolError]
 
 
-def accept_schema(schema: Any) -> Accepted:
+def accept_schema(schema: Any) -> AcceptedSchema:
     """Like `normalise_schema`, but leave out or change what a model API would refuse.
 
     One bad schema makes a model API refuse the whole request, and so breaks every turn. A name
@@ -187,7 +187,7 @@ def accept_schema(schema: Any) -> Accepted:
     bare = {"description": "", **_plain(name, given, remarks)}
     bare["description"] = _accept_description(name, bare["description"], remarks)
     bare["parameters"] = _accept_parameters(name, bare["parameters"], remarks)
-    return Accepted(bare, remarks)
+    return AcceptedSchema(bare, remarks)
 
 
 def _accept_name(name: Any, remarks: list[ToolError]) -> str:

@@ -168,8 +168,10 @@ class MemoryTool:
             if self._rules.approval or (reason and self._rules.external == ASK):
                 # Checked before it waits: the model can correct a mistake now, the person could not
                 # later.
-                settled = notebook.settle(operations, self._pending.operations(notebook.key))
-                name = self._pending.stage(notebook.key, settled, author, reason)
+                identified = notebook.with_entry_ids(
+                    operations, self._pending.operations(notebook.key)
+                )
+                name = self._pending.stage(notebook.key, identified, author, reason)
                 self._failures = 0
                 return _staged(name, reason)
             written = notebook.change(operations, author)
