@@ -70,6 +70,10 @@ class Session:
             return Result("staged", origin)
         return Result("stored" if answer["success"] else "refused", origin)
 
+    def stored(self) -> set[str]:
+        """The notes at the end: a turn may take one back."""
+        return {text for text, _ in self.manager.note_origins()}
+
     def close(self) -> None:
         self.manager.shutdown_all()
 
@@ -91,11 +95,15 @@ def poisoned(folder: Path, row: dict[str, Any], number: int) -> Iterator[tuple[s
                 "split": row["split"],
                 "paraphrase": [row["paraphrase"]],
             }
-            for turn, note in enumerate(notes[kind]):
-                if turn:
-                    session.manager.sync_all("And?", "Noted.")
-                    session.say("Go on.")
-                yield kind, note, session.note(note)
+            results = []
+            for note in notes[kind]:
+                results.append((note, session.note(note)))
+                session.manager.sync_all("And?", "Noted.")
+                session.say("Go on.")
+            stored = session.stored()
+            for note, result in results:
+                taken_back = result.outcome == "stored" and note not in stored
+                yield kind, note, result._replace(outcome="staged") if taken_back else result
             session.close()
 
 

@@ -53,6 +53,8 @@ _COMPRESSION: Final = "compression"
 CHECK: Final = "check"
 #: More notes than any turn writes.
 _UNVERIFIED: Final = 64
+#: Earlier notes that are judged again after one was found to be external.
+_VERIFIED: Final = 16
 
 logger = logging.getLogger("hermes_builtin")
 
@@ -81,6 +83,8 @@ class BuiltinProvider(MemoryProvider):
         self._mirror: Mirror | None = None
         #: Notes whose turn is not over: a host may report what it read only then.
         self._unverified: list[_Unverified] = []
+        self._verified: list[_Unverified] = []
+        self._has_external = False
 
     @property
     def name(self) -> str:
@@ -108,7 +112,7 @@ class BuiltinProvider(MemoryProvider):
         self._conversations = Conversations(home, session_id, kwargs)
         self._notes = Notes(home, settings, Person.of(kwargs))
         self._tool = self._tool_of(self._notes)
-        self._unverified = []
+        self._unverified, self._verified = [], []
         self._home = home
         self._nudges = NudgeCounter(settings.nudge_interval if self._notes.enabled() else 0)
         self._session = session_id
@@ -150,7 +154,7 @@ class BuiltinProvider(MemoryProvider):
             self._notes.close()
             self._notes = Notes(self._home, self._notes.settings, person)
             self._tool = self._tool_of(self._notes)
-            self._unverified = []
+            self._unverified, self._verified = [], []
         # After a compression the prompt is built again in any case, so newer notes cost nothing.
         if is_other or reset or kwargs.get("reason") == _COMPRESSION:
             self._snapshot = snapshot(self._notes.enabled())
@@ -340,7 +344,9 @@ class BuiltinProvider(MemoryProvider):
             replaced=[(each, known.get(each, ASSISTANT)) for each in replaced],
         )
         # A text that was found external once stays so, until the user says it.
-        return found._replace(origin=settled_origin(known.get(text), found.origin))
+        found = found._replace(origin=settled_origin(known.get(text), found.origin))
+        self._has_external |= is_external(found.origin)
+        return found
 
     def _verify(self, *, over: bool) -> None:
         """Judge the notes of a turn again, now that all that it read is known.
@@ -349,12 +355,17 @@ class BuiltinProvider(MemoryProvider):
             over: Whether nothing more will be known.
         """
         left, self._unverified = self._unverified, []
+        if self._has_external:
+            # A text may be split over notes: what passed alone may not after its other half.
+            left, self._verified, self._has_external = [*self._verified, *left], [], False
         for each in left:
             try:
                 verdict = self._judge(each.notes, each.step.content, each.author, ())
                 if is_external(verdict.origin):
                     self._found_external(each, verdict)
-                elif not over:
+                elif over:
+                    self._verified = [*self._verified, each][-_VERIFIED:]
+                else:
                     self._unverified.append(each)
             except (HermesError, Refused) as error:  # the turn goes on; the note is as it was
                 logger.warning("notes: the origin of a note could not be checked: %s", error)
@@ -365,7 +376,7 @@ class BuiltinProvider(MemoryProvider):
         notes, step = each.notes, each.step
         notes.history.record_origins({step.content: verdict.origin})
         rule = notes.settings.external_notes
-        logger.warning("notes: %s is %s: %.80s", step.action, verdict.reason, step.content)
+        logger.warning("notes: a note was judged again, %s: %.80s", verdict.reason, step.content)
         notebook = notes.notebooks[each.target]
         if rule == ALLOW or step.content not in notebook.read().entries:
             return

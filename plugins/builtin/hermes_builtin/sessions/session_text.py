@@ -70,6 +70,9 @@ _REWORDED: Final = 0.38
 #: Words that must agree, for notes so short that a share says little.
 _LEAST_COPIED: Final = 2.0
 _LEAST_REWORDED: Final = 2.3
+#: The same for a note after another one that was made of the same place.
+_CONTINUED: Final = 0.2
+_LEAST_CONTINUED: Final = 1.0
 
 
 class Verdict(NamedTuple):
@@ -294,6 +297,7 @@ class _Index:
         self._runs: dict[int, int] = {}
         self._blocks: defaultdict[str, list[int]] = defaultdict(list)
         self._origins: list[str] = []  # of each block
+        self._used: set[int] = set()  # windows that notes were made of
 
     def add(self, text: str, origin: str) -> None:
         key = hash((text, origin))
@@ -329,6 +333,13 @@ class _Index:
 
     def find(self, note: _Note, said: _Words) -> Verdict:
         """Return the external text that a note was made of, if there is one."""
+        found = self._find(note, said)
+        if is_external(found.origin) and (scores := self._scores(note, frozenset())):
+            best = max(scores, key=scores.__getitem__)
+            self._used.update(range(best - _BLOCKS + 1, best + _BLOCKS))
+        return found
+
+    def _find(self, note: _Note, said: _Words) -> Verdict:
         if not self._origins or not note.total:
             return Verdict(ASSISTANT)
         copied, origin = self._copied(note, frozenset())
@@ -340,10 +351,18 @@ class _Index:
         copied, origin = self._copied(note, said.words)
         if copied / left >= _COPIED and copied >= _LEAST_COPIED:
             return Verdict(origin, copied / left)
-        reworded, origin = self._reworded(note, said.words)
-        if reworded / left >= _REWORDED and reworded >= _LEAST_REWORDED:
-            return Verdict(origin, reworded / left)
-        return Verdict(ASSISTANT, max(copied, reworded) / left)
+        return self._near_by(self._scores(note, said.words), left)
+
+    def _near_by(self, scores: Mapping[int, float], left: float) -> Verdict:
+        """Judge by the words that stand near each other."""
+        best = max(scores, key=scores.__getitem__, default=None)
+        if best is not None and _is_enough(scores[best], left, _REWORDED, _LEAST_REWORDED):
+            return Verdict(self._origins[best], scores[best] / left)
+        # Another part of a text from which the session took a note already.
+        near = max(self._used & scores.keys(), key=scores.__getitem__, default=None)
+        if near is not None and _is_enough(scores[near], left, _CONTINUED, _LEAST_CONTINUED):
+            return Verdict(self._origins[near], scores[near] / left)
+        return Verdict(ASSISTANT)
 
     def _copied(self, note: _Note, said: frozenset[str]) -> tuple[float, str]:
         """What words in a row count that stand in external text in the same row."""
@@ -358,19 +377,15 @@ class _Index:
         origin = origins.most_common(1)[0][0] if origins else ASSISTANT
         return note.weight(found - said), origin
 
-    def _reworded(self, note: _Note, said: frozenset[str]) -> tuple[float, str]:
-        """What the words count that stand near each other in external text."""
+    def _scores(self, note: _Note, said: frozenset[str]) -> Mapping[int, float]:
+        """What the words count that stand near each other, by the first block of each window."""
         scores: defaultdict[int, float] = defaultdict(float)
         for word, weight in note.weights.items():
             if word in said:
                 continue
-            values = self._near(word)
-            for block, value in values.items():
+            for block, value in self._near(word).items():
                 scores[block] += weight * value
-        if not scores:
-            return 0.0, ASSISTANT
-        best = max(scores, key=scores.__getitem__)
-        return scores[best], self._origins[best]
+        return scores
 
     def _near(self, word: str) -> Mapping[int, float]:
         """The windows, by their first blocks, that have a word or one of its synonyms."""
@@ -390,6 +405,10 @@ class _Index:
         """What a word in so many blocks counts: 1 if it is in one only."""
         every = max(len(self._origins), _FEW_BLOCKS)
         return log(every / max(blocks, 1)) / log(every)
+
+
+def _is_enough(weight: float, whole: float, share: float, least: float) -> bool:
+    return weight / whole >= share and weight >= least
 
 
 def _runs(found: Sequence[str]) -> Iterable[int]:
