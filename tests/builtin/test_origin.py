@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import Machine
 from support.notes import Agent, append, recorded, refused, saved, stored, write_notes
 from support.providers import Recorder
 
@@ -379,3 +380,32 @@ def test_the_other_half_of_a_split_note_gives_the_first_one_away(agent, home: Pa
     session.manager.sync_all("And?", "Done.")
     assert stored(home) == []
     assert len(session.notes.pending.all()) == 2
+
+
+# -- what commands show ------------------------------------------------------------------------
+
+
+def test_commands_show_origins(machine: Machine) -> None:
+    session = Agent(machine.home)
+    session.manager.on_tool_result("web_extract", PAGE)
+    name = staged(session.add(NOTE))
+    said(session)
+    messages = [{"role": "user", "content": QUESTION}, tool_message()]
+    session.manager.sync_all(QUESTION, "At nine.", messages=messages)
+    session.close()
+    (waiting,) = machine.json("memory", "pending")["pending"]
+    assert (waiting["origin"], waiting["who"]) == ("web", "tool")
+    assert "waits because its words come from web" in machine.run("memory", "pending").done().out
+    machine.run("memory", "approve", name).done()
+    machine.run("memory", "add", "likes tea").done()
+    assert "origin: web" in machine.run("memory", "show", "--origin").done().out
+    assert "origin:" not in machine.run("memory", "show").done().out
+    entries = machine.json("memory", "show")["notebooks"]["memory"]["entries"]
+    assert [each["origin"] for each in entries] == ["web", "person"]
+    assert f"+ {NOTE}  [web]" in machine.run("memory", "history").done().out
+    newest, *_ = machine.json("memory", "history")["changes"]
+    assert newest["origins"] == {"likes tea": "person"}
+    explained = machine.json("explain", "refunds")
+    assert {each["origin"] for each in explained["notes"]} == {"web", "person"}
+    exported = json.loads(machine.run("sessions", "export").done().out)
+    assert [each["origin"] for each in exported["messages"]] == ["user", "web", "assistant"]
