@@ -6,6 +6,7 @@ For `status` and `doctor`: a provider that loads may still reject writes.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,7 @@ from hermes_core.errors import AgentEnded, DatabaseError, HermesError
 from hermes_core.loading.activation import chosen
 from hermes_core.outbox import StreamKey, admin
 from hermes_core.outbox.admin import Backlog, OutboxReport
+from hermes_core.provider import BUILTIN
 from hermes_core.service import Cause
 
 _DAY: Final = 86_400.0
@@ -125,6 +127,9 @@ def delivery_status(
         failing = writes_fail(config, active, now)
     except DatabaseError as error:
         warnings.append(f"the call log can't be read: {error}")
+    lost_now, lost_before = _not_stored(hooks)
+    problems += lost_now
+    warnings += lost_before
     if outbox is not None:
         # The log still has the failures of writes that were skipped; those have their own warning.
         failing = "" if _only_skipped(outbox, active) else failing
@@ -135,6 +140,17 @@ def delivery_status(
         failing = ""
     problems += [failing] if failing else []
     return DeliveryStatus(outbox, hooks, lost, failing, tuple(problems), tuple(warnings))
+
+
+def _not_stored(hooks: Iterable[HookStatus]) -> tuple[list[str], list[str]]:
+    """Which turns the archive could not store: still, which is a problem, or before."""
+    for each in hooks:
+        report = each.report
+        if (report.provider, report.hook) == (BUILTIN, "sync_turn") and report.failures:
+            turns = "1 turn" if report.failures == 1 else f"{report.failures:,} turns"
+            text = f"{turns} of the last 24 hours not stored: {report.last_error}"
+            return ([text], []) if each.last_failed else ([], [text])
+    return [], []
 
 
 def is_refuted(failing: str) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
@@ -122,6 +122,15 @@ def is_busy(error: BaseException) -> bool:
 # -- a file for all threads of a process -----------------------------------------------------
 
 
+class _TemporaryFolder:
+    """A private folder that is removed with this object, or at the end of the process."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="hermes-"))
+        # Not `TemporaryDirectory`, which warns if nobody has closed it: a command need not.
+        self.remove = finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 @dataclass(frozen=True, slots=True)
 class _Opened:
     """A connection, and which file it is connected to."""
@@ -131,14 +140,14 @@ class _Opened:
     #: Whether the connection does not see later changes of the file; then these replace it.
     is_snapshot: bool = False
     #: Where a private copy is.
-    folder: tempfile.TemporaryDirectory[str] | None = None
+    folder: _TemporaryFolder | None = None
 
     def close(self) -> None:
         """Close the connection, and remove the copy."""
         with suppress(sqlite3.Error):
             self.connection.close()
         if self.folder is not None:
-            self.folder.cleanup()
+            self.folder.remove()
 
 
 class SqliteFile:
@@ -525,19 +534,15 @@ def _opened_read_only(path: Path, schema: Schema | None) -> _Opened:
 
 
 def _private_copy(path: Path, schema: Schema | None) -> _Opened:
-    folder = tempfile.TemporaryDirectory(prefix="hermes-")
     try:
-        copy = Path(folder.name) / path.name
+        folder = _TemporaryFolder()
+        copy = folder.path / path.name
         state = _copied(os.fspath(path), os.fspath(copy))
         connection = _connection(copy, "mode=rw") if schema is None else open_database(copy, schema)
     except OSError as error:
-        folder.cleanup()
         what = f"can't be opened: {error.strerror or error}"
         hint = _HINTS[sqlite3.SQLITE_CANTOPEN]
         raise DatabaseError(what, where=str(path), hint=hint) from error
-    except BaseException:
-        folder.cleanup()
-        raise
     return _Opened(connection, state, is_snapshot=True, folder=folder)
 
 

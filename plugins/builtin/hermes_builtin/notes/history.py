@@ -83,7 +83,7 @@ class NotesDatabase:
     def __init__(self, path: Path) -> None:
         self.path = path
         # Not set aside when damaged: `undo` and the list of allowed texts can't be made again.
-        self._file = SqliteFile(path, _SCHEMA)
+        self._file = SqliteFile(path, _SCHEMA, damage_hint=_UNTOUCHED)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -101,9 +101,15 @@ class NotesDatabase:
         with _as_notes_errors(), self._file.writing() as database:
             yield database
 
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection to look something up, also where nothing can be written."""
+        with _as_notes_errors(), self._file.reading() as database:
+            yield database
+
     def check(self) -> None:
         """Raise `NotesError` unless the file has no damage."""
-        with self.opened() as database:
+        with self.reading() as database:
             (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise NotesError(
@@ -116,7 +122,8 @@ def _as_notes_errors() -> Iterator[None]:
     try:
         yield
     except DatabaseError as error:
-        raise NotesError(error.what, where=error.where, hint=_UNTOUCHED) from error
+        hint = error.hint or _UNTOUCHED
+        raise NotesError(error.what, where=error.where, hint=hint) from error
 
 
 # -- Every change to the notes, for those who want to know or to take it back -------------------
@@ -335,7 +342,7 @@ class History:
         return [change for change in rows if change.made][:limit]
 
     def _rows(self, where: str, *values: object, limit: int) -> list[Change]:
-        with self._file.opened() as database:
+        with self._file.reading() as database:
             rows = database.execute(
                 "SELECT target, who, action, session,"  # noqa: S608
                 f" coalesce(before, {_EARLIER}, ''), after, entries, inode, temporary, id, at"
@@ -406,7 +413,7 @@ class GuardDecisions:
         if not self._file.path.exists():
             return False
         try:
-            with self._file.opened() as database:
+            with self._file.reading() as database:
                 found = database.execute("SELECT 1 FROM allowed WHERE hash = ?", (text_hash(text),))
                 return found.fetchone() is not None
         except NotesError:  # nobody can tell, so it is not
@@ -430,6 +437,6 @@ class GuardDecisions:
         """The refused writes that nobody has allowed, newest first."""
         if not self._file.path.exists():
             return []
-        with self._file.opened() as database:
+        with self._file.reading() as database:
             rows = database.execute("SELECT * FROM blocked ORDER BY at DESC").fetchall()
         return [Blocked(*row) for row in rows]

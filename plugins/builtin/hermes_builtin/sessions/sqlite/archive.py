@@ -355,8 +355,15 @@ class SqliteArchive:
     def repair(self, progress: Progress | None = None) -> dict[str, Any]:
         """Make it whole again, from a verified copy; says what was done."""
         self._damage = None
+        behind = self.index_pending()
+        if behind is not None and is_unwritable(behind):
+            raise behind
         self._backlog.stop()  # nobody must open a file that is being replaced
-        return repair(self._file, progress)
+        try:
+            return repair(self._file, progress)
+        except OSError as error:
+            what = f"can't be repaired: {error.strerror or error}"
+            raise DatabaseError(what, where=str(self.path)) from error
 
     def close(self) -> None:
         """Close the file."""

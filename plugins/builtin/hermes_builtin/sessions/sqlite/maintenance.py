@@ -290,9 +290,9 @@ class Backlog:
 
         What is stored is safe whatever becomes of the index.
         """
-        with self._file.reading() as database:
-            more = is_pending(database)
         try:
+            with self._file.reading() as database:
+                more = is_pending(database)
             while more:
                 more = self._index_some(WAIT_SECONDS)
         except DatabaseError as error:
