@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from hermes_core.call_log import HookReport, LoggedCall, hook_health, lost_calls, read_calls
@@ -262,9 +263,11 @@ def writes_fail(config: Config, active: ActiveProvider, now: float) -> str:
         *(call for hook in _WRITES for call in _newest(config, active, hook)),
         # A successful `initialize` says nothing about writes, so it must not end the row of
         # failures.
-        *(call for call in _newest(config, active, "initialize") if call.outcome != "ok"),
+        *(each for each in _newest(config, active, "initialize") if each[1].outcome != "ok"),
     ]
-    newest = sorted((call for call in calls if call.at >= now - _DAY), key=lambda call: -call.at)
+    # In the order in which they were logged: the clock may have gone back since.
+    newest = [call for _, call in sorted(calls, key=itemgetter(0), reverse=True)]
+    newest = [call for call in newest if call.at >= now - _DAY]
     failed = list(takewhile(lambda call: call.outcome != "ok", newest))
     # With fewer calls than that all of them must have failed.
     if not failed or len(failed) < min(_IN_A_ROW, len(newest)):
@@ -277,9 +280,8 @@ def writes_fail(config: Config, active: ActiveProvider, now: float) -> str:
     return f"writes to {active.provider} fail: every call since {since} ({count}): {error}"
 
 
-def _newest(config: Config, active: ActiveProvider, hook: str) -> list[LoggedCall]:
-    found = read_calls(config.home, provider=active.provider, hook=hook, limit=_NEWEST)
-    return [call for _, call in found]
+def _newest(config: Config, active: ActiveProvider, hook: str) -> list[tuple[int, LoggedCall]]:
+    return read_calls(config.home, provider=active.provider, hook=hook, limit=_NEWEST)
 
 
 def stuck(report: OutboxReport, active: ActiveProvider, now: float) -> str:

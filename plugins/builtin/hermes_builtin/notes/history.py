@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -195,10 +195,14 @@ class Noted(NamedTuple):
 
 
 class History:
-    """The changes in ``memories/history.db``; callers hold the notebook's lock."""
+    """The changes in ``memories/history.db``; callers hold the notebook's lock.
 
-    def __init__(self, file: NotesDatabase) -> None:
+    They are in the order of their numbers: the clock is for people, and may jump.
+    """
+
+    def __init__(self, file: NotesDatabase, clock: Callable[[], float] = time.time) -> None:
         self._file = file
+        self._clock = clock
         # The newest change as last seen, compared by its row: usually no text has to be read from
         # the file.
         self._latest: dict[str, Noted] = {}
@@ -213,7 +217,7 @@ class History:
     def begin(self, change: Change, entries: list[str]) -> Noted:
         """Record a change whose temporary file is ready, with the entries that there will be."""
         with self._file.opened() as database:
-            return _insert(database, change, entries)
+            return _insert(database, change, entries, self._clock())
 
     def finish(self, target: str, noted: Noted) -> None:
         """The change was made."""
@@ -261,7 +265,7 @@ class History:
                 seen = json.dumps(entries, ensure_ascii=False) if text else None
                 action, before = ("edit", last.after) if last else (FOUND, text)
                 edit = Change(target, FILE_EDIT, action, "", before, text, seen, inode)
-                _insert(database, edit, entries)
+                _insert(database, edit, entries, self._clock())
         if unmade is not None:
             with suppress(OSError):
                 # After the commit: as long as the record exists, the file must exist, or the change
@@ -352,10 +356,9 @@ class History:
         return [Change(*row) for row in rows]
 
 
-def _insert(database: sqlite3.Connection, change: Change, entries: list[str]) -> Noted:
+def _insert(database: sqlite3.Connection, change: Change, entries: list[str], at: float) -> Noted:
     # NULL means "what the change before it left": every text is stored once.
     before = change.before if change.action == FOUND else None
-    at = time.time()
     row = database.execute(
         "INSERT INTO changes"
         " (target, who, action, session, before, after, entries, inode, temporary, at)"
@@ -395,8 +398,9 @@ class Blocked(NamedTuple):
 class GuardDecisions:
     """The texts that a person vouches for, and those that wait for one who does."""
 
-    def __init__(self, file: NotesDatabase) -> None:
+    def __init__(self, file: NotesDatabase, clock: Callable[[], float] = time.time) -> None:
         self._file = file
+        self._clock = clock
 
     def allow(self, text: str) -> None:
         """A person vouches for a text."""
@@ -404,7 +408,7 @@ class GuardDecisions:
             database.execute(
                 # The hash, not the text: what a person allowed may be a secret.
                 "INSERT OR IGNORE INTO allowed VALUES (?, ?)",
-                (text_hash(text), time.time()),
+                (text_hash(text), self._clock()),
             )
             database.execute("DELETE FROM blocked WHERE id = ?", (entry_id(text),))
 
@@ -424,11 +428,12 @@ class GuardDecisions:
         with self._file.transaction() as database:
             database.execute(
                 "INSERT OR REPLACE INTO blocked VALUES (?, ?, ?, ?, ?)",
-                (entry_id(text), time.time(), target, text, reason),
+                (entry_id(text), self._clock(), target, text, reason),
             )
             database.execute(
-                "DELETE FROM blocked WHERE id NOT IN"
-                " (SELECT id FROM blocked ORDER BY at DESC LIMIT ?)",
+                # By row: with a clock that went back, the newest would be the first to go.
+                "DELETE FROM blocked WHERE rowid NOT IN"
+                " (SELECT rowid FROM blocked ORDER BY rowid DESC LIMIT ?)",
                 (_BLOCKED_KEPT,),
             )
         return entry_id(text)
@@ -438,5 +443,5 @@ class GuardDecisions:
         if not self._file.path.exists():
             return []
         with self._file.reading() as database:
-            rows = database.execute("SELECT * FROM blocked ORDER BY at DESC").fetchall()
+            rows = database.execute("SELECT * FROM blocked ORDER BY rowid DESC").fetchall()
         return [Blocked(*row) for row in rows]
