@@ -45,6 +45,7 @@ from hermes_core import HermesError, MemoryProvider
 from hermes_core.privacy.origin import ASSISTANT, is_external
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
+Report = Callable[[HermesError], None]
 
 _COMPRESSION: Final = "compression"
 
@@ -85,6 +86,7 @@ class BuiltinProvider(MemoryProvider):
         self._unverified: list[_Unverified] = []
         self._verified: list[_Unverified] = []
         self._has_external = False
+        self._report: Report | None = None
 
     @property
     def name(self) -> str:
@@ -233,6 +235,10 @@ class BuiltinProvider(MemoryProvider):
         """Call ``mirror`` for every change that was made: action, target, content, metadata."""
         self._mirror = mirror
 
+    def report_to(self, report: Report) -> None:
+        """Call ``report`` if a call of the memory tool fails because of the files of the notes."""
+        self._report = report
+
     def mirror(self, target: str, steps: list[Step], origin: str, session: str = "") -> None:
         """Pass on the steps of a change that was made, without secrets.
 
@@ -263,6 +269,12 @@ class BuiltinProvider(MemoryProvider):
         from hermes_builtin.doctor import sharing  # noqa: PLC0415 - no agent needs it
 
         return sharing(home)
+
+    def problems(self, home: Path) -> list[HermesError]:
+        """Which files of a home can't be used, by a quick look."""
+        from hermes_builtin.doctor import problems  # noqa: PLC0415 - no agent needs it
+
+        return problems(home)
 
     def diagnose(self, home: Path, *, fix: bool) -> Iterator[tuple[str, str, str, str]]:
         """What `doctor` should know of the notes and conversations of a home."""
@@ -331,7 +343,8 @@ class BuiltinProvider(MemoryProvider):
     # -- where notes come from --------------------------------------------------------------
 
     def _tool_of(self, notes: Notes) -> MemoryTool:
-        return notes.tool(partial(self._committed, notes), partial(self._judge, notes))
+        committed, judge = partial(self._committed, notes), partial(self._judge, notes)
+        return notes.tool(committed, self._unstored, judge)
 
     def _judge(self, notes: Notes, text: str, author: Author, replaced: Sequence[str]) -> Verdict:
         """Say where a note comes from, whatever the model claims."""
@@ -399,3 +412,7 @@ class BuiltinProvider(MemoryProvider):
                 if step.action != "remove" and step.origin == ASSISTANT
             ]
             self.mirror(target, written.steps, "assistant_tool", author.session)
+
+    def _unstored(self, error: HermesError) -> None:
+        if self._report is not None:
+            self._report(error)

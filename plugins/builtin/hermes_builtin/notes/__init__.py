@@ -54,6 +54,7 @@ from hermes_builtin.notes.tool import (
     schema,
     snapshot,
 )
+from hermes_core.errors import HermesError
 from hermes_core.privacy.origin import is_external
 
 __all__ = [
@@ -207,11 +208,12 @@ class Notes:
     def tool(
         self,
         committed: Callable[[str, Written, Author], None],
+        unstored: Callable[[HermesError], None],
         judge: Judge | None = None,
     ) -> MemoryTool:
         """The `memory` tool over these notebooks. Without a judge, every note is the model's."""
         rules = WriteRules(self.settings.write_approval, self.settings.external_notes)
-        return MemoryTool(self.enabled(), self.pending, rules, committed, judge)
+        return MemoryTool(self.enabled(), self.pending, rules, committed, unstored, judge=judge)
 
     def external_texts(self) -> list[tuple[str, str]]:
         """The notes that strangers may have written, with their origins."""

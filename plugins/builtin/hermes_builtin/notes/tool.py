@@ -119,6 +119,7 @@ class MemoryTool:
         pending: Where writes wait for a person.
         rules: Which of them wait.
         committed: Called for each change, after it was made.
+        unstored: Called if a call failed because of the files. What is refused does not count.
         judge: Says where a note comes from.
     """
 
@@ -128,12 +129,15 @@ class MemoryTool:
         pending: Pending,
         rules: WriteRules,
         committed: Callable[[str, Written, Author], None],
+        unstored: Callable[[HermesError], None],
+        *,
         judge: Judge | None = None,
     ) -> None:
         self._notebooks = notebooks
         self._pending = pending
         self._rules = rules
         self._committed = committed
+        self._unstored = unstored
         self._judge = judge
         self._failures = 0
 
@@ -146,6 +150,8 @@ class MemoryTool:
         try:
             answer = self._answer(args if isinstance(args, dict) else {}, author)
         except HermesError as error:
+            if not isinstance(args, dict) or args.get("action") != "read":
+                self._unstored(error)
             answer = self._failed(str(error))
         return json.dumps(answer, ensure_ascii=False)
 
