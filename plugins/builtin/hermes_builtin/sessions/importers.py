@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from datetime import datetime
 from hashlib import sha256
 from itertools import count as counting
@@ -33,10 +32,11 @@ from hermes_builtin.sessions.archive import (
     new_message,
 )
 from hermes_builtin.sessions.display import DEFAULT_PROFILE
-from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here, read_only
+from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
 from hermes_core.session import TERMINAL
+from hermes_core.storage.sqlite import read_only
 
 _ZIPPED: Final = "conversations.json"
 
@@ -104,7 +104,7 @@ def import_file(
 def _is_database(path: Path) -> bool:
     """Asked of SQLite: a database must not be opened by anybody else."""
     try:
-        with closing(read_only(path)) as database:
+        with read_only(path) as database:
             database.execute("PRAGMA schema_version")
             return bool(database.execute("SELECT 1 FROM sqlite_master").fetchone())
     except sqlite3.Error as error:
