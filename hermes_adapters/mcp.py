@@ -31,8 +31,6 @@ _RECENT: Final = "memory://sessions/recent"
 _SESSION: Final = "memory://sessions/"
 #: Seconds between two looks at the notes, which other programs change, too.
 _LOOK_SECONDS: Final = 2.0
-#: What `session_search` leaves out until it is asked for with ``detail``.
-_DETAILS: Final = ("messages", "bookend_start", "bookend_end")
 _SEARCH: Final = "session_search"
 _MEMORY: Final = "memory"
 _RECALL_SCHEMA: Final = {
@@ -78,12 +76,14 @@ class MemoryServer:
         self._memory = AsyncMemoryManager.wrap(manager)
         self._read_only = read_only
         self._who = {"platform": platform or "cli", **({"user_id": user} if user else {})}
-        self._session_id = f"mcp-{uuid4().hex[:12]}"
+        #: Where turns go for which the client names no session.
+        self._turns = f"mcp-{uuid4().hex[:12]}"
         self._tools: dict[str, _ToolInfo] = {}
 
     async def start(self) -> None:
         """Start the session, and find out which tools there are."""
-        await self._memory.initialize_all(self._session_id, **self._who)
+        # A session without turns: search leaves out what was said in the current one.
+        await self._memory.initialize_all(f"{self._turns}-server", **self._who)
         for schema in await self._memory.get_all_tool_schemas():
             if tool := self._tool_of(schema):
                 self._tools[schema["name"]] = tool
@@ -106,9 +106,7 @@ class MemoryServer:
         name, text = schema["name"], schema.get("description", "")
         parameters = dict(schema.get("parameters") or {"type": "object"})
         if name == _SEARCH:
-            detail = {"type": "boolean", "description": "Also return the messages around each hit."}
-            properties = {**parameters.get("properties", {}), "detail": detail}
-            return _ToolInfo(text, {**parameters, "properties": properties}, self._search, True)
+            return _ToolInfo(text, parameters, self._search, read_only=True)
         if name == _MEMORY:
             return _ToolInfo(text, parameters, self._note, self._read_only, not self._read_only)
         if self._read_only:
@@ -116,9 +114,7 @@ class MemoryServer:
         return _ToolInfo(text, parameters, partial(self._provider_tool, name), False, True)
 
     async def _search(self, args: dict[str, Any]) -> str:
-        detail = args.pop("detail", False)
-        found = await self._memory.handle_tool_call(_SEARCH, args)
-        return found if detail else _without_details(found)
+        return await self._memory.handle_tool_call(_SEARCH, args)
 
     async def _note(self, args: dict[str, Any]) -> str:
         if self._read_only and (args.get("operations") or args.get("action") != "read"):
@@ -141,7 +137,7 @@ class MemoryServer:
         user, assistant = args.get("user"), args.get("assistant")
         if not (isinstance(user, str) and isinstance(assistant, str) and user and assistant):
             return _failed("user and assistant: two texts are needed")
-        session = str(args.get("session_id") or self._session_id)
+        session = str(args.get("session_id") or self._turns)
         await self._memory.sync_all(user, assistant, session_id=session)
         return json.dumps({"success": True, "session_id": session})
 
@@ -272,19 +268,6 @@ def _is_failure(text: str) -> bool:
     except ValueError:
         return False
     return isinstance(found, dict) and (found.get("success") is False or "error" in found)
-
-
-def _without_details(text: str) -> str:
-    """Search results without the messages around them: small first, details on demand."""
-    found = json.loads(text)
-    if not isinstance(found, dict) or found.get("mode") != "discover":
-        return text
-    results = [
-        {key: value for key, value in each.items() if key not in _DETAILS}
-        for each in found.get("results", ())
-    ]
-    hint = "for more, call again with session_id, with around_message_id, or with detail: true"
-    return json.dumps({**found, "results": results, "hint": hint}, ensure_ascii=False)
 
 
 # -- the server, and its two transports ---------------------------------------------------------

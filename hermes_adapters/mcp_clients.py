@@ -78,7 +78,8 @@ def _in_json(text: str, table: str, entry: dict[str, Any]) -> _Change:
         at, after = found.end(), "," if given[table] else "\n  "
     else:
         at = text.index("{") + 1
-        lines = f'\n  "{table}": {{{lines}\n  }}'
+        # Closed on the same line: so `--undo` knows that the table is ours, too.
+        lines = f'\n  "{table}": {{{lines}}}'
         after = "," if given else "\n"
     wanted = {**given, table: {**given.get(table, {}), NAME: entry}}
     new = text[:at] + lines + after + text[at:]
@@ -135,7 +136,7 @@ def _undone(text: str, client: _Client) -> str:
 def _json_forms(table: str, entry: dict[str, Any]) -> list[str]:
     """Every form in which `_in_json` writes the entry: with its table or alone, last or not."""
     bare = f'\n    "{NAME}": {json.dumps(entry)}'
-    whole = f'\n  "{table}": {{{bare}\n  }}'
+    whole = f'\n  "{table}": {{{bare}}}'
     return [whole + ",", whole + "\n", bare + ",", bare + "\n  "]
 
 
