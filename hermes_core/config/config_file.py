@@ -293,6 +293,7 @@ _KEYS: Final[dict[str, Any]] = {
     "user_notes": {"enum": ["shared", "per-user", None]},
     "storage": _TEXT,  # `_odd_values` checks it
     "storage_namespace": _TEXT,
+    "external_notes": {"enum": ["ask", "allow", "refuse", None]},
 }
 
 #: The section is hermes-agent's, which names its own sources of secrets there.

@@ -32,6 +32,7 @@ MEMORY_KEYS: Final = (
     "user_notes",
     "storage",
     "storage_namespace",
+    "external_notes",
 )
 
 _SEPARATORS: Final = re.compile(r"[-_.]+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from hermes_core.fence._look_alikes import skeleton
@@ -36,11 +36,15 @@ _BETWEEN: Final = rf"(\n(?:[ \t]*+\n)++|\n(?={_ITEM}))"
 
 
 class RecalledText(NamedTuple):
-    """What a provider recalled; ``question`` is set if it answers an earlier question."""
+    """What a provider recalled; ``question`` is set if it answers an earlier question.
+
+    ``origin`` is in its heading: where the text comes from, if that is known.
+    """
 
     provider: str
     text: str
     question: str = ""
+    origin: str = ""
 
 
 class Block(NamedTuple):
@@ -76,7 +80,7 @@ def fenced(
             marks |= {key: names for each in sections for key in each.keys() - marks.keys()}
         sections = _filled(parts, max_chars, scan, marks)  # the marks take room
     left_out = tuple(line for section in sections for line in section.left_out())
-    texts = [*filter(None, (section.text() for section in sections))]
+    texts = [section.text for section in sections if section.text]
     if not texts:
         return Block("", left_out)
     # At the end, over everything: a tag may be forged across the border of two entries. `defused`
@@ -97,7 +101,7 @@ def _filled(
         section = _Section(part, room, max_chars, scan, marks)
         section.fill(seen)
         sections.append(section)
-        if text := section.text():
+        if text := section.text:
             room -= len(text) + len(_BETWEEN_SECTIONS)
     return sections
 
@@ -165,6 +169,8 @@ class _Section:
     ) -> None:
         self._name = _one_line(part.provider, _LONGEST_LABEL)
         self._label = f"## {self._name}"
+        if part.origin:
+            self._label += f" [{_one_line(part.origin, _LONGEST_LABEL)}]"
         if part.question:
             question = _one_line(part.question, _LONGEST_QUESTION)
             self._label += f', recalled for an earlier question: "{question}"'
@@ -197,8 +203,9 @@ class _Section:
         """Return the keys of all entries, whether they were added or not."""
         return {*map(self._key, self._entries)}
 
+    @cached_property
     def text(self) -> str:
-        """Return the section; "" if no entry was added."""
+        """The section, once it is filled; "" if no entry was added."""
         if not self.given:
             return ""
         remark = self._remark() if self._over else ""

@@ -21,7 +21,7 @@ from hermes_core.dispatch import HookCalls, Job, ProviderAdapter
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import HermesError, describe
 from hermes_core.outbox.delivery import InheritedDelivery, SessionStream, StreamDelivery
-from hermes_core.outbox.failures import SUSPECT, back_off
+from hermes_core.outbox.failures import DAY, LONGEST_SKIPPED_WAIT, SUSPECT, back_off
 from hermes_core.outbox.records import Stream, StreamKey
 from hermes_core.outbox.store import OutboxStore
 from hermes_core.storage.sqlite import close_before_fork
@@ -85,6 +85,8 @@ class Outbox:
         #: Streams for which no instance can be made in this process.
         self._undeliverable: set[int] = set()
         self._compacts = True
+        #: The time at the last look; none yet.
+        self._now = inf
         self._pid = os.getpid()  # last: other threads look at it without a lock
 
     # -- for managers ---------------------------------------------------------------------
@@ -149,6 +151,8 @@ class Outbox:
             idle = not busy and not self._delivers_inherited()
             if monotonic() >= end or (once and idle and self._all_failed(left, sessions)):
                 return False
+            if idle and all(self._is_stranded(each, sessions) for each in left):
+                return False
             sleep(max(min(pause, end - monotonic()), 0))
             pause = min(pause * 1.5, 0.05)
 
@@ -163,6 +167,16 @@ class Outbox:
         ours = [each.due > now for each in left if each.id in own]
         theirs = [each.due > now for each in left if each.id not in own]
         return all(ours) and (any(theirs) or not theirs)
+
+    def _is_stranded(self, stream: Stream, sessions: list[StreamDelivery]) -> bool:
+        """Whether what waits in a stream can't be delivered by anybody who runs now.
+
+        Without a factory, the end of a session that is over waits for that session to be opened.
+        """
+        with self._lock:
+            if any(each.key == stream.key for each in self._sessions):
+                return False
+        return not (self.store.is_claimed_elsewhere(stream) or self._inherits(stream, sessions))
 
     def unfinished(self, sessions: Iterable[_D]) -> list[_D]:
         """Return the sessions with waiting writes or a running delivery."""
@@ -285,6 +299,7 @@ class Outbox:
 
     def _deliver_due(self) -> float:
         now = self.store.clock()
+        self._correct_times(now)
         soonest = now + _POLL_SECONDS
         # The streams first: a session is registered before anything is stored in its stream. The
         # other way round, the stream of a session that begins in between would look abandoned,
@@ -306,6 +321,19 @@ class Outbox:
             self._compacts = self.store.compact()
             soonest = now + (_COMPACT_SECONDS if self._compacts else _POLL_SECONDS)
         return max(soonest - now, 0.001)
+
+    def _correct_times(self, now: float) -> None:
+        """Notice a clock that went back, perhaps before this process began."""
+        went_back = now < self._now - LONGEST_SKIPPED_WAIT
+        if went_back or self._now == inf:
+            # Without a jump that we have seen, a service may have asked to wait for up to a day.
+            longest = LONGEST_SKIPPED_WAIT if went_back else 2 * DAY
+            self.store.correct_times(latest=now + longest)
+            with self._lock:
+                sessions = list(self._sessions) if went_back else []
+            for each in sessions:
+                each.stop_waiting()
+        self._now = now
 
     def _start_delivery(
         self, stream: Stream, sessions: dict[StreamDelivery, ProviderFactory | None]

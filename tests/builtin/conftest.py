@@ -56,6 +56,11 @@ def home(home: Path, storage: str) -> Path:
     return home
 
 
+@pytest.fixture(autouse=True)
+def _few_distributions(few_distributions: None) -> None:
+    """Managers and commands find few distributions."""
+
+
 @pytest.fixture
 def agent(home: Path) -> Iterator[StartAgent]:
     """Starts a session on the home; settings of the notes are keywords."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.sessions.archive import Archive
 from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.location import locate
-from hermes_core import DatabaseError, HermesError
+from hermes_core import HermesError
 from hermes_core.cli.output import amount
 from hermes_core.config import load_config
 
@@ -52,6 +53,27 @@ def sharing(home: Path) -> list[str]:
         return []
     hint = "run: hermes-plugins config set memory.user_notes per-user"
     return [f"{users:,} users share one USER.md, which is in the prompt of each; {hint}"]
+
+
+def problems(home: Path) -> list[HermesError]:
+    """Which files can't be used, by a quick look; `diagnose` reads all of them."""
+    found: list[HermesError] = []
+    with closing(Notes(home)) as notes:
+        looks: list[Callable[[], object]] = [book.read for book in notes.all_notebooks()]
+        if notes.history.exists:
+            looks.append(partial(notes.history.changes, limit=1))
+        looks.append(partial(_look_at_archive, home))
+        for look in looks:
+            try:
+                look()
+            except HermesError as error:
+                found.append(error)
+    return found
+
+
+def _look_at_archive(home: Path) -> None:
+    with closing(locate(home).open()) as archive:
+        archive.stats()
 
 
 def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
@@ -117,6 +139,8 @@ def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
         yield "conversations", "problem", str(error), error.hint
         return
     if not where.exists:
+        name = where.path.name if where.path is not None else where.shown
+        yield "conversations", "ok", f"there is no {name} yet", ""
         return
     with closing(where.open()) as archive:
         try:
@@ -124,8 +148,8 @@ def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
             if where.theirs is not None and (missing := not_imported(where.theirs, archive)):
                 detail = f"not imported from hermes-agent: {amount(missing, 'conversation')}"
                 yield "conversations", "warning", detail, "run: hermes-plugins sessions import"
-        except DatabaseError as error:  # a server that is down, say
-            yield "conversations", "problem", str(error), error.hint
+        except HermesError as error:
+            yield "conversations", "problem", error.what, error.hint
 
 
 def _examined(archive: Archive, *, fix: bool) -> Iterator[Row]:

@@ -5,6 +5,7 @@ Only this module decides. Everybody else has an `Archive`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ class Location:
     @property
     def exists(self) -> bool:
         """Whether there may be something in it: a file is created with the first message."""
-        return self.path is None or self.path.exists()
+        return self.path is None or os.path.lexists(self.path)
 
     def open(self) -> Archive:
         """The archive, for whoever closes it soon."""
