@@ -32,6 +32,7 @@ from hermes_core.dispatch.call import (
 )
 from hermes_core.dispatch.caller import Unload, instance_of, set_caller
 from hermes_core.dispatch.health import SLOW_SECONDS, CallStatistics, HookHealth
+from hermes_core.dispatch.isolation import IsolatedProvider
 from hermes_core.dispatch.recall import Recall
 from hermes_core.dispatch.redaction import (
     TextRedactor,
@@ -170,12 +171,23 @@ class ProviderAdapter:
     def initialize(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
         self._session = SessionContext.from_keywords(session_id, extra)
         self._ending = False
+        if isinstance(self.provider, IsolatedProvider):
+            self.provider.resume_with(self._resume)
         optional = self._start_keywords("initialize", session_id, extra)
         return self._run("initialize", session_id, optional=optional)
 
     def initialize_for_inspection(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
         optional = self._start_keywords("initialize_for_inspection", session_id, extra)
         return self._run("initialize_for_inspection", session_id, optional=optional)
+
+    def _resume(self) -> None:
+        """Start the current session in a new process of an isolated provider."""
+        invocation, session = self._known_invocation("initialize"), self._session
+        # If its own start failed, `restart` calls `initialize`.
+        if invocation is None or session is None or self.start_error is not None:
+            return
+        name = session.session_id
+        invocation(name, optional=self._start_keywords("initialize", name, session.keywords()))
 
     def _start_keywords(
         self, hook: str, session_id: str, extra: Mapping[str, Any]

@@ -132,7 +132,12 @@ class _Copy:
 
 
 def _opaque(kind: type) -> Opaque:
-    return type(_name(kind), (Opaque,), {})()  # type: ignore[no-any-return]
+    return opaque(_name(kind))
+
+
+def opaque(name: str) -> Opaque:
+    """What stands for a value of a class of this name."""
+    return type(text_of(name, 100) or "object", (Opaque,), {})()  # type: ignore[no-any-return]
 
 
 def _name(kind: type) -> str:
