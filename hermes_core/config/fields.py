@@ -227,9 +227,7 @@ def _read(entry: object, number: int, provider: str, problems: list[str]) -> Fie
         problems.append(f"field {number} has no key")
         return None
     if key in HOST_KEYS:
-        problems.append(
-            f"{key}: the host has a key of this name in the plugin's section; rename it"
-        )
+        problems.append(f"{key}: is a key of the host in the plugin's section; rename the field")
         return None
     if isinstance(entry.get("default"), list | tuple | set | Mapping):
         return None  # setup can't ask for it; the plugin reads it from elsewhere

@@ -514,6 +514,8 @@ class _Child:
         except (OSError, ValueError):
             pass  # it was closed on our side
         self.stop(end if end.reason else _End(self._exit()))
+        if self._launched.process.stdout is not None:
+            self._launched.process.stdout.close()
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         file = self._launched.process.stdout

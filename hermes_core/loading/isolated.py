@@ -53,7 +53,7 @@ _USER_VARIABLES: Final = (
 )  # fmt: skip
 
 #: Exceptions whose class says whose fault an error is. Of the plugin's own only the name is kept.
-_KNOWN_ERRORS: Final[dict[str, type[Exception]]] = {
+KNOWN_ERRORS: Final[dict[str, type[Exception]]] = {
     f"{each.__module__}.{each.__qualname__}": each
     for each in (*vars(errors).values(), BackendError, RefusedError, OSError, NotImplementedError)
     if isinstance(each, type) and issubclass(each, Exception)
@@ -81,7 +81,7 @@ def load_isolated(
     """
     launch = _Launch(config, info, sources, deadlines=deadlines, pin=pin)
     provider = IsolatedProvider(
-        info.name, launch, deadlines, _KNOWN_ERRORS, partial(_report, info.name)
+        info.name, launch, deadlines, KNOWN_ERRORS, partial(_report, info.name)
     )
     lease.when_released(provider.close)
     provider.set_environment(sources.environment())
