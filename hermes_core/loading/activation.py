@@ -27,6 +27,7 @@ from hermes_core.discovery import (
 from hermes_core.dispatch import Deadlines, SingleProvider
 from hermes_core.dispatch.caller import ProviderInstance, instance_of
 from hermes_core.dispatch.isolation import IsolatedProvider
+from hermes_core.dispatch.process_state import module_of, watched
 from hermes_core.errors import (
     HermesError,
     ProviderConflictError,
@@ -222,11 +223,15 @@ def load_for(
     instance = ProviderInstance(
         info.name, config.home, around=lease.applied, may_read=sources.grants.allows
     )
-    loaded = load(info, config.home, deadline=deadlines.load, pin=pin, instance=instance)
+    noticed: list[str] = []
+    modules: list[str] = []
+    with watched(info.name, "was loaded", noticed.extend, lambda: "".join(modules)):
+        loaded = load(info, config.home, deadline=deadlines.load, pin=pin, instance=instance)
+        modules.append(module_of(loaded.provider))
     # Its class allows no weak references, so its calls would not find the instance.
     if instance_of(loaded.provider, info.name) is not instance:
         lease.hold()
-    return loaded
+    return loaded._replace(warnings=(*loaded.warnings, *noticed))
 
 
 def is_isolated(config: Config, info: ProviderInfo) -> bool:

@@ -17,6 +17,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from sqlite3 import connect  # bound before a plugin can replace it, as `monotonic` and `sleep`
+from time import monotonic, sleep
 from typing import Final, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -339,9 +341,7 @@ class SqliteFile:
         # writer has created them already, or if we say that nobody changes the file.
         way = "mode=ro" if os.path.exists(f"{self._name}-wal") else "immutable=1"  # noqa: PTH110
         address = f"{self.path.absolute().as_uri()}?{way}"
-        connection = sqlite3.connect(
-            address, uri=True, isolation_level=None, check_same_thread=False
-        )
+        connection = connect(address, uri=True, isolation_level=None, check_same_thread=False)
         connection.text_factory = _text
         return connection
 
@@ -475,7 +475,7 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
 
 def empty_database(schema: Schema) -> sqlite3.Connection:
     """Return an empty database in memory, to read from while there is no file yet."""
-    database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    database = connect(":memory:", isolation_level=None, check_same_thread=False)
     _migrate(database, schema)
     return database
 
@@ -507,7 +507,7 @@ def _create(path: Path, schema: Schema) -> None:
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        with closing(sqlite3.connect(aside, isolation_level=None)) as database:
+        with closing(connect(aside, isolation_level=None)) as database:
             database.executescript(schema.prepare)
             database.execute(f"PRAGMA journal_mode = {_journal(path)}")
             _migrate(database, schema)
@@ -532,20 +532,20 @@ def _publish(aside: Path, path: Path) -> None:
                 aside.rename(path)
 
 
-def _patiently(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+def _patiently(attempt: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
     # SQLite itself waits in most calls, but not when the journal mode changes.
-    end = time.monotonic() + WAIT_SECONDS
+    end = monotonic() + WAIT_SECONDS
     while True:
         try:
-            return connect()
+            return attempt()
         except sqlite3.OperationalError as error:
-            if not is_busy(error) or time.monotonic() >= end:
+            if not is_busy(error) or monotonic() >= end:
                 raise
-        time.sleep(_POLL_SECONDS)
+        sleep(_POLL_SECONDS)
 
 
 def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
-    database = sqlite3.connect(
+    database = connect(
         # mode=rw: a plain path would create an empty file if another process has just renamed this
         # one.
         f"{path.absolute().as_uri()}?mode=rw",

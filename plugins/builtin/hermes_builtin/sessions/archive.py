@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from json import dumps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hermes_core.session import TERMINAL
@@ -190,7 +190,7 @@ def content_text(content: Any) -> str:
         return content
     if not isinstance(content, list):
         # Whatever a host passes is stored in some form: a turn is never lost because of its type.
-        return json.dumps(content, ensure_ascii=False, default=str, skipkeys=True)
+        return dumps(content, ensure_ascii=False, default=str, skipkeys=True)
     return "\n".join(filter(None, map(_part, content)))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from time import time as unix_time
 from typing import Any, Final
 
 from hermes_builtin.sessions.archive import (
@@ -69,7 +69,7 @@ class Conversations:
             profile=_id_or(facts, "agent_identity", ""),
             title=storable(str(facts.get("session_title") or "")),
             parent=storable(str(facts.get("parent_session_id") or "")),
-            started=time.time(),
+            started=unix_time(),
             platform=identity_text(platform),
         )
 
@@ -127,7 +127,7 @@ class Conversations:
             id=session_id,
             parent=storable(parent) if continues else "",
             title="",
-            started=time.time(),
+            started=unix_time(),
             user_id=_id_or(given, "user_id", self._facts.user_id),
             chat_id=_id_or(given, "chat_id", self._facts.chat_id),
         )
@@ -148,7 +148,7 @@ class Conversations:
         facts = self._facts
         if session_id and session_id != facts.id:
             facts = facts._replace(id=session_id, parent="", title="")
-        now = time.time()
+        now = unix_time()
         messages = [each for each in messages or () if isinstance(each, Mapping)]
         # Hosts pass the turn, the whole conversation, or nothing. Only what follows this turn's
         # question is new.
@@ -176,7 +176,7 @@ class Conversations:
 
     def end(self) -> None:
         """The session that runs has ended."""
-        self.archive.end(self._facts.id, time.time(), self._owner)
+        self.archive.end(self._facts.id, unix_time(), self._owner)
 
     def close(self) -> None:
         """Close the archive."""

@@ -87,8 +87,7 @@ class SqliteArchive:
             raise self._damage
         self._backlog.before_write()
         try:
-            with self._file.transaction() as database:
-                numbers = append(database, facts, messages)
+            numbers = self._file.change(lambda database: append(database, facts, messages))
         except DatabaseError as error:
             if is_damage(error):
                 self._damage = DatabaseError(
