@@ -7,10 +7,10 @@ that a model API refuses would break every turn.
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from json import dumps, loads
 from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter
@@ -222,7 +222,7 @@ def _plain(name: str, given: dict[str, Any], remarks: list[ToolError]) -> dict[s
         try:
             # There and back: tuples become lists and keys become text here, not in the host's
             # request. NaN is valid for Python's encoder and invalid for every model API.
-            plain[key] = json.loads(json.dumps(value, allow_nan=False))
+            plain[key] = loads(dumps(value, allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             text = f"the tool {name!r} can't be written as JSON: {key}: {error}"
             if key == "parameters":
@@ -273,14 +273,14 @@ def tool_answer(value: Any, provider: str) -> str:
         try:
             # Text that is JSON already passes as it is; other text becomes a JSON object, because
             # hosts parse every answer. Python's parser accepts NaN, which other parsers reject.
-            json.loads(value, parse_constant=_no_constant)
+            loads(value, parse_constant=_no_constant)
         except (ValueError, RecursionError):
-            return json.dumps({"result": value}, ensure_ascii=False)
+            return dumps({"result": value}, ensure_ascii=False)
         return value
     if value is None:
         return tool_error(f"{provider} returned nothing")
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         return tool_error(f"{provider} returned something that is not JSON: {error}")
 
@@ -291,7 +291,7 @@ def _no_constant(name: str) -> None:
 
 def tool_error(message: str) -> str:
     """Return an error as the result of a tool."""
-    return json.dumps({"error": message}, ensure_ascii=False)
+    return dumps({"error": message}, ensure_ascii=False)
 
 
 class ToolWrite(NamedTuple):
@@ -307,7 +307,7 @@ def result_of(tool_result: Any) -> dict[str, Any] | None:
     """Return a tool's result, which may be JSON text, as a mapping; None if it is not an object."""
     if isinstance(tool_result, str):
         try:
-            tool_result = json.loads(tool_result)
+            tool_result = loads(tool_result)
         except (ValueError, RecursionError):
             return None
     return tool_result if isinstance(tool_result, dict) else None

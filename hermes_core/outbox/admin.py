@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
+from json import dumps, loads  # before a plugin can replace them
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -201,7 +201,7 @@ def content(store: OutboxStore, number: int) -> dict[str, Any]:
             "SELECT payload FROM writes WHERE id = ?", (number,)
         ).fetchone()
     )
-    found: dict[str, Any] = json.loads(row[0]) if row and row[0] else {}
+    found: dict[str, Any] = loads(row[0]) if row and row[0] else {}
     return found
 
 
@@ -403,7 +403,7 @@ def _arguments(turn: Turn, session: str) -> dict[str, Any]:
 def _payload(arguments: dict[str, Any], mask: Mask) -> str:
     clean = mask(arguments)
     kept = {name: arguments[name] for name in ("session_id",) if name in arguments}
-    return json.dumps({**clean, **kept}, default=str)
+    return dumps({**clean, **kept}, default=str)
 
 
 def add_archived(

@@ -70,7 +70,6 @@ def frozen():
 
 #: Attacks of which each needs a process for itself.
 SINGLE = {
-    "descriptors": "import os; os.closerange(3, 4096)",
     "home": "import shutil; shutil.rmtree(HOME)",
     "fork": "import os; os.fork()",
     "GIL": "import ctypes; ctypes.PyDLL(None).usleep(1_500_000)",
@@ -126,6 +125,7 @@ def test_what_a_plugin_replaces_is_reported_and_the_turns_are_kept(home: Path, w
         assert told in warnings
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("code", SINGLE.values(), ids=SINGLE)
 def test_turns_are_kept_whatever_a_hook_does(home: Path, code: str) -> None:
     attack(home, code, when="prefetch")
@@ -152,6 +152,8 @@ def test_isolated_none_of_it_reaches_the_host(home: Path, monkeypatch) -> None:
     attacks = {**{name: code for name, (code, _) in PATCHES.items()}, **SINGLE}
     attacks["home"] = "import shutil; shutil.rmtree(os.path.expanduser('~'), ignore_errors=True)"
     attacks["exit"] = "import os; os._exit(1)"
+    # In the agent's process, SQLite would go on with descriptors of other files.
+    attacks["descriptors"] = "import os; os.closerange(3, 4096)"
     for number, code in enumerate(attacks.values()):
         run(manager, f"import os\n{BROKEN}{code}")
         run(manager, "import os; os._exit(0)")  # the next attack gets a new process

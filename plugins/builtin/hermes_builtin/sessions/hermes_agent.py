@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from sqlite3 import connect
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.sessions.archive import Archive, NewMessage, SessionFacts, content_text
@@ -91,7 +92,7 @@ def read_only(path: Path) -> sqlite3.Connection:
     # immutable=1 ignores a WAL, so it is used only if there is none. Without it, SQLite would
     # create `-wal` and `-shm` beside a file that is not ours.
     quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{quiet}", uri=True, timeout=10)
+    return connect(f"{path.absolute().as_uri()}?mode=ro{quiet}", uri=True, timeout=10)
 
 
 # -- hermes-agent's conversations: read from its state.db, which is never changed ---------------
