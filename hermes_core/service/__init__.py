@@ -17,6 +17,7 @@ from hermes_core.service.failures import (
     seconds_asked,
 )
 from hermes_core.service.ids import Alphabet, expanded_id, is_first, is_local, made_id, person_name
+from hermes_core.service.own_files import own_database, read_own_file, save_own_file
 from hermes_core.service.provider import (
     Delegation,
     Ending,
@@ -26,8 +27,6 @@ from hermes_core.service.provider import (
     Start,
     Tool,
     Turn,
-    read_own_file,
-    save_own_file,
 )
 from hermes_core.service.write_queue import WriteQueue
 from hermes_core.storage.home import resolve_home
@@ -55,6 +54,7 @@ __all__ = [
     "is_first",
     "is_local",
     "made_id",
+    "own_database",
     "person_name",
     "read_own_file",
     "resolve_home",

@@ -463,7 +463,7 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
             _create(path, schema)
         elif not path.is_file():
             raise DatabaseError("is not a regular file", where=str(path), hint="move it away")
-        return _patiently(lambda: _connected(path, schema))
+        return _retry_while_busy(lambda: _connected(path, schema))
     except sqlite3.Error as error:
         raise DatabaseError(f"{schema.name} can't be opened: {error}", where=str(path)) from error
     except OSError as error:
@@ -532,7 +532,7 @@ def _publish(aside: Path, path: Path) -> None:
                 aside.rename(path)
 
 
-def _patiently(attempt: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+def _retry_while_busy(attempt: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
     # SQLite itself waits in most calls, but not when the journal mode changes.
     end = monotonic() + WAIT_SECONDS
     while True:

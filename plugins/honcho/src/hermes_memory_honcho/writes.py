@@ -10,8 +10,8 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
-from hermes_core.service import Delegation, Note, Turn
-from hermes_memory_honcho.names import Entry, Place, Said, opened
+from hermes_core.service import Delegation, Note, Turn, own_database
+from hermes_memory_honcho.names import Entry, Place, Said
 from hermes_memory_honcho.service import Service
 from hermes_memory_honcho.settings import Settings
 from hermes_memory_honcho.texts import storable
@@ -77,9 +77,8 @@ class TurnBuffer:
         if not self._path.exists():
             return []
         now = time.time()
+        # It takes the write lock before the read: two processes must not take the same rows.
         with self._open() as db:
-            # The write lock before the read: two processes must not take the same rows.
-            db.execute("BEGIN IMMEDIATE")
             rows = db.execute(
                 "SELECT n, key, session, user, ai, content, tries FROM held"
                 " WHERE workspace = ? AND taken < ? AND since <= ?"
@@ -103,7 +102,7 @@ class TurnBuffer:
             db.executemany("UPDATE held SET taken = 0 WHERE key = ?", keys)
 
     def _open(self) -> AbstractContextManager[Connection]:
-        return opened(self._path, _HELD_TABLE)
+        return own_database(self._path, _HELD_TABLE)
 
 
 def _read(row: tuple[Any, ...]) -> BufferedTurn:
@@ -166,7 +165,7 @@ class MirroredNotes:
         return found[0] if len(found) == 1 and part != new else part
 
     def _open(self) -> AbstractContextManager[Connection]:
-        return opened(self._path, _MIRRORED_TABLE)
+        return own_database(self._path, _MIRRORED_TABLE)
 
 
 # -- Writes: turns at once or several together, notes as conclusions, results of subagents ------
