@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -457,4 +458,23 @@ def test_nothing_of_the_plugin_is_imported_by_the_host(home: Path) -> None:
     manager = started(home)
     assert run(manager, "import sys; answer = 'canary' in sys.modules")["answer"] is True
     assert "canary" not in sys.modules
+    manager.shutdown_all()
+
+
+@pytest.mark.stress
+def test_no_turn_is_lost_while_the_child_is_killed_again_and_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "_LONGEST_WAIT", 0.0)
+    add_plugin(home)
+    manager = started(home)
+    for number in range(30):
+        manager.sync_all(f"turn {number}", "an answer")
+        found = run(manager)
+        if "pid" in found:  # otherwise it was killed while the tool ran
+            os.kill(found["pid"], signal.SIGKILL)
+    assert manager.flush_pending(120)
+    delivered = [each.rpartition(" ")[0] for each in turns(home)]
+    # At least once, and in order.
+    assert list(dict.fromkeys(delivered)) == [f"turn {number}" for number in range(30)]
     manager.shutdown_all()
