@@ -88,7 +88,7 @@ AGENT = """
         manager.on_turn_start(number, "question")
         manager.recall_block("question")
         manager.sync_all(f"question {{number}}", "answer")
-        manager.flush_pending(20)
+        manager.flush_pending(0.2)
     manager.shutdown_all()
     os.write(1, "\\n".join(manager.warnings).encode())
 """
