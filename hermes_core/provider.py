@@ -21,7 +21,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from hermes_core.errors import HermesError
 
 #: The name of the built-in provider. No other provider may have it.
 BUILTIN: Final = "builtin"
@@ -221,10 +224,11 @@ class MemoryProvider(ABC):
 
         ``action`` is add, replace or remove; ``target`` is memory or user.
 
-        ``metadata`` is a mapping, empty if nothing is known. It may have write_origin,
-        execution_context, session_id, parent_session_id, platform, tool_name, task_id and
-        tool_call_id; for replace and remove old_text (what the model searched for) and
-        previous_content (the whole entry as it was).
+        ``metadata`` is a mapping, empty if nothing is known. It may have write_origin (who wrote
+        it), origin (where the words come from: user, assistant, web, ...), execution_context,
+        session_id, parent_session_id, platform, tool_name, task_id and tool_call_id; for replace
+        and remove old_text (what the model searched for) and previous_content (the whole entry
+        as it was).
         """
 
     def get_config_schema(self) -> list[dict[str, Any]]:
@@ -330,11 +334,23 @@ class BuiltinMethods(Protocol):
     def mirror_to(self, mirror: Callable[[str, str, str, dict[str, Any]], None], /) -> None:
         """Call ``mirror`` with action, target, content and metadata after each change of notes."""
 
+    def report_to(self, report: Callable[[HermesError], None], /) -> None:
+        """Call ``report`` if a change of notes could not be stored."""
+
     def prepare_archive(self, home: Path, /) -> None:
         """Open the archive of conversations, before the first turn needs it."""
 
     def objections(self, text: str, /) -> list[str]:
         """Return what the guard for recalled text finds in ``text``."""
+
+    def read_external(self, content: Any, origin: str, session_id: str = "", /) -> None:
+        """Note that the session has read a text that strangers may have written."""
+
+    def origin_of(self, text: str, /) -> str:
+        """Return where a text comes from, by what was said and read in the session."""
+
+    def note_origins(self) -> list[tuple[str, str]]:
+        """Return the notes in the prompt, each with where it comes from."""
 
     def pending_nudge(self) -> str:
         """Return the reminder to save memories if one is due, else ""."""
@@ -344,6 +360,9 @@ class BuiltinMethods(Protocol):
 
     def warnings(self, home: Path, /) -> list[str]:
         """Return what ``status`` should warn about."""
+
+    def problems(self, home: Path, /) -> list[HermesError]:
+        """Return which files of the notes and conversations can't be used, for ``status``."""
 
     def diagnose(self, home: Path, /, *, fix: bool) -> Iterator[tuple[str, str, str, str]]:
         """Yield ``doctor``'s findings: subject, state, detail, what to do."""

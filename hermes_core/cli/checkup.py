@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,7 @@ from hermes_core.checkup.deliveries import (
     delivery_status,
     writes,
 )
-from hermes_core.checkup.doctor import PROBLEM, Finding, run_doctor
+from hermes_core.checkup.doctor import PROBLEM, Finding, home_limits, run_doctor
 from hermes_core.checkup.explain import explain
 from hermes_core.checkup.status import ProviderCheck, check_configured, installed_of
 from hermes_core.cli.outbox import report_as_json
@@ -91,7 +92,8 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
     refused = check.refused
     # A provider without a probe proves nothing by loading: its old failures stay problems.
     deliveries = delivery_status(config, installed.active, answers=check.probes and not refused)
-    problems = [*check.problems, *deliveries.problems, *filter(None, [refused])]
+    full, limited = home_limits(home)
+    problems = [*full, *check.problems, *deliveries.problems, *filter(None, [refused])]
     report = {
         "ok": not problems,
         "home": str(home),
@@ -104,7 +106,7 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
         "redact": config.redacts,
         **_delivery_json(deliveries, installed.active),
         "problems": problems,
-        "warnings": [*check.warnings, *deliveries.warnings, *_foreign_keys(config)],
+        "warnings": [*limited, *check.warnings, *deliveries.warnings, *_foreign_keys(config)],
     }
     return report, check.traceback
 
@@ -375,6 +377,10 @@ def _print_explanation(row: dict[str, Any], problems: list[str]) -> None:
     for each in row["providers"]:
         process = " (in its own process)" if each["isolated"] else ""
         say(f"  {plain(each['provider'])}{process}: {_provider_line(each)}")
+    if row["notes"]:
+        origins = Counter(each["origin"] for each in row["notes"])
+        counts = ", ".join(f"{count:,} from {plain(each)}" for each, count in origins.items())
+        say(f"  notes in the system prompt: {counts}")
     for label, lines in (("left out", row["left_out"]), ("warning", row["warnings"])):
         for line in lines:
             say_field(label, plain(line))
@@ -388,4 +394,5 @@ def _provider_line(each: dict[str, Any]) -> str:
         return f"{paint(plain(each['error']), 'broken')} after {took}"
     if each["why_nothing"]:
         return f"nothing in {took}: {plain(each['why_nothing'])}"
-    return f"{each['characters']:,} characters in {took}"
+    origin = f", origin {plain(each['origin'])}" if each["origin"] else ""
+    return f"{each['characters']:,} characters in {took}{origin}"

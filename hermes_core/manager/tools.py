@@ -10,6 +10,7 @@ import copy
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from json import dumps, loads  # before a plugin can replace them
 from typing import Any, Final, NamedTuple
 
@@ -248,15 +249,21 @@ def _repaired(parameters: dict[str, Any]) -> dict[str, Any]:
 
 def _invalid(schema: Any) -> str:
     """Return why a JSON schema is invalid; "" if it is valid."""
+    try:
+        return _invalid_text(dumps(schema))
+    except RecursionError:
+        return "they are nested too deeply"
+
+
+@lru_cache(maxsize=4 * MAX_TOOLS)  # each manager of a process offers the same tools
+def _invalid_text(schema: str) -> str:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - 130 ms, only where tools are
     from jsonschema.exceptions import SchemaError  # noqa: PLC0415
 
     try:
-        Draft202012Validator.check_schema(schema)
+        Draft202012Validator.check_schema(loads(schema))
     except SchemaError as error:
         return error.message
-    except RecursionError:
-        return "they are nested too deeply"
     return ""
 
 
