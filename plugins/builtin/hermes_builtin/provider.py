@@ -30,7 +30,7 @@ from hermes_builtin.sessions import (
     SessionSearch,
     prepare_archive,
 )
-from hermes_core import HermesError, MemoryProvider
+from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
 
@@ -230,6 +230,18 @@ class BuiltinProvider(MemoryProvider):
         from hermes_builtin.sessions.conversations import sessions_since  # noqa: PLC0415 - as above
 
         return sessions_since(home, since)
+
+    def forget(self, request: ForgetRequest) -> ForgetReport:
+        """Find what a person wants to be forgotten in notes and conversations, and delete it."""
+        from hermes_builtin.forget import forget  # noqa: PLC0415 - no agent needs it
+
+        return forget(request)
+
+    def sessions_meant(self, request: ForgetRequest) -> dict[str, Any]:
+        """Whose memories a request is about."""
+        from hermes_builtin.forget import sessions_meant  # noqa: PLC0415 - as above
+
+        return sessions_meant(request)
 
     def pending_nudge(self) -> str:
         """A reminder to take notes, if it is time for one."""
