@@ -31,7 +31,14 @@ from hermes_core.dispatch import SingleProvider, as_builtin
 from hermes_core.errors import HermesError, describe
 from hermes_core.loading.activation import Activation, activate, activate_builtin, deadlines_of
 from hermes_core.outbox import StreamKey, admin
-from hermes_core.provider import BUILTIN, ForgetItem, ForgetReport, ForgetRequest, folded
+from hermes_core.provider import (
+    BUILTIN,
+    ForgetItem,
+    ForgetReport,
+    ForgetRequest,
+    MemoryProvider,
+    folded,
+)
 from hermes_core.session import SessionContext
 from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
@@ -156,13 +163,13 @@ def _counted(items: Sequence[ForgetItem]) -> Counter[str]:
     return +counts
 
 
-def subject_of(config: Config, request: ForgetRequest) -> Subject:
-    """Find out whose memories a request is about.
+def subject_of(config: Config, request: ForgetRequest, provider: MemoryProvider) -> Subject:
+    """Find out whose memories a request is about; ``provider`` is the built-in.
 
     Raises:
         HermesError: Several platforms have a user of this id, who are different people.
     """
-    builtin = as_builtin(activate_builtin(config))
+    builtin = as_builtin(provider)
     known = builtin.sessions_meant(request) if builtin is not None else {}
     if request.user_id and not request.platform:
         platforms = {*known.get("platforms", ()), *_platforms_in_outbox(config, request.user_id)}
@@ -186,9 +193,9 @@ def _platforms_in_outbox(config: Config, user: str) -> set[str]:
     return found
 
 
-def survey(config: Config, subject: Subject) -> Survey:
+def survey(config: Config, subject: Subject, builtin: MemoryProvider) -> Survey:
     """Look for a subject in all stores, and in the bytes of all files."""
-    items, problems = _in_stores(config, subject, delete=False)
+    items, problems = _in_stores(config, subject, builtin, delete=False)
     ignored = frozenset({config.home / JOURNAL})
     search = search_files(config.home, subject.needles, ignored)
     items += _set_aside(search)
@@ -205,12 +212,21 @@ def _set_aside(search: SearchResult) -> list[ForgetItem]:
 
 
 def _in_stores(
-    config: Config, subject: Subject, *, delete: bool, step: Step | None = None
+    config: Config,
+    subject: Subject,
+    builtin: MemoryProvider,
+    *,
+    delete: bool,
+    step: Step | None = None,
 ) -> tuple[list[ForgetItem], list[str]]:
     """Look into every store of ours, or delete; what was found, and what can't be used."""
     items: list[ForgetItem] = []
     problems: list[str] = []
-    parts = {"notes and conversations": _builtin, "outbox": _outbox, "call log": _calls}
+    parts: dict[str, Callable[..., ForgetReport]] = {
+        "notes and conversations": partial(_builtin, builtin),
+        "outbox": _outbox,
+        "call log": _calls,
+    }
     for name, part in parts.items():
         # A damaged store must not keep the others from being emptied.
         try:
@@ -225,9 +241,10 @@ def _in_stores(
     return [each for each in items if each.count], problems
 
 
-def _builtin(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:
+def _builtin(
+    provider: MemoryProvider, config: Config, subject: Subject, *, delete: bool
+) -> ForgetReport:
     deadlines = deadlines_of(config)._replace(write=_BUILTIN_SECONDS)
-    provider = activate_builtin(config)
     with SingleProvider(provider, BUILTIN, deadlines=deadlines, home=config.home) as single:
         outcome = single.call("forget", request=subject.request._replace(delete=delete))
     if outcome.error is not None:
@@ -373,17 +390,18 @@ def finish(config: Config, journal: Journal, step: Step | None = None) -> dict[s
         recover(config.home)
     note("journal")
     subject = journal.subject
+    builtin = activate_builtin(config)
     done: Counter[str] = Counter()
     left = Survey()
     problems: list[str] = []
     for number in range(_PASSES):
         before = left
-        left = survey(config, subject)
+        left = survey(config, subject, builtin)
         note("search")
         # Twice the same: what is left can't be deleted by us.
         if number and (is_gone(left, subject) or left == before):
             break
-        items, problems = _in_stores(config, subject, delete=True, step=note)
+        items, problems = _in_stores(config, subject, builtin, delete=True, step=note)
         done += _counted(items)
         done += _delete_files(left.search, note)
     provider = _at_provider(config, journal, note) if journal.provider else None

@@ -38,6 +38,7 @@ from hermes_core.cli.output import (
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Config, load_config
 from hermes_core.errors import ConfigError, HermesError
+from hermes_core.loading.activation import activate_builtin
 from hermes_core.provider import ForgetRequest
 from hermes_core.storage.home import resolve_home
 
@@ -126,8 +127,9 @@ def _resumed(config: Config, given: dict[str, Any]) -> bool:
 def _forgotten(config: Config, request: ForgetRequest, given: dict[str, Any]) -> bool:
     """Look, ask, delete; whether nothing is left."""
     with progress("Searching"):
-        subject = subject_of(config, request)
-        found = survey(config, subject)
+        builtin = activate_builtin(config)
+        subject = subject_of(config, request, builtin)
+        found = survey(config, subject, builtin)
         asks = given["provider"] and bool(config.selection.name)
         theirs = ask_provider(config, subject, delete=False) if asks else ProviderAnswer()
     if given["dry_run"] or not given["json_wanted"]:
