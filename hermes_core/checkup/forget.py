@@ -394,6 +394,7 @@ def finish(config: Config, journal: Journal, step: Step | None = None) -> dict[s
     done: Counter[str] = Counter()
     left = Survey()
     problems: list[str] = []
+    provider = None
     for number in range(_PASSES):
         before = left
         left = survey(config, subject, builtin)
@@ -404,7 +405,10 @@ def finish(config: Config, journal: Journal, step: Step | None = None) -> dict[s
         items, problems = _in_stores(config, subject, builtin, delete=True, step=note)
         done += _counted(items)
         done += _delete_files(left.search, note)
-    provider = _at_provider(config, journal, note) if journal.provider else None
+        # After the outbox, which could deliver it again, and before the files are searched again:
+        # a provider may have some of its own.
+        if not number and journal.provider:
+            provider = _at_provider(config, journal, note)
     left = replace(left, problems=tuple(dict.fromkeys((*left.problems, *problems))))
     receipt = _receipt(config, journal, left, done, provider)
     _write_receipt(Path(journal.receipt), receipt)

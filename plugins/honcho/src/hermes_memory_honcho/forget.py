@@ -1,0 +1,172 @@
+"""What a person wants to be forgotten, in Honcho and in the plugin's own files.
+
+Honcho deletes conclusions and whole sessions. It has no request that deletes one message or a
+peer, so those are counted and named.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_core import ForgetItem, ForgetReport, ForgetRequest
+from hermes_core.service import forget_person
+from hermes_memory_honcho.client import NotFoundError, Peer, Session
+from hermes_memory_honcho.service import Service
+from hermes_memory_honcho.settings import Settings
+
+_PAGE: Final = 100
+_MOST: Final = 100_000
+#: Pauses until a session is gone, which Honcho deletes in the background.
+_PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+#: Local tables, with the columns that contain texts or names.
+_TABLES: Final = {"held.db": "held", "notes.db": "notes"}
+
+_MESSAGES: Final = "messages: Honcho can only delete whole sessions"
+_COMMON: Final = "messages of this session: its session in Honcho has other conversations as well"
+_PEER: Final = "the name of the peer: Honcho has no way to delete a peer"
+
+
+class Forgetting:
+    """One request, for the person whom a service was opened for."""
+
+    def __init__(self, service: Service, settings: Settings, home: Path) -> None:
+        self._service = service
+        self._settings = settings
+        self._home = home
+        self._names = service.names
+
+    def run(self, request: ForgetRequest) -> ForgetReport:
+        """Find what is meant, and delete what Honcho can delete."""
+        way = self._text if request.text else self._user if request.user_id else self._session
+        return way(request)
+
+    def _text(self, request: ForgetRequest) -> ForgetReport:
+        facts = [each for each in self._conclusions() if request.matches(each[2])]
+        cards = {
+            peer: [line for line in card if not request.matches(line)]
+            for peer in (self._names.user, self._names.ai)
+            if any(map(request.matches, card := self._service.card(peer)))
+        }
+        sessions = self._service.sessions()
+        said = sum(request.matches(text) for each in sessions for text in self._messages(each))
+        if request.delete:
+            self._delete_conclusions(facts)
+            for peer, lines in cards.items():
+                self._service.set_card(peer, lines)
+        items = [
+            ForgetItem("conclusions", len(facts)),
+            ForgetItem("cards", len(cards)),
+            ForgetItem("messages", said),
+            *self._local(request.matches, delete=request.delete),
+        ]
+        return ForgetReport(tuple(items), (_MESSAGES,) if said else ())
+
+    def _session(self, request: ForgetRequest) -> ForgetReport:
+        place = self._names.place(request.session_id)
+        own = self._settings.session_strategy == "per-session" and place.session in (
+            self._service.sessions()
+        )
+        local = self._local(lambda text: text == place.session, delete=own and request.delete)
+        if own:
+            if request.delete:
+                self._delete_session(place.session)
+            return ForgetReport((ForgetItem("sessions", 1), *local))
+        filters = {"metadata": {"session_id": request.session_id}}
+        said = len(list(self._messages(place.session, filters)))
+        return ForgetReport((ForgetItem("messages", said),), (_COMMON,) if said else ())
+
+    def _user(self, request: ForgetRequest) -> ForgetReport:
+        if not self._names.is_shared:
+            return ForgetReport(unreachable=("all users are one peer in these settings",))
+        sessions = self._service.sessions()
+        own = [each for each in sessions if self._is_alone(each)]
+        facts = list(self._conclusions(self._names.user))
+        card = self._service.card(self._names.user)
+        if request.delete:
+            for each in own:
+                self._delete_session(each)
+            self._delete_conclusions(facts)
+            if card:
+                self._service.set_card(self._names.user, [])
+            forget_person(self._home / "honcho", request.platform, request.user_id)
+        items = [
+            ForgetItem("sessions", len(own)),
+            ForgetItem("sessions with others", len(sessions) - len(own)),
+            ForgetItem("conclusions", len(facts)),
+            ForgetItem("cards", int(bool(card))),
+            *self._local(lambda text: text == self._names.user, delete=request.delete),
+        ]
+        return ForgetReport(tuple(items), (_PEER,) if sessions or facts else ())
+
+    # -- what Honcho has ------------------------------------------------------------------------
+
+    def _conclusions(self, *peers: str) -> Iterator[tuple[str, str, str]]:
+        """What is known of somebody and by whom: peer, id and text."""
+        for peer in peers or (self._names.user, self._names.ai):
+            for number, text in self._service.every_conclusion(peer):
+                yield peer, number, text
+
+    def _delete_conclusions(self, facts: list[tuple[str, str, str]]) -> None:
+        for peer, number, _ in facts:
+            self._service.delete_conclusion(peer, number)
+
+    def _messages(self, session: str, filters: dict[str, Any] | None = None) -> Iterator[str]:
+        with suppress(NotFoundError):
+            found = Session(session, self._service.honcho).messages(filters=filters, size=_PAGE)
+            for each in islice(found, _MOST):
+                yield each.content
+
+    def _is_alone(self, session: str) -> bool:
+        """Whether nobody but the person and the agent takes part in a session."""
+        with suppress(NotFoundError):
+            peers = {each.id for each in Session(session, self._service.honcho).peers()}
+            return peers <= {self._names.user, self._names.ai}
+        return True
+
+    def _delete_session(self, session: str) -> None:
+        with suppress(NotFoundError):
+            Session(session, self._service.honcho).delete()
+        for pause in _PAUSES:
+            if session not in [each.id for each in self._listed()]:
+                return
+            time.sleep(pause)
+
+    def _listed(self) -> Iterator[Any]:
+        with suppress(NotFoundError):
+            found = Peer(self._names.user, self._service.honcho).sessions(size=_PAGE)
+            yield from islice(found, _MOST)
+
+    # -- the plugin's own files -----------------------------------------------------------------
+
+    def _local(self, is_meant: Callable[[str], bool], *, delete: bool) -> Iterator[ForgetItem]:
+        """Turns that wait to be sent, and notes that were mirrored."""
+        for name, table in _TABLES.items():
+            path = self._home / "honcho" / name
+            if path.exists():
+                count = _rows(path, table, is_meant, delete=delete)
+                yield ForgetItem("turns that wait" if table == "held" else "mirrored notes", count)
+
+
+def _rows(path: Path, table: str, is_meant: Callable[[str], bool], *, delete: bool) -> int:
+    with closing(sqlite3.connect(path, timeout=10, isolation_level=None)) as database:
+        rows = database.execute(f"SELECT rowid, * FROM {table}").fetchall()  # noqa: S608 - ours
+        found = [
+            (number,)
+            for number, *cells in rows
+            if any(isinstance(each, str) and _says(each, is_meant) for each in cells)
+        ]
+        if delete and found:
+            database.executemany(f"DELETE FROM {table} WHERE rowid = ?", found)  # noqa: S608 - ours
+            database.execute("VACUUM")
+    return len(found)
+
+
+def _says(cell: str, is_meant: Callable[[str], bool]) -> bool:
+    """Whether a cell is meant; turns are stored as JSON, which escapes letters."""
+    return is_meant(cell) or ("\\u" in cell and is_meant(cell.encode().decode("unicode_escape")))
