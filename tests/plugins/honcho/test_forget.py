@@ -18,10 +18,10 @@ def test_conclusions_and_mirrored_notes_go_and_messages_are_named(agent, server,
     ann.note("add", FACT)
     ann.note("add", "Ann drinks tea.")
     ann.say("I am at 4711 Quibblefjörd Road.")
-    server.store.waiting.clear()  # the deriver has drawn no conclusions yet
     wanted = ForgetRequest(str(home), text="QUIBBLEFJÖRD road")
     found = _counts(ann.provider.forget(wanted))
-    assert found == {"conclusions": 1, "messages": 1, "mirrored notes": 1}
+    # The note, and what Honcho concluded from the message: once for each who observed it.
+    assert found == {"conclusions": 3, "messages": 1, "mirrored notes": 1}
     report = ann.provider.forget(wanted._replace(delete=True))
     assert _counts(report) == found
     assert "only delete whole sessions" in report.unreachable[0]
@@ -66,10 +66,10 @@ def test_a_person_takes_their_sessions_and_conclusions_with_them(agent, server, 
     ann.say(FACT)
     ann.note("add", FACT)
     bob.say("Bob drinks tea.")
-    server.store.waiting.clear()
     wanted = ForgetRequest(str(home), user_id="1001", platform="telegram", delete=True)
     found = _counts(ann.provider.forget(wanted))
-    assert (found["sessions"], found["conclusions"]) == (1, 1)
+    assert found["sessions"] == 1
+    assert found["conclusions"] > 1
     assert _counts(ann.provider.forget(wanted._replace(delete=False))) == {}
     assert "4711" not in " ".join([*said(server), *facts(server)])
     assert "Bob drinks tea." in said(server)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes_core import ForgetItem, ForgetReport, ForgetRequest
 from hermes_core.service import forget_person
@@ -32,6 +32,21 @@ _COMMON: Final = "messages of this session: its session in Honcho has other conv
 _PEER: Final = "the name of the peer: Honcho has no way to delete a peer"
 
 
+class _Pair(NamedTuple):
+    """Somebody, and whom they know something of."""
+
+    observer: str
+    target: str
+
+
+class _Fact(NamedTuple):
+    """A conclusion."""
+
+    pair: _Pair
+    id: str
+    text: str
+
+
 class Forgetting:
     """One request, for the person whom a service was opened for."""
 
@@ -47,18 +62,18 @@ class Forgetting:
         return way(request)
 
     def _text(self, request: ForgetRequest) -> ForgetReport:
-        facts = [each for each in self._conclusions() if request.matches(each[2])]
+        facts = [each for each in self._conclusions(self._pairs) if request.matches(each.text)]
         cards = {
-            peer: [line for line in card if not request.matches(line)]
-            for peer in (self._names.user, self._names.ai)
-            if any(map(request.matches, card := self._service.card(peer)))
+            pair: [line for line in card if not request.matches(line)]
+            for pair in self._pairs
+            if any(map(request.matches, card := self._card(pair)))
         }
-        sessions = self._service.sessions()
+        sessions = self._sessions()
         said = sum(request.matches(text) for each in sessions for text in self._messages(each))
         if request.delete:
             self._delete_conclusions(facts)
-            for peer, lines in cards.items():
-                self._service.set_card(peer, lines)
+            for pair, lines in cards.items():
+                self._set_card(pair, lines)
         items = [
             ForgetItem("conclusions", len(facts)),
             ForgetItem("cards", len(cards)),
@@ -69,9 +84,8 @@ class Forgetting:
 
     def _session(self, request: ForgetRequest) -> ForgetReport:
         place = self._names.place(request.session_id)
-        own = self._settings.session_strategy == "per-session" and place.session in (
-            self._service.sessions()
-        )
+        is_own = self._settings.session_strategy == "per-session"
+        own = is_own and place.session in self._sessions()
         local = self._local(lambda text: text == place.session, delete=own and request.delete)
         if own:
             if request.delete:
@@ -84,37 +98,59 @@ class Forgetting:
     def _user(self, request: ForgetRequest) -> ForgetReport:
         if not self._names.is_shared:
             return ForgetReport(unreachable=("all users are one peer in these settings",))
-        sessions = self._service.sessions()
+        sessions = self._sessions()
         own = [each for each in sessions if self._is_alone(each)]
-        facts = list(self._conclusions(self._names.user))
-        card = self._service.card(self._names.user)
+        # What the agent knows of itself, it knows from everybody.
+        pairs = [each for each in self._pairs if self._names.user in each]
+        facts = list(self._conclusions(pairs))
+        cards = [each for each in pairs if self._card(each)]
         if request.delete:
             for each in own:
                 self._delete_session(each)
             self._delete_conclusions(facts)
-            if card:
-                self._service.set_card(self._names.user, [])
+            for pair in cards:
+                self._set_card(pair, [])
             forget_person(self._home / "honcho", request.platform, request.user_id)
         items = [
             ForgetItem("sessions", len(own)),
             ForgetItem("sessions with others", len(sessions) - len(own)),
             ForgetItem("conclusions", len(facts)),
-            ForgetItem("cards", int(bool(card))),
+            ForgetItem("cards", len(cards)),
             *self._local(lambda text: text == self._names.user, delete=request.delete),
         ]
         return ForgetReport(tuple(items), (_PEER,) if sessions or facts else ())
 
     # -- what Honcho has ------------------------------------------------------------------------
 
-    def _conclusions(self, *peers: str) -> Iterator[tuple[str, str, str]]:
-        """What is known of somebody and by whom: peer, id and text."""
-        for peer in peers or (self._names.user, self._names.ai):
-            for number, text in self._service.every_conclusion(peer):
-                yield peer, number, text
+    @property
+    def _pairs(self) -> list[_Pair]:
+        """Who may know something of whom."""
+        both = (self._names.user, self._names.ai)
+        return [_Pair(observer, target) for observer in both for target in both]
 
-    def _delete_conclusions(self, facts: list[tuple[str, str, str]]) -> None:
-        for peer, number, _ in facts:
-            self._service.delete_conclusion(peer, number)
+    def _conclusions(self, pairs: list[_Pair]) -> Iterator[_Fact]:
+        for pair in pairs:
+            with suppress(NotFoundError):
+                found = self._view(pair).list(size=_PAGE)
+                for each in islice(found, _MOST):
+                    yield _Fact(pair, each.id, each.content)
+
+    def _view(self, pair: _Pair) -> Any:
+        return Peer(pair.observer, self._service.honcho).conclusions_of(pair.target)
+
+    def _delete_conclusions(self, facts: list[_Fact]) -> None:
+        for each in facts:
+            with suppress(NotFoundError):
+                self._view(each.pair).delete(each.id)
+
+    def _card(self, pair: _Pair) -> list[str]:
+        with suppress(NotFoundError):
+            observer = Peer(pair.observer, self._service.honcho)
+            return list(observer.get_card(target=pair.target) or ())
+        return []
+
+    def _set_card(self, pair: _Pair, lines: list[str]) -> None:
+        Peer(pair.observer, self._service.honcho).set_card(lines, target=pair.target)
 
     def _messages(self, session: str, filters: dict[str, Any] | None = None) -> Iterator[str]:
         with suppress(NotFoundError):
@@ -133,14 +169,16 @@ class Forgetting:
         with suppress(NotFoundError):
             Session(session, self._service.honcho).delete()
         for pause in _PAUSES:
-            if session not in [each.id for each in self._listed()]:
+            if session not in self._sessions():
                 return
             time.sleep(pause)
 
-    def _listed(self) -> Iterator[Any]:
+    def _sessions(self) -> list[str]:
+        """The sessions of the person, as the server lists them now."""
         with suppress(NotFoundError):
             found = Peer(self._names.user, self._service.honcho).sessions(size=_PAGE)
-            yield from islice(found, _MOST)
+            return [each.id for each in islice(found, _MOST)]
+        return []
 
     # -- the plugin's own files -----------------------------------------------------------------
 

@@ -441,13 +441,6 @@ class Service:
                 return
         raise HermesError(f"the conclusion {number} is not there", hint="`list` shows them")
 
-    def every_conclusion(self, peer: str) -> Iterator[tuple[str, str]]:
-        """Ids and facts, all of them."""
-        observer, target = self._view(peer)
-        with suppress(NotFoundError):
-            for each in observer.conclusions_of(target).list(size=_BATCH):
-                yield each.id, each.content
-
     def _candidates(self, peer: str, content: str) -> Iterator[tuple[str, str]]:
         """The nearest ones first, then all."""
         # The exact text is nearly always among the nearest; listing all is the fallback, and
