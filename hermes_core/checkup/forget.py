@@ -691,7 +691,7 @@ def _named(home: Path, path: Path, subject: Subject) -> str:
 
 def _safe(text: str, subject: Subject) -> str:
     """A text for the receipt; its own words if it contains what is to be forgotten."""
-    return "(its name contains it)" if subject.names.found_in(text) else text
+    return "(not shown: it contains what was forgotten)" if subject.names.found_in(text) else text
 
 
 def _write_receipt(path: Path, receipt: dict[str, Any]) -> None:

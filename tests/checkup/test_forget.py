@@ -221,7 +221,7 @@ def test_files_of_others_are_named_and_the_exit_code_says_so(machine):
 def test_a_file_whose_name_has_the_text_does_not_bring_it_into_the_receipt(machine):
     (machine.home / f"{TEXT}.txt").write_text("nothing", "utf-8")
     receipt = machine.json("forget", TEXT, "--yes", code=1)
-    assert receipt["searched"]["files_after"] == ["(its name contains it)"]
+    assert receipt["searched"]["files_after"] == ["(not shown: it contains what was forgotten)"]
 
 
 def test_a_damaged_store_is_named_and_the_others_are_emptied(machine):
@@ -322,3 +322,52 @@ def test_killed_again_and_again_at_every_step(machine, subject):
     if subject == "text":
         assert receipt["found"] == placed
         assert grep(machine.home) == []
+
+
+# -- the external provider ------------------------------------------------------------------------
+
+PLUGIN = """
+from hermes_core import ForgetItem, ForgetReport, MemoryProvider
+
+class Acme(MemoryProvider):
+    name = "acme"
+    def is_available(self): return True
+    def initialize(self, session_id, **kwargs): self.home = kwargs["hermes_home"]
+    def get_tool_schemas(self): return []
+    def backup_paths(self): return ["/somewhere/else"]
+"""
+FORGETS = """
+    def forget(self, request):
+        if request.delete:
+            raise RuntimeError("the service is down for " + request.text)
+        return ForgetReport((ForgetItem("facts", 2),), ("its own backups",))
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (PLUGIN, "can't delete; do it there"),
+        (PLUGIN + FORGETS, "(not shown: it contains what was forgotten)"),
+    ],
+)
+def test_what_a_provider_can_not_delete_is_named(machine, source, problem):
+    machine.add_directory("acme", source)
+    machine.write_config("memory: {provider: acme}\n")
+    receipt = machine.json("forget", TEXT, "--provider", "--yes", code=1)
+    provider = receipt["provider"]
+    assert (provider["name"], receipt["complete"]) == ("acme", False)
+    assert any(problem in each for each in provider["problems"])
+    assert any("/somewhere/else" in each for each in provider["unreachable"])
+    assert grep(machine.home) == []
+    if source != PLUGIN:
+        assert provider["found"] == provider["remaining"] == {"facts": 4}  # 2 of each person
+        assert provider["deleted"] == {}
+
+
+def test_a_provider_is_not_asked_unless_the_person_says_so(machine):
+    machine.add_directory("acme", PLUGIN + FORGETS)
+    machine.write_config("memory: {provider: acme}\n")
+    receipt = machine.json("forget", TEXT, "--yes")
+    assert receipt["provider"] is None
+    assert "acme: not asked; add --provider" in receipt["unreachable"]
