@@ -53,6 +53,12 @@ if TYPE_CHECKING:
     from hermes_core.loading.compat import offer_hermes_agent_modules
     from hermes_core.manager import MemoryManager, Recollection
     from hermes_core.manager.asynchronous import AsyncMemoryManager
+    from hermes_core.manager.conversation import (
+        AsyncConversation,
+        AsyncTurn,
+        Conversation,
+        Turn,
+    )
     from hermes_core.manager.from_config import redactor_for
     from hermes_core.manager.prompts import TRIVIAL_PROMPT_RE, is_trivial_prompt
     from hermes_core.privacy import Redacted, Redactor
@@ -80,11 +86,14 @@ __all__ = [
     "TRIVIAL_PROMPT_RE",
     "AgentEnded",
     "AnswerLate",
+    "AsyncConversation",
     "AsyncMemoryManager",
+    "AsyncTurn",
     "Block",
     "CheckpointError",
     "Config",
     "ConfigError",
+    "Conversation",
     "DatabaseError",
     "DeadlineExceeded",
     "Deadlines",
@@ -127,6 +136,7 @@ __all__ = [
     "SupportsPostSetup",
     "SupportsProbe",
     "SupportsStatusConfig",
+    "Turn",
     "UnknownProviderError",
     "WriteRefused",
     "WrongReturnType",
@@ -207,6 +217,10 @@ _MODULES: Final = {
     "MemoryManager": "manager",
     "Recollection": "manager",
     "AsyncMemoryManager": "manager.asynchronous",
+    "AsyncConversation": "manager.conversation",
+    "AsyncTurn": "manager.conversation",
+    "Conversation": "manager.conversation",
+    "Turn": "manager.conversation",
     "redactor_for": "manager.from_config",
     "TRIVIAL_PROMPT_RE": "manager.prompts",
     "is_trivial_prompt": "manager.prompts",

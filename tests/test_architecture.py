@@ -174,6 +174,28 @@ def test_a_plugin_imports_public_names_only(plugin):
     assert wrong == []
 
 
+#: Who else may open a SQLite file, and why.
+OWN_CONNECTIONS = {
+    "storage/sqlite.py": "has the class",
+    "sessions/sqlite/maintenance.py": "cuts a damaged index out of the schema",
+    "sessions/sqlite/repair.py": "copies a damaged file, which the class refuses",
+    "hermes_memory_mem0/engine.py": "erases what was deleted from files of mem0ai and Qdrant",
+    "scaffold/project/src/hermes_memory_acme/store.py": "is an author's code",
+}
+
+
+def test_every_sqlite_file_is_opened_through_one_class():
+    found = [
+        where(path, node.lineno)
+        for folder in (CORE, ROOT / "plugins")
+        for path, tree in sources(folder)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("sqlite3.connect")
+        if not path.as_posix().endswith(tuple(OWN_CONNECTIONS))
+    ]
+    assert found == []
+
+
 def test_a_provider_is_looked_into_only_where_it_is_called():
     """What a provider may have is declared in provider.py; only dispatch asks whether it has it."""
     wrong = [

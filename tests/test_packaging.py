@@ -156,10 +156,11 @@ def distributions(python: Path) -> set[str]:
     return {each["name"] for each in listed} - PROJECTS
 
 
-def test_the_wheel_has_the_two_packages_and_nothing_else(wheel):
+def test_the_wheel_has_our_packages_and_nothing_else(wheel):
     files = read_wheel(wheel)
     tops = {name.partition("/")[0] for name in files}
     assert tops == {
+        "hermes_adapters",
         "hermes_core",
         "hermes_builtin",
         f"hermes_plugins-{__version__}.dist-info",

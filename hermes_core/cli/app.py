@@ -42,8 +42,9 @@ COMMANDS: Final = {
     "status": _Command("checkup", "Show what is active and whether it works."),
     "uninstall": _Command("install", "Disable and uninstall a memory plugin."),
 }
-#: Commands of hermes_builtin, which is part of this distribution.
+#: Commands of hermes_builtin and hermes_adapters, which are part of this distribution.
 BUILTIN_HELP: Final = {
+    "chat": "Talk with a model that has your memory.",
     "memory": "Show and change the notes that the agent keeps.",
     "sessions": "Search and manage past conversations.",
 }

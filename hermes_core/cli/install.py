@@ -31,7 +31,7 @@ from hermes_core.errors import HermesError
 from hermes_core.install import (
     OURSELVES,
     Change,
-    Fetched,
+    Download,
     Folder,
     Installer,
     InstallError,
@@ -138,7 +138,7 @@ def _install_package(package: Package, manner: Manner) -> None:
         _refuse_useless(plan, brought)
         _show_risks(fetched, manner)
         if manner.dry_run:
-            _tell_json(manner, plan.changes, brought, changed=False, risks=fetched.risks)
+            _print_json(manner, plan.changes, brought, changed=False, risks=fetched.risks)
             return
         _agree_to_risks(fetched, manner)
         manner.agree("Install this?", "use --yes to install without a question")
@@ -212,7 +212,7 @@ def _refuse_useless(plan: Plan, brought: list[ProviderInfo]) -> None:
     )
 
 
-def _show_risks(fetched: Fetched, manner: Manner) -> None:
+def _show_risks(fetched: Download, manner: Manner) -> None:
     if fetched.risks:
         manner.say("Files that affect more than this plugin:")
         for each in fetched.risks:
@@ -220,7 +220,7 @@ def _show_risks(fetched: Fetched, manner: Manner) -> None:
         manner.say()
 
 
-def _agree_to_risks(fetched: Fetched, manner: Manner) -> None:
+def _agree_to_risks(fetched: Download, manner: Manner) -> None:
     """Ask about the risks, or refuse them: --yes answers another question."""
     if not fetched.risks or manner.allow_risky:
         return
@@ -241,12 +241,12 @@ def _already_there(package: Package, manner: Manner) -> None:
         if each.distribution and normalise(each.distribution) == normalise(package.project)
     ]
     manner.say(f"{package.shown} is already installed. Nothing was changed.")
-    _tell_json(manner, (), mine, changed=False)
+    _print_json(manner, (), mine, changed=False)
     if mine and not manner.json:
         say(f"Next: hermes-plugins setup {mine[0].name}")
 
 
-def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner, fetched: Fetched) -> None:
+def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner, fetched: Download) -> None:
     # Scanned again in the real environment: what was shown is compared with what is there.
     names = {normalise(each.name) for each in plan.changes}
     there = [
@@ -263,7 +263,7 @@ def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner, fetched: Fe
         )
     versions = ", ".join(f"{each.name} {each.version}".strip() for each in plan.changes)
     manner.say(f"Installed: {versions}")
-    _tell_json(manner, plan.changes, there, changed=True, risks=fetched.risks)
+    _print_json(manner, plan.changes, there, changed=True, risks=fetched.risks)
     _offer_setup(there, manner)
 
 
@@ -284,14 +284,14 @@ def _install_folder(source: Folder | Repository, manner: Manner) -> None:
                 f"it {staged.info.problem}", where=str(where), hint="nothing was installed"
             )
         if manner.dry_run:
-            _tell_json(manner, (), [staged.info], changed=False)
+            _print_json(manner, (), [staged.info], changed=False)
             return
         _agree_to_replace(target, manner)
         manner.agree("Install this?", "use --yes to install without a question")
         put(staged.folder, target, staged.record)
     info = staged.info._replace(directory=target)
     manner.say(f"Installed: {info.name} in {target}")
-    _tell_json(manner, (), [info], changed=True)
+    _print_json(manner, (), [info], changed=True)
     _offer_setup([info], manner)
 
 
@@ -331,7 +331,7 @@ def _agree_to_replace(target: Path, manner: Manner) -> None:
 # -- afterwards -------------------------------------------------------------------------------
 
 
-def _tell_json(
+def _print_json(
     manner: Manner,
     changes: Iterable[Change],
     providers: Iterable[ProviderInfo],
@@ -408,7 +408,7 @@ def uninstall_command(ctx: click.Context, name: str, yes: bool) -> None:
             hint=f"this environment is {sys.prefix}",
         )
     say(f"Uninstalled: {first.distribution} {first.version}. Its dependencies stay installed.")
-    _tell_what_stays(found)
+    _print_remaining(found)
 
 
 def _meant(name: str, listed: list[ProviderInfo]) -> list[ProviderInfo]:
@@ -479,7 +479,7 @@ def _remove_directory(config: Config, info: ProviderInfo, yes: bool) -> None:
     with plugins_folder(config.home):
         remove_folder(folder)
     say(f"Uninstalled: {info.name}, which was in {folder}")
-    _tell_what_stays([info])
+    _print_remaining([info])
 
 
 def _disable_first(config: Config, found: Iterable[ProviderInfo]) -> None:
@@ -523,7 +523,7 @@ def _drop_bridge(config: Config, info: ProviderInfo) -> None:
         say(f"Removed its bridge to hermes-agent: {folder}")
 
 
-def _tell_what_stays(found: Iterable[ProviderInfo]) -> None:
+def _print_remaining(found: Iterable[ProviderInfo]) -> None:
     names = ", ".join(f"memory.{each.name}" for each in found)
     say(f"Kept: its settings ({names} in config.yaml), secrets and stored data.")
 

@@ -38,7 +38,7 @@ _INTERRUPTED: Final = 130
 Rows = Sequence[tuple[int, LoggedCall]]
 
 
-class Wanted(NamedTuple):
+class LogFilter(NamedTuple):
     """The calls to show."""
 
     home: Path
@@ -101,7 +101,7 @@ def log_command(
 
     The log has no content of conversations.
     """
-    wanted = Wanted(resolve_home(ctx.obj), provider, hook, failed)
+    wanted = LogFilter(resolve_home(ctx.obj), provider, hook, failed)
     if follow:
         try:
             _follow(wanted, lines, json_wanted)
@@ -123,7 +123,7 @@ def log_command(
         )
 
 
-def _follow(wanted: Wanted, lines: int, json_wanted: bool) -> None:
+def _follow(wanted: LogFilter, lines: int, json_wanted: bool) -> None:
     table = Table(_HEADER)
     # Before the first page is read, so that no call between the two reads is skipped.
     seen = _newest_number(wanted.home)
@@ -165,7 +165,7 @@ def _pause(seconds: float) -> None:
         raise BrokenPipeError
 
 
-def _nothing(wanted: Wanted) -> str:
+def _nothing(wanted: LogFilter) -> str:
     if not path_of(wanted.home).exists():
         return "No memory provider has been called in this home yet."
     if wanted.provider or wanted.hook or wanted.failed:

@@ -277,7 +277,7 @@ def _answers(
             answers[field.key] = given[field.key] = answer
             if repeated_keys(fields):  # it may have decided which field of a key is in force
                 given, unread = _known(sources, fields, answers, stored)
-    return sources.settled(fields, given, unread)
+    return sources.validated(fields, given, unread)
 
 
 def _known(

@@ -102,7 +102,7 @@ class Sources:
 
     def settings(self, fields: Sequence[Field]) -> Settings:
         """The values of all fields, and what is wrong with them."""
-        return self.settled(fields, *self.found(fields))
+        return self.validated(fields, *self.found(fields))
 
     def found(
         self, fields: Sequence[Field], answers: Mapping[str, Value] | None = None
@@ -148,22 +148,22 @@ class Sources:
         cause = f"{field.variable} is set, but not granted to {self._info.name}"
         return Problem(f"{self.where}.{field.key}", cause, hint=hint)
 
-    def settled(
+    def validated(
         self, fields: Sequence[Field], given: Mapping[str, Value], unread: Mapping[str, Problem]
     ) -> Settings:
         """Values that were found, made ready; one that could not be read is not missing."""
-        settled = validate_values(fields, given, self.where)
+        validated = validate_values(fields, given, self.where)
         problems = [
             unread[field.key]
-            for field in active_fields(fields, settled.values)
+            for field in active_fields(fields, validated.values)
             if field.key in unread
             and field.key not in given
-            and field.key not in settled.values  # a default takes the place of what is withheld
-            and field.applies(settled.values)
+            and field.key not in validated.values  # a default takes the place of what is withheld
+            and field.applies(validated.values)
         ]
         unknown = {problem.field for problem in problems}
-        rest = [problem for problem in settled.problems if problem.field not in unknown]
-        return settled._replace(problems=(*problems, *rest))
+        rest = [problem for problem in validated.problems if problem.field not in unknown]
+        return validated._replace(problems=(*problems, *rest))
 
     def _find(self, field: Field) -> Value | None:
         if field.key in self._arguments:

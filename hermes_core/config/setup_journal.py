@@ -198,8 +198,8 @@ def pending(home: Path) -> Journal | None:
             (tuple(keys), DELETE if value == _DELETED else value) for keys, value in data["changes"]
         ]
         plugin = entry_of(*data["plugin"]) if data.get("plugin") else None
-        told = str(data.get("id", ""))
-        journal = Journal(str(data["provider"]), changes, list(data["secrets"]), plugin, told)
+        journal_id = str(data.get("id", ""))
+        journal = Journal(str(data["provider"]), changes, list(data["secrets"]), plugin, journal_id)
         return _with_lock_entry(journal)
     except FileNotFoundError:
         return None

@@ -190,17 +190,16 @@ class ProviderAdapter:
         return self._run("system_prompt_block")
 
     def prefetch(self, query: str, session_id: str) -> Outcome:
-        self._recall.begin()
+        if self.inline:  # without a budget: nothing comes late, or in part
+            return self._run("prefetch", query, optional={"session_id": session_id})
+        # After a change of session, one of the same id may be of another user.
+        self._recall.begin(f"{self._switches}:{session_id}")
         outcome = self._run("prefetch", query, optional={"session_id": session_id})
         if outcome.error is not None:  # the parts that arrived are better than nothing
             outcome = outcome._replace(value=self._recall.part)
-        late = self._recall.late(self._session_now(session_id))
+        late = self._recall.late()
         use_late = late is not None and not outcome.value.strip()
         return outcome._replace(value=late) if use_late else outcome
-
-    def _session_now(self, session_id: str) -> str:
-        """What a recall is for: after a change, a session of the same id may be of another user."""
-        return f"{self._switches}:{session_id}"
 
     def queue_prefetch(self, query: str, session_id: str) -> Outcome:
         return self._run("queue_prefetch", query, optional={"session_id": session_id})
@@ -505,8 +504,8 @@ class ProviderAdapter:
     ) -> Outcome:
         """Call a method of the provider, whatever it does; see `Invocation` for the arguments."""
         rule = HOOKS[hook]
-        refused = self._refusal(hook)
-        if refused is not None:
+        unusable = self._closed or self._ending or self.start_error is not None
+        if unusable and (refused := self._refusal(hook)) is not None:
             return Outcome(self.name, hook, rule.neutral, refused)
         worker = self._workers[rule.lane]
         queued = not self.inline and worker.on_thread()
@@ -522,7 +521,7 @@ class ProviderAdapter:
             call = partial(
                 invocation, *args, optional=optional, by_position=by_position, by_name=by_name
             )
-            value = self._on_worker(hook, rule, call)
+            value = self._on_worker(hook, rule, call, queued=queued)
         except BaseException as caught:
             if not _is_providers(caught, rule, on_worker=queued):
                 raise  # ours: somebody pressed Ctrl-C
@@ -564,8 +563,11 @@ class ProviderAdapter:
         except Exception:  # noqa: BLE001 - the call meets it again, and records it
             return None
 
-    def _on_worker(self, hook: str, rule: HookRule, call: partial[Any]) -> Any:
-        """Make a call on the worker of its lane, and return its value within its deadline."""
+    def _on_worker(self, hook: str, rule: HookRule, call: partial[Any], *, queued: bool) -> Any:
+        """Make a call on the worker of its lane, and return its value within its deadline.
+
+        ``queued``: this is the worker's thread.
+        """
         worker = self._workers[rule.lane]
         deadline = getattr(self.deadlines, rule.deadline)
         if not self.inline and self._workers[Lane.WRITE].on_thread():
@@ -576,13 +578,12 @@ class ProviderAdapter:
             return run()
         if rule.interactive:
             return copy_context().run(run)
-        if worker.on_thread():
+        if queued:
             return self._guarded(hook, run)
         if hook not in _UNPAUSED and self._statistics.is_paused(hook):
             raise _paused()
         if hook == "prefetch":
-            session = self._session_now(call.keywords["optional"]["session_id"])
-            return self._recall.ask(run, session, call.args[0])
+            return self._recall.ask(run, call.args[0])
         if self.boundary is not None and hook not in _UNPAUSED and not self._on_own_thread():
             # The caller waits, not the main worker: a change of session needs that itself.
             begun = self._clock()

@@ -134,7 +134,7 @@ class Invocation:
             keywords = {
                 key: value
                 for key, value in optional.items()
-                if self.accepts(key) and key not in taken
+                if (self._takes_any_keyword or key in self._keywords) and key not in taken
             }
         # `by_name` may draw a new event id, so it is called only for a method that uses one.
         if by_name is not None and self._keywords & _IDENTITY:

@@ -102,9 +102,10 @@ class Breaker:
 
     def admits(self) -> bool:
         """Return whether a call may be made now; of a half-open breaker, one at a time may."""
-        state = self.state
-        if state != "half-open":
-            return state == "closed"
+        if self._opened is None:
+            return True
+        if self.state == "open":
+            return False
         with self._lock:
             now = self._clock()
             # A trial whose outcome nobody recorded must not block the others for ever.

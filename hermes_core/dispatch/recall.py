@@ -90,6 +90,7 @@ class Recall:
         # what is ready at once", so the deadline of ordinary hooks applies.
         self._patience = max(2 * budget, 0) or patience
         self._in_vain = 0
+        self._session = ""
         self._asked: _Asked | None = None
         self._running: tuple[_Asked, Job] | None = None
         self._earlier: tuple[_Asked, Job] | None = None
@@ -98,15 +99,6 @@ class Recall:
     def patience(self) -> float:
         """How long a recall may run, whether or not somebody still waits for it."""
         return self._patience
-
-    @property
-    def budget(self) -> float:
-        """How long the next turn waits."""
-        return min(self._budget, SLOW_SECONDS) if self._is_short else self._budget
-
-    @property
-    def _is_short(self) -> bool:
-        return self._in_vain >= _IN_VAIN
 
     @property
     def part(self) -> str:
@@ -118,12 +110,13 @@ class Recall:
         """Whether a recall still runs that nobody waits for any more."""
         return self._running is not None and not self._running[1].wait(0)
 
-    def begin(self) -> None:
-        """Start a turn. Only the recall that the previous turn left running may serve it."""
+    def begin(self, session: str) -> None:
+        """Start a turn of a session. Only the recall that the previous turn left may serve it."""
+        self._session = session
         self._earlier, self._running = self._running, None
         self._asked = None
 
-    def ask(self, call: Callable[[], Any], session: str, question: str) -> Any:
+    def ask(self, call: Callable[[], Any], question: str) -> Any:
         """Return what the provider answers within the budget.
 
         Raises:
@@ -134,18 +127,20 @@ class Recall:
         if self._worker.overdue:
             _ = self._worker.stuck  # replaces the thread of the call that hangs
             raise ProviderPaused("an earlier call still hangs")
-        # The provider is slow. A second question would only wait in the queue behind the first one.
-        if self._is_short and self._earlier is not None and not self._earlier[1].wait(0):
-            raise ProviderPaused("an earlier recall still runs")
-        self._asked = asked = _Asked(session, question, call, self._clock)
+        budget = self._budget
+        if self._in_vain >= _IN_VAIN:
+            budget = min(budget, SLOW_SECONDS)
+            # The provider is slow. A second question would only wait in the queue behind the first.
+            if self._earlier is not None and not self._earlier[1].wait(0):
+                raise ProviderPaused("an earlier recall still runs")
+        self._asked = asked = _Asked(self._session, question, call, self._clock)
         began = self._clock()
         job = self._worker.submit(asked.run, self._patience, "prefetch", awaited=True)
         if job is None:
             raise ProviderPaused("it is shut down")
-        return self._awaited(asked, job, began)
+        return self._awaited(asked, job, began, budget)
 
-    def _awaited(self, asked: _Asked, job: Job, began: float) -> Any:
-        budget = self.budget
+    def _awaited(self, asked: _Asked, job: Job, began: float, budget: float) -> Any:
         if self._worker.wait_for(job, began + budget - self._clock()):
             # A fast error costs the turn nothing and does not count as a turn that waited in vain.
             waited = self._clock() - began >= SLOW_SECONDS
@@ -159,7 +154,7 @@ class Recall:
             f"no answer within {budget:g} s; it may serve the next turn", hint=_SETTING
         )
 
-    def late(self, session: str) -> LateAnswer | None:
+    def late(self) -> LateAnswer | None:
         """Return the answer to an earlier turn's question, if it has arrived since."""
         if self._earlier is None:
             return None
@@ -175,6 +170,6 @@ class Recall:
             self._in_vain = 0
         text = job.value
         # An answer for another session could reveal what a different user said.
-        if asked.session != session or not isinstance(text, str) or not text.strip():
+        if asked.session != self._session or not isinstance(text, str) or not text.strip():
             return None
         return LateAnswer(text, asked.question)

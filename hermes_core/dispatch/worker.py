@@ -328,7 +328,8 @@ class Worker:
         """Have the step called soon. Never waits; returns False if no thread could be started."""
         if self._closed:
             return False
-        self._renew_after_fork()
+        if self._pid != os.getpid():  # a forked child
+            self._reset()
         try:
             self._put(None)
         except RuntimeError:  # the system has no more threads, or the interpreter is ending
@@ -371,12 +372,9 @@ class Worker:
 
     # -- starting threads -----------------------------------------------------------------
 
-    def _renew_after_fork(self) -> None:
-        if self._pid != os.getpid():
-            self._reset()
-
     def _prepare(self) -> None:
-        self._renew_after_fork()
+        if self._pid != os.getpid():  # a forked child
+            self._reset()
         if self._current is not None:
             self._replace_if_overdue()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from hermes_core.fence._look_alikes import skeleton
@@ -76,7 +76,7 @@ def fenced(
             marks |= {key: names for each in sections for key in each.keys() - marks.keys()}
         sections = _filled(parts, max_chars, scan, marks)  # the marks take room
     left_out = tuple(line for section in sections for line in section.left_out())
-    texts = [*filter(None, (section.text() for section in sections))]
+    texts = [section.text for section in sections if section.text]
     if not texts:
         return Block("", left_out)
     # At the end, over everything: a tag may be forged across the border of two entries. `defused`
@@ -97,7 +97,7 @@ def _filled(
         section = _Section(part, room, max_chars, scan, marks)
         section.fill(seen)
         sections.append(section)
-        if text := section.text():
+        if text := section.text:
             room -= len(text) + len(_BETWEEN_SECTIONS)
     return sections
 
@@ -197,8 +197,9 @@ class _Section:
         """Return the keys of all entries, whether they were added or not."""
         return {*map(self._key, self._entries)}
 
+    @cached_property
     def text(self) -> str:
-        """Return the section; "" if no entry was added."""
+        """The section, once it is filled; "" if no entry was added."""
         if not self.given:
             return ""
         remark = self._remark() if self._over else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hermes_core.install._bridge import Bridge, build_bridge, remove_bridge
 from hermes_core.install._directories import Staged, plugins_folder, put, remove_folder, stage
-from hermes_core.install._installers import OURSELVES, Change, Fetched, Installer, Plan, installer
+from hermes_core.install._installers import OURSELVES, Change, Download, Installer, Plan, installer
 from hermes_core.install._sources import (
     Folder,
     InstallError,
@@ -23,7 +23,7 @@ __all__ = [
     "OURSELVES",
     "Bridge",
     "Change",
-    "Fetched",
+    "Download",
     "Folder",
     "InstallError",
     "Installer",

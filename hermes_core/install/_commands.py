@@ -31,7 +31,7 @@ _STEP: Final = re.compile(
 )
 
 
-class Completed(NamedTuple):
+class CommandResult(NamedTuple):
     """The exit code and the output of a command."""
 
     code: int
@@ -45,7 +45,7 @@ def run(
     progress: Progress | None = None,
     prompts: bool = False,
     **variables: str,
-) -> Completed:
+) -> CommandResult:
     """Run a command to its end.
 
     Args:
@@ -85,7 +85,7 @@ def run(
         finally:
             for each in readers:
                 each.join(1)  # not for ever: a grandchild may hold the other end of the pipe
-    return Completed(code, "".join(said[0]), "".join(said[1]))
+    return CommandResult(code, "".join(said[0]), "".join(said[1]))
 
 
 def report_steps(progress: Progress) -> Progress:

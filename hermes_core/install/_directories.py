@@ -23,7 +23,7 @@ from hermes_core.discovery import (
     manifest_of,
     write_record,
 )
-from hermes_core.install._commands import Completed, run
+from hermes_core.install._commands import CommandResult, run
 from hermes_core.install._sources import Folder, InstallError, Repository
 from hermes_core.storage.files import LockTimeoutError, file_lock, sync_folder
 from hermes_core.storage.home import ensure_folder
@@ -263,7 +263,7 @@ _NEUTRAL: Final = (
 )
 
 
-def _git(ours: Path, checkout: Path, *arguments: str) -> Completed:
+def _git(ours: Path, checkout: Path, *arguments: str) -> CommandResult:
     """Run git with a repository that we made: it looks for no other one."""
     program = shutil.which("git")
     if program is None:
@@ -282,7 +282,7 @@ def _git(ours: Path, checkout: Path, *arguments: str) -> Completed:
     )
 
 
-def _failure(repository: Repository, done: Completed) -> InstallError:
+def _failure(repository: Repository, done: CommandResult) -> InstallError:
     reasons = _REASON.findall(done.err) or done.err.strip().splitlines()[-1:]
     if _MISSING.search(done.err):
         what = f"has no revision {repository.revision or 'HEAD'}"

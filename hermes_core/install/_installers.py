@@ -26,7 +26,7 @@ from urllib.parse import unquote
 
 from hermes_core.config.names import normalise
 from hermes_core.discovery import installed_distributions, installed_versions
-from hermes_core.install._commands import Completed, Progress, install_error, report_steps, run
+from hermes_core.install._commands import CommandResult, Progress, install_error, report_steps, run
 from hermes_core.install._sources import InstallError, NeedsBuild, Package
 from hermes_core.install._wheels import check_wheel, risks, risks_of_wheel, unpack_texts
 
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
         return only_wheels(self.built)
 
 
-class Fetched(NamedTuple):
+class Download(NamedTuple):
     """What was downloaded: the folder to search for providers, and what is risky in it."""
 
     site: Path
@@ -82,7 +82,7 @@ class Installer(Protocol):
         ``progress`` is called with each step that takes time, here and below.
         """
 
-    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Fetched:
+    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Download:
         """Download everything into a folder, and look into it."""
 
     def install(self, plan: Plan, folder: Path) -> None:
@@ -182,7 +182,7 @@ class Pip:
         )
         return Plan(package, changes(would), allowed)
 
-    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Fetched:
+    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Download:
         """Download or build the wheels, and unpack the texts in them."""
         done = self._pip(
             "wheel", "--no-deps", "--wheel-dir", str(folder / "wheels"),
@@ -199,7 +199,7 @@ class Pip:
                 found += risks_of_wheel(wheel)
             except (zipfile.BadZipFile, OSError) as error:
                 raise install_error(f"BadZipFile: {error}", wheel.name) from error
-        return Fetched(site, tuple(found))
+        return Download(site, tuple(found))
 
     def install(self, plan: Plan, folder: Path) -> None:
         """Install the wheels, and nothing else."""
@@ -226,7 +226,7 @@ class Pip:
         done = self._pip("check")
         return done.out.splitlines() if done.code else []
 
-    def _pip(self, *arguments: str, progress: Progress | None = None) -> Completed:
+    def _pip(self, *arguments: str, progress: Progress | None = None) -> CommandResult:
         # --no-input: a prompt for index credentials would wait for ever, since stdin is closed.
         # -P: a folder called pip in the working folder is not the pip that is meant.
         command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
@@ -322,7 +322,7 @@ class Uv:
         )
         return Plan(package, changes(would), allowed)
 
-    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Fetched:
+    def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Download:
         """Install everything into a separate folder."""
         site = folder / "site"
         self._do(
@@ -333,7 +333,7 @@ class Uv:
             scripts = [Path(name).name for name in each.files if name.startswith(_TARGET_SCRIPTS)]
             names = [name for name in each.files if not name.startswith(_TARGET_SCRIPTS)]
             found += risks(each.name, names, scripts)
-        return Fetched(site, tuple(found))
+        return Download(site, tuple(found))
 
     def install(self, plan: Plan, folder: Path) -> None:  # noqa: ARG002 - the cache has it
         """Install exactly that."""
@@ -356,7 +356,7 @@ class Uv:
         if done.code:
             raise install_error(done.err, plan.package.shown)
 
-    def _uv(self, command: str, *arguments: str, progress: Progress | None = None) -> Completed:
+    def _uv(self, command: str, *arguments: str, progress: Progress | None = None) -> CommandResult:
         # uv would otherwise choose an environment by VIRTUAL_ENV or the working folder.
         python = ["--python", sys.executable]
         return run([self._program, "pip", command, *python, *arguments], progress=progress)
@@ -372,7 +372,7 @@ def _version_in(place: str) -> str:
         return ""
 
 
-def _uv_source_only(done: Completed, allowed: tuple[str, ...]) -> NeedsBuild | None:
+def _uv_source_only(done: CommandResult, allowed: tuple[str, ...]) -> NeedsBuild | None:
     # uv may wrap its messages, so line breaks are removed first.
     found = _UV_SOURCE_ONLY.search(" ".join(done.err.split()))
     if found is None:

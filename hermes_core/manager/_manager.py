@@ -21,27 +21,22 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hermes_core.config.names import name_problem, normalise
-from hermes_core.dispatch import (
-    Deadlines,
-    HookCalls,
-    HookHealth,
-    LateAnswer,
-    Outcome,
-    ProviderAdapter,
-    as_builtin,
-)
+from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, ProviderAdapter, as_builtin
 from hermes_core.dispatch.caller import use_home
-from hermes_core.errors import CheckpointError, HermesError, describe
+from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import Messages
-from hermes_core.manager.prompts import as_typed, spoken, typed_messages, user_instruction
-from hermes_core.manager.tools import ToolRegistry, committed_writes, result_of
+from hermes_core.manager.compression import pre_compress, supports_checkpoints
+from hermes_core.manager.notes import NoteWrites
+from hermes_core.manager.prompts import as_typed, typed_messages, user_instruction
+from hermes_core.manager.recall import CONTEXT_MAX_CHARS, Recall, Recollection, budget, joined
+from hermes_core.manager.shutdown import Shutdown
+from hermes_core.manager.tools import ToolRegistry
 from hermes_core.provider import (
     BUILTIN,
     PRE_COMPRESS_CHECKPOINT_API_VERSION,
@@ -53,28 +48,11 @@ from hermes_core.session import SessionContext
 
 if TYPE_CHECKING:
     from hermes_core.call_log import CallLog
+    from hermes_core.manager.conversation import Conversation, Conversations
     from hermes_core.outbox.writer import OutboxSettings, OutboxWriter
     from hermes_core.privacy import Redactor
 
 logger = logging.getLogger("hermes_core")
-
-#: How many characters of recalled text a turn may have, with the frame around it. About 3,000
-#: tokens: enough for a few dozen memories, small beside any current model's context window.
-CONTEXT_MAX_CHARS: Final = 12_000
-#: What a tool call says about itself, for the metadata of what it writes.
-_TOOL_CALL: Final[ContextVar[Mapping[str, Any]]] = ContextVar("hermes_tool_call")
-#: How many results of the built-in's memory tool are recognised when the host reports them. A
-#: host reports a result in the turn of its call, so 64 calls are more than enough.
-_REMEMBERED: Final = 64
-_PROVENANCE: Final = ("execution_context", "task_id", "tool_call_id", "parent_session_id")
-
-
-class Recollection(NamedTuple):
-    """What recall injects for a question, every provider's answer, and what was left out."""
-
-    text: str
-    outcomes: tuple[Outcome, ...]
-    left_out: tuple[str, ...]
 
 
 class MemoryManager:
@@ -105,16 +83,15 @@ class MemoryManager:
         log_calls: bool = False,
     ) -> None:
         self._redactor = redactor
-        self._context_max_chars = context_max_chars
         self._deadlines = deadlines or Deadlines()
         if external_prefetch_timeout is not None:
-            self._deadlines = self._deadlines._replace(prefetch=_budget(external_prefetch_timeout))
+            self._deadlines = self._deadlines._replace(prefetch=budget(external_prefetch_timeout))
         self._home = home
         self._hooks = HookCalls()
+        self._recall = Recall(self._hooks, context_max_chars)
         self._builtin: ProviderAdapter | None = None
         #: What only our own built-in has; another provider in its place may lack it.
         self._builtin_methods: BuiltinMethods | None = None
-        self._closing: list[Callable[[], None]] = []
         self._external: ProviderAdapter | None = None
         self._writes: OutboxWriter | None = None
         #: How the outbox is stored; `from_config` sets it before it adds the provider.
@@ -124,18 +101,9 @@ class MemoryManager:
         self._tools = ToolRegistry(self._hooks, reserved_tools)
         # A placeholder: a host may ask for tools or recall before `initialize_all`.
         self._session = SessionContext()
-        # The built-in's memory tool forwards its own writes. A host that reports their results
-        # again (`notify_memory_tool_write`) must not make the provider store them twice.
-        self._forwarded: list[Any] = []
-        self._recall_skipped = False
-        self._drain_state: dict[str, Any] = {
-            "status": "not_started",
-            "abandoned_writes": 0,
-            "abandoned_prefetches": 0,
-            "active_tasks": 0,
-            "waiting_writes": 0,
-        }
-        self._closed = False
+        self._conversations: Conversations | None = None
+        self._notes = NoteWrites(self.on_memory_write, lambda: self._session.parent_session_id)
+        self._shutdown = Shutdown(self._hooks, self._deadlines)
         #: Why the configuration, a provider or an observer could not be used.
         self.problems: tuple[HermesError, ...] = ()
         #: Why providers were refused.
@@ -220,7 +188,7 @@ class MemoryManager:
             self._builtin = adapter
             self._builtin_methods = methods = as_builtin(provider)
             if methods is not None:
-                methods.mirror_to(self._on_builtin_write)
+                methods.mirror_to(self._notes.from_builtin)
         else:
             self._external = adapter
             self._equip(adapter)
@@ -295,7 +263,7 @@ class MemoryManager:
 
     def build_system_prompt(self) -> str:
         """Return every provider's static text, joined by blank lines."""
-        return _joined(self._hooks.call("system_prompt_block"))
+        return joined(self._hooks.call("system_prompt_block"))
 
     def on_session_end(self, messages: Messages) -> None:
         """End the session; providers receive the whole conversation."""
@@ -352,6 +320,26 @@ class MemoryManager:
             new_session_id, parent_session_id=parent_session_id, reset=True, reason=reason
         )
 
+    def conversation(
+        self, session_id: str, *, end_session: bool = True, **who: Any
+    ) -> Conversation:
+        """Return a conversation, to be used in a ``with`` statement; it makes the calls for you.
+
+        Args:
+            session_id: The session that begins or is resumed.
+            end_session: Whether leaving it ends the session. False if it goes on later, for example
+                in the next request of a web server.
+            **who: As for `initialize_all`.
+        """
+        from hermes_core.manager.conversation import (  # noqa: PLC0415 - the fence: hosts may do without
+            Conversation,
+            Conversations,
+        )
+
+        if self._conversations is None:
+            self._conversations = Conversations()
+        return Conversation(self, self._conversations, session_id, who, end_session=end_session)
+
     # -- a turn ---------------------------------------------------------------------------
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
@@ -374,16 +362,7 @@ class MemoryManager:
 
         Providers are not called for a blank query, nor for a skill invoked without an instruction.
         """
-        return _joined(self._prefetch(query, session_id))
-
-    def _prefetch(self, query: str, session_id: str) -> list[Outcome]:
-        asked = user_instruction(query)
-        self._recall_skipped = not asked
-        if not asked:
-            return []
-        return self._hooks.call(
-            "prefetch", query=asked, session_id=session_id or self._session.session_id
-        )
+        return joined(self._recall.ask(query, session_id or self._session.session_id))
 
     def recall_block(self, query: str, *, session_id: str = "") -> str:
         """Return what to append to the API copy of the user's message; "" if nothing was recalled.
@@ -391,23 +370,13 @@ class MemoryManager:
         The text is fenced, labelled as recalled data, and of bounded length. It belongs neither to
         the system prompt nor to the stored message.
         """
-        return self.recall(query, session_id=session_id).text
+        session = session_id or self._session.session_id
+        return self._recall.recollect(query, session, self._builtin_methods).text
 
     def recall(self, query: str, *, session_id: str = "") -> Recollection:
         """Like `recall_block`, with every provider's answer and what was left out."""
-        from hermes_core.fence import RecalledText, fenced  # noqa: PLC0415 - hosts may do without
-
-        outcomes = self._prefetch(query, session_id)
-        parts = [
-            RecalledText(each.provider, each.value, getattr(each.value, "question", ""))
-            for each in outcomes
-            if isinstance(each.value, str)
-        ]
-        # The guard of the notes also marks recalled text: a service may return what a stranger
-        # wrote.
-        scan = None if self._builtin_methods is None else self._builtin_methods.objections
-        block = fenced(parts, max_chars=self._context_max_chars, scan=scan)
-        return Recollection(block.text, tuple(outcomes), block.left_out)
+        session = session_id or self._session.session_id
+        return self._recall.recollect(query, session, self._builtin_methods)
 
     def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:
         """After a turn, let the providers start the recall for the next one. Returns at once."""
@@ -428,7 +397,7 @@ class MemoryManager:
 
         For example ``🧠 Honcho — recalled 3 memories``. Call it after `prefetch_all`.
         """
-        return "" if self._recall_skipped else described(self.recall_status_all())
+        return "" if self._recall.skipped else described(self.recall_status_all())
 
     def sync_all(
         self,
@@ -480,7 +449,7 @@ class MemoryManager:
         self, api_version: int = PRE_COMPRESS_CHECKPOINT_API_VERSION
     ) -> bool:
         """Return whether a provider promises durable checkpoints of this version."""
-        return any(each.checkpoint_version >= api_version for each in self._adapters())
+        return supports_checkpoints(self._adapters(), api_version)
 
     def on_pre_compress(
         self,
@@ -504,29 +473,15 @@ class MemoryManager:
             CheckpointError: A checkpoint was required, and no provider promises one or a
                 provider could not make one. Don't compress.
         """
-        # Without a provider that makes checkpoints, hermes-agent's plain form of the hook: all
-        # messages, no keyword, and an error costs only that provider's text.
-        if not self.supports_pre_compress_checkpoint(checkpoint_api_version):
-            if require_checkpoint:
-                version = checkpoint_api_version
-                raise CheckpointError(f"no provider makes pre-compress checkpoints, API v{version}")
-            given = typed_messages(messages)
-            return _joined(self._hooks.call("on_pre_compress", messages=given, extra={}))
-        evidence = spoken(messages) if evidence_messages is None else evidence_messages
-        outcomes = []
-        for adapter in self._adapters():
-            call = self._hooks.only(adapter, "on_pre_compress")
-            if adapter.checkpoint_version < checkpoint_api_version:
-                # An older provider does not know the keyword, so it is not asked for one.
-                outcomes.append(call(messages=typed_messages(messages), extra={}))
-                continue
-            extra = {"require_checkpoint": require_checkpoint}
-            outcomes.append(call(messages=typed_messages(evidence), extra=extra))
-            if require_checkpoint:
-                # At once, not after the loop: the host still has the messages, so nothing more has
-                # to be stored.
-                _require_success(outcomes[-1])
-        return _joined(outcomes)
+        outcomes = pre_compress(
+            self._hooks,
+            self._adapters(),
+            messages,
+            evidence_messages,
+            required=require_checkpoint,
+            api_version=checkpoint_api_version,
+        )
+        return joined(outcomes)
 
     def on_delegation(
         self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any
@@ -572,29 +527,7 @@ class MemoryManager:
             build_metadata: Returns the metadata of each write. ``old_text`` and
                 ``previous_content`` are added where they are known.
         """
-        result = result_of(tool_result)
-        if result is None:
-            return
-        try:
-            # Compared by content: a host passes the text that it got, or what it parsed from it.
-            # Removed, since a later call may return the same result for a new write.
-            self._forwarded.remove(result)
-        except ValueError:
-            pass
-        else:
-            return
-        for write in committed_writes(result, tool_args):
-            metadata = {**_built(build_metadata), **write.details}
-            self.on_memory_write(write.action, write.target, write.content, metadata)
-
-    def _on_builtin_write(
-        self, action: str, target: str, content: str, metadata: dict[str, Any]
-    ) -> None:
-        # The built-in calls this inside `handle_tool_call`, on the same thread, so the context
-        # variable has that call's keywords.
-        known = {"parent_session_id": self._session.parent_session_id, **_TOOL_CALL.get({})}
-        source = {name: known[name] for name in _PROVENANCE if known.get(name)}
-        self.on_memory_write(action, target, content, {**source, **metadata})
+        self._notes.from_host(tool_result, tool_args, build_metadata)
 
     def pending_nudge(self) -> str:
         """Return a reminder to take notes, for the next user message; "" most of the time."""
@@ -629,14 +562,10 @@ class MemoryManager:
                 and ``execution_context`` (by default "foreground") also go into the metadata of
                 the notes that the tool writes.
         """
-        token = _TOOL_CALL.set({"execution_context": "foreground", **kwargs})
-        try:
+        with self._notes.tool_call(kwargs):
             answer = self._tools.call(tool_name, args, kwargs)
-        finally:
-            _TOOL_CALL.reset(token)
         if tool_name == "memory" and self._tools.owner(tool_name) == BUILTIN:
-            self._forwarded.append(result_of(answer))
-            del self._forwarded[:-_REMEMBERED]  # most hosts never report them
+            self._notes.remember(answer)
         return answer
 
     # -- health and the end ---------------------------------------------------------------
@@ -667,47 +596,15 @@ class MemoryManager:
         ``status`` is not_started, draining, drained or timed_out. ``waiting_writes`` stay in the
         outbox and are delivered later, so ``abandoned_writes`` is always 0.
         """
-        return dict(self._drain_state)
+        return dict(self._shutdown.state)
 
     def shutdown_all(self) -> None:
         """Deliver what waits, within the deadline, and shut the providers down.
 
         What could not be delivered stays in the outbox; what was delivered is removed from it.
         """
-        if self._closed:
-            return
-        self._closed = True
-        self._drain_state["status"] = "draining"
-        end = monotonic() + self._deadlines.shutdown
-        if self._writes is not None:
-            # Three quarters for deliveries, the rest for the providers' own `shutdown`. A host
-            # kills a process that takes much longer, and what waits is safe in the outbox.
-            self._writes.finish(self._deadlines.shutdown * 3 / 4)
-        self._drained()
-        # The external provider first: it may still read the notes or the archive.
-        for adapter in reversed(self._adapters()):
-            left = max(end - monotonic(), self._deadlines.shutdown / 4)
-            adapter.deadlines = self._deadlines._replace(shutdown=left)
-            self._hooks.only(adapter, "shutdown")()
-            adapter.close(max(end - monotonic(), 0))
-        if self._writes is not None:
-            # After the workers: a delivery that ends late is still recorded.
-            self._writes.close(max(end - monotonic(), self._deadlines.shutdown / 4))
-        self._hooks.close()
-        for close in self._closing:
-            close()
-
-    def _drained(self) -> None:
-        """Record what is not finished, before the providers are shut down."""
-        external = self._external
-        prefetches, active = external.unfinished() if external is not None else (0, 0)
-        waiting = self._writes.waiting() if self._writes is not None else 0
-        self._drain_state |= {
-            "status": "timed_out" if prefetches or active or waiting else "drained",
-            "abandoned_prefetches": prefetches,
-            "active_tasks": active,
-            "waiting_writes": waiting,
-        }
+        if not self._shutdown.begun:
+            self._shutdown.run(self._adapters(), self._writes)
 
     # -- ways to call ---------------------------------------------------------------------
 
@@ -731,7 +628,7 @@ class MemoryManager:
 
         The words of a cron job or a subagent would corrupt what the provider knows about its user.
         """
-        if self._closed:
+        if self._shutdown.begun:
             # The only way to lose a write; nobody is left to deliver it, and status must not say
             # otherwise.
             logger.warning("memory: %s after shutdown_all is lost: the manager is shut down", hook)
@@ -766,43 +663,4 @@ class MemoryManager:
 
     def when_closed(self, close: Callable[[], None]) -> None:
         """Call ``close`` at the end of `shutdown_all`."""
-        self._closing.append(close)
-
-
-def _joined(outcomes: list[Outcome]) -> str:
-    return "\n\n".join(_labelled(each.value) for each in outcomes if _has_text(each.value))
-
-
-def _labelled(value: str) -> str:
-    """Return a text, with a label if it answers an earlier question."""
-    if isinstance(value, LateAnswer):
-        return f"[recalled for the earlier question: {value.question}]\n{value}"
-    return value
-
-
-def _has_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _require_success(outcome: Outcome) -> None:
-    if outcome.error is not None:
-        where = f"provider {outcome.provider}"
-        raise CheckpointError(describe(outcome.error), where=where) from outcome.error
-
-
-def _built(build_metadata: Callable[[], dict[str, Any]] | None) -> dict[str, Any]:
-    """Return the host's metadata of a write. If it fails, the write goes on without it."""
-    try:
-        return dict(build_metadata() if build_metadata is not None else {})
-    except Exception as error:  # noqa: BLE001 - the host's own function
-        logger.warning("memory: build_metadata failed: %s", describe(error))
-        return {}
-
-
-def _budget(seconds: float | str) -> float:
-    """Return the seconds that recall may take; a setting may be text."""
-    budget = float(seconds)
-    # Not `budget < 0`: that would accept NaN.
-    if not budget >= 0:
-        raise ValueError(f"external_prefetch_timeout must not be negative: {seconds}")
-    return budget
+        self._shutdown.when_closed(close)

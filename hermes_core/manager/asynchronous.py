@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from hermes_core.dispatch.worker import Job, Worker, as_exception
 from hermes_core.manager import CONTEXT_MAX_CHARS, MemoryManager, Recollection
+from hermes_core.manager.conversation import AsyncConversation
 from hermes_core.provider import PRE_COMPRESS_CHECKPOINT_API_VERSION
 
 if TYPE_CHECKING:
@@ -69,19 +70,19 @@ class AsyncMemoryManager:
             context_max_chars=context_max_chars,
             log_calls=log_calls,
         )
-        self._use(manager, _CallQueue())
+        self._use(manager, CallQueue())
 
-    def _use(self, manager: MemoryManager, calls: _CallQueue) -> None:
+    def _use(self, manager: MemoryManager, calls: CallQueue) -> None:
         self._manager = manager
         self._calls = calls
 
     @classmethod
     def wrap(cls, manager: MemoryManager) -> Self:
         """Wrap an existing manager. Don't call that manager yourself any more."""
-        return cls._of(manager, _CallQueue())
+        return cls._of(manager, CallQueue())
 
     @classmethod
-    def _of(cls, manager: MemoryManager, calls: _CallQueue) -> Self:
+    def _of(cls, manager: MemoryManager, calls: CallQueue) -> Self:
         self = cls.__new__(cls)
         self._use(manager, calls)
         return self
@@ -92,7 +93,7 @@ class AsyncMemoryManager:
         # Awaited, because reading files and importing a plugin would block the event loop.
         # The manager is built on the thread that later makes its calls. Providers may open a
         # database connection that belongs to its thread.
-        calls = _CallQueue()
+        calls = CallQueue()
         built = calls.submit(partial(MemoryManager.from_config, home))
         try:
             return cls._of(await built.answer, calls)
@@ -218,6 +219,13 @@ class AsyncMemoryManager:
             reason=reason,
         )
         await self._calls.run_always(call)
+
+    def conversation(
+        self, session_id: str, *, end_session: bool = True, **who: Any
+    ) -> AsyncConversation:
+        """Return a conversation, to be used in an ``async with`` statement."""
+        talk = self._manager.conversation(session_id, end_session=end_session, **who)
+        return AsyncConversation(talk, self._calls)
 
     # -- a turn ---------------------------------------------------------------------------
 
@@ -403,7 +411,7 @@ class _PendingCall(NamedTuple):
     answer: Future[Any]
 
 
-class _CallQueue:
+class CallQueue:
     """Makes calls one after the other on one daemon thread, for any event loop.
 
     Not the loop's default executor: the interpreter joins its threads at exit, and two of them
@@ -427,7 +435,7 @@ class _CallQueue:
             pending.job.claim()
             raise
 
-    async def run_always(self, call: Callable[[], None]) -> None:
+    async def run_always(self, call: Callable[[], Any]) -> None:
         """Make ``call``, even if its caller is cancelled meanwhile."""
         # A cancelled task (stop, a timeout) must not lose the turn that it was about to store.
         await self.submit(call).answer

@@ -93,27 +93,3 @@ def _typed(message: dict[str, Any]) -> dict[str, Any]:
     if message.get("role") == "user" and isinstance(content, str):
         return {**message, "content": as_typed(content)}
     return dict(message)
-
-
-def spoken(messages: Messages | None) -> Messages:
-    """Return what the user and the assistant said in a conversation, as text.
-
-    Without system prompts, tool calls and their results, and without a summary that replaces
-    earlier messages: nobody said it.
-    """
-    return [
-        {"role": each["role"], "content": text}
-        for each in messages or ()
-        if isinstance(each, dict)
-        and each.get("role") in ("user", "assistant")
-        and not each.get("_compressed_summary")
-        and (text := _text(each.get("content"))).strip()
-    ]
-
-
-def _text(content: Any) -> str:
-    """Return the text of a message, which may consist of parts, some of them images."""
-    if isinstance(content, list):
-        parts = [each.get("text") for each in content if isinstance(each, dict)]
-        content = "\n".join(each for each in parts if isinstance(each, str))
-    return as_typed(content) if isinstance(content, str) else ""

@@ -1,4 +1,4 @@
-"""The tools that providers offer to the model, and the writes of a host's own ``memory`` tool.
+"""The tools that providers offer to the model.
 
 `ToolRegistry` knows which provider owns which tool. A schema is checked before it is offered: one
 that a model API refuses would break every turn.
@@ -10,7 +10,7 @@ import copy
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter
@@ -28,13 +28,6 @@ MAX_TOOLS: Final = 128
 #: What every model API accepts as a name, and what at least one of them accepts.
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SOME_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-
-_ACTIONS: Final = ("add", "replace", "remove")
-#: Where a result says which entry a write changed: of a single write, and of a batch.
-_PREVIOUS: Final = {
-    "replace": ("replaced_entry", "replaced_entries"),
-    "remove": ("removed_entry", "removed_entries"),
-}
 
 
 class ToolError(HermesError):
@@ -167,14 +160,14 @@ def normalise_schema(schema: Any) -> dict[str, Any]:
     return accepted.schema
 
 
-class Accepted(NamedTuple):
+class AcceptedSchema(NamedTuple):
     """A tool schema in its bare form, and what had to be changed in it."""
 
     schema: dict[str, Any]
     remarks: list[ToolError]
 
 
-def accept_schema(schema: Any) -> Accepted:
+def accept_schema(schema: Any) -> AcceptedSchema:
     """Like `normalise_schema`, but leave out or change what a model API would refuse.
 
     One bad schema makes a model API refuse the whole request, and so breaks every turn. A name
@@ -194,7 +187,7 @@ def accept_schema(schema: Any) -> Accepted:
     bare = {"description": "", **_plain(name, given, remarks)}
     bare["description"] = _accept_description(name, bare["description"], remarks)
     bare["parameters"] = _accept_parameters(name, bare["parameters"], remarks)
-    return Accepted(bare, remarks)
+    return AcceptedSchema(bare, remarks)
 
 
 def _accept_name(name: Any, remarks: list[ToolError]) -> str:
@@ -292,55 +285,3 @@ def _no_constant(name: str) -> None:
 def tool_error(message: str) -> str:
     """Return an error as the result of a tool."""
     return json.dumps({"error": message}, ensure_ascii=False)
-
-
-class ToolWrite(NamedTuple):
-    """One committed write. ``details`` belong to its metadata."""
-
-    action: str
-    target: str
-    content: str
-    details: dict[str, str]
-
-
-def result_of(tool_result: Any) -> dict[str, Any] | None:
-    """Return a tool's result, which may be JSON text, as a mapping; None if it is not an object."""
-    if isinstance(tool_result, str):
-        try:
-            tool_result = json.loads(tool_result)
-        except (ValueError, RecursionError):
-            return None
-    return tool_result if isinstance(tool_result, dict) else None
-
-
-def committed_writes(result: Mapping[str, Any], tool_args: Any) -> Iterator[ToolWrite]:
-    """Return what a call of the tool wrote: nothing if it failed or waits for an approval."""
-    if result.get("success") is not True or result.get("staged") is True:
-        return
-    if not isinstance(tool_args, Mapping):
-        return
-    target = str(tool_args.get("target") or "memory")
-    operations = tool_args.get("operations")
-    batch = operations if isinstance(operations, list) else []
-    for number, wanted in enumerate(batch or [tool_args], 1):
-        if isinstance(wanted, Mapping) and wanted.get("action") in _ACTIONS:
-            content = wanted.get("content") or wanted.get("new_text") or ""
-            details = _details(result, wanted, number if batch else 0)
-            yield ToolWrite(wanted["action"], target, str(content), details)
-
-
-def _details(result: Mapping[str, Any], wanted: Mapping[str, Any], number: int) -> dict[str, str]:
-    details = {}
-    if wanted.get("old_text"):
-        details["old_text"] = str(wanted["old_text"])
-    single, several = _PREVIOUS.get(wanted["action"], ("", ""))
-    if number:
-        found = result.get(several)
-        # Keys are the numbers of the operations, from 1; in JSON, keys are text.
-        entries = found if isinstance(found, Mapping) else {}
-        previous = entries.get(str(number), entries.get(number))
-    else:
-        previous = result.get(single)
-    if isinstance(previous, str) and previous:
-        details["previous_content"] = previous
-    return details

@@ -194,10 +194,10 @@ class OutboxWriter:
         What the old one could not deliver by then is inherited: a fresh instance delivers it.
         """
         # Queued first: `open_session` lets the new stream's deliveries wait for this job.
-        self._adapter.switch_session(partial(self._crossed, self._current, call))
+        self._adapter.switch_session(partial(self._switch_on_worker, self._current, call))
         self._enter(self._session.switched(session_id, parent, changes))
 
-    def _crossed(self, old: SessionStream | None, call: Callable[[], Any]) -> None:
+    def _switch_on_worker(self, old: SessionStream | None, call: Callable[[], Any]) -> None:
         """On the write worker, behind the old session's turns: wait for its end, then switch."""
         # Turns ran on this thread, so they are over. Notes and the session's end run on the main
         # worker, and would reach the provider in its new session.

@@ -25,6 +25,7 @@ from hermes_core.service.ids import (
     made_id,
     person_name,
 )
+from hermes_core.service.own_files import own_database, read_own_file, save_own_file
 from hermes_core.service.provider import (
     Delegation,
     Ending,
@@ -34,8 +35,6 @@ from hermes_core.service.provider import (
     Start,
     Tool,
     Turn,
-    read_own_file,
-    save_own_file,
 )
 from hermes_core.service.write_queue import WriteQueue
 from hermes_core.storage.home import resolve_home
@@ -64,6 +63,7 @@ __all__ = [
     "is_first",
     "is_local",
     "made_id",
+    "own_database",
     "person_name",
     "read_own_file",
     "resolve_home",

@@ -7,16 +7,14 @@ other text is converted to the alphabet and gets a hash of the original.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from string import Formatter
 from typing import Final, NamedTuple
 
-from hermes_core.errors import ConfigError
+from hermes_core.errors import ConfigError, DatabaseError
+from hermes_core.service.own_files import own_database
 from hermes_core.session import LOCAL, identity_text
 
 #: 128 bits: even somebody who chooses their id can't find one with the hash of another.
@@ -101,7 +99,7 @@ def _parsed(template: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _is_plain(parts: Sequence[tuple[str, str]], named: Sequence[str], alphabet: Alphabet) -> bool:
     """Return whether no other values could make the same text."""
-    if any(value and not _is_calm(value, alphabet) for value in named):
+    if any(value and not _stays_unchanged(value, alphabet) for value in named):
         return False
     if len(named) < 2:  # noqa: PLR2004 - one value can't be taken for another
         return True
@@ -117,7 +115,7 @@ def _is_plain(parts: Sequence[tuple[str, str]], named: Sequence[str], alphabet: 
     return not any(char in value for value in named[:-1] for char in set("".join(joints)))
 
 
-def _is_calm(value: str, alphabet: Alphabet) -> bool:
+def _stays_unchanged(value: str, alphabet: Alphabet) -> bool:
     """Return whether a value stays unchanged wherever it appears in the id."""
     doubled = re.search(r"([-_])\1", value)
     return alphabet.takes(value) and not doubled and value.strip(_JOINTS) == value
@@ -129,7 +127,6 @@ def _is_calm(value: str, alphabet: Alphabet) -> bool:
 # their memory goes on; a home remembers from which platform that was.
 
 _PEOPLE: Final = "CREATE TABLE IF NOT EXISTS people (name TEXT PRIMARY KEY, platform TEXT)"
-_BUSY_SECONDS: Final = 10.0
 
 
 def is_first(folder: Path, name: str, platform: str) -> bool:
@@ -144,14 +141,11 @@ def is_first(folder: Path, name: str, platform: str) -> bool:
     """
     path, key = folder / "people.db", identity_text(name)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as database, database:
-            database.execute(_PEOPLE)
+        with own_database(path, _PEOPLE) as database:
             database.execute("INSERT OR IGNORE INTO people VALUES (?, ?)", (key, platform))
             query = "SELECT platform FROM people WHERE name = ?"
             row = database.execute(query, (key,)).fetchone()
-    except (OSError, sqlite3.Error, UnicodeEncodeError):
+    except (DatabaseError, UnicodeEncodeError):
         return False
     return bool(row[0] == platform)
 
@@ -165,13 +159,12 @@ def forget_person(folder: Path, platform: str, user_id: str) -> None:
     path, name = folder / "people.db", identity_text(user_id)
     if not path.exists():
         return
-    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as database:
+    with own_database(path, _PEOPLE, erase=True) as database:
         database.execute(
             # A plugin may put a prefix before the id, such as its workspace.
             "DELETE FROM people WHERE platform = ? AND (name = ? OR substr(name, -length(?)) = ?)",
             (platform, name, f"/{name}", f"/{name}"),
         )
-        database.execute("VACUUM")
 
 
 def is_local(platform: str) -> bool:

@@ -18,13 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from hermes_core.errors import ConfigError, HermesError, describe
+from hermes_core.errors import HermesError, describe
 from hermes_core.provider import MemoryProvider, ProbeResult, RecallStatus
 from hermes_core.service.failures import BackendError, Cause, failure
 from hermes_core.service.write_queue import WriteQueue
 from hermes_core.session import SessionContext
-from hermes_core.storage.files import replace_file
-from hermes_core.storage.home import ensure_folder
 
 logger = logging.getLogger(__name__)
 
@@ -483,45 +481,3 @@ def _started(session_id: str, kwargs: dict[str, Any]) -> Start:
         workspace=session.agent_workspace,
         config=dict(kwargs.get("provider_config") or {}),
     )
-
-
-# -- a plugin's own settings file, as hermes-agent's plugins have it: JSON below the home --------
-
-
-def read_own_file(path: Path) -> dict[str, Any]:
-    """Return the content of a settings file; {} if it does not exist.
-
-    Raises:
-        ConfigError: It exists and can't be read. An unreadable file is not an empty one.
-    """
-    try:
-        found = json.loads(path.read_text("utf-8-sig"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"can't be read: {reason}", where=str(path), hint="fix the file, or move it away"
-        ) from error
-    if not isinstance(found, dict):
-        raise ConfigError(
-            "is not an object of settings", where=str(path), hint="fix the file, or move it away"
-        )
-    return found
-
-
-def save_own_file(path: Path, values: Mapping[str, Any]) -> None:
-    """Change some settings of a file and leave the others as they are. None removes a setting.
-
-    The file is replaced atomically and readable by its owner only.
-
-    Raises:
-        ConfigError: The file exists and can't be read; it is not changed.
-    """
-    # Read again right before the write: a key that a newer version of the plugin knows is
-    # preserved.
-    merged = {**read_own_file(path), **values}
-    kept = {key: value for key, value in merged.items() if value is not None}
-    ensure_folder(path.parent)
-    text = json.dumps(kept, indent=2, ensure_ascii=False) + "\n"
-    replace_file(path, text.encode(), mode=0o600)

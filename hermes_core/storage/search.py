@@ -18,6 +18,7 @@ from typing import Final
 
 from hermes_core.provider import folded
 from hermes_core.storage.files import open_regular
+from hermes_core.storage.sqlite import read_only
 
 #: What `readings` understands, for receipts.
 ENCODINGS: Final = ("UTF-8", "JSON escapes")
@@ -187,7 +188,7 @@ def is_in_rows(path: Path, needles: Needles) -> bool:
 
 def _rows_contain(path: Path, needles: Needles) -> bool:
     try:
-        with closing(_read_only(path)) as database:
+        with closing(_opened(path)) as database:
             tables = database.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table'"
                 " AND sql NOT LIKE 'CREATE VIRTUAL%'"
@@ -207,12 +208,10 @@ def _table_contains(database: sqlite3.Connection, table: str, needles: Needles) 
     return False
 
 
-def _read_only(path: Path) -> sqlite3.Connection:
+def _opened(path: Path) -> sqlite3.Connection:
     with open_regular(path) as file:
         if file.read(len(_SQLITE)) != _SQLITE:
             raise sqlite3.DatabaseError("not a database")
-    # Without a WAL nobody has it open, and then a look must not create one.
-    quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
-    database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{quiet}", uri=True, timeout=10)
+    database = read_only(path)
     database.text_factory = lambda stored: stored.decode("utf-8", "replace")
     return database

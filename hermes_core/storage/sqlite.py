@@ -491,7 +491,7 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
             _create(path, schema)
         elif not path.is_file():
             raise DatabaseError("is not a regular file", where=str(path), hint="move it away")
-        return _patiently(lambda: _connected(path, schema))
+        return _retry_while_busy(lambda: _connected(path, schema))
     except sqlite3.Error as error:
         raise DatabaseError(f"{schema.name} can't be opened: {error}", where=str(path)) from error
     except OSError as error:
@@ -499,6 +499,17 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
         raise DatabaseError(f"{schema.name} can't be opened: {reason}", where=str(path)) from error
     except LockTimeoutError as error:
         raise DatabaseError(error.what, where=error.where, hint=error.hint) from error
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """Return a connection that can't change a database, which may be of another program.
+
+    Where nobody has it open, there is no ``-wal``; then none is made for a look either.
+    """
+    # immutable=1 ignores a WAL, so it is used only if there is none. Without it, SQLite would
+    # create `-wal` and `-shm` beside a file that is not ours.
+    quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{quiet}", uri=True, timeout=10)
 
 
 def empty_database(schema: Schema) -> sqlite3.Connection:
@@ -560,7 +571,7 @@ def _publish(aside: Path, path: Path) -> None:
                 aside.rename(path)
 
 
-def _patiently(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+def _retry_while_busy(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
     # SQLite itself waits in most calls, but not when the journal mode changes.
     end = time.monotonic() + WAIT_SECONDS
     while True:

@@ -50,7 +50,7 @@ def imported(machine: Machine) -> set[str]:
     return set(json.loads(Path(machine.environment["IMPORTED"]).read_text()))
 
 
-def settle(machine: Machine) -> None:
+def make_used_home(machine: Machine) -> None:
     """A home as it is after a while: a config.yaml with a pinned provider, and others."""
     machine.install("alpha")
     machine.add_directory("beta", manifest="version: 1\ndescription: In the home.\n")
@@ -71,7 +71,7 @@ def settle(machine: Machine) -> None:
     "arguments", [(), pytest.param(("--json",), marks=pytest.mark.stress), ("--all",)]
 )
 def test_list_imports_neither_what_is_slow_nor_a_plugin(spied, arguments):
-    settle(spied)
+    make_used_home(spied)
     result = spied.run("list", *arguments).done()
     assert "active" in result.out
     names = imported(spied)
@@ -83,14 +83,14 @@ def test_list_imports_neither_what_is_slow_nor_a_plugin(spied, arguments):
 
 
 def test_list_imports_nothing_more_where_the_pin_does_not_fit(spied):
-    settle(spied)
+    make_used_home(spied)
     spied.install("alpha", version="2.0")
     assert "changed" in spied.run("list").done().out
     assert imported(spied) & SLOW == set()
 
 
 def test_list_imports_none_of_300_distributions(spied):
-    settle(spied)
+    make_used_home(spied)
     spied.run("list").done()
     few = imported(spied)
     for number in range(300):

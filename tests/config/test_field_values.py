@@ -31,7 +31,7 @@ FIELDS = read_fields(
 )  # fmt: skip
 
 
-def settled(**given):
+def validated(**given):
     return validate_values(
         FIELDS, {key: Value(value, "config.yaml") for key, value in given.items()}, "m.acme"
     )
@@ -77,26 +77,26 @@ def test_a_value_that_is_no_choice_any_more_is_answered_with_what_to_do_instead(
 
 
 def test_defaults_are_filled_in_and_may_follow_from_another_field() -> None:
-    result = settled(api_key="k")
+    result = validated(api_key="k")
     assert result.values == {"api_key": "k", "mode": "cloud", "timeout": 30, "port": 443}
     assert result.origins["timeout"] == "default"
     assert not result.problems
-    assert settled(mode="local", host="h").values["port"] == 8000
+    assert validated(mode="local", host="h").values["port"] == 8000
 
 
 def test_a_field_that_does_not_apply_is_neither_asked_for_nor_given() -> None:
-    result = settled(mode="local", host="h", api_key=CANARY)
+    result = validated(mode="local", host="h", api_key=CANARY)
     assert "api_key" not in result.values
     assert not result.problems
 
 
 def test_an_empty_value_is_none() -> None:
-    assert [problem.cause for problem in settled(api_key="").problems] == ["is missing"]
+    assert [problem.cause for problem in validated(api_key="").problems] == ["is missing"]
 
 
 def test_all_problems_come_at_once_with_field_cause_what_is_allowed_and_origin() -> None:
     lines = [
-        str(problem) for problem in settled(timeout="99", rate="fast", verbose="perhaps").problems
+        str(problem) for problem in validated(timeout="99", rate="fast", verbose="perhaps").problems
     ]
     assert len(lines) == 4
     text = "\n".join(lines)
@@ -111,7 +111,7 @@ def test_all_problems_come_at_once_with_field_cause_what_is_allowed_and_origin()
 
 
 def test_a_choice_is_named_with_the_others() -> None:
-    (line,) = map(str, settled(mode="moon", api_key="k").problems)
+    (line,) = map(str, validated(mode="moon", api_key="k").problems)
     assert (
         line
         == "m.acme.mode: 'moon' is not one of the choices (one of cloud, local; from config.yaml)"

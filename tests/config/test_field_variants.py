@@ -28,7 +28,7 @@ URLS = [
 ]
 
 
-def settled(raw, **given):
+def validated(raw, **given):
     fields = read_fields(raw, "acme")
     return validate_values(
         fields, {key: Value(value, "file") for key, value in given.items()}, "m.acme"
@@ -40,14 +40,14 @@ def is_valid(raw, **values) -> bool:
 
 
 def test_the_one_whose_condition_holds_is_used() -> None:
-    assert settled(URLS).values == {"mode": "cloud", "url": "https://acme.example"}
-    assert settled(URLS, mode="local", url="http://here").values["url"] == "http://here"
-    (problem,) = settled(URLS, mode="local").problems
+    assert validated(URLS).values == {"mode": "cloud", "url": "https://acme.example"}
+    assert validated(URLS, mode="local", url="http://here").values["url"] == "http://here"
+    (problem,) = validated(URLS, mode="local").problems
     assert str(problem).startswith("m.acme.url: is missing")
 
 
 def test_where_no_condition_holds_the_key_is_left_out() -> None:
-    result = settled(URLS, mode="off", url="http://here")
+    result = validated(URLS, mode="off", url="http://here")
     assert result.values == {"mode": "off"}
     assert result.problems == ()
 
@@ -56,8 +56,8 @@ def test_one_without_a_condition_is_for_all_other_cases_wherever_it_stands() -> 
     otherwise = {"key": "size", "type": "integer", "default": 1}
     special = {"key": "size", "type": "integer", "default": 9, "when": {"mode": "local"}}
     for raw in ([MODE, otherwise, special], [MODE, special, otherwise], [otherwise, special, MODE]):
-        assert settled(raw).values["size"] == 1
-        assert settled(raw, mode="local").values["size"] == 9
+        assert validated(raw).values["size"] == 1
+        assert validated(raw, mode="local").values["size"] == 9
         assert is_valid(raw, mode="local", size=2)
         assert not is_valid(raw, mode="cloud", size="x")
 
@@ -68,11 +68,11 @@ def test_of_two_that_hold_the_first_counts() -> None:
         {"key": "n", "type": "integer", "maximum": 5, "default": 1, "when": {"mode": "local"}},
         {"key": "n", "default": "text", "when": {"mode": ["local", "cloud"]}},
     ]
-    assert settled(raw, mode="local").values["n"] == 1
-    assert settled(raw).values["n"] == "text"
-    (problem,) = settled(raw, mode="local", n=9).problems
+    assert validated(raw, mode="local").values["n"] == 1
+    assert validated(raw).values["n"] == "text"
+    (problem,) = validated(raw, mode="local", n=9).problems
     assert str(problem) == "m.acme.n: 9 is too large (a whole number, at most 5; from file)"
-    assert not settled(raw, n="9").problems
+    assert not validated(raw, n="9").problems
     assert is_valid(raw, mode="local", n=5)
     assert not is_valid(raw, mode="local", n="text")
     assert is_valid(raw, mode="cloud", n="text")
@@ -85,8 +85,8 @@ def test_types_and_choices_are_those_of_the_one_in_force() -> None:
         {"key": "level", "choices": ["low", "high"], "when": {"mode": "cloud"}},
         {"key": "level", "type": "integer", "when": {"mode": "local"}},
     ]
-    assert settled(raw, level="7").problems
-    assert settled(raw, mode="local", level="7").values["level"] == 7
+    assert validated(raw, level="7").problems
+    assert validated(raw, mode="local", level="7").values["level"] == 7
 
 
 def test_a_default_may_follow_from_another_field() -> None:
@@ -97,9 +97,9 @@ def test_a_default_may_follow_from_another_field() -> None:
         {"key": "vendor", "choices": ["a", "b", "c"], "default": "b", "when": {"mode": "local"}},
         MODE,
     ]
-    assert settled(raw).values["model"] == "cloud-1"
-    assert settled(raw, mode="local").values["model"] == "b-1"
-    assert settled(raw, mode="local", vendor="c").values["model"] == "x"
+    assert validated(raw).values["model"] == "cloud-1"
+    assert validated(raw, mode="local").values["model"] == "b-1"
+    assert validated(raw, mode="local", vendor="c").values["model"] == "x"
 
 
 def test_a_field_that_depends_on_such_a_key_comes_after_all_of_them() -> None:
@@ -165,7 +165,7 @@ def test_the_schema_of_hermes_agents_hindsight_is_understood(peer) -> None:
     raw = their_schema(peer)
     urls = {}
     for mode in ("cloud", "local_external", "local_embedded"):
-        result = settled(raw, mode=mode, api_key="key", llm_provider="ollama")
+        result = validated(raw, mode=mode, api_key="key", llm_provider="ollama")
         assert result.problems == ()
         urls[mode] = result.values.get("api_url")
         assert ("api_key" in result.values) == (mode != "local_embedded")
@@ -175,6 +175,6 @@ def test_the_schema_of_hermes_agents_hindsight_is_understood(peer) -> None:
     assert urls["local_external"].startswith("http://localhost")
     assert urls["local_embedded"] is None
     assert (
-        settled(raw, mode="local_embedded", llm_provider="ollama").values["llm_model"]
-        != settled(raw, mode="local_embedded").values["llm_model"]
+        validated(raw, mode="local_embedded", llm_provider="ollama").values["llm_model"]
+        != validated(raw, mode="local_embedded").values["llm_model"]
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.providers import eventually, memory_threads
 
-from hermes_core import AsyncMemoryManager, MemoryManager, MemoryProvider
+from hermes_core import AsyncMemoryManager, Conversation, MemoryManager, MemoryProvider, Turn
 from hermes_core.hookspecs import HOOKS
 from hermes_core.testing import FakeProvider
 
@@ -62,7 +62,7 @@ def test_the_program_of_the_page_runs_and_leaves_no_thread(
     page: dict[str, Any],
     threads_before: set[threading.Thread],
 ) -> None:
-    assert len(blocks()) == 9
+    assert len(blocks()) == 12
     assert eventually(lambda: memory_threads() <= threads_before)
 
 
@@ -129,6 +129,7 @@ def public(kind: type) -> set[str]:
 def test_what_the_page_calls_is_there() -> None:
     called = set(re.findall(r"`(?:\w+\.)?(\w+)\(", PAGE))
     known = public(MemoryManager) | public(AsyncMemoryManager) | public(FakeProvider)
+    known |= public(Conversation) | public(Turn)
     assert called - known == {"FakeProvider", "MemoryManager", "is_trivial_prompt"}
 
 

@@ -129,6 +129,9 @@ class StandInModel:
         self.thawed.set()
         self.reached = threading.Event()
         """Set as soon as a request has come."""
+        self.flowing = threading.Event()
+        """While it is not set, a stream stops behind its first word."""
+        self.flowing.set()
         self.dimensions = DIMENSIONS
         """How long vectors are where a request does not say."""
         self._answerers = answerers
@@ -159,6 +162,7 @@ class StandInModel:
         trace: TracebackType | None,
     ) -> None:
         self.thawed.set()
+        self.flowing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -267,6 +271,20 @@ def _completion(answer: Answer, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _deltas(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """A message in pieces; the arguments of a tool call are cut in the middle."""
+    words = re.findall(r"\S+\s*|\s+", message["content"] or "")
+    pieces: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    pieces += [{"content": word} for word in words]
+    for at, call in enumerate(message.get("tool_calls") or ()):
+        name, text = call["function"]["name"], call["function"]["arguments"]
+        half = len(text) // 2
+        first = {**call, "index": at, "function": {"name": name, "arguments": text[:half]}}
+        rest = {"index": at, "function": {"arguments": text[half:]}}
+        pieces += [{"tool_calls": [first]}, {"tool_calls": [rest]}]
+    return pieces
+
+
 class _Handler(BaseHTTPRequestHandler):
     stand_in: StandInModel
     protocol_version = "HTTP/1.1"
@@ -293,8 +311,30 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.stand_in.refuses(self.path):
             self._send(429, _error("Rate limit reached for embeddings", "rate_limit_exceeded"))
         else:
-            answer = self.stand_in.answer(self.path, json.loads(body))
-            self._send(200 if answer else 404, answer or _error("no such path"))
+            asked = json.loads(body)
+            answer = self.stand_in.answer(self.path, asked)
+            if answer and asked.get("stream"):
+                self._stream(answer)
+            else:
+                self._send(200 if answer else 404, answer or _error("no such path"))
+
+    def _stream(self, answer: dict[str, Any]) -> None:
+        """Send a chat completion word by word, as server-sent events."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        try:
+            for delta in _deltas(answer["choices"][0]["message"]):
+                choice = {"index": 0, "delta": delta, "finish_reason": None}
+                chunk = {**answer, "object": "chat.completion.chunk", "choices": [choice]}
+                self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+                self.wfile.flush()
+                self.stand_in.flowing.wait()
+            self.wfile.write(b"data: [DONE]\n\n")
+        except ConnectionError:
+            pass
 
     def _send(self, status: int, answer: dict[str, Any]) -> None:
         data = json.dumps(answer).encode()

@@ -10,11 +10,14 @@ from hermes_core import (
     TRIVIAL_PROMPT_RE,
     AgentEnded,
     AnswerLate,
+    AsyncConversation,
     AsyncMemoryManager,
+    AsyncTurn,
     Block,
     CheckpointError,
     Config,
     ConfigError,
+    Conversation,
     DatabaseError,
     DeadlineExceeded,
     Deadlines,
@@ -57,6 +60,7 @@ from hermes_core import (
     SupportsPostSetup,
     SupportsProbe,
     SupportsStatusConfig,
+    Turn,
     UnknownProviderError,
     WriteRefused,
     WrongReturnType,
@@ -133,6 +137,26 @@ def a_turn(manager: MemoryManager) -> None:
     assert_type(manager.flush_pending(timeout=1.0), bool)
     assert_type(manager.health(), dict[str, dict[str, HookHealth]])
     manager.shutdown_all()
+
+
+def a_conversation(manager: MemoryManager) -> None:
+    with manager.conversation("session-1", platform="cli", user_id="u1") as talk:
+        assert_type(talk, Conversation)
+        with talk.turn("hello") as turn:
+            assert_type(turn, Turn)
+            assert_type(turn.messages("system", []), list[dict[str, Any]])
+            assert_type(turn.recalled, Recollection)
+            assert_type(turn.call_tool("memory", "{}"), str)
+            turn.finish("hi", messages=turn.messages())
+
+
+async def an_awaited_conversation(manager: AsyncMemoryManager) -> None:
+    async with manager.conversation("session-1") as talk:
+        assert_type(talk, AsyncConversation)
+        async with talk.turn("hello") as turn:
+            assert_type(turn, AsyncTurn)
+            assert_type(await turn.call_tool("memory", {}), str)
+            await turn.finish("hi")
 
 
 async def an_awaited_turn(manager: AsyncMemoryManager) -> None:

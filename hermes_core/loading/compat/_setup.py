@@ -114,7 +114,7 @@ def feature_install_command(feature: str, *, venv_pip: bool = False) -> str | No
 
 
 @cache
-def _tell(feature: str, command: str) -> None:
+def _print_command(feature: str, command: str) -> None:
     """Warn once: providers often catch the error and do not report it."""
     logging.getLogger("hermes_core").warning("%s lacks packages; run: %s", feature, command)
 
@@ -129,7 +129,7 @@ def ensure(feature: str, *, prompt: bool = True) -> None:  # noqa: ARG001 - noth
         raise FeatureUnavailable(feature, (), "no such feature is known")
     missing = feature_missing(feature)
     if missing:
-        _tell(feature, _command(missing))
+        _print_command(feature, _command(missing))
         raise FeatureUnavailable(feature, missing, f"{', '.join(missing)} not installed")
 
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from hermes_core import AsyncMemoryManager, MemoryManager
+from hermes_core import (
+    AsyncConversation,
+    AsyncMemoryManager,
+    AsyncTurn,
+    Conversation,
+    MemoryManager,
+    Turn,
+)
 
 
 def public(kind: type) -> list[str]:
@@ -17,7 +24,7 @@ def public(kind: type) -> list[str]:
 METHODS = [
     name
     for name in public(MemoryManager)
-    if callable(getattr(MemoryManager, name)) and name != "from_config"
+    if callable(getattr(MemoryManager, name)) and name not in ("from_config", "conversation")
 ]
 PROPERTIES = [
     *(name for name in public(MemoryManager) if not callable(getattr(MemoryManager, name))),
@@ -59,6 +66,14 @@ def test_it_is_made_with_the_same_arguments() -> None:
     ours, theirs = AsyncMemoryManager.from_config, MemoryManager.from_config
     assert inspect.iscoroutinefunction(ours)
     assert shape(ours)[0] == shape(theirs)[0]
+
+
+def test_a_conversation_begins_with_the_same_arguments() -> None:
+    ours, theirs = AsyncMemoryManager.conversation, MemoryManager.conversation
+    assert shape(ours)[0] == shape(theirs)[0]
+    for mine, other in ((AsyncConversation, Conversation), (AsyncTurn, Turn)):
+        for name in set(public(mine)):
+            assert hasattr(other, name) or name in ("history", "session_id")
 
 
 def test_it_has_nothing_that_the_other_has_not_but_a_way_to_wrap_one() -> None:

@@ -339,7 +339,7 @@ def memory() -> None:
     """
 
 
-def _tell(
+def _print_result(
     builtin: BuiltinProvider, target: str, written: Written, text: str, json_wanted: bool
 ) -> None:
     builtin.mirror(target, written.steps, "command")
@@ -475,7 +475,7 @@ def _change(
     with writable(ctx, person) as builtin:
         wanted: Operation = operation(action, content, old_text)
         written = builtin.notes.change(target, [wanted], _COMMAND)
-        _tell(builtin, target, written, "Saved.", given["json_wanted"])
+        _print_result(builtin, target, written, "Saved.", given["json_wanted"])
 
 
 @memory.command()
@@ -500,7 +500,7 @@ def edit(ctx: click.Context, target: str, user: str, platform: str, json_wanted:
     try:
         with writable(ctx, notes.person) as builtin:
             written = builtin.notes.notebooks[target].edited(page.entries, text, _COMMAND)
-            _tell(builtin, target, written, "Saved.", json_wanted)
+            _print_result(builtin, target, written, "Saved.", json_wanted)
     except HermesError as error:
         if not json_wanted:
             # Twice on purpose, on the terminal and in the file: the person wrote it and it is
@@ -574,7 +574,7 @@ def undo(ctx: click.Context, number: int | None, json_wanted: bool) -> None:
     with writable(ctx, person) as builtin:
         change, written = builtin.notes.undo(number, _COMMAND)
         target = notes.book(change.target).target
-        _tell(builtin, target, written, f"Change {change.id} was undone.", json_wanted)
+        _print_result(builtin, target, written, f"Change {change.id} was undone.", json_wanted)
 
 
 for _each in (allow, pending, approve, reject):

@@ -174,7 +174,7 @@ ACTIONS: Final = ("add", "replace", "remove")
 class Operation(NamedTuple):
     """One change that is wanted.
 
-    ``entry`` is the id of the entry that is meant, where that was settled when the change
+    ``entry`` is the id of the entry that is meant, if that was known when the change
     was asked for: another one that has come to match ``old_text`` is not touched.
     """
 
@@ -298,14 +298,14 @@ def expected(entries: Sequence[str], waiting: Iterable[Sequence[Operation]]) -> 
     return after
 
 
-def settle(entries: Sequence[str], operations: Sequence[Operation]) -> list[Operation]:
+def with_entry_ids(entries: Sequence[str], operations: Sequence[Operation]) -> list[Operation]:
     """The operations, each with the id of the entry that it means; refuses what can't be done."""
-    settled = []
+    found = []
     for wanted, goes, problem in plan(entries, operations):
         if problem is not None:
             raise problem
-        settled.append(wanted._replace(entry=entry_id(goes)) if goes else wanted)
-    return settled
+        found.append(wanted._replace(entry=entry_id(goes)) if goes else wanted)
+    return found
 
 
 @contextmanager

@@ -189,7 +189,7 @@ class Change(NamedTuple):
         return not (self.temporary and os.path.lexists(self.temporary))
 
 
-class Noted(NamedTuple):
+class HistoryRecord(NamedTuple):
     """A change in the record, and the state that it leaves."""
 
     id: int
@@ -209,7 +209,7 @@ class History:
         self._file = file
         # The newest change as last seen, compared by its row: usually no text has to be read from
         # the file.
-        self._latest: dict[str, Noted] = {}
+        self._latest: dict[str, HistoryRecord] = {}
 
     @property
     def exists(self) -> bool:
@@ -218,12 +218,12 @@ class History:
 
     # -- noting ---------------------------------------------------------------------------
 
-    def begin(self, change: Change, entries: list[str]) -> Noted:
+    def begin(self, change: Change, entries: list[str]) -> HistoryRecord:
         """Record a change whose temporary file is ready, with the entries that there will be."""
         with self._file.opened() as database:
             return _insert(database, change, entries)
 
-    def finish(self, target: str, noted: Noted) -> None:
+    def finish(self, target: str, noted: HistoryRecord) -> None:
         """The change was made."""
         self._latest[target] = noted
         if noted.id % _PRUNED_EVERY == 0:
@@ -348,7 +348,7 @@ class History:
                 newest = self._newest(target)
                 if newest is None or not newest.made:
                     return None
-                latest = self._latest[target] = Noted(newest.id, newest.at, newest.known)
+                latest = self._latest[target] = HistoryRecord(newest.id, newest.at, newest.known)
             return latest.known if latest.known.text == text else None
 
     # -- looking --------------------------------------------------------------------------
@@ -419,7 +419,7 @@ class History:
         return [Change(*row) for row in rows]
 
 
-def _insert(database: sqlite3.Connection, change: Change, entries: list[str]) -> Noted:
+def _insert(database: sqlite3.Connection, change: Change, entries: list[str]) -> HistoryRecord:
     # NULL means "what the change before it left": every text is stored once.
     before = change.before if change.action == FOUND else None
     at = time.time()
@@ -429,7 +429,7 @@ def _insert(database: sqlite3.Connection, change: Change, entries: list[str]) ->
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*change[:4], before, *change[5:9], at),
     )
-    return Noted(row.lastrowid or 0, at, Known(change.after, entries, change.inode))
+    return HistoryRecord(row.lastrowid or 0, at, Known(change.after, entries, change.inode))
 
 
 def _entries_of(before: str | None, after: str, seen: str | None) -> list[str]:

@@ -25,8 +25,8 @@ from hermes_builtin.notes.entries import (
     expected,
     parse,
     render,
-    settle,
     usage,
+    with_entry_ids,
 )
 from hermes_builtin.notes.guard import Finding, find_secret, scan
 from hermes_builtin.notes.history import FILE_EDIT, Change, GuardDecisions, History
@@ -275,7 +275,7 @@ class Notebook:
         if self._before_write is not None:
             self._before_write()
 
-    def settle(
+    def with_entry_ids(
         self, operations: Sequence[Operation], waiting: Iterable[Sequence[Operation]]
     ) -> list[Operation]:
         """The operations as they can wait: checked, and with the ids of the entries they mean.
@@ -286,7 +286,7 @@ class Notebook:
         """
         self.check(operations)
         self.prepare()
-        return settle(expected(self.read().entries, waiting), operations)
+        return with_entry_ids(expected(self.read().entries, waiting), operations)
 
     def change(self, operations: Sequence[Operation], origin: Origin) -> Written:
         """Carry out all operations, or none.

@@ -134,7 +134,7 @@ class Pending:
 
 
 def _operation(record: dict[str, Any]) -> Operation:
-    """One that was staged; hermes-agent settles no entry."""
+    """One that was staged; hermes-agent stores no entry id."""
     wanted = operation(record.get("action"), record.get("content"), record.get("old_text"))
     return wanted._replace(entry=str(record.get("entry") or ""))
 

@@ -135,8 +135,10 @@ class MemoryTool:
             if self._pending is not None:
                 # Checked before it waits: the model can correct a mistake now, the person could not
                 # later.
-                settled = notebook.settle(operations, self._pending.operations(notebook.key))
-                name = self._pending.stage(notebook.key, settled, origin)
+                identified = notebook.with_entry_ids(
+                    operations, self._pending.operations(notebook.key)
+                )
+                name = self._pending.stage(notebook.key, identified, origin)
                 self._failures = 0
                 return _staged(name)
             written = notebook.change(operations, origin)

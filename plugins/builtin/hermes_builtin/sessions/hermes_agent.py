@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from hermes_builtin.sessions.archive import Archive, NewMessage, SessionFacts, content_text
 from hermes_builtin.sessions.sqlite import ARCHIVE_ID
 from hermes_core.errors import DatabaseError
+from hermes_core.storage.sqlite import read_only
 
 # -- Which file is the archive: ``state.db``, unless hermes-agent has it already ----------------
 #
@@ -81,17 +82,6 @@ def _look(path: Path) -> tuple[int, frozenset[str]]:
             where=str(path),
             hint="it was not changed; run: hermes-plugins sessions repair",
         ) from error
-
-
-def read_only(path: Path) -> sqlite3.Connection:
-    """A connection that can't change a database.
-
-    Where nobody has it open, there is no ``-wal``; then none is made for a look either.
-    """
-    # immutable=1 ignores a WAL, so it is used only if there is none. Without it, SQLite would
-    # create `-wal` and `-shm` beside a file that is not ours.
-    quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{quiet}", uri=True, timeout=10)
 
 
 # -- hermes-agent's conversations: read from its state.db, which is never changed ---------------

@@ -49,7 +49,7 @@ class NotImportedError(HermesError):
     """A file can't be imported."""
 
 
-class Taken(NamedTuple):
+class ImportResult(NamedTuple):
     """What an import brought."""
 
     origin: str
@@ -65,7 +65,7 @@ def import_file(
     progress: Progress | None = None,
     *,
     hidden: bool = False,
-) -> Taken:
+) -> ImportResult:
     """Import the conversations of a file: hermes-agent's state.db, JSONL, or an export.
 
     Args:
@@ -180,8 +180,8 @@ def _take(
     conversations: Iterable[Imported],
     total: int,
     progress: Progress | None,
-) -> Taken:
-    taken = Taken(origin)
+) -> ImportResult:
+    taken = ImportResult(origin)
     # One by one: which name a conversation gets depends on those before it.
     for done, imported in enumerate(conversations, 1):
         new: list[NewMessage] = []

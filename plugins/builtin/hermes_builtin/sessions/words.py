@@ -190,8 +190,8 @@ _SHORT: Final = 8
 
 
 @cache
-def _telling_words() -> Mapping[str, tuple[str, ...]]:
-    """The languages that a word is typical of, by word. English needs no telling."""
+def _typical_words() -> Mapping[str, tuple[str, ...]]:
+    """The languages that a word is typical of, by word. English is the default."""
     found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
     for language, listed in {**_STOP_WORDS, **_FREQUENT_WORDS}.items():
         for word in listed.split() if language != "english" else ():
@@ -204,11 +204,11 @@ def language_of(text: str, folded: Sequence[str]) -> str:
     """Return the code of a text's language, from its folded words; "" for English or unknown."""
     if not text.isascii() and (script := _SCRIPTS.search(text)):
         return str(script.lastgroup)
-    telling = _telling_words()
-    found = telling.keys() & folded
+    typical = _typical_words()
+    found = typical.keys() & folded
     if not found:
         return ""
-    counts = Counter(code for word in found for code in telling[word])
+    counts = Counter(code for word in found for code in typical[word])
     (code, count), *_ = counts.most_common(1)
     is_clear = count > 1 or len(folded) <= _SHORT
     return code if is_clear and not _is_english(folded, count) else ""

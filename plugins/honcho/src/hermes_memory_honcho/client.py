@@ -100,7 +100,7 @@ class Wire(httpx.Client):
             self._mine.end = before
 
     @contextmanager
-    def patiently(self, seconds: float) -> Iterator[None]:
+    def request_timeout(self, seconds: float) -> Iterator[None]:
         """Each request of this block may take so long."""
         self._mine.patience = seconds
         try:

@@ -304,6 +304,6 @@ def _sent(service: Service, peer: str, session: str, upload: Upload) -> bool:
         return False
     facts: dict[str, Any] = {"migrated": upload.mark, "source": upload.name}
     file = (f"{upload.mark}.txt", upload.text.encode(), "text/plain")
-    with service.wire.patiently(_UPLOAD_SECONDS):
+    with service.wire.request_timeout(_UPLOAD_SECONDS):
         there.upload_file(file, peer, metadata=facts, created_at=upload.at or None)
     return True

@@ -6,10 +6,9 @@ peer, so those are counted and named.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,13 +18,13 @@ from hermes_core.service import forget_person
 from hermes_memory_honcho.client import NotFoundError, Peer, Session
 from hermes_memory_honcho.service import Service
 from hermes_memory_honcho.settings import Settings
+from hermes_memory_honcho.writes import MirroredNotes, TurnBuffer
 
 _PAGE: Final = 100
 _MOST: Final = 100_000
 #: Pauses until a session is gone, which Honcho deletes in the background.
 _PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-#: Local tables, with the columns that contain texts or names.
-_TABLES: Final = {"held.db": "held", "notes.db": "notes"}
+_FILES: Final = (TurnBuffer, MirroredNotes)
 
 _MESSAGES: Final = "messages: Honcho can only delete whole sessions"
 _COMMON: Final = "messages of this session: its session in Honcho has other conversations as well"
@@ -184,27 +183,6 @@ class Forgetting:
 
     def _local(self, is_meant: Callable[[str], bool], *, delete: bool) -> Iterator[ForgetItem]:
         """Turns that wait to be sent, and notes that were mirrored."""
-        for name, table in _TABLES.items():
-            path = self._home / "honcho" / name
-            if path.exists():
-                count = _rows(path, table, is_meant, delete=delete)
-                yield ForgetItem("turns that wait" if table == "held" else "mirrored notes", count)
-
-
-def _rows(path: Path, table: str, is_meant: Callable[[str], bool], *, delete: bool) -> int:
-    with closing(sqlite3.connect(path, timeout=10, isolation_level=None)) as database:
-        rows = database.execute(f"SELECT rowid, * FROM {table}").fetchall()  # noqa: S608 - ours
-        found = [
-            (number,)
-            for number, *cells in rows
-            if any(isinstance(each, str) and _says(each, is_meant) for each in cells)
-        ]
-        if delete and found:
-            database.executemany(f"DELETE FROM {table} WHERE rowid = ?", found)  # noqa: S608 - ours
-            database.execute("VACUUM")
-    return len(found)
-
-
-def _says(cell: str, is_meant: Callable[[str], bool]) -> bool:
-    """Whether a cell is meant; turns are stored as JSON, which escapes letters."""
-    return is_meant(cell) or ("\\u" in cell and is_meant(cell.encode().decode("unicode_escape")))
+        held, mirrored = (kind(self._home, self._names.workspace) for kind in _FILES)
+        yield ForgetItem("turns that wait", held.forget(is_meant, delete=delete))
+        yield ForgetItem("mirrored notes", mirrored.forget(is_meant, delete=delete))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -20,40 +17,15 @@ from hermes_core.service import (
     is_first,
     is_local,
     made_id,
+    own_database,
     read_own_file,
 )
 from hermes_memory_honcho.settings import Settings
-
-# -----------------------------------------------------------------------------------------------
-# Small databases of the plugin's own, below the home: for their owner alone, for all processes
-
-_BUSY_SECONDS: Final = 10.0
 
 
 def writable(name: str) -> str:
     """A name as a file can hold it: ids of a gateway and names of folders may be no Unicode."""
     return name.encode("utf-8", "backslashreplace").decode()
-
-
-@contextmanager
-def opened(path: Path, table: str) -> Iterator[sqlite3.Connection]:
-    """A connection for one change, which is made as a whole or not at all.
-
-    Raises:
-        DatabaseError: The file can't be used.
-    """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as db, db:
-            db.execute(table)
-            yield db
-    except (OSError, sqlite3.Error) as error:
-        raise DatabaseError(
-            f"can't store the state of writes to Honcho: {error}",
-            where=str(path),
-            hint="free some disk space; if the file is damaged, move it away",
-        ) from error
 
 
 # -- Names of folders: the last part of the path, unless another folder has that name already ---
@@ -71,7 +43,7 @@ def folder_name(home: Path, folder: Path) -> str:
     # Version 0.1.0 wrote this file, without a lock.
     first = read_own_file(home / "honcho" / "folders.json").get(key, path)
     try:
-        with opened(home / "honcho" / "folders.db", _FOLDERS) as db:
+        with own_database(home / "honcho" / "folders.db", _FOLDERS) as db:
             db.execute("INSERT OR IGNORE INTO folders VALUES (?, ?)", (key, first))
             row = db.execute("SELECT path FROM folders WHERE name = ?", (key,)).fetchone()
     except DatabaseError:  # other checks report a read-only home
@@ -120,7 +92,7 @@ class Names:
     @cached_property
     def user(self) -> str:
         """The person."""
-        return self._apart(self._user())
+        return self._not_the_agent(self._user())
 
     @property
     def is_shared(self) -> bool:
@@ -151,7 +123,7 @@ class Names:
             if alias := self._alias(each):
                 return made_id(alias, ALPHABET)
         if known:
-            return self._stranger(f"{settings.runtime_peer_prefix}{known[0]}")
+            return self._without_alias(f"{settings.runtime_peer_prefix}{known[0]}")
         if settings.session_strategy == "per-session" and not self._chat:
             return self._nobody(_NOBODY)  # else every session would have another person
         return self._nobody(f"{_NOBODY}-{self._chat or self._common_session}")
@@ -172,7 +144,7 @@ class Names:
         key = f"\0alias/{self.workspace}/{user}"
         return alias if alias and is_first(self._registry, key, start.platform) else ""
 
-    def _stranger(self, name: str) -> str:
+    def _without_alias(self, name: str) -> str:
         """Somebody without an alias, who is taken for nobody else.
 
         They may call themselves like the person at the terminal, and have a number on one platform
@@ -185,7 +157,7 @@ class Names:
             return made_id(_joined(platform, name), ALPHABET)
         return made_id(name, ALPHABET)
 
-    def _apart(self, user: str) -> str:
+    def _not_the_agent(self, user: str) -> str:
         """A person is never the agent, whatever they are called."""
         return made_id(f"{user}\0", ALPHABET) if user == self.ai else user
 

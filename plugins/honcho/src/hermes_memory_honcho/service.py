@@ -166,7 +166,7 @@ class Service:
         # every attempt would fail in the same way.
         wider = usual * _WIDER ** min(attempt - 1, _WIDENINGS)
         seconds = min(wider, max(usual, _LONGEST_TIMEOUT))
-        with self.wire.within(max(_WRITE_SECONDS, usual)), self.wire.patiently(seconds):
+        with self.wire.within(max(_WRITE_SECONDS, usual)), self.wire.request_timeout(seconds):
             yield
 
     def _add(self, place: Place, entries: Sequence[Entry]) -> None:
@@ -190,7 +190,9 @@ class Service:
                 self._pauses = list(PATIENCE)
             raise
 
-    def _settled(self, key: str, look: Callable[[], _T], is_all: Callable[[_T], bool]) -> _T:
+    def _look_until_complete(
+        self, key: str, look: Callable[[], _T], is_all: Callable[[_T], bool]
+    ) -> _T:
         """What there is of a write that was tried before.
 
         A request that we no longer wait for may be carried out later, even after a look that was
@@ -215,7 +217,7 @@ class Service:
         ]
         there: frozenset[int] = frozenset()
         if entry.attempt > 1:
-            there = self._settled(
+            there = self._look_until_complete(
                 entry.key, lambda: self.parts(place, entry.key), lambda got: len(got) >= len(parts)
             )
         moment = datetime.fromtimestamp(entry.said_at or time.time(), UTC)
@@ -420,7 +422,7 @@ class Service:
             found = (each for each, text in self._candidates(peer, wanted) if text == wanted)
             return next(found, "")
 
-        return self._settled(key, look, bool) if attempt > 1 else look()
+        return self._look_until_complete(key, look, bool) if attempt > 1 else look()
 
     def delete_conclusion(self, peer: str, number: str) -> None:
         """Delete a fact about somebody.

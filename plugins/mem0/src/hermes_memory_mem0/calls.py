@@ -54,7 +54,7 @@ def seconds_left() -> float:
 
 
 @contextmanager
-def patiently(lock: threading.Lock, where: str) -> Iterator[None]:
+def held_in_time(lock: threading.Lock, where: str) -> Iterator[None]:
     """Hold a lock, if it can be had in the time of the current call.
 
     Raises:

@@ -27,7 +27,7 @@ MOST_TAKEN: Final = 50
 _ASKED_ABOUT: Final = 5
 
 
-class Given(NamedTuple):
+class SentTurn(NamedTuple):
     """What Mem0 was given to extract facts from. ``times`` counts how often.
 
     ``said_at`` is when it was said, in Unix seconds; 0.0 if that is not known.
@@ -52,7 +52,7 @@ class Given(NamedTuple):
         return question(self.messages[0]["content"])
 
 
-def extracted(memories: Memories, given: Given) -> bool:
+def extracted(memories: Memories, given: SentTurn) -> bool:
     """Have facts extracted; whether that is certain.
 
     An empty answer is checked by a search, which needs the same embeddings and the same database,
@@ -74,7 +74,7 @@ def extracted(memories: Memories, given: Given) -> bool:
     return False
 
 
-def _is_known(memories: Memories, given: Given) -> bool:
+def _is_known(memories: Memories, given: SentTurn) -> bool:
     """Whether a memory says the same already: facts are not stored twice."""
     found = memories.search(given.owner, given.text, _LOOKED_AT, rerank=False)
     return any(each.score >= _SAME or each.text == given.text for each in found)
@@ -84,13 +84,13 @@ def _is_brief(text: str) -> bool:
     return len(text.split()) < 2 and len(text) < _BRIEF  # noqa: PLR2004 - one word
 
 
-class Taken:
+class AcceptedTurns:
     """Turns that the platform has taken, and works on."""
 
     def __init__(self) -> None:
-        self._turns: list[Given] = []
+        self._turns: list[SentTurn] = []
 
-    def add(self, given: Given) -> list[Given]:
+    def add(self, given: SentTurn) -> list[SentTurn]:
         """Remember a turn.
 
         Returns:
@@ -100,7 +100,7 @@ class Taken:
         self._turns = turns[-MOST_TAKEN:]
         return turns[:-MOST_TAKEN]
 
-    def follow_up(self, memories: Memories) -> Iterator[Given]:
+    def follow_up(self, memories: Memories) -> Iterator[SentTurn]:
         """Ask what became of the oldest, and send those again with which the platform failed.
 
         Yields:
@@ -115,7 +115,7 @@ class Taken:
             if state is EventState.FAILED:
                 yield each
 
-    def _sent_again(self, memories: Memories, given: Given) -> EventState:
+    def _sent_again(self, memories: Memories, given: SentTurn) -> EventState:
         """Send a turn again; what became of it. An earlier answer to that may have been lost."""
         if memories.is_underway(given.owner, given.mark):
             return EventState.UNDERWAY
@@ -130,13 +130,13 @@ class Taken:
         self._turns.append(given._replace(event_id=added.event_id, times=given.times + 1))
         return EventState.DONE
 
-    def leave(self) -> list[Given]:
+    def leave(self) -> list[SentTurn]:
         """Forget all; those of which it is not known what became of them."""
         left, self._turns = self._turns, []
         return left
 
 
-def note_unconfirmed(folder: Path, given: Given, why: str) -> None:
+def note_unconfirmed(folder: Path, given: SentTurn, why: str) -> None:
     """Add a turn to the list of those that could not be confirmed. It has no content."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     at = time.strftime("%Y-%m-%dT%H:%M:%S%z")

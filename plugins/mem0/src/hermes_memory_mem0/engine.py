@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from hermes_core import HermesError
 from hermes_core.service import BackendError, Cause, failure
-from hermes_memory_mem0.calls import SERVICE, explained, note, patiently, seconds_left, within
+from hermes_memory_mem0.calls import SERVICE, explained, held_in_time, note, seconds_left, within
 from hermes_memory_mem0.memories import (
     Added,
     EventState,
@@ -59,7 +59,7 @@ class Engines(Generic[T]):
         """
         # Held while the engine opens: a second caller for the same folder must wait for it, not
         # open it.
-        with patiently(self._lock, place):
+        with held_in_time(self._lock, place):
             shared = self._shared.get(place)
             if shared is None:
                 shared = _Shared(make(), config, 0)
@@ -384,7 +384,7 @@ class Oss:
 
     def open(self) -> None:
         """Open the store, or join those who have it open."""
-        with patiently(self._opening, self.where):
+        with held_in_time(self._opening, self.where):
             if self._is_closed:  # a write that is late must not hold the folder for ever
                 raise HermesError("the session is over", where=SERVICE)
             if self._memory is None:

@@ -25,7 +25,13 @@ from hermes_core.service import (
 )
 from hermes_memory_mem0.calls import SERVICE, explained, within
 from hermes_memory_mem0.confirmation import FILE as LIST
-from hermes_memory_mem0.confirmation import Given, Taken, extracted, note_unconfirmed, unconfirmed
+from hermes_memory_mem0.confirmation import (
+    AcceptedTurns,
+    SentTurn,
+    extracted,
+    note_unconfirmed,
+    unconfirmed,
+)
 from hermes_memory_mem0.memories import (
     Memories,
     Message,
@@ -77,7 +83,7 @@ class Mem0Provider(ServiceProvider):
         self._settings: Settings | None = None
         self._memories: Memories | None = None
         self._owner = Owner("", "")
-        self._taken = Taken()
+        self._taken = AcceptedTurns()
         #: A host that asked for the schema checks by itself that required settings are there.
         self._is_checked = False
 
@@ -199,7 +205,7 @@ class Mem0Provider(ServiceProvider):
         """Let Mem0 extract the facts of a turn."""
         marks = self._marks(turn.session_id)
         self._extract(
-            Given(turn.id, self._owner, [], {**marks, "turn_id": turn.id}, turn.said_at),
+            SentTurn(turn.id, self._owner, [], {**marks, "turn_id": turn.id}, turn.said_at),
             turn.attempt,
             turn.user,
             turn.assistant,
@@ -209,7 +215,7 @@ class Mem0Provider(ServiceProvider):
         """Let Mem0 extract what a subagent found out."""
         marks = {**self._marks(delegation.session_id), "child_session": delegation.child_session_id}
         task = f"A subagent had the task: {delegation.task}"
-        given = Given(delegation.id, self._owner, [], {**marks, "event_id": delegation.id})
+        given = SentTurn(delegation.id, self._owner, [], {**marks, "event_id": delegation.id})
         self._extract(given, delegation.attempt, task, delegation.result)
 
     def write_note(self, note: Note) -> None:
@@ -218,7 +224,7 @@ class Mem0Provider(ServiceProvider):
         with within(settings.timeout):
             mirror(memories, self._owner, note, self._marks(note.session_id))
 
-    def _extract(self, given: Given, attempt: int, user: str, assistant: str) -> None:
+    def _extract(self, given: SentTurn, attempt: int, user: str, assistant: str) -> None:
         """Store what was said, unless an earlier attempt has come through.
 
         A turn in which nothing was worth a fact leaves no mark. Extracting from it again finds
@@ -241,7 +247,7 @@ class Mem0Provider(ServiceProvider):
                 return
             self._hand_over(memories, settings, given)
 
-    def _hand_over(self, memories: Memories, settings: Settings, given: Given) -> None:
+    def _hand_over(self, memories: Memories, settings: Settings, given: SentTurn) -> None:
         """Send a turn to the platform, after those with which it failed before."""
         # An unknown result of earlier turns must not hold this one back.
         with within(settings.timeout * _FOLLOW_UP_SHARE), suppress(Exception):
@@ -253,7 +259,7 @@ class Mem0Provider(ServiceProvider):
             note_unconfirmed(settings.engine.folder, each, _NOT_SEEN)
 
     @staticmethod
-    def _is_known(memories: Memories, given: Given) -> bool:
+    def _is_known(memories: Memories, given: SentTurn) -> bool:
         # First: what was underway is there a moment later.
         if memories.is_underway(given.owner, given.mark):
             return True

@@ -13,7 +13,7 @@ from uuid import UUID
 import httpx
 
 from hermes_core.service import BackendError, Cause, cause_of_status, failure, seconds_asked
-from hermes_memory_mem0.calls import SERVICE, patiently, seconds_left
+from hermes_memory_mem0.calls import SERVICE, held_in_time, seconds_left
 from hermes_memory_mem0.memories import (
     Added,
     EventState,
@@ -200,7 +200,7 @@ class Platform:
 
     def open(self) -> None:
         """Make the SDK's client, which asks the platform whether it knows the key."""
-        with patiently(self._opening, self.where):
+        with held_in_time(self._opening, self.where):
             if self._client is None:
                 # Inside the lock: the constructor makes a request, and two threads would make two.
                 made = self._sdk.MemoryClient

@@ -7,7 +7,7 @@ from pathlib import Path
 from hermes_core.outbox import OutboxStore, StreamKey, admin
 
 
-def test_a_write_that_was_given_up_gets_another_day(tmp_path: Path) -> None:
+def test_a_write_that_failed_permanently_gets_another_day_when_retried(tmp_path: Path) -> None:
     store = OutboxStore(tmp_path / "outbox.db", max_bytes=1_000_000)
     stream, _ = store.put(StreamKey("p", "o", "s", "{}"), 0, ("e", "sync_turn", "{}"), claim=True)
     write = store.next_waiting(stream)

@@ -1,0 +1,6 @@
+"""hermes-plugins in the agent framework that you already use.
+
+Each module adapts the memory to one host and imports it only when you use that module:
+
+chat      a small agent for the terminal, `hermes-plugins chat`
+"""

@@ -1,0 +1,93 @@
+"""Recall: what the providers are asked, and the text that goes into the user's message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from hermes_core.dispatch import HookCalls, LateAnswer, Outcome
+from hermes_core.manager.prompts import user_instruction
+from hermes_core.provider import BuiltinMethods
+
+#: How many characters of recalled text a turn may have, with the frame around it. About 3,000
+#: tokens: enough for a few dozen memories, small beside any current model's context window.
+CONTEXT_MAX_CHARS: Final = 12_000
+
+
+class Recollection(NamedTuple):
+    """What recall injects for a question, every provider's answer, and what was left out."""
+
+    text: str
+    outcomes: tuple[Outcome, ...]
+    left_out: tuple[str, ...]
+
+
+class Recall:
+    """Asks the providers of one manager.
+
+    Args:
+        hooks: Calls the providers.
+        max_chars: How many characters the text of a turn may have.
+    """
+
+    def __init__(self, hooks: HookCalls, max_chars: int) -> None:
+        self._hooks = hooks
+        self._max_chars = max_chars
+        #: Whether the last question was blank, so that no provider was asked.
+        self.skipped = False
+
+    def ask(self, query: str, session_id: str) -> list[Outcome]:
+        """Return the providers' answers; none for a blank query or a skill without instruction."""
+        asked = user_instruction(query)
+        self.skipped = not asked
+        if not asked:
+            return []
+        return self._hooks.call("prefetch", query=asked, session_id=session_id)
+
+    def recollect(
+        self, query: str, session_id: str, builtin: BuiltinMethods | None
+    ) -> Recollection:
+        """Return the providers' answers, and their texts in a fence.
+
+        Args:
+            query: What the user said.
+            session_id: The session.
+            builtin: Its guard of the notes also marks recalled text: a service may return what a
+                stranger wrote.
+        """
+        from hermes_core.fence import RecalledText, fenced  # noqa: PLC0415 - hosts may do without
+
+        outcomes = self.ask(query, session_id)
+        parts = [
+            RecalledText(each.provider, each.value, getattr(each.value, "question", ""))
+            for each in outcomes
+            if isinstance(each.value, str)
+        ]
+        scan = None if builtin is None else builtin.objections
+        block = fenced(parts, max_chars=self._max_chars, scan=scan)
+        return Recollection(block.text, tuple(outcomes), block.left_out)
+
+
+def joined(outcomes: Iterable[Outcome]) -> str:
+    """Return the texts that providers returned, joined by blank lines."""
+    return "\n\n".join(_labelled(each.value) for each in outcomes if _has_text(each.value))
+
+
+def _labelled(value: str) -> str:
+    """Return a text, with a label if it answers an earlier question."""
+    if isinstance(value, LateAnswer):
+        return f"[recalled for the earlier question: {value.question}]\n{value}"
+    return value
+
+
+def _has_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def budget(seconds: float | str) -> float:
+    """Return the seconds that recall may take; a setting may be text."""
+    given = float(seconds)
+    # Not `given < 0`: that would accept NaN.
+    if not given >= 0:
+        raise ValueError(f"external_prefetch_timeout must not be negative: {seconds}")
+    return given
