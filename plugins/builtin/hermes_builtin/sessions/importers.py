@@ -33,10 +33,11 @@ from hermes_builtin.sessions.archive import (
     new_message,
 )
 from hermes_builtin.sessions.display import DEFAULT_PROFILE
-from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here, read_only
+from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
 from hermes_core.session import TERMINAL
+from hermes_core.storage.sqlite import read_only
 
 _ZIPPED: Final = "conversations.json"
 
