@@ -13,6 +13,7 @@ import click
 
 from hermes_core import __version__
 from hermes_core.discovery import own_commands
+from hermes_core.errors import HermesError
 
 
 class _Command(NamedTuple):
@@ -56,7 +57,7 @@ class _Commands(click.Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted({*COMMANDS, *own_commands()})
 
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: click.Command
         # Ours first: an entry point can't replace a command of ours.
         if found := COMMANDS.get(cmd_name):
@@ -67,9 +68,12 @@ class _Commands(click.Group):
         value = own_commands().get(cmd_name)
         if value is None:
             return None
-        from hermes_core.loading import import_value  # noqa: PLC0415 - takes 0.1 s
+        from hermes_core.loading import import_value, load_command  # noqa: PLC0415 - takes 0.1 s
 
-        command = import_value(value)
+        if cmd_name in BUILTIN_HELP:
+            command = import_value(value)
+        else:
+            command = load_command(cmd_name, value, ctx.params.get("home"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -77,12 +81,17 @@ class _Commands(click.Group):
         rows = []
         for name in self.list_commands(ctx):
             text = COMMANDS[name].help if name in COMMANDS else BUILTIN_HELP.get(name, "")
-            # Only a command of another distribution has to be imported for its help.
-            if not text and (command := self.get_command(ctx, name)):
-                text = command.get_short_help_str()
-            rows.append((name, text))
+            rows.append((name, text or self._help_of(ctx, name)))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def _help_of(self, ctx: click.Context, name: str) -> str:
+        """The help of a command of another distribution, which has to be imported for it."""
+        try:
+            command = self.get_command(ctx, name)
+        except HermesError:  # to run it shows why; the others must have their help
+            return "can't be loaded"
+        return "" if command is None else command.get_short_help_str()
 
 
 def _check_home(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

@@ -101,6 +101,12 @@ class Recall:
         return self._patience
 
     @property
+    def budget(self) -> float:
+        """How long the next turn waits."""
+        in_vain = self._in_vain >= _IN_VAIN
+        return min(self._budget, SLOW_SECONDS) if in_vain else self._budget
+
+    @property
     def part(self) -> str:
         """What the recall of this turn has returned so far by `hand_over`; "" if nothing."""
         return "\n\n".join(self._asked.parts) if self._asked is not None else ""
@@ -127,12 +133,11 @@ class Recall:
         if self._worker.overdue:
             _ = self._worker.stuck  # replaces the thread of the call that hangs
             raise ProviderPaused("an earlier call still hangs")
-        budget = self._budget
-        if self._in_vain >= _IN_VAIN:
-            budget = min(budget, SLOW_SECONDS)
-            # The provider is slow. A second question would only wait in the queue behind the first.
-            if self._earlier is not None and not self._earlier[1].wait(0):
-                raise ProviderPaused("an earlier recall still runs")
+        budget = self.budget
+        # The provider is slow. A second question would only wait in the queue behind the first one.
+        slow = self._in_vain >= _IN_VAIN
+        if slow and self._earlier is not None and not self._earlier[1].wait(0):
+            raise ProviderPaused("an earlier recall still runs")
         self._asked = asked = _Asked(self._session, question, call, self._clock)
         began = self._clock()
         job = self._worker.submit(asked.run, self._patience, "prefetch", awaited=True)

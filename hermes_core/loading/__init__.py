@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from hermes_core.loading.context import PluginContext, PluginManifest, counted
-from hermes_core.loading.loader import Loaded, load, load_observer, load_provider
+from hermes_core.loading.loader import Loaded, load, load_command, load_observer, load_provider
 from hermes_core.loading.modules import import_directory, import_value
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "import_directory",
     "import_value",
     "load",
+    "load_command",
     "load_observer",
     "load_provider",
 ]

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
-from hermes_core.config import read_selection
+from hermes_core.config import Selection, read_selection
 from hermes_core.config.names import name_problem, normalise
 from hermes_core.discovery import (
     ProviderInfo,
@@ -93,14 +93,48 @@ def load_provider(
         place = resolve_home(home)
         selection = read_selection(place)
         info = find_provider(name_or_info, scan(place, selection, everything=True))
-        # Unless pins are strict, a changed version loads here; to warn is the manager's decision.
-        if info.key == normalise(selection.name):
-            refused = selection.strict or not same_owner(info, selection.pin)
-            if refused and (problem := pin_problem(info, selection)):
-                raise ProviderConflictError(problem, where=f"plugin {info.name}")
-            pin = selection.strict_hash
+        pin = _required_hash(info, selection)
     folder = None if home is None else resolve_home(home)
     return load(info, folder, deadline=deadline, pin=pin).provider
+
+
+def _required_hash(info: ProviderInfo, selection: Selection) -> str:
+    """Return the hash that a plugin's files must have; "" if any will do.
+
+    Raises:
+        ProviderConflictError: It is the active provider, and not the one that was enabled.
+    """
+    if info.key != normalise(selection.name):
+        return ""
+    # Unless pins are strict, a changed version loads here; to warn is the manager's decision.
+    refused = selection.strict or not same_owner(info, selection.pin)
+    if refused and (problem := pin_problem(info, selection)):
+        raise ProviderConflictError(problem, where=f"plugin {info.name}")
+    return selection.strict_hash
+
+
+def load_command(name: str, entry_point: str, home: str | os.PathLike[str] | None = None) -> Any:
+    """Import a command that a plugin adds; that of the active provider obeys its pin.
+
+    Args:
+        name: The command, which is also the name of its provider.
+        entry_point: Where it is.
+        home: HERMES_HOME; by default the environment's.
+
+    Raises:
+        ProviderConflictError: The provider is not the one that was enabled.
+        ProviderLoadError: The command can't be imported.
+    """
+    place = resolve_home(home)
+    selection = read_selection(place)
+    if normalise(name) == normalise(selection.name):
+        info = find_provider(selection.choice, scan(place, selection, everything=True))
+        if pin := _required_hash(info, selection):
+            pin_imports(info, pin)
+    try:
+        return import_value(entry_point)
+    except Exception as error:
+        raise ProviderLoadError(describe(error), plugin=name, step="import") from error
 
 
 def load(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, Protocol
@@ -146,22 +146,39 @@ def _committed(result: Mapping[str, Any], tool_args: Any) -> Iterator[_Write]:
     for number, wanted in enumerate(batch or [tool_args], 1):
         if isinstance(wanted, Mapping) and wanted.get("action") in _ACTIONS:
             content = wanted.get("content") or wanted.get("new_text") or ""
-            details = _details(result, wanted, number if batch else 0)
-            yield _Write(wanted["action"], target, str(content), details)
+            single, several = _PREVIOUS.get(wanted["action"], ("", ""))
+            if batch:
+                previous = _entry_of(result.get(several), number, batch)
+            else:
+                previous = result.get(single)
+            yield _Write(wanted["action"], target, str(content), _details(wanted, previous))
 
 
-def _details(result: Mapping[str, Any], wanted: Mapping[str, Any], number: int) -> dict[str, str]:
+def _details(wanted: Mapping[str, Any], previous: Any) -> dict[str, str]:
     details = {}
     if wanted.get("old_text"):
         details["old_text"] = str(wanted["old_text"])
-    single, several = _PREVIOUS.get(wanted["action"], ("", ""))
-    if number:
-        found = result.get(several)
-        # Keys are the numbers of the operations, from 1; in JSON, keys are text.
-        entries = found if isinstance(found, Mapping) else {}
-        previous = entries.get(str(number), entries.get(number))
-    else:
-        previous = result.get(single)
     if isinstance(previous, str) and previous:
         details["previous_content"] = previous
     return details
+
+
+def _entry_of(found: Any, number: int, batch: Sequence[Any]) -> Any:
+    """Return the entry that an operation of a batch changed; None if the result does not say.
+
+    The result has a mapping by the number of the operation, from 1, or a list: of all operations,
+    or of those with the same action.
+    """
+    if isinstance(found, Mapping):
+        return found.get(str(number), found.get(number))  # in JSON, keys are text
+    if not isinstance(found, list):
+        return None
+    if len(found) == len(batch):
+        return found[number - 1]
+    same = [at for at, each in enumerate(batch, 1) if _action(each) == _action(batch[number - 1])]
+    # Any other length names no operation for certain, and a wrong entry is worse than none.
+    return found[same.index(number)] if len(found) == len(same) else None
+
+
+def _action(operation: Any) -> Any:
+    return operation.get("action") if isinstance(operation, Mapping) else None

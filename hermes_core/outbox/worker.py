@@ -149,6 +149,8 @@ class Outbox:
             idle = not busy and not self._delivers_inherited()
             if monotonic() >= end or (once and idle and self._all_failed(left, sessions)):
                 return False
+            if idle and all(self._is_stranded(each, sessions) for each in left):
+                return False
             sleep(max(min(pause, end - monotonic()), 0))
             pause = min(pause * 1.5, 0.05)
 
@@ -163,6 +165,16 @@ class Outbox:
         ours = [each.due > now for each in left if each.id in own]
         theirs = [each.due > now for each in left if each.id not in own]
         return all(ours) and (any(theirs) or not theirs)
+
+    def _is_stranded(self, stream: Stream, sessions: list[StreamDelivery]) -> bool:
+        """Whether what waits in a stream can't be delivered by anybody who runs now.
+
+        Without a factory, the end of a session that is over waits for that session to be opened.
+        """
+        with self._lock:
+            if any(each.key == stream.key for each in self._sessions):
+                return False
+        return not (self.store.is_claimed_elsewhere(stream) or self._inherits(stream, sessions))
 
     def unfinished(self, sessions: Iterable[_D]) -> list[_D]:
         """Return the sessions with waiting writes or a running delivery."""

@@ -163,3 +163,50 @@ def test_a_provider_that_was_never_pinned_is_not_called_changed(machine):
     machine.write_config("memory: {provider: alpha, pin: strict}\n")
     assert machine.providers()["alpha"]["state"] == "active"
     assert machine.run("status").done().code == 0
+
+
+COMMAND = """
+import click
+
+@click.group()
+def alpha():
+    \"\"\"Manage alpha.\"\"\"
+
+@alpha.command()
+def hello():
+    click.echo("hello from alpha")
+"""
+
+
+@pytest.fixture
+def commanding(machine: Machine) -> Machine:
+    """A machine on which alpha is enabled, which adds a command, with strict pins."""
+    machine.in_process = False  # a command of its own process, since imports stay
+    machine.site.add(
+        "memory-alpha",
+        "1.0",
+        groups={
+            "hermes_agent.memory_providers": {"alpha": "memory_alpha:register"},
+            "hermes_plugins.commands": {"alpha": "memory_alpha.commands:alpha"},
+        },
+        files={
+            "memory_alpha/__init__.py": provider_source("alpha"),
+            "memory_alpha/commands.py": COMMAND,
+        },
+    )
+    machine.run("enable", "alpha").done()
+    be_strict(machine)
+    return machine
+
+
+def test_a_command_of_the_active_provider_obeys_its_strict_pin(commanding: Machine) -> None:
+    assert "hello from alpha" in commanding.run("alpha", "hello").done().out
+    with (commanding.site.folder / "memory_alpha" / "commands.py").open("a") as file:
+        file.write("print('changed code runs')\n")
+    for arguments in (("alpha", "hello"), ("--help",)):
+        result = commanding.run(*arguments)
+        assert "changed code runs" not in result.out + result.err
+    assert "its files differ from those that were enabled" in commanding.run("alpha", "x").err
+    helped = commanding.run("--help").done().out
+    assert "can't be loaded" in helped
+    assert "doctor" in helped

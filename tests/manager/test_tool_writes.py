@@ -80,6 +80,26 @@ def test_a_batch_is_passed_on_in_order_each_with_its_own_entry(form: Any) -> Non
 
 
 @pytest.mark.parametrize(
+    ("entries", "previous"),
+    [
+        (["tea", "milk"], ["tea", "milk"]),
+        ([None, "tea", "milk"], ["tea", "milk"]),
+        (["tea"], [None, None]),
+        ("tea", [None, None]),
+    ],
+    ids=["of this action", "of all operations", "of which ones?", "text"],
+)
+def test_the_entries_of_a_batch_may_be_a_list(entries: Any, previous: list[str | None]) -> None:
+    operations = [
+        {"action": "add", "content": "new"},
+        {"action": "replace", "content": "coffee"},
+        {"action": "replace", "content": "oats"},
+    ]
+    writes = notified({**DONE, "replaced_entries": entries}, {"operations": operations})
+    assert [each[3].get("previous_content") for each in writes] == [None, *previous]
+
+
+@pytest.mark.parametrize(
     "result",
     [
         {"success": False},
