@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -20,6 +22,9 @@ from support.forgetting import KEPT, TEXT, count, fill, grep, in_child, index_te
 from hermes_core import Config, ForgetRequest, MemoryManager
 from hermes_core.checkup import forget
 from hermes_core.loading.activation import activate_builtin
+
+TESTS = Path(__file__).parents[1]
+COMPILER = shutil.which("gcc") or shutil.which("cc")
 
 pytestmark = [posix_only, pytest.mark.usefixtures("few_distributions")]
 
@@ -322,6 +327,25 @@ def test_killed_again_and_again_at_every_step(machine, subject):
     if subject == "text":
         assert receipt["found"] == placed
         assert grep(machine.home) == []
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler to build the fault shim with")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="LD_PRELOAD is Linux")
+def test_killed_in_front_of_calls_on_files(tmp_path):
+    shim = tmp_path / "fault_shim.so"
+    source = TESTS / "builtin" / "fault_shim.c"
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
+    result = subprocess.run(
+        [sys.executable, "-P", TESTS / "support" / "forget_kills.py", tmp_path, "37"],
+        env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": str(TESTS)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    report = json.loads(result.stdout)
+    assert report["wrong"] == []
+    assert report["kills"] > 20
 
 
 # -- the external provider ------------------------------------------------------------------------
