@@ -17,7 +17,16 @@ from pathlib import Path
 
 import pytest
 from support.commands import Machine, posix_only, run_on_terminal
-from support.forgetting import KEPT, TEXT, count, fill, grep, in_child, index_terms
+from support.forgetting import (
+    KEPT,
+    TEXT,
+    count,
+    fill,
+    grep,
+    in_child,
+    index_pages,
+    index_terms,
+)
 
 from hermes_core import Config, ForgetRequest, MemoryManager
 from hermes_core.checkup import forget
@@ -72,6 +81,8 @@ def test_fifty_canaries_in_every_store_are_gone_and_the_receipt_equals_the_count
     assert sum(placed.values()) >= 50
     assert len(placed) == 16, placed
     assert len(grep(machine.home)) >= 10
+    in_child(partial(recalled, machine.home))  # a search puts all words into the index
+    assert b"bblefj" in index_pages(machine.home)
     receipt = machine.json("forget", TEXT, "--yes")
     assert receipt["found"] == receipt["deleted"] == placed
     assert (receipt["complete"], receipt["remaining"], receipt["problems"]) == (True, {}, [])
@@ -81,6 +92,7 @@ def test_fifty_canaries_in_every_store_are_gone_and_the_receipt_equals_the_count
     seen = recalled(machine.home)
     assert "quibblefj" not in seen.replace("where is quibblefj", "").replace('"quibblefj', "")
     assert KEPT in seen
+    assert b"bblefj" not in index_pages(machine.home)
     assert not [term for term in index_terms(machine.home) if "quibble" in term or "7713" in term]
 
 

@@ -75,8 +75,12 @@ def _talk(home: Path) -> None:
         ]
         manager.sync_all(question, answer, messages=messages)
         manager.sync_all(f"Ada {KEPT}", "Noted.")
-    # What was deleted before leaves its bytes in free pages.
-    with closing(sqlite3.connect(home / "state.db", isolation_level=None)) as database:
+    _leave_free_pages(home / "state.db")
+
+
+def _leave_free_pages(path: Path) -> None:
+    """What was deleted before leaves its bytes in free pages."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA secure_delete = 0")
         database.execute("CREATE TABLE scratch (text)")
         database.execute("INSERT INTO scratch VALUES (?)", (f"{TEXT} " * 500,))
@@ -101,6 +105,7 @@ def _take_notes(home: Path) -> None:
         _note(manager, "memory", f"Ada once saw {next(spelt)}")
         _note(manager, "memory", "Ada once saw", "remove")
         _note(manager, "memory", f"{ORDER} {next(spelt)} {len(facts)}")
+    _leave_free_pages(home / "memories" / "history.db")
 
 
 def _stage_notes(home: Path) -> None:
@@ -143,6 +148,7 @@ def _log_calls(home: Path) -> None:
         for number, error in enumerate([*(f"400: {next(spelt)}" for _ in range(3)), "400", ""])
     ]
     CallFile(path_of(home)).write(calls, 0)
+    _leave_free_pages(path_of(home))
 
 
 def _leave_files(home: Path) -> None:
@@ -235,6 +241,12 @@ def grep(home: Path) -> list[str]:
         for path in home.rglob("*")
         if path.is_file() and any(each.encode() in path.read_bytes() for each in spellings)
     )
+
+
+def index_pages(home: Path) -> bytes:
+    """The index as it is on the disk; a word there may lack letters that the one before it has."""
+    rows = _rows(home / "state.db", "SELECT block FROM archive_index_data")
+    return b"".join(block for (block,) in rows)
 
 
 def index_terms(home: Path) -> set[str]:
