@@ -21,7 +21,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from hermes_core.errors import HermesError
 
 #: The name of the built-in provider. No other provider may have it.
 BUILTIN: Final = "builtin"
@@ -402,6 +405,9 @@ class BuiltinMethods(Protocol):
     def mirror_to(self, mirror: Callable[[str, str, str, dict[str, Any]], None], /) -> None:
         """Call ``mirror`` with action, target, content and metadata after each change of notes."""
 
+    def report_to(self, report: Callable[[HermesError], None], /) -> None:
+        """Call ``report`` if a change of notes could not be stored."""
+
     def prepare_archive(self, home: Path, /) -> None:
         """Open the archive of conversations, before the first turn needs it."""
 
@@ -416,6 +422,9 @@ class BuiltinMethods(Protocol):
 
     def warnings(self, home: Path, /) -> list[str]:
         """Return what ``status`` should warn about."""
+
+    def problems(self, home: Path, /) -> list[HermesError]:
+        """Return which files of the notes and conversations can't be used, for ``status``."""
 
     def diagnose(self, home: Path, /, *, fix: bool) -> Iterator[tuple[str, str, str, str]]:
         """Yield ``doctor``'s findings: subject, state, detail, what to do."""

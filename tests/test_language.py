@@ -18,7 +18,7 @@ PHRASES = re.compile(
     r"\b(is told|are told|anew|mend(?:s|ed|ing)?|is away|be away|all the same|of its own|"
     r"that is fine|is no (?!such)(?:\w+ )?(?:name|setting|folder|file|provider|plugin|error)|"
     r"given up|counts more|tell its author|for good|on its own account|"
-    r"set-up|nobody (?:delivers|waits)|it gives no)\b",
+    r"set-up|nobody (?:delivers|waits)|it gives no|stand-ins?|leftovers?|roster|mailbox|gave up)\b",
     re.IGNORECASE,
 )
 #: Functions whose text arguments a person reads.

@@ -6,8 +6,10 @@ For `status` and `doctor`: a provider that loads may still reject writes.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from hermes_core.call_log import HookReport, LoggedCall, hook_health, lost_calls, read_calls
@@ -18,6 +20,7 @@ from hermes_core.errors import AgentEnded, DatabaseError, HermesError
 from hermes_core.loading.activation import chosen
 from hermes_core.outbox import StreamKey, admin
 from hermes_core.outbox.admin import Backlog, OutboxReport
+from hermes_core.provider import BUILTIN
 from hermes_core.service import Cause
 
 _DAY: Final = 86_400.0
@@ -125,6 +128,9 @@ def delivery_status(
         failing = writes_fail(config, active, now)
     except DatabaseError as error:
         warnings.append(f"the call log can't be read: {error}")
+    lost_now, lost_before = _not_stored(hooks)
+    problems += lost_now
+    warnings += lost_before
     if outbox is not None:
         # The log still has the failures of writes that were skipped; those have their own warning.
         failing = "" if _only_skipped(outbox, active) else failing
@@ -135,6 +141,17 @@ def delivery_status(
         failing = ""
     problems += [failing] if failing else []
     return DeliveryStatus(outbox, hooks, lost, failing, tuple(problems), tuple(warnings))
+
+
+def _not_stored(hooks: Iterable[HookStatus]) -> tuple[list[str], list[str]]:
+    """Which turns the archive could not store: still, which is a problem, or before."""
+    for each in hooks:
+        report = each.report
+        if (report.provider, report.hook) == (BUILTIN, "sync_turn") and report.failures:
+            turns = "1 turn" if report.failures == 1 else f"{report.failures:,} turns"
+            text = f"{turns} of the last 24 hours not stored: {report.last_error}"
+            return ([text], []) if each.last_failed else ([], [text])
+    return [], []
 
 
 def is_refuted(failing: str) -> bool:
@@ -246,9 +263,11 @@ def writes_fail(config: Config, active: ActiveProvider, now: float) -> str:
         *(call for hook in _WRITES for call in _newest(config, active, hook)),
         # A successful `initialize` says nothing about writes, so it must not end the row of
         # failures.
-        *(call for call in _newest(config, active, "initialize") if call.outcome != "ok"),
+        *(each for each in _newest(config, active, "initialize") if each[1].outcome != "ok"),
     ]
-    newest = sorted((call for call in calls if call.at >= now - _DAY), key=lambda call: -call.at)
+    # In the order in which they were logged: the clock may have gone back since.
+    newest = [call for _, call in sorted(calls, key=itemgetter(0), reverse=True)]
+    newest = [call for call in newest if call.at >= now - _DAY]
     failed = list(takewhile(lambda call: call.outcome != "ok", newest))
     # With fewer calls than that all of them must have failed.
     if not failed or len(failed) < min(_IN_A_ROW, len(newest)):
@@ -261,9 +280,8 @@ def writes_fail(config: Config, active: ActiveProvider, now: float) -> str:
     return f"writes to {active.provider} fail: every call since {since} ({count}): {error}"
 
 
-def _newest(config: Config, active: ActiveProvider, hook: str) -> list[LoggedCall]:
-    found = read_calls(config.home, provider=active.provider, hook=hook, limit=_NEWEST)
-    return [call for _, call in found]
+def _newest(config: Config, active: ActiveProvider, hook: str) -> list[tuple[int, LoggedCall]]:
+    return read_calls(config.home, provider=active.provider, hook=hook, limit=_NEWEST)
 
 
 def stuck(report: OutboxReport, active: ActiveProvider, now: float) -> str:

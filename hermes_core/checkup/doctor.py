@@ -74,6 +74,8 @@ _END_SECONDS: Final = 0.5
 _DAY: Final = 86_400.0
 # 100 MB: below that, a database of a few sessions and its write-ahead log may not fit.
 _ROOM: Final = 100_000_000
+# 1 MB: below that, the next turn may not fit.
+_LEAST_ROOM: Final = 1_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _PRIVATE: Final = (".env", "secrets.json")
 _DATABASES: Final = ("state.db", "sessions.db", "outbox.db")
@@ -184,19 +186,45 @@ def examine_home(home: Path) -> Iterator[Finding]:
     if not home.exists():
         yield Finding("home", OK, f"{home} does not exist yet; it is created when needed")
         return
-    if not os.access(home, os.W_OK | os.X_OK):
-        yield Finding("home", PROBLEM, f"{home} is not writable", "change its permissions")
+    if not _is_writable(home):
+        todo = "change its permissions, or mount its file system for writing"
+        yield Finding("home", PROBLEM, f"{home} is read-only: nothing can be stored", todo)
         return
     free = shutil.disk_usage(home).free
-    room = f"{home}, {free / 1e9:,.1f} GB free"
+    room = f"{home}, {_size(free)} free"
     if free < _ROOM:
-        yield Finding("home", PROBLEM, room, "free some space: writes will fail soon")
+        fails = "nothing can be stored" if free < _LEAST_ROOM else "writes will fail soon"
+        yield Finding("home", PROBLEM, room, f"free some space: {fails}")
     else:
         yield Finding("home", OK, room)
     if kind := network_file_system(home):
         detail = f"{kind}: writes are slower there"
         yield Finding("file system", WARNING, detail, "use a local folder")
     yield from _modes(home)
+
+
+def home_limits(home: Path) -> tuple[list[str], list[str]]:
+    """The problems and the warnings of `status` about the disk of a home."""
+    if not home.exists():
+        return [], []
+    if not _is_writable(home):
+        return [], [f"{home} is read-only: an agent can store nothing there"]
+    free = shutil.disk_usage(home).free
+    if free < _LEAST_ROOM:
+        return [f"the disk of {home} is full ({_size(free)} free): nothing can be stored"], []
+    few = [f"the disk of {home} is nearly full: {_size(free)} free"]
+    return [], few if free < _ROOM else []
+
+
+def _is_writable(home: Path) -> bool:
+    # As the effective user, where the system can tell: that is who writes.
+    effective = os.access in os.supports_effective_ids
+    return os.access(home, os.W_OK | os.X_OK, effective_ids=effective)
+
+
+def _size(count: int) -> str:
+    """A number of bytes, for people."""
+    return f"{count / 1e9:,.1f} GB" if count >= _ROOM else f"{count / 1e6:,.1f} MB"
 
 
 def _modes(home: Path) -> Iterator[Finding]:

@@ -302,7 +302,9 @@ def _as_an_agent(manager: MemoryManager, activation: Activation, home: Path) -> 
     external = [each.name for each in manager.providers if each.name != BUILTIN]
     result = replace(
         _result(
-            list(manager.problems), [*manager.warnings, *_of_builtin(manager, home)], *external
+            [*manager.problems, *_unusable(manager, home)],
+            [*manager.warnings, *_of_builtin(manager, home)],
+            *external,
         ),
         settings=tuple(manager.setting_rows),
         withheld=activation.withheld,
@@ -316,6 +318,12 @@ def _as_an_agent(manager: MemoryManager, activation: Activation, home: Path) -> 
             confirms=single.confirms_delivery,
             probes=single.overrides("probe"),
         )
+
+
+def _unusable(manager: MemoryManager, home: Path) -> list[HermesError]:
+    """Which files of the built-in can't be used."""
+    builtin = as_builtin(manager.get_provider(BUILTIN))
+    return [] if builtin is None else builtin.problems(home)
 
 
 def _of_builtin(manager: MemoryManager, home: Path) -> list[str]:

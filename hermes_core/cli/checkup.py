@@ -16,7 +16,7 @@ from hermes_core.checkup.deliveries import (
     delivery_status,
     writes,
 )
-from hermes_core.checkup.doctor import PROBLEM, Finding, run_doctor
+from hermes_core.checkup.doctor import PROBLEM, Finding, home_limits, run_doctor
 from hermes_core.checkup.explain import explain
 from hermes_core.checkup.status import ProviderCheck, check_configured, installed_of
 from hermes_core.cli.outbox import report_as_json
@@ -91,7 +91,8 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
     refused = check.refused
     # A provider without a probe proves nothing by loading: its old failures stay problems.
     deliveries = delivery_status(config, installed.active, answers=check.probes and not refused)
-    problems = [*check.problems, *deliveries.problems, *filter(None, [refused])]
+    full, limited = home_limits(home)
+    problems = [*full, *check.problems, *deliveries.problems, *filter(None, [refused])]
     report = {
         "ok": not problems,
         "home": str(home),
@@ -104,7 +105,7 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
         "redact": config.redacts,
         **_delivery_json(deliveries, installed.active),
         "problems": problems,
-        "warnings": [*check.warnings, *deliveries.warnings, *_foreign_keys(config)],
+        "warnings": [*limited, *check.warnings, *deliveries.warnings, *_foreign_keys(config)],
     }
     return report, check.traceback
 

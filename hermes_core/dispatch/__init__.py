@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         new_event,
         overrides,
     )
-    from hermes_core.dispatch.health import HookHealth
+    from hermes_core.dispatch.health import HookHealth, Unstored
     from hermes_core.dispatch.hooks import HookCalls, SingleProvider, as_builtin
     from hermes_core.dispatch.observers import ObserverError
     from hermes_core.dispatch.recall import LateAnswer
@@ -43,6 +43,7 @@ __all__ = [
     "Outcome",
     "ProviderAdapter",
     "SingleProvider",
+    "Unstored",
     "Worker",
     "as_builtin",
     "method_of",
@@ -58,6 +59,7 @@ _MODULES: Final = {
     "Delivery": "call",
     "HookCalls": "hooks",
     "HookHealth": "health",
+    "Unstored": "health",
     "Invocation": "call",
     "Job": "worker",
     "LOAD_SECONDS": "call",

@@ -35,6 +35,39 @@ class HookHealth(NamedTuple):
     breaker: str
 
 
+class Unstored:
+    """Counts what could not be stored, and logs each: nobody may have to guess what is missing.
+
+    Args:
+        what: A turn, a note or a write.
+        where: Whose it is, for the text.
+    """
+
+    __slots__ = ("_error", "_what", "_where", "count")
+
+    def __init__(self, what: str, where: str = "") -> None:
+        self.count = 0
+        self._what = what
+        self._where = where
+        self._error = ""
+
+    def add(self, error: str) -> None:
+        """Count one more."""
+        self.count += 1
+        self._error = error
+        logger.error("memory: %sa %s was not stored: %s", self._where, self._what, error)
+
+    @property
+    def text(self) -> str:
+        """A warning for people; "" if everything was stored."""
+        if not self.count:
+            return ""
+        if self.count == 1:
+            return f"{self._where}a {self._what} was not stored: {self._error}"
+        many = f"{self.count:,} {self._what}s were not stored"
+        return f"{self._where}{many}; the last because of: {self._error}"
+
+
 class HookStats:
     """Counts the calls of one hook."""
 

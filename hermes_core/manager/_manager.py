@@ -27,7 +27,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from hermes_core.config.names import name_problem, normalise
-from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, ProviderAdapter, as_builtin
+from hermes_core.dispatch import (
+    Deadlines,
+    HookCalls,
+    HookHealth,
+    ProviderAdapter,
+    Unstored,
+    as_builtin,
+)
 from hermes_core.dispatch.caller import use_home
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import Messages
@@ -111,6 +118,7 @@ class MemoryManager:
         #: The external provider's settings and their sources; secrets without their values.
         self.setting_rows: tuple[dict[str, Any], ...] = ()
         self._warnings: tuple[str, ...] = ()
+        self._unstored = {"sync_turn": Unstored("turn"), "handle_tool_call": Unstored("note")}
 
     @classmethod
     def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
@@ -189,6 +197,7 @@ class MemoryManager:
             self._builtin_methods = methods = as_builtin(provider)
             if methods is not None:
                 methods.mirror_to(self._notes.from_builtin)
+                methods.report_to(self._on_unstored_note)
         else:
             self._external = adapter
             self._equip(adapter)
@@ -220,6 +229,7 @@ class MemoryManager:
             if each.start_error is not None
         ]
         unkept = self._writes.warnings if self._writes is not None else []
+        unkept = [*filter(None, (each.text for each in self._unstored.values())), *unkept]
         return (*self._warnings, *starts, *self._tools.warnings, *unkept)
 
     def _refuse(self, reason: str) -> bool:
@@ -529,6 +539,11 @@ class MemoryManager:
         """
         self._notes.from_host(tool_result, tool_args, build_metadata)
 
+    def _on_unstored_note(self, error: HermesError) -> None:
+        if self._builtin is not None:
+            self._builtin.record_failure("handle_tool_call", error)
+            self._unstored["handle_tool_call"].add(self._builtin.error_text(error))
+
     def pending_nudge(self) -> str:
         """Return a reminder to take notes, for the next user message; "" most of the time."""
         return "" if self._builtin_methods is None else self._builtin_methods.pending_nudge()
@@ -610,7 +625,9 @@ class MemoryManager:
 
     def _at_builtin(self, hook: str, arguments: Mapping[str, Any]) -> None:
         if self._builtin is not None:
-            self._hooks.only(self._builtin, hook)(**arguments)
+            outcome = self._hooks.only(self._builtin, hook)(**arguments)
+            if hook == "sync_turn" and outcome.error is not None:
+                self._unstored[hook].add(self._builtin.error_text(outcome.error))
 
     def _post(self, hook: str, arguments: Mapping[str, Any]) -> None:
         """Queue a call of the external provider, and return at once."""

@@ -21,6 +21,7 @@ from hermes_core.errors import (
 from hermes_core.hookspecs import ADDED, HOOKS, MemoryHooks
 from hermes_core.outbox.failures import (
     DAY,
+    DAY_FAULTS,
     LONGEST_WAIT,
     SKIPPED_WAIT,
     SUSPECT,
@@ -291,7 +292,9 @@ class OrderedDelivery:
             reason = write.error or reason
         fault = fault_of(error)
         own = fault is Fault.WRITE
-        old = write.state == WriteState.SKIPPED and now - (write.failing_since or now) >= DAY
+        # Counted as well, because the clock may have jumped ahead: then a minute looks like a day.
+        often = write.state == WriteState.SKIPPED and write.faults >= DAY_FAULTS
+        old = often and now - (write.failing_since or now) >= DAY
         if fault is Fault.REFUSED or (own and old):
             return self._fail_permanently(write, reason)
         wait = max(back_off(write.attempts), retry_after(error))
@@ -444,8 +447,12 @@ class StreamDelivery:
 
     def retry_now(self) -> None:
         """Try what waits for a later attempt."""
-        self.turns.due = self.others.due = self.paused_until = 0.0
+        self.stop_waiting()
         self.try_start()
+
+    def stop_waiting(self) -> None:
+        """Let the next attempt come at once."""
+        self.turns.due = self.others.due = self.paused_until = 0.0
 
     def mark_claimed(self, kind: OrderedDelivery | None = None) -> None:
         """The stream was claimed: for one kind of its writes, or for everything in it."""
@@ -490,7 +497,8 @@ class StreamDelivery:
     def is_still_claimed(self) -> bool:
         """Whether the stream is still claimed by this process."""
         now = self.outbox.store.clock()
-        if now >= self._claimed_until:
+        # Before that time, too, if the clock went back.
+        if not self._claimed_until - _CLAIM_SECONDS <= now < self._claimed_until:
             if not self.outbox.store.keep_claim(self.stream):
                 return False
             self._claimed_until = now + _CLAIM_SECONDS

@@ -33,7 +33,10 @@ LONGEST_WAIT: Final = 60.0
 SUSPECT: Final = Limits(faults=3, attempts=10)
 #: How many seconds a skipped write waits before it is retried, at first and at most.
 SKIPPED_WAIT: Final = 60.0
-_LONGEST_SKIPPED_WAIT: Final = 3600.0
+LONGEST_SKIPPED_WAIT: Final = 3600.0
+#: A skipped write fails permanently after a day, and not before it failed so often: then it waits
+#: an hour between two attempts, and has failed for two hours whatever the clock says.
+DAY_FAULTS: Final = SUSPECT.faults + 6
 
 
 class Fault(Enum):
@@ -73,9 +76,7 @@ def back_off(attempts: int, chance: Callable[[], float] = random.random) -> floa
 
 def skipped_wait(faults: int) -> float:
     """Return the seconds until a skipped write is retried: doubled each time, up to an hour."""
-    return min(
-        SKIPPED_WAIT * 2.0 ** min(max(faults - SUSPECT.faults, 0), 10), _LONGEST_SKIPPED_WAIT
-    )
+    return min(SKIPPED_WAIT * 2.0 ** min(max(faults - SUSPECT.faults, 0), 10), LONGEST_SKIPPED_WAIT)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

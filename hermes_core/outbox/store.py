@@ -22,7 +22,7 @@ from hermes_core.outbox.records import (
     Write,
     WriteState,
 )
-from hermes_core.storage.processes import is_alive, this_process
+from hermes_core.storage.processes import is_alive, machine_of, this_process
 from hermes_core.storage.sqlite import SqliteFile
 
 logger = logging.getLogger("hermes_core")
@@ -241,7 +241,7 @@ class OutboxStore:
         me = this_process()
         row = database.execute("SELECT holder, expires FROM streams WHERE id = ?", (stream,))
         holder, expires = row.fetchone() or ("", 0)
-        if holder not in ("", me) and expires > now and is_alive(holder):
+        if _is_held(holder, expires, now):
             return False
         database.execute(
             "UPDATE streams SET holder = ?, expires = ? WHERE id = ?",
@@ -267,8 +267,7 @@ class OutboxStore:
 
     def is_claimed_elsewhere(self, stream: Stream) -> bool:
         """Whether another running process delivers a stream."""
-        theirs = stream.holder not in ("", this_process())
-        return theirs and stream.expires > self.clock() and is_alive(stream.holder)
+        return _is_held(stream.holder, stream.expires, self.clock())
 
     def keep_claim(self, stream: int) -> bool:
         """Renew the claim of one stream; False if another process has it now.
@@ -487,6 +486,23 @@ class OutboxStore:
 
         self.file.change(work)
 
+    def correct_times(self, *, latest: float) -> None:
+        """Forget times that only a clock that went back can explain: nobody would wait for them.
+
+        Args:
+            latest: When a write can be due at most.
+        """
+        now = self.clock()
+
+        def work(database: sqlite3.Connection) -> None:
+            database.execute("UPDATE writes SET due = 0 WHERE due > ?", (latest,))
+            database.execute(
+                "UPDATE writes SET failing_since = ? WHERE failing_since > ?", (now, now)
+            )
+
+        if self.file.path.exists():
+            self.file.change(work)
+
     def compact(self) -> bool:
         """Remove empty streams, and return some of the free space to the file system.
 
@@ -557,6 +573,16 @@ def used_bytes(database: sqlite3.Connection) -> int:
     )
     missed = int(database.execute(_COUNT_MISSED).fetchone()[0])
     return max((pages - free) * size - missed * _MISSED_BYTES, 0)
+
+
+def _is_held(holder: str, expires: float, now: float) -> bool:
+    """Whether another running process has a claim."""
+    me = this_process()
+    if holder in ("", me) or expires <= now or not is_alive(holder):
+        return False
+    # A claim that ends later than any can was made before the clock went back. A process of this
+    # machine renews it in a moment; one of another machine may be gone.
+    return machine_of(holder) == machine_of(me) or expires <= now + 2 * LEASE_SECONDS
 
 
 def _kind(passing: Limits, *, turns: bool | None) -> tuple[str, tuple[int, ...]]:

@@ -21,7 +21,7 @@ from hermes_core.dispatch import HookCalls, Job, ProviderAdapter
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import HermesError, describe
 from hermes_core.outbox.delivery import InheritedDelivery, SessionStream, StreamDelivery
-from hermes_core.outbox.failures import SUSPECT, back_off
+from hermes_core.outbox.failures import DAY, LONGEST_SKIPPED_WAIT, SUSPECT, back_off
 from hermes_core.outbox.records import Stream, StreamKey
 from hermes_core.outbox.store import OutboxStore
 from hermes_core.storage.sqlite import close_before_fork
@@ -85,6 +85,8 @@ class Outbox:
         #: Streams for which no instance can be made in this process.
         self._undeliverable: set[int] = set()
         self._compacts = True
+        #: The time at the last look; none yet.
+        self._now = inf
         self._pid = os.getpid()  # last: other threads look at it without a lock
 
     # -- for managers ---------------------------------------------------------------------
@@ -297,6 +299,7 @@ class Outbox:
 
     def _deliver_due(self) -> float:
         now = self.store.clock()
+        self._correct_times(now)
         soonest = now + _POLL_SECONDS
         # The streams first: a session is registered before anything is stored in its stream. The
         # other way round, the stream of a session that begins in between would look abandoned,
@@ -318,6 +321,19 @@ class Outbox:
             self._compacts = self.store.compact()
             soonest = now + (_COMPACT_SECONDS if self._compacts else _POLL_SECONDS)
         return max(soonest - now, 0.001)
+
+    def _correct_times(self, now: float) -> None:
+        """Notice a clock that went back, perhaps before this process began."""
+        went_back = now < self._now - LONGEST_SKIPPED_WAIT
+        if went_back or self._now == inf:
+            # Without a jump that we have seen, a service may have asked to wait for up to a day.
+            longest = LONGEST_SKIPPED_WAIT if went_back else 2 * DAY
+            self.store.correct_times(latest=now + longest)
+            with self._lock:
+                sessions = list(self._sessions) if went_back else []
+            for each in sessions:
+                each.stop_waiting()
+        self._now = now
 
     def _start_delivery(
         self, stream: Stream, sessions: dict[StreamDelivery, ProviderFactory | None]

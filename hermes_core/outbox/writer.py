@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from hermes_core.dispatch import HookCalls, ProviderAdapter, new_event
+from hermes_core.dispatch import HookCalls, ProviderAdapter, Unstored, new_event
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import IDENTITIES
 from hermes_core.outbox.delivery import SessionStream
@@ -65,7 +65,7 @@ class OutboxWriter:
         self._session = SessionContext()
         self._current: SessionStream | None = None
         self._sessions: list[SessionStream] = []
-        self._problem = ""
+        self._unstored = Unstored("write", f"provider {adapter.name}: ")
         self._damage = ""
 
     @property
@@ -73,7 +73,7 @@ class OutboxWriter:
         """What happened to writes that could not be stored."""
         if self._outbox is not None:
             self._damage = self._outbox.store.problem
-        return [each for each in (self._problem, self._damage) if each]
+        return [each for each in (self._unstored.text, self._damage) if each]
 
     def begin(self, session: SessionContext) -> None:
         """A session starts: what it writes is stored under this context."""
@@ -118,9 +118,8 @@ class OutboxWriter:
             stream = self._current
             job = None if stream is None else stream.put(hook, new_event(), payload)
         except HermesError as error:
-            self._problem = f"provider {self._adapter.name}: a write was not stored: {error}"
             self._adapter.record_failure(hook, error)
-            logger.error("memory: %s", self._problem)  # noqa: TRY400 - one line
+            self._unstored.add(str(error))
             return
         if hook == "on_session_end" and job is not None:
             self._adapter.boundary = job

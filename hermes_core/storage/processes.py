@@ -30,6 +30,11 @@ def _identity(pid: int) -> str:
     return f"{socket.gethostname()}/{pid}/{started(pid)}"
 
 
+def machine_of(process: str) -> str:
+    """Return the machine of a process that `this_process` named."""
+    return process.rpartition("/")[0].rpartition("/")[0]
+
+
 def is_alive(process: str) -> bool:
     """Return whether a process, named by `this_process`, still runs.
 

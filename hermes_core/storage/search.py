@@ -11,11 +11,11 @@ import re
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hermes_core.errors import DatabaseError
 from hermes_core.provider import folded
 from hermes_core.storage.files import open_regular
 from hermes_core.storage.sqlite import read_only
@@ -178,24 +178,29 @@ def _is_compressed(path: Path) -> bool:
 
 def is_in_rows(path: Path, needles: Needles) -> bool:
     """Return whether a file has a needle in what it stores now, and not only in free space."""
-    with open_regular(path) as file:
-        is_database = file.read(len(_SQLITE)) == _SQLITE
-    if is_database:
+    if _is_database(path):
         return _rows_contain(path, needles)
     # What belongs to a database has nothing that counts by itself.
     return not path.name.endswith(("-wal", "-shm", "-journal"))
 
 
+def _is_database(path: Path) -> bool:
+    with open_regular(path) as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
 def _rows_contain(path: Path, needles: Needles) -> bool:
     try:
-        with closing(_opened(path)) as database:
+        if not _is_database(path):
+            return False
+        with read_only(path) as database:
             tables = database.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table'"
                 " AND sql NOT LIKE 'CREATE VIRTUAL%'"
             ).fetchall()
             return any(_table_contains(database, name, needles) for (name,) in tables)
-    except (sqlite3.Error, OSError):
-        return False  # no database, or a damaged one: its bytes were searched
+    except (sqlite3.Error, DatabaseError, OSError):
+        return False  # a damaged one: its bytes were searched
 
 
 def _table_contains(database: sqlite3.Connection, table: str, needles: Needles) -> bool:
@@ -206,12 +211,3 @@ def _table_contains(database: sqlite3.Connection, table: str, needles: Needles) 
             if isinstance(text, str) and needles.found_in(text):
                 return True
     return False
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    with open_regular(path) as file:
-        if file.read(len(_SQLITE)) != _SQLITE:
-            raise sqlite3.DatabaseError("not a database")
-    database = read_only(path)
-    database.text_factory = lambda stored: stored.decode("utf-8", "replace")
-    return database

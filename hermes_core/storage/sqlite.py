@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
@@ -36,6 +38,8 @@ _LOCK_SECONDS: Final = 10.0
 # Two seconds: a reader of ours is done by then.
 _CHECKPOINTS: Final = 40
 _CHECKPOINT_PAUSE: Final = 0.05
+# A file that changes while it is copied is copied again, so often.
+_COPIES: Final = 3
 # What SQLite puts beside a database in WAL mode, and the database itself, which comes last.
 _SUFFIXES: Final = ("-wal", "-shm", "")
 _NO_FILE: Final = (0, 0)
@@ -44,12 +48,21 @@ Migration = str | Callable[[sqlite3.Connection], None]
 Pragmas = Mapping[str, int]
 
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_DENIED: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+# What SQLite says if it may not, or can't, write the file or what belongs beside it. Creating the
+# shared memory of a WAL on a full disk is an I/O error.
+_UNWRITABLE: Final = (
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+)
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 _HINTS: Final = {
     sqlite3.SQLITE_FULL: "free some disk space; what was stored before is safe",
-    sqlite3.SQLITE_READONLY: "check its permissions",
+    sqlite3.SQLITE_READONLY: "it can't be written: check its permissions and its file system",
+    sqlite3.SQLITE_CANTOPEN: "check its permissions and those of its folder",
+    sqlite3.SQLITE_IOERR: "check whether the disk is full or failing",
     sqlite3.SQLITE_BUSY: "another process is using it; try again",
 }
 
@@ -99,6 +112,11 @@ def is_damage(error: BaseException) -> bool:
     return error_code(error) in _DAMAGE
 
 
+def is_unwritable(error: BaseException) -> bool:
+    """Whether nothing can be written: not allowed, a read-only or full disk, or one that fails."""
+    return error_code(error) in _UNWRITABLE
+
+
 def is_busy(error: BaseException) -> bool:
     """Whether another connection holds a lock, so that trying again may help."""
     return error_code(error) in _BUSY
@@ -107,12 +125,32 @@ def is_busy(error: BaseException) -> bool:
 # -- a file for all threads of a process -----------------------------------------------------
 
 
+class _TemporaryFolder:
+    """A private folder that is removed with this object, or at the end of the process."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="hermes-"))
+        # Not `TemporaryDirectory`, which warns if nobody has closed it: a command need not.
+        self.remove = finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 @dataclass(frozen=True, slots=True)
 class _Opened:
     """A connection, and which file it is connected to."""
 
     connection: sqlite3.Connection
-    identity: tuple[int, int]
+    identity: tuple[int, ...]
+    #: Whether the connection does not see later changes of the file; then these replace it.
+    is_snapshot: bool = False
+    #: Where a private copy is.
+    folder: _TemporaryFolder | None = None
+
+    def close(self) -> None:
+        """Close the connection, and remove the copy."""
+        with suppress(sqlite3.Error):
+            self.connection.close()
+        if self.folder is not None:
+            self.folder.remove()
 
 
 class SqliteFile:
@@ -284,8 +322,7 @@ class SqliteFile:
         with self.lock, self._reader_lock:
             for opened in (self._reader, self._writer):
                 if opened is not None:
-                    with suppress(sqlite3.Error):
-                        opened.connection.close()
+                    opened.close()
             self._reader = self._writer = None
 
     def _current_writer(self) -> sqlite3.Connection:
@@ -298,24 +335,45 @@ class SqliteFile:
     def _existing_writer(self) -> sqlite3.Connection | None:
         if self._writer is not None and self._was_replaced(self._writer):
             self._forget_replaced()
-        if self._writer is None and not os.path.lexists(self._name):
+        if self._writer is None and not self._is_there():
             return None
-        return self._current_writer()
+        try:
+            return self._current_writer()
+        except DatabaseError as error:
+            if not is_unwritable(error):
+                raise
+            return self._current_reader()
 
     def _current_reader(self) -> sqlite3.Connection | None:
         if self._reader is not None and self._was_replaced(self._reader):
-            self._reader.connection.close()
+            self._reader.close()
             self._reader = None
         if self._reader is None:
-            if not os.path.lexists(self._name):
+            if not self._is_there():
                 return None
             self._reader = self._opened_reader()
         return self._reader.connection
 
+    def _is_there(self) -> bool:
+        """Whether there is something to read.
+
+        A file without a byte is not "nothing": whoever asks for what it had must not hear that
+        there never was anything. Only a write makes it a database again.
+        """
+        if not os.path.lexists(self._name):
+            return False
+        if _is_without_a_byte(self.path):
+            what = f"{self.schema.name} is lost: the file is empty (0 bytes)"
+            raise DatabaseError(what, where=self._name) from _damage(what)
+        return True
+
     def _was_replaced(self, opened: _Opened) -> bool:
         """Whether somebody moved or removed the file: nobody would look into it again."""
         # Not within a transaction: its statements must all go to one file.
-        return not opened.connection.in_transaction and opened.identity != _identity(self._name)
+        if opened.connection.in_transaction:
+            return False
+        now = _state_of(self._name) if opened.is_snapshot else _identity(self._name)
+        return opened.identity != now
 
     def _forget_replaced(self) -> None:
         self.close()
@@ -335,12 +393,14 @@ class SqliteFile:
         try:
             connection = open_database(self.path, self.schema)
         except DatabaseError as error:
-            if error_code(error) not in _DENIED:
+            if not is_unwritable(error):
                 raise
             # Usually opened for writing even by a reader: only such a connection can recover a WAL
-            # that a killed process left. The fallback is for files and folders that this user may
-            # not write.
-            return self._configured(self._read_only(), before, pragmas, on_open=None)
+            # that a killed process left. The fallback is for files, folders and disks that can't
+            # be written.
+            opened = _opened_read_only(self.path, self.schema)
+            self._configured(opened.connection, before, pragmas, on_open=None)
+            return opened
         return self._configured(connection, before, pragmas, self._on_open)
 
     def _configured(
@@ -361,17 +421,6 @@ class SqliteFile:
         # What had the name before we connected: if another file took it in between, the next use
         # notices. Only a file that we have just created is looked at now.
         return _Opened(connection, before if before != _NO_FILE else _identity(self._name))
-
-    def _read_only(self) -> sqlite3.Connection:
-        # SQLite can't read a WAL database in a folder where it may not create files. It can if a
-        # writer has created them already, or if we say that nobody changes the file.
-        way = "mode=ro" if os.path.exists(f"{self._name}-wal") else "immutable=1"  # noqa: PTH110
-        address = f"{self.path.absolute().as_uri()}?{way}"
-        connection = sqlite3.connect(
-            address, uri=True, isolation_level=None, check_same_thread=False
-        )
-        connection.text_factory = _text
-        return connection
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -422,6 +471,8 @@ class SqliteFile:
             return name
 
     def _is_whole_now(self) -> bool:
+        if _is_without_a_byte(self.path):
+            return False
         try:
             with closing(open_database(self.path, self.schema)) as connection:
                 answer = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -435,11 +486,7 @@ class SqliteFile:
 
     def _renamed(self) -> str:
         """Rename the file and what belongs to it; returns its new name."""
-        name = f"{self.path.name}.damaged"
-        if self._keeps_all:
-            stamp = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-            names = (f"{stamp}-{number}" if number else stamp for number in count())
-            name = next(each for each in names if not os.path.lexists(self.path.with_name(each)))
+        name = _free_name(self.path) if self._keeps_all else f"{self.path.name}.damaged"
         # The database last: a new one must not find an old WAL, whose pages SQLite would add.
         for suffix in _SUFFIXES:
             with suppress(FileNotFoundError):
@@ -467,6 +514,66 @@ class SqliteFile:
         self.lock.release()
 
 
+# -- reading what can't be written -----------------------------------------------------------
+#
+# SQLite reads a WAL database in a folder where it may not create files only if a writer has
+# created them already, or if we say that nobody changes the file (``immutable``). The second
+# ignores the WAL, so a file whose WAL has content is copied instead. Somebody else may be allowed
+# to write: a connection that does not see changes is replaced when the files change.
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that changes nothing, and creates nothing beside the file if nobody has it open.
+
+    Raises:
+        DatabaseError: It can't be opened.
+        sqlite3.Error: It is not a database, or can't be read.
+    """
+    with closing(_opened_read_only(path, None)) as opened:
+        yield opened.connection
+
+
+def _opened_read_only(path: Path, schema: Schema | None) -> _Opened:
+    """Open a file for reading; in a copy if it has to be migrated first."""
+    name = os.fspath(path)
+    state = _state_of(name)
+    is_open = os.path.lexists(f"{name}-wal")  # somebody has it open, or had it when it was killed
+    for way in ("mode=ro", "immutable=1") if is_open else ("immutable=1",):
+        if way != "mode=ro" and _size(f"{name}-wal"):
+            break
+        connection = _connection(path, way)
+        try:
+            if schema is None:
+                connection.execute("PRAGMA schema_version").fetchone()
+            if schema is None or _is_current(connection, path, schema):
+                if way == "mode=ro":
+                    return _Opened(connection, _identity(name))
+                return _Opened(connection, state, is_snapshot=True)
+            connection.close()
+        except sqlite3.Error as error:
+            connection.close()
+            if not is_unwritable(error):
+                raise
+        except BaseException:
+            connection.close()
+            raise
+    return _private_copy(path, schema)
+
+
+def _private_copy(path: Path, schema: Schema | None) -> _Opened:
+    try:
+        folder = _TemporaryFolder()
+        copy = folder.path / path.name
+        state = _copied(os.fspath(path), os.fspath(copy))
+        connection = _connection(copy, "mode=rw") if schema is None else open_database(copy, schema)
+    except OSError as error:
+        what = f"can't be opened: {error.strerror or error}"
+        hint = _HINTS[sqlite3.SQLITE_CANTOPEN]
+        raise DatabaseError(what, where=str(path), hint=hint) from error
+    return _Opened(connection, state, is_snapshot=True, folder=folder)
+
+
 def _identity(name: str) -> tuple[int, int]:
     """Which file has this name now: an open connection may have one that was moved away."""
     try:
@@ -474,6 +581,40 @@ def _identity(name: str) -> tuple[int, int]:
     except OSError:
         return _NO_FILE
     return found.st_dev, found.st_ino
+
+
+def _state_of(name: str) -> tuple[int, ...]:
+    """Which file has this name now, and whether it or its WAL was changed since."""
+    state: tuple[int, ...] = _identity(name)
+    for suffix in ("", "-wal"):
+        with suppress(OSError):
+            found = os.stat(name + suffix)  # noqa: PTH116 - at every use
+            state = (*state, found.st_size, found.st_mtime_ns)
+    return state
+
+
+def _is_without_a_byte(path: Path) -> bool:
+    """Whether a file was truncated to nothing. We never leave one like that."""
+    return path.is_file() and not _size(os.fspath(path))
+
+
+def _size(name: str) -> int:
+    try:
+        return os.stat(name).st_size  # noqa: PTH116
+    except OSError:
+        return 0
+
+
+def _copied(source: str, target: str) -> tuple[int, ...]:
+    """Copy a database and its WAL; returns their state, which has not changed meanwhile."""
+    for _ in range(_COPIES):
+        before = _state_of(source)
+        shutil.copyfile(source, target)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{source}-wal", f"{target}-wal")
+        if _state_of(source) == before:
+            break
+    return before
 
 
 # -- one connection --------------------------------------------------------------------------
@@ -491,6 +632,11 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
             _create(path, schema)
         elif not path.is_file():
             raise DatabaseError("is not a regular file", where=str(path), hint="move it away")
+        elif _is_without_a_byte(path):
+            # SQLite takes it for a new database, and would delete the WAL, which may have much of
+            # what was stored.
+            logger.error("%s is empty (0 bytes): %s starts again", path, schema.name)
+            _move_orphans(path)
         return _retry_while_busy(lambda: _connected(path, schema))
     except sqlite3.Error as error:
         raise DatabaseError(f"{schema.name} can't be opened: {error}", where=str(path)) from error
@@ -499,17 +645,6 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
         raise DatabaseError(f"{schema.name} can't be opened: {reason}", where=str(path)) from error
     except LockTimeoutError as error:
         raise DatabaseError(error.what, where=error.where, hint=error.hint) from error
-
-
-def read_only(path: Path) -> sqlite3.Connection:
-    """Return a connection that can't change a database, which may be of another program.
-
-    Where nobody has it open, there is no ``-wal``; then none is made for a look either.
-    """
-    # immutable=1 ignores a WAL, so it is used only if there is none. Without it, SQLite would
-    # create `-wal` and `-shm` beside a file that is not ours.
-    quiet = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{quiet}", uri=True, timeout=10)
 
 
 def empty_database(schema: Schema) -> sqlite3.Connection:
@@ -550,6 +685,7 @@ def _create(path: Path, schema: Schema) -> None:
             database.executescript(schema.prepare)
             database.execute(f"PRAGMA journal_mode = {_journal(path)}")
             _migrate(database, schema)
+        _move_orphans(path)
         _publish(aside, path)
         with suppress(OSError):
             sync_folder(path.parent)
@@ -557,6 +693,33 @@ def _create(path: Path, schema: Schema) -> None:
         for suffix in _SUFFIXES:
             with suppress(OSError):
                 aside.with_name(aside.name + suffix).unlink()
+
+
+def _move_orphans(path: Path) -> None:
+    """Rename the WAL of a database that is gone: a new one would get its pages, or delete it."""
+    if not _size(f"{path}-wal"):
+        return
+    # Under a lock, which every creator that sees this WAL takes: one that comes later must not
+    # rename the WAL of the database that the first has created.
+    with file_lock(path.with_name(f"{path.name}.new.lock"), _LOCK_SECONDS):
+        if path.exists() and not _is_without_a_byte(path):
+            return
+        name = _free_name(path)
+        logger.error("%s is gone; what is left of it is renamed to %s", path, f"{name}-wal")
+        for suffix in _SUFFIXES[:-1]:
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + suffix).replace(path.with_name(name + suffix))
+
+
+def _free_name(path: Path) -> str:
+    """A name for what is set aside of a database, with the time, that nothing has yet."""
+    stamp = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+    names = (f"{stamp}-{number}" if number else stamp for number in count())
+    return next(
+        each
+        for each in names
+        if not any(os.path.lexists(path.with_name(each + suffix)) for suffix in _SUFFIXES)
+    )
 
 
 def _publish(aside: Path, path: Path) -> None:
@@ -584,18 +747,8 @@ def _retry_while_busy(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Conn
 
 
 def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
-    database = sqlite3.connect(
-        # mode=rw: a plain path would create an empty file if another process has just renamed this
-        # one.
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        timeout=WAIT_SECONDS,
-        # Python's own transaction handling commits at times that depend on the statement; ours is
-        # explicit.
-        isolation_level=None,
-        check_same_thread=False,
-    )
-    database.text_factory = _text
+    # mode=rw: a plain path would create an empty file if another process has just renamed this one.
+    database = _connection(path, "mode=rw")
     try:
         version = _checked(database, path, schema)
         if version == 0:
@@ -610,13 +763,37 @@ def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
         # Random bytes in place of the schema can look like an endless value, or appear in SQLite's
         # message, which is then not UTF-8.
         database.close()
-        damage = sqlite3.DatabaseError("its schema is damaged")
-        damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise damage from error
+        raise _damage("its schema is damaged") from error
     except BaseException:
         database.close()
         raise
     return database
+
+
+def _connection(path: Path, way: str) -> sqlite3.Connection:
+    database = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{way}",
+        uri=True,
+        timeout=WAIT_SECONDS,
+        # Python's own transaction handling commits at times that depend on the statement; ours is
+        # explicit.
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    database.text_factory = _text
+    return database
+
+
+def _damage(what: str) -> sqlite3.DatabaseError:
+    """An error of ours that counts as damage."""
+    damage = sqlite3.DatabaseError(what)
+    damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return damage
+
+
+def _is_current(database: sqlite3.Connection, path: Path, schema: Schema) -> bool:
+    """Whether a file can be read as it is, without a migration."""
+    return _checked(database, path, schema) == schema.version and not _missing(database, schema)
 
 
 def _text(stored: bytes) -> str:

@@ -111,9 +111,10 @@ def test_what_is_not_ours_is_left_alone_and_every_write_that_is_not_kept_is_told
     assert manager.health()["journal"]["on_memory_write"].failures == 1
 
 
-def test_an_empty_file_becomes_an_outbox(home: Path) -> None:
+def test_an_empty_file_has_lost_what_waited_and_is_set_aside(home: Path) -> None:
     (home / "outbox.db").touch()
-    assert a_life(home).warnings == ()
+    (warning,) = a_life(home).warnings
+    assert "writes that waited in it were not delivered" in warning
     assert texts(home) == ["turn 0", "turn 1"]
 
 
@@ -145,7 +146,8 @@ def test_whichever_page_is_overwritten_the_turns_that_follow_are_kept(
         manager = a_life(home)
         told = "\n".join(manager.warnings)
         got = [text for text in texts(home) if text.startswith("turn")]
-        assert got == ["turn 0", "turn 1"] or "not stored" in told, (offset, told)
+        # Two sessions: the file that had them in order is gone.
+        assert sorted(got) == ["turn 0", "turn 1"] or "not stored" in told, (offset, told)
         again = MemoryManager(home=home)
         again.add_provider(Journal())
         again.initialize_all("after")

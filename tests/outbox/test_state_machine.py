@@ -97,8 +97,8 @@ class World:
         self.success: dict[tuple[str, str], int] = {}
         #: What has failed after another write of its session arrived, since it began to fail.
         self.failed_alone: set[str] = set()
-        #: How many writes arrived before this one, since this one was last tried.
-        self.overtaken: Counter[str] = Counter()
+        #: How many writes of each kind arrived before this one, since this one was last tried.
+        self.overtaken: Counter[tuple[str, str]] = Counter()
         #: How often a round may have ended before it came back to a write that was passed.
         self.interruptions = 0
         self.problems: list[str] = []
@@ -130,7 +130,7 @@ class World:
             if attempt <= self.attempts[text]:
                 self.problems.append(f"{text}: attempt {attempt} was made before")
             self.attempts[text] = attempt
-            self.overtaken[text] = 0
+            self.overtaken[text, "turn"] = self.overtaken[text, "note"] = 0
             self.running.add(text)
         write = next(each for each in self.put if each.text == text)
         try:
@@ -188,8 +188,11 @@ class World:
             return
         if not self.suspect(earlier.text):
             self.problems.append(f"{write.text}: overtook {earlier.text}, which is not suspect")
-        self.overtaken[earlier.text] += 1
-        if self.overtaken[earlier.text] > 1 + self.interruptions:
+        self.overtaken[earlier.text, write.hook] += 1
+        # Notes have their own worker: one that may pass a turn since an earlier attempt at that
+        # turn failed can arrive while the next attempt is under way, or after it.
+        most = 1 if earlier.hook == write.hook else 2
+        if self.overtaken[earlier.text, write.hook] > most + self.interruptions:
             self.problems.append(f"{write.text}: overtook {earlier.text}, as another did before")
 
     def suspect(self, text: str) -> bool:

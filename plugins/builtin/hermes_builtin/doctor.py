@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,27 @@ def sharing(home: Path) -> list[str]:
         return []
     hint = "run: hermes-plugins config set memory.user_notes per-user"
     return [f"{users:,} users share one USER.md, which is in the prompt of each; {hint}"]
+
+
+def problems(home: Path) -> list[HermesError]:
+    """Which files can't be used, by a quick look; `diagnose` reads all of them."""
+    found: list[HermesError] = []
+    with closing(Notes(home)) as notes:
+        looks: list[Callable[[], object]] = [book.read for book in notes.all_notebooks()]
+        if notes.history.exists:
+            looks.append(partial(notes.history.changes, limit=1))
+        looks.append(partial(_look_at_archive, home))
+        for look in looks:
+            try:
+                look()
+            except HermesError as error:
+                found.append(error)
+    return found
+
+
+def _look_at_archive(home: Path) -> None:
+    with closing(SqliteArchive(place(home).path)) as archive:
+        archive.stats()
 
 
 def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
@@ -115,12 +137,17 @@ def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
     except HermesError as error:
         yield "conversations", "problem", str(error), error.hint
         return
-    if where.path.exists():
-        with closing(SqliteArchive(where.path)) as archive:
+    if not os.path.lexists(where.path):
+        yield "conversations", "ok", f"there is no {where.path.name} yet", ""
+        return
+    with closing(SqliteArchive(where.path)) as archive:
+        try:
             yield from _examined(archive, fix=fix)
             if where.theirs is not None and (missing := not_imported(where.theirs, archive)):
                 detail = f"not imported from hermes-agent: {amount(missing, 'conversation')}"
                 yield "conversations", "warning", detail, "run: hermes-plugins sessions import"
+        except HermesError as error:
+            yield "conversations", "problem", error.what, error.hint
 
 
 def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:

@@ -33,6 +33,7 @@ from hermes_builtin.sessions import (
 from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
+Report = Callable[[HermesError], None]
 
 _COMPRESSION: Final = "compression"
 
@@ -50,6 +51,7 @@ class BuiltinProvider(MemoryProvider):
         self._platform = ""
         self._home = Path()
         self._mirror: Mirror | None = None
+        self._report: Report | None = None
 
     @property
     def name(self) -> str:
@@ -76,7 +78,7 @@ class BuiltinProvider(MemoryProvider):
         home = Path(kwargs["hermes_home"])
         self._conversations = Conversations(home, session_id, kwargs)
         self._notes = Notes(home, settings, Person.of(kwargs))
-        self._tool = self._notes.tool(self._committed)
+        self._tool = self._notes.tool(self._committed, self._unstored)
         self._home = home
         self._nudges = NudgeCounter(settings.nudge_interval if self._notes.enabled() else 0)
         self._session = session_id
@@ -115,7 +117,7 @@ class BuiltinProvider(MemoryProvider):
         if is_other:
             self._notes.close()
             self._notes = Notes(self._home, self._notes.settings, person)
-            self._tool = self._notes.tool(self._committed)
+            self._tool = self._notes.tool(self._committed, self._unstored)
         # After a compression the prompt is built again in any case, so newer notes cost nothing.
         if is_other or reset or kwargs.get("reason") == _COMPRESSION:
             self._snapshot = snapshot(self._notes.enabled())
@@ -156,7 +158,7 @@ class BuiltinProvider(MemoryProvider):
             return self._tool.call(args, Origin("tool", session))
         theirs = Notes(self._home, self.notes.settings, person)  # the host names somebody else
         try:
-            return theirs.tool(self._committed).call(args, Origin("tool", session))
+            return theirs.tool(self._committed, self._unstored).call(args, Origin("tool", session))
         finally:
             theirs.close()
 
@@ -172,6 +174,10 @@ class BuiltinProvider(MemoryProvider):
     def mirror_to(self, mirror: Mirror) -> None:
         """Call ``mirror`` for every change that was made: action, target, content, metadata."""
         self._mirror = mirror
+
+    def report_to(self, report: Report) -> None:
+        """Call ``report`` if a call of the memory tool fails because of the files of the notes."""
+        self._report = report
 
     def mirror(self, target: str, steps: list[Step], origin: str, session: str = "") -> None:
         """Pass on the steps of a change that was made, without secrets.
@@ -202,6 +208,12 @@ class BuiltinProvider(MemoryProvider):
         from hermes_builtin.doctor import sharing  # noqa: PLC0415 - no agent needs it
 
         return sharing(home)
+
+    def problems(self, home: Path) -> list[HermesError]:
+        """Which files of a home can't be used, by a quick look."""
+        from hermes_builtin.doctor import problems  # noqa: PLC0415 - no agent needs it
+
+        return problems(home)
 
     def diagnose(self, home: Path, *, fix: bool) -> Iterator[tuple[str, str, str, str]]:
         """What `doctor` should know of the notes and conversations of a home."""
@@ -265,3 +277,7 @@ class BuiltinProvider(MemoryProvider):
         if written.steps:
             self._nudges.reset(origin.session)
             self.mirror(target, written.steps, "assistant_tool", origin.session)
+
+    def _unstored(self, error: HermesError) -> None:
+        if self._report is not None:
+            self._report(error)

@@ -42,6 +42,7 @@ from hermes_builtin.notes.tool import (
     schema,
     snapshot,
 )
+from hermes_core.errors import HermesError
 
 __all__ = [
     "REMINDER",
@@ -183,10 +184,14 @@ class Notes:
         }
         return {name: book for name, book in self.notebooks.items() if switches[name]}
 
-    def tool(self, committed: Callable[[str, Written, Origin], None]) -> MemoryTool:
+    def tool(
+        self,
+        committed: Callable[[str, Written, Origin], None],
+        unstored: Callable[[HermesError], None],
+    ) -> MemoryTool:
         """The `memory` tool over these notebooks."""
         pending = self.pending if self.settings.write_approval else None
-        return MemoryTool(self.enabled(), pending, committed)
+        return MemoryTool(self.enabled(), pending, committed, unstored)
 
     def change(self, target: str, operations: Sequence[Operation], origin: Origin) -> Written:
         """Change a notebook as a person, whom no approval stops."""

@@ -523,11 +523,12 @@ def history(ctx: click.Context, /, target: str | None, limit: int, **given: Any)
     json_wanted = given["json_wanted"]
     if given["user"]:
         target = notes.notebooks[target or "user"].key
-    with suppress(HermesError):  # `show` reports what can't be read now
-        # A look must not create a history.
-        if notes.history.exists:
-            notes.catch_up()
     log = notes.history
+    # A look must not create a history, nor start a new one in place of one that can't be read.
+    if log.exists:
+        log.changes(limit=1)
+        with suppress(HermesError):  # `show` reports what can't be read now
+            notes.catch_up()
     changes = log.changes(target, limit) if log.exists else []
     rows = [_row(log, each) for each in changes]
     if json_wanted:

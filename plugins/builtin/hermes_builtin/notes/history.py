@@ -93,7 +93,7 @@ class NotesDatabase:
     def __init__(self, path: Path) -> None:
         self.path = path
         # Not set aside when damaged: `undo` and the list of allowed texts can't be made again.
-        self._file = SqliteFile(path, _SCHEMA)
+        self._file = SqliteFile(path, _SCHEMA, damage_hint=_UNTOUCHED)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -116,9 +116,15 @@ class NotesDatabase:
         with _as_notes_errors():
             return self._file.erase_free_space()
 
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection to look something up, also where nothing can be written."""
+        with _as_notes_errors(), self._file.reading() as database:
+            yield database
+
     def check(self) -> None:
         """Raise `NotesError` unless the file has no damage."""
-        with self.opened() as database:
+        with self.reading() as database:
             (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise NotesError(
@@ -131,7 +137,8 @@ def _as_notes_errors() -> Iterator[None]:
     try:
         yield
     except DatabaseError as error:
-        raise NotesError(error.what, where=error.where, hint=_UNTOUCHED) from error
+        hint = error.hint or _UNTOUCHED
+        raise NotesError(error.what, where=error.where, hint=hint) from error
 
 
 # -- Every change to the notes, for those who want to know or to take it back -------------------
@@ -203,10 +210,14 @@ class HistoryRecord(NamedTuple):
 
 
 class History:
-    """The changes in ``memories/history.db``; callers hold the notebook's lock."""
+    """The changes in ``memories/history.db``; callers hold the notebook's lock.
 
-    def __init__(self, file: NotesDatabase) -> None:
+    They are in the order of their numbers: the clock is for people, and may jump.
+    """
+
+    def __init__(self, file: NotesDatabase, clock: Callable[[], float] = time.time) -> None:
         self._file = file
+        self._clock = clock
         # The newest change as last seen, compared by its row: usually no text has to be read from
         # the file.
         self._latest: dict[str, HistoryRecord] = {}
@@ -221,7 +232,7 @@ class History:
     def begin(self, change: Change, entries: list[str]) -> HistoryRecord:
         """Record a change whose temporary file is ready, with the entries that there will be."""
         with self._file.opened() as database:
-            return _insert(database, change, entries)
+            return _insert(database, change, entries, self._clock())
 
     def finish(self, target: str, noted: HistoryRecord) -> None:
         """The change was made."""
@@ -269,7 +280,7 @@ class History:
                 seen = json.dumps(entries, ensure_ascii=False) if text else None
                 action, before = ("edit", last.after) if last else (FOUND, text)
                 edit = Change(target, FILE_EDIT, action, "", before, text, seen, inode)
-                _insert(database, edit, entries)
+                _insert(database, edit, entries, self._clock())
         if unmade is not None:
             with suppress(OSError):
                 # After the commit: as long as the record exists, the file must exist, or the change
@@ -409,7 +420,7 @@ class History:
         return [change for change in rows if change.made][:limit]
 
     def _rows(self, where: str, *values: object, limit: int) -> list[Change]:
-        with self._file.opened() as database:
+        with self._file.reading() as database:
             rows = database.execute(
                 "SELECT target, who, action, session,"  # noqa: S608
                 f" coalesce(before, {_EARLIER}, ''), after, entries, inode, temporary, id, at"
@@ -419,10 +430,11 @@ class History:
         return [Change(*row) for row in rows]
 
 
-def _insert(database: sqlite3.Connection, change: Change, entries: list[str]) -> HistoryRecord:
+def _insert(
+    database: sqlite3.Connection, change: Change, entries: list[str], at: float
+) -> HistoryRecord:
     # NULL means "what the change before it left": every text is stored once.
     before = change.before if change.action == FOUND else None
-    at = time.time()
     row = database.execute(
         "INSERT INTO changes"
         " (target, who, action, session, before, after, entries, inode, temporary, at)"
@@ -483,8 +495,9 @@ class Blocked(NamedTuple):
 class GuardDecisions:
     """The texts that a person vouches for, and those that wait for one who does."""
 
-    def __init__(self, file: NotesDatabase) -> None:
+    def __init__(self, file: NotesDatabase, clock: Callable[[], float] = time.time) -> None:
         self._file = file
+        self._clock = clock
 
     def allow(self, text: str) -> None:
         """A person vouches for a text."""
@@ -492,7 +505,7 @@ class GuardDecisions:
             database.execute(
                 # The hash, not the text: what a person allowed may be a secret.
                 "INSERT OR IGNORE INTO allowed VALUES (?, ?)",
-                (text_hash(text), time.time()),
+                (text_hash(text), self._clock()),
             )
             database.execute("DELETE FROM blocked WHERE id = ?", (entry_id(text),))
 
@@ -501,7 +514,7 @@ class GuardDecisions:
         if not self._file.path.exists():
             return False
         try:
-            with self._file.opened() as database:
+            with self._file.reading() as database:
                 found = database.execute("SELECT 1 FROM allowed WHERE hash = ?", (text_hash(text),))
                 return found.fetchone() is not None
         except NotesError:  # nobody can tell, so it is not
@@ -526,11 +539,12 @@ class GuardDecisions:
         with self._file.transaction() as database:
             database.execute(
                 "INSERT OR REPLACE INTO blocked VALUES (?, ?, ?, ?, ?)",
-                (entry_id(text), time.time(), target, text, reason),
+                (entry_id(text), self._clock(), target, text, reason),
             )
             database.execute(
-                "DELETE FROM blocked WHERE id NOT IN"
-                " (SELECT id FROM blocked ORDER BY at DESC LIMIT ?)",
+                # By row: with a clock that went back, the newest would be the first to go.
+                "DELETE FROM blocked WHERE rowid NOT IN"
+                " (SELECT rowid FROM blocked ORDER BY rowid DESC LIMIT ?)",
                 (_BLOCKED_KEPT,),
             )
         return entry_id(text)
@@ -539,6 +553,6 @@ class GuardDecisions:
         """The refused writes that nobody has allowed, newest first."""
         if not self._file.path.exists():
             return []
-        with self._file.opened() as database:
-            rows = database.execute("SELECT * FROM blocked ORDER BY at DESC").fetchall()
+        with self._file.reading() as database:
+            rows = database.execute("SELECT * FROM blocked ORDER BY rowid DESC").fetchall()
         return [Blocked(*row) for row in rows]

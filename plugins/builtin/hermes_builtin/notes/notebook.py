@@ -49,7 +49,7 @@ class Seen(NamedTuple):
 class NotesFile:
     """A file, its lock, and the promise that it holds the old text or the new."""
 
-    def __init__(self, path: Path, *, lock_seconds: float = 10.0) -> None:
+    def __init__(self, path: Path, *, lock_seconds: float = 30.0) -> None:
         self.path = path
         self._name = str(path)
         self._folder = path.parent

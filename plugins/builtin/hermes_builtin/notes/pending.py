@@ -7,8 +7,9 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf, nextafter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -38,8 +39,9 @@ class Staged(NamedTuple):
 class Pending:
     """``pending/memory`` below the home."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
         self.folder = home / "pending" / "memory"
+        self._clock = clock
 
     def stage(self, target: str, operations: Sequence[Operation], origin: Origin) -> str:
         """Store a write until a person decides; returns its id."""
@@ -60,7 +62,7 @@ class Pending:
             "summary": "; ".join(_summary(each) for each in operations),
             "origin": origin.who,
             "session": origin.session,
-            "created_at": time.time(),
+            "created_at": self._later(),
             "payload": payload,
         }
         ensure_folder(self.folder)
@@ -73,6 +75,11 @@ class Pending:
                 f"the write could not be staged: {error.strerror or error}", where=str(self.folder)
             ) from error
         return name
+
+    def _later(self) -> float:
+        """The time; later than that of what waits already, whatever the clock says."""
+        newest = max((each.created_at for each in self.all()), default=0.0)
+        return max(self._clock(), nextafter(newest, inf))
 
     def all(self) -> list[Staged]:
         """What waits, oldest first. A broken record hides no other."""

@@ -92,6 +92,7 @@ class MemoryTool:
         notebooks: Those that are switched on, by target.
         pending: Where writes wait for a person, if they have to.
         committed: Called for each change, after it was made.
+        unstored: Called if a call failed because of the files. What is refused does not count.
     """
 
     def __init__(
@@ -99,10 +100,12 @@ class MemoryTool:
         notebooks: Mapping[str, Notebook],
         pending: Pending | None,
         committed: Callable[[str, Written, Origin], None],
+        unstored: Callable[[HermesError], None],
     ) -> None:
         self._notebooks = notebooks
         self._pending = pending
         self._committed = committed
+        self._unstored = unstored
         self._failures = 0
 
     def new_turn(self) -> None:
@@ -114,6 +117,8 @@ class MemoryTool:
         try:
             answer = self._answer(args if isinstance(args, dict) else {}, origin)
         except HermesError as error:
+            if not isinstance(args, dict) or args.get("action") != "read":
+                self._unstored(error)
             answer = self._failed(str(error))
         return json.dumps(answer, ensure_ascii=False)
 

@@ -9,7 +9,6 @@ import json
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -72,7 +71,7 @@ def _look(path: Path) -> tuple[int, frozenset[str]]:
     if not stat.S_ISREG(mode):
         raise DatabaseError("is not a regular file", where=str(path), hint="move it away")
     try:
-        with closing(read_only(path)) as database:
+        with read_only(path) as database:
             owner = database.execute("PRAGMA application_id").fetchone()[0]
             rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             return int(owner), frozenset(name for (name,) in rows)
@@ -117,7 +116,7 @@ def not_imported(path: Path, archive: Archive) -> int:
     Hidden ones are not missed.
     """
     try:
-        with closing(read_only(path)) as database:
+        with read_only(path) as database:
             rows = _last_messages(database, hidden=False)
     except sqlite3.Error:
         return 0
@@ -144,7 +143,7 @@ def _listed(database: sqlite3.Connection, *, hidden: bool) -> str:
 def count(path: Path, *, hidden: bool = False) -> int:
     """How many conversations there are."""
     try:
-        with closing(read_only(path)) as database:
+        with read_only(path) as database:
             query = f"SELECT count(*) FROM sessions WHERE {_listed(database, hidden=hidden)}"  # noqa: S608
             return int(database.execute(query).fetchone()[0])
     except sqlite3.Error as error:
@@ -155,7 +154,7 @@ def count(path: Path, *, hidden: bool = False) -> int:
 def conversations(path: Path, archive: Archive, *, hidden: bool = False) -> Iterator[Imported]:
     """Hermes-agent's conversations, but for those that were wholly taken over before."""
     try:
-        with closing(read_only(path)) as database:
+        with read_only(path) as database:
             columns = {row[1] for row in database.execute("PRAGMA table_info(sessions)")}
             wanted = ", ".join(
                 # Columns differ between hermes-agent's versions; missing ones read as NULL.

@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from datetime import datetime
 from hashlib import sha256
 from itertools import count as counting
@@ -105,7 +104,7 @@ def import_file(
 def _is_database(path: Path) -> bool:
     """Asked of SQLite: a database must not be opened by anybody else."""
     try:
-        with closing(read_only(path)) as database:
+        with read_only(path) as database:
             database.execute("PRAGMA schema_version")
             return bool(database.execute("SELECT 1 FROM sqlite_master").fetchone())
     except sqlite3.Error as error:

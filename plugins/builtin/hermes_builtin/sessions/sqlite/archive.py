@@ -38,14 +38,14 @@ from hermes_builtin.sessions.sqlite.database import (
     role_name,
     session_of,
 )
-from hermes_builtin.sessions.sqlite.index import facts_of
+from hermes_builtin.sessions.sqlite.index import facts_of, index_in_memory
 from hermes_builtin.sessions.sqlite.maintenance import Backlog, totals_of
 from hermes_builtin.sessions.sqlite.repair import check, repair
-from hermes_builtin.sessions.sqlite.search import Search, Totals
+from hermes_builtin.sessions.sqlite.search import Search, Totals, merged
 from hermes_builtin.sessions.sqlite.tables import Sessions, append
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
-from hermes_core.storage.sqlite import close_before_fork, is_damage
+from hermes_core.storage.sqlite import close_before_fork, is_damage, is_unwritable
 
 # -- The archive in a SQLite file ---------------------------------------------------------------
 
@@ -221,7 +221,12 @@ class SqliteArchive:
                 raise
         # The index is damaged, the messages are not. A small archive is indexed again while the
         # model waits.
-        maintenance.rebuild_if_small(self._file)
+        try:
+            maintenance.rebuild_if_small(self._file)
+        except DatabaseError as error:
+            if not is_unwritable(error):
+                raise
+            return self._search_in_memory(query, options, error)
         return self._search(query, options)
 
     def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
@@ -250,14 +255,29 @@ class SqliteArchive:
     def _search(
         self, query: Query, options: SearchOptions, behind: DatabaseError | None = None
     ) -> Found:
+        newest = None
+        if behind is not None:
+            # First: what another process indexes from now on is found below.
+            newest = self._search_in_memory(query, options, behind, everything=False)
         with self._file.reading() as database:
             found = Search(database, query, options, self._count(database)).found()
-        if behind is None:
+            return found if newest is None else merged(database, options, found, newest)
+
+    def _search_in_memory(
+        self, query: Query, options: SearchOptions, why: DatabaseError, *, everything: bool = True
+    ) -> Found:
+        """Search messages that are not in the index, and can't be put into it now."""
+        with (
+            self._file.reading() as database,
+            index_in_memory(database, everything=everything) as is_complete,
+        ):
+            found = Search(database, query, options, self._count(database)).found()
+        if is_complete:
             return found
         # An empty answer would say "not there", which nobody knows.
-        if not found.hits:  # it may be among the messages that could not be looked at
-            raise behind
-        return found._replace(behind=str(behind))
+        if not found.hits:
+            raise why
+        return found._replace(behind=str(why))
 
     def _count(self, database: sqlite3.Connection) -> Totals:
         """About how much there is."""
@@ -345,14 +365,23 @@ class SqliteArchive:
         self, progress: Progress | None = None, *, newest: int | None = None
     ) -> list[Problem]:
         """Look at everything, also with the queries that the tool uses."""
-        self.index_pending()  # if it can't be done, a look at everything says why
-        return check(self._file, progress, newest)
+        behind = self.index_pending()  # if it can't be done, a look at everything says why
+        if behind is not None and not is_unwritable(behind):
+            behind = None
+        return check(self._file, progress, newest, is_behind=behind is not None)
 
     def repair(self, progress: Progress | None = None) -> dict[str, Any]:
         """Make it whole again, from a verified copy; says what was done."""
         self._damage = None
+        behind = self.index_pending()
+        if behind is not None and is_unwritable(behind):
+            raise behind
         self._backlog.stop()  # nobody must open a file that is being replaced
-        return repair(self._file, progress)
+        try:
+            return repair(self._file, progress)
+        except OSError as error:
+            what = f"can't be repaired: {error.strerror or error}"
+            raise DatabaseError(what, where=str(self.path)) from error
 
     def close(self) -> None:
         """Close the file."""

@@ -6,8 +6,8 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.sessions.archive import searchable
@@ -64,16 +64,17 @@ def is_pending(database: sqlite3.Connection) -> bool:
     return database.execute("SELECT 1 FROM archive_unindexed LIMIT 1").fetchone() is not None
 
 
+# CROSS JOIN fixes the order of the loops: for each unindexed session, a range of the primary key.
+_PENDING: Final = (
+    "SELECT id, checksum, content, extra FROM archive_unindexed CROSS JOIN archive_messages"  # noqa: S608
+    f" ON id BETWEEN first AND ((session + 1) << {SESSION_BITS}) - 1 ORDER BY session, id LIMIT ?"
+)
+_ALL: Final = "SELECT id, checksum, content, extra FROM archive_messages ORDER BY id LIMIT ?"
+
+
 def _some(database: sqlite3.Connection) -> tuple[list[Row], bool]:
     """The first messages that are not in the index yet, and whether there may be more."""
-    pending = database.execute(
-        "SELECT id, checksum, content, extra FROM archive_unindexed CROSS JOIN archive_messages"  # noqa: S608
-        f" ON id BETWEEN first AND ((session + 1) << {SESSION_BITS}) - 1"
-        # CROSS JOIN fixes the order of the loops: for each unindexed session, a range of the
-        # primary key.
-        " ORDER BY session, id LIMIT ?",
-        (BATCH,),
-    )
+    pending = database.execute(_PENDING, (BATCH,))
     rows: list[Row] = []
     size = 0
     with closing(pending):
@@ -144,6 +145,43 @@ class Indexer:
     def forget(self) -> None:
         """A transaction failed: the table of terms may not have what we think."""
         self._known.clear()
+
+
+#: At most so many messages are indexed while somebody waits for a search.
+SMALL: Final = 50_000
+
+
+@contextmanager
+def index_in_memory(database: sqlite3.Connection, *, everything: bool) -> Iterator[bool]:
+    """Have this connection look words up in another index: that of messages that are not indexed.
+
+    For a file that can't be written, or not now. The index is in memory and ends with the block.
+
+    Args:
+        database: A connection for reading.
+        everything: Index all messages, since the index of the file is damaged.
+
+    Yields:
+        Whether it has all of them; there may be too many.
+    """
+    definitions = database.execute(
+        "SELECT sql FROM main.sqlite_master WHERE name IN ('archive_index', 'archive_terms')"
+    ).fetchall()
+    database.execute("PRAGMA temp_store = MEMORY")
+    database.execute("PRAGMA query_only = 0")
+    try:
+        # SQLite looks for a name among the temporary tables first.
+        for (definition,) in definitions:
+            database.execute(definition.replace("TABLE archive_", "TABLE temp.archive_", 1))
+        rows = database.execute(_ALL if everything else _PENDING, (SMALL + 1,)).fetchall()
+        indexer = Indexer()
+        for at in range(0, len(rows), BATCH):
+            indexer.add(database, rows[at : at + BATCH])
+        yield len(rows) <= SMALL
+    finally:
+        for table in ("archive_index", "archive_terms"):
+            database.execute(f"DROP TABLE IF EXISTS temp.{table}")
+        database.execute("PRAGMA query_only = 1")
 
 
 # -- Looking words up in the index: how frequent they are, and which messages have them ---------

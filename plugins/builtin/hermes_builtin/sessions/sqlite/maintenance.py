@@ -16,6 +16,7 @@ from hermes_builtin.sessions.archive import FORGOTTEN, Matches, Progress, Replac
 from hermes_builtin.sessions.sqlite.database import bounds, checkpoint, json_list, session_of
 from hermes_builtin.sessions.sqlite.index import (
     BATCH,
+    SMALL,
     Index,
     Indexer,
     facts_of,
@@ -36,8 +37,6 @@ from hermes_core.storage.sqlite import WAIT_SECONDS, SqliteFile, is_damage, tran
 
 # -- Maintenance: deleting and counting, the index, and what is left of a damaged file ---------
 
-#: At most so many messages are indexed again while somebody waits for a search.
-_SMALL: Final = 50_000
 # Small steps: an agent that stores a turn meanwhile waits for one of them at most.
 _STEP: Final = 200
 _MERGED_PAGES: Final = 200
@@ -289,7 +288,7 @@ def rebuild_if_small(file: SqliteFile) -> None:
     """Rebuild the index if that takes seconds; otherwise raise an error that asks a person to."""
     with file.reading() as database:
         count = database.execute("SELECT total(messages) FROM archive_sessions").fetchone()[0]
-    if count > _SMALL:
+    if count > SMALL:
         raise DatabaseError(
             "the index of the archive is damaged; the conversations are whole",
             where=str(file.path),
@@ -402,7 +401,8 @@ class Backlog:
         self._last_write = monotonic()
         if not self._counted and self._file.path.exists():
             self._counted = True  # an earlier process may have left much, see `_index_again`
-            with self._file.reading() as database:
+            # If it can't be read, the write that follows says so, or starts it again.
+            with suppress(DatabaseError), self._file.reading() as database:
                 self._pending += BATCH if is_pending(database) else 0
 
     def add(self, messages: int) -> None:
@@ -419,9 +419,9 @@ class Backlog:
 
         What is stored is safe whatever becomes of the index.
         """
-        with self._file.reading() as database:
-            more = is_pending(database)
         try:
+            with self._file.reading() as database:
+                more = is_pending(database)
             while more:
                 more = self._index_some(WAIT_SECONDS)
         except DatabaseError as error:

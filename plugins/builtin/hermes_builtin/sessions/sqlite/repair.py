@@ -31,7 +31,7 @@ from hermes_builtin.sessions.sqlite.search import Search
 from hermes_builtin.sessions.sqlite.tables import Sessions, checksum, session_checksum
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage.files import sync_folder
-from hermes_core.storage.sqlite import SqliteFile, is_damage, open_database
+from hermes_core.storage.sqlite import SqliteFile, is_damage, is_unwritable, open_database
 
 # -- Is the archive whole? Asked of SQLite, of the messages, and by the tool's own queries ------
 
@@ -44,9 +44,17 @@ _MOST_WORDS: Final = 200
 
 
 def check(
-    file: SqliteFile, progress: Progress | None = None, newest: int | None = None
+    file: SqliteFile,
+    progress: Progress | None = None,
+    newest: int | None = None,
+    *,
+    is_behind: bool = False,
 ) -> list[Problem]:
-    """What is wrong; nothing if all is well. ``newest``: see `Archive.check`."""
+    """What is wrong; nothing if all is well. ``newest``: see `Archive.check`.
+
+    ``is_behind``: messages are not in the index, because nothing can be written. That is no
+    damage.
+    """
     if not file.path.exists():
         return []
     problems = _step(file, _tables, index_only=False)
@@ -57,6 +65,7 @@ def check(
         # the repair is a salvage in any case.
         problems += _step(file, _whole_file, index_only=True)
         problems += _index(file)
+    if not problems and not is_behind:
         look = partial(_all_words, progress=progress, newest=newest)
         problems += _step(file, look, index_only=True)
         problems += _step(file, _searches, index_only=True)
@@ -107,7 +116,8 @@ def _index(file: SqliteFile) -> Iterator[Problem]:
             # FTS5's own check; it needs a transaction because it is written as an INSERT.
             database.execute("INSERT INTO archive_index (archive_index) VALUES ('integrity-check')")
     except DatabaseError as error:
-        yield Problem(f"index: {error.what}", index_only=True)
+        if not is_unwritable(error):
+            yield Problem(f"index: {error.what}", index_only=True)
 
 
 def pages(

@@ -254,6 +254,24 @@ def _window(place: int, by_place: Mapping[int, Mapping[str, float]]) -> float:
     return sum(union.values())
 
 
+def merged(database: sqlite3.Connection, options: SearchOptions, *answers: Found) -> Found:
+    """Several answers to one query as one: one hit of each lineage, machines' below people's."""
+    sessions = Sessions(database)
+    hits = sorted((hit for each in answers for hit in each.hits), key=lambda hit: -hit.score)
+    if options.newest is not None:
+        hits.sort(key=lambda hit: hit.session.active, reverse=options.newest)
+    # A dict keeps the first of each lineage.
+    best: dict[str, Hit] = {}
+    for hit in sorted(hits, key=lambda hit: hit.session.source == CRON):
+        best.setdefault(sessions.root(hit.session), hit)
+    return Found(
+        list(best.values())[: options.limit],
+        frozenset().union(*(each.words for each in answers)),
+        any(each.approximate for each in answers),
+        next((each.behind for each in answers if each.behind), ""),
+    )
+
+
 # -- From a query to sessions -------------------------------------------------------------------
 #
 # Rare words are looked up first, all of their messages. A word that is nearly everywhere

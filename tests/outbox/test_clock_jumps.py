@@ -1,0 +1,120 @@
+"""The clock jumps: a year ahead, ten years back, to 1970. Nothing is lost, dead or out of order."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.outboxes import outbox_of, rows, session, settled
+from support.providers import Clock, Recorder, eventually
+
+from hermes_core.outbox import OutboxStore, StreamKey, WriteState
+from hermes_core.storage.processes import this_process
+
+NOW = 1_795_000_000.0
+YEAR = 365 * 86_400.0
+JUMPS = [
+    pytest.param(NOW + YEAR, id="a year ahead"),
+    pytest.param(NOW - 10 * YEAR, id="ten years back"),
+    pytest.param(1.0, id="1970"),
+]
+KEY = StreamKey("ext", "", "s1", "{}")
+
+
+def said(provider: Recorder) -> list[str]:
+    return [call.args[0] for call in provider.of("sync_turn")]
+
+
+@pytest.mark.parametrize("then", JUMPS)
+def test_what_waits_for_another_attempt_is_delivered_in_order(home: Path, then: float) -> None:
+    clock = Clock(NOW)
+    down = [True]
+
+    def answer(*_: Any, **__: Any) -> None:
+        if down[0]:
+            raise ConnectionError("down")
+
+    provider = Recorder(sync_turn=answer)
+    with session(home, provider, clock=clock) as manager:
+        manager.sync_all("first", "answer")
+        manager.sync_all("second", "answer")
+        assert settled(manager)
+        down[0] = False
+        provider.calls.clear()
+        clock.now = then
+        manager.sync_all("third", "answer")
+        outbox_of(manager).wake()
+        assert eventually(lambda: rows(manager) == [])
+    assert said(provider) == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("then", JUMPS)
+def test_a_write_that_was_skipped_a_minute_ago_is_not_given_up(home: Path, then: float) -> None:
+    clock = Clock(NOW)
+
+    def answer(user: str, *_: Any, **__: Any) -> None:
+        if user == "bad":
+            raise KeyError("no such field")
+
+    provider = Recorder(sync_turn=answer)
+    with session(home, provider, clock=clock) as manager:
+        manager.sync_all("bad", "answer")
+        manager.sync_all("good", "answer")
+        for _ in range(4):
+            assert settled(manager)
+            clock.now += 100
+            outbox_of(manager).wake()
+        assert settled(manager)
+        assert rows(manager, "state") == [(WriteState.SKIPPED,)]
+        attempts = said(provider).count("bad")
+        clock.now = then
+        outbox_of(manager).wake()
+        assert eventually(lambda: said(provider).count("bad") > attempts)
+        assert settled(manager)
+        assert rows(manager, "state") == [(WriteState.SKIPPED,)]
+
+
+def test_a_process_that_starts_after_the_clock_went_back_waits_for_nothing(home: Path) -> None:
+    clock = Clock(NOW + YEAR)
+    provider = Recorder(sync_turn=lambda *_, **__: (_ for _ in ()).throw(ConnectionError("down")))
+    with session(home, provider, clock=clock, shutdown=0.5) as manager:
+        manager.sync_all("first", "answer")
+        assert settled(manager)
+    provider = Recorder()
+    with session(home, provider) as manager:
+        manager.sync_all("second", "answer")
+        assert manager.flush_pending(30)
+    assert said(provider) == ["first", "second"]
+
+
+def test_a_claim_from_the_future_of_another_machine_does_not_last_for_years(home: Path) -> None:
+    clock = Clock(NOW)
+    with closing(OutboxStore(home / "outbox.db", max_bytes=10**6, clock=clock)) as store:
+        stream, _ = store.put(KEY, 0, ("one", "sync_turn", "{}"), claim=False)
+
+        def claimed_until(holder: str, expires: float) -> None:
+            store.file.change(
+                lambda database: database.execute(
+                    "UPDATE streams SET holder = ?, expires = ?", (holder, expires)
+                )
+            )
+
+        claimed_until("elsewhere/1/1", NOW + 200)
+        assert not store.claim(stream)
+        claimed_until("elsewhere/1/1", NOW + YEAR)
+        assert store.claim(stream)
+
+
+def test_a_claim_of_a_living_process_of_this_machine_is_kept(home: Path, monkeypatch) -> None:
+    clock = Clock(NOW)
+    me = this_process()
+    with closing(OutboxStore(home / "outbox.db", max_bytes=10**6, clock=clock)) as store:
+        stream, claimed = store.put(KEY, 0, ("one", "sync_turn", "{}"), claim=True)
+        assert claimed
+        other = f"{me.rpartition('/')[0]}/other"
+        monkeypatch.setattr("hermes_core.outbox.store.this_process", lambda: other)
+        clock.now -= YEAR
+        with closing(OutboxStore(home / "outbox.db", max_bytes=10**6, clock=clock)) as theirs:
+            assert not theirs.claim(stream)
