@@ -62,7 +62,7 @@ from hermes_core.errors import (
     remember_text,
 )
 from hermes_core.hookspecs import HOOKS, HookRule, Lane, Messages
-from hermes_core.provider import MemoryProvider
+from hermes_core.provider import ForgetRequest, MemoryProvider
 from hermes_core.session import OPTIONAL, SessionContext
 
 logger = logging.getLogger("hermes_core")
@@ -337,6 +337,9 @@ class ProviderAdapter:
 
     def post_setup(self, hermes_home: str, config: dict[str, Any]) -> Outcome:
         return self._run("post_setup", hermes_home, config)
+
+    def forget(self, request: ForgetRequest) -> Outcome:
+        return self._run("forget", request)
 
     # -- what is known of the provider ----------------------------------------------------
 

@@ -37,6 +37,9 @@ _T = TypeVar("_T")
 WAIT_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.01
 _LOCK_SECONDS: Final = 10.0
+# Two seconds: a reader of ours is done by then.
+_CHECKPOINTS: Final = 40
+_CHECKPOINT_PAUSE: Final = 0.05
 # A file that changes while it is copied is copied again, so often.
 _COPIES: Final = 3
 # What SQLite puts beside a database in WAL mode, and the database itself, which comes last.
@@ -290,6 +293,31 @@ class SqliteFile:
         """Whether SQLite finds nothing wrong with the file. Reads all of it."""
         with self.reading() as connection:
             return bool(connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok")
+
+    def erase_free_space(self, *, largest: int | None = None) -> bool:
+        """Leave nothing of deleted rows in the file: rewrite it, and empty its write-ahead log.
+
+        Others can read meanwhile; whoever wants to write waits.
+
+        Args:
+            largest: Don't rewrite a file with more bytes, since writers would wait for too long.
+
+        Returns:
+            Whether all of it was done. A process that reads keeps the log from being emptied.
+        """
+        if not self.path.exists():
+            return True
+        with self.writing() as connection:
+            fits = largest is None or self.path.stat().st_size <= largest
+            if fits:
+                connection.execute("VACUUM")
+        # Short waits: a checkpoint that waits for a reader lets no writer through.
+        with self.hurried(_POLL_SECONDS) as connection:
+            for _ in range(_CHECKPOINTS):
+                if not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                    return fits
+                time.sleep(_CHECKPOINT_PAUSE)
+        return False
 
     def close(self) -> None:
         """Close the connections; the next use opens new ones."""

@@ -335,7 +335,7 @@ def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
             if turns:
                 yield {
                     "session": session.name or session.id,
-                    "keywords": _keywords(session),
+                    "keywords": keywords_of(session),
                     "turns": turns,
                 }
 
@@ -364,7 +364,8 @@ def _turn(messages: list[Message]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _keywords(session: Session) -> dict[str, str]:
+def keywords_of(session: Session) -> dict[str, str]:
+    """The keywords of ``initialize`` with which a session was begun, as far as they are known."""
     known = {
         "platform": session.place,
         "agent_identity": session.profile,

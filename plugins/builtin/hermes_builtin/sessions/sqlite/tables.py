@@ -205,6 +205,20 @@ def name_session(database: sqlite3.Connection, number: int, title: str) -> None:
     )
 
 
+def forget_parent(database: sqlite3.Connection, gone: Session) -> None:
+    """Let the sessions that continue one which is deleted be without a parent."""
+    rows = database.execute(
+        "SELECT number, id, source, user_id, chat_id, profile, title, started FROM archive_sessions"
+        " WHERE parent != '' AND (parent = ?1 OR parent = ?2 AND user_id = ?3)",
+        (gone.id, gone.name, gone.user_id),
+    ).fetchall()
+    for number, *facts, started in rows:
+        database.execute(
+            "UPDATE archive_sessions SET parent = '', checksum = ? WHERE number = ?",
+            (session_checksum(*facts, "", started), number),
+        )
+
+
 # -- Sessions in the tables: which there are, who may see them, where they come from ------------
 
 _COLUMNS: Final = ", ".join(Session._fields)
