@@ -8,6 +8,9 @@ BIN    := $(VENV)/bin
 endif
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Without bytecode, every process that a test starts compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Options for every run of pytest; .ci/run sets it.
 PYTEST_OPTIONS ?=
 PYTEST := $(BIN)/python -P -m pytest -q $(PYTEST_OPTIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,14 +11,22 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.fielded import run_forked
 from support.sites import Site
 
+from hermes_core.checkup import child_process
 from hermes_core.dispatch import caller
 from hermes_core.dispatch.observers import Observer
 
 # In the background of a shell Ctrl-C is ignored, and so it is by all that we start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What we write is synced to the disk, thousands of times in these tests. In memory that costs
+# nothing. A container may have too little of it.
+_MEMORY = Path("/dev/shm")
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 1024**3:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # By default an example that takes 200 ms fails, and so does a test whose examples take long to
 # make. On a busy machine any of them may.
@@ -81,6 +90,13 @@ def few_distributions(_packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(_packages))  # which also restores the path at the end
     installed = str(Path(pytest.__file__).parents[1])
     sys.path[:] = [each for each in sys.path[1:] if each != installed] + [str(_packages)]
+
+
+@pytest.fixture
+def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugin code of commands in this process runs in a fork: tests/checkup has the real child."""
+    if os.name == "posix":
+        monkeypatch.setattr(child_process, "run_child", run_forked)
 
 
 @pytest.fixture

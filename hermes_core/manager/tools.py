@@ -11,6 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter
@@ -248,15 +249,21 @@ def _repaired(parameters: dict[str, Any]) -> dict[str, Any]:
 
 def _invalid(schema: Any) -> str:
     """Return why a JSON schema is invalid; "" if it is valid."""
+    try:
+        return _invalid_text(json.dumps(schema))
+    except RecursionError:
+        return "they are nested too deeply"
+
+
+@lru_cache(maxsize=4 * MAX_TOOLS)  # each manager of a process offers the same tools
+def _invalid_text(schema: str) -> str:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - 130 ms, only where tools are
     from jsonschema.exceptions import SchemaError  # noqa: PLC0415
 
     try:
-        Draft202012Validator.check_schema(schema)
+        Draft202012Validator.check_schema(json.loads(schema))
     except SchemaError as error:
         return error.message
-    except RecursionError:
-        return "they are nested too deeply"
     return ""
 
 

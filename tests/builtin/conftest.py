@@ -13,6 +13,11 @@ from support.notes import Agent
 StartAgent = Callable[..., Agent]
 
 
+@pytest.fixture(autouse=True)
+def _few_distributions(few_distributions: None) -> None:
+    """Managers and commands find few distributions."""
+
+
 @pytest.fixture
 def agent(home: Path) -> Iterator[StartAgent]:
     """Starts a session on the home; settings of the notes are keywords."""

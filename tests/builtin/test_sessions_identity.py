@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -46,19 +45,13 @@ def old_checksum(user: str) -> int:
     return crc32(f"{user}\0\0default".encode())
 
 
-def colliding() -> tuple[str, str]:
-    """Two users whose 32-bit checksums are equal, as among 80,000 users they are."""
-    seen: dict[int, str] = {}
-    for number in count():
-        user = f"user-{number}"
-        other = seen.setdefault(old_checksum(user), user)
-        if other != user:
-            return other, user
-    raise AssertionError
+#: Two users whose 32-bit checksums are equal, as among 80,000 users they are.
+COLLIDING = ("1fdc0ee9", "5fb19e8e")
 
 
 def test_two_users_with_the_same_checksum_have_each_their_own_conversation(home: Path) -> None:
-    one, other = colliding()
+    one, other = COLLIDING
+    assert old_checksum(one) == old_checksum(other)
     past(home, "chat", [("the first has the name", "ok")], user_id="somebody")
     past(home, "chat", [("a kumquat", "ok")], user_id=one)
     past(home, "chat", [("an apple", "ok")], user_id=other)
@@ -296,7 +289,7 @@ def may_see(one: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
     return same_user and (one[2] == other[2] or bool(one[1] and not one[2]))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @example(one=("cli", "", ""), other=("telegram", "", ""), name="same")
 @given(one=PEOPLE, other=PEOPLE, name=st.sampled_from(["same", "s@1", "@session:default/x"]))
 def test_nothing_that_one_said_reaches_another(

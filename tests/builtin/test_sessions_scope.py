@@ -47,8 +47,13 @@ STRANGERS = [
 ]
 
 
+Pair = tuple[Path, dict[str, Any], dict[str, Any]]
+
+
 @pytest.fixture
-def talk(home: Path) -> Iterator[StartTalk]:
+def talk(request: pytest.FixtureRequest) -> Iterator[StartTalk]:
+    shared = "pair" in request.fixturenames
+    home: Path = request.getfixturevalue("pair")[0] if shared else request.getfixturevalue("home")
     yield from talks(home)
 
 
@@ -59,18 +64,20 @@ def id_of(talk: StartTalk, facts: dict[str, Any], word: str) -> int:
     return number
 
 
-@pytest.fixture(params=STRANGERS, ids=str)
-def pair(request: pytest.FixtureRequest, home: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+@pytest.fixture(scope="module", params=STRANGERS, ids=str)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """A home, who asks there, and whose conversation must stay unseen. Nobody writes to it."""
     mine, theirs = request.param
+    home = tmp_path_factory.mktemp("home")
     past(home, "theirs", [("the kumquat is secret", "I keep the kumquat")] * 3, **theirs)
     past(home, "mine", [("my own apple", "Yours.")], **mine)
-    return mine, theirs
+    return home, mine, theirs
 
 
 def test_anothers_conversation_is_not_found_read_scrolled_to_or_listed(
-    pair: tuple[dict[str, Any], dict[str, Any]], talk: StartTalk
+    pair: Pair, talk: StartTalk
 ) -> None:
-    mine, theirs = pair
+    _, mine, theirs = pair
     number = id_of(talk, theirs, "kumquat")
     session = talk(**mine)
     for query in ("kumquat", "kumq*", '"the kumquat"', "kumquat OR apple", "secret -apple", "the"):
@@ -84,9 +91,9 @@ def test_anothers_conversation_is_not_found_read_scrolled_to_or_listed(
 
 
 def test_a_message_of_another_is_not_shown_by_its_id_through_a_session_of_ones_own(
-    pair: tuple[dict[str, Any], dict[str, Any]], talk: StartTalk
+    pair: Pair, talk: StartTalk
 ) -> None:
-    mine, theirs = pair
+    _, mine, theirs = pair
     number = id_of(talk, theirs, "kumquat")
     session = talk(**mine)
     answer = session.raw(session_id="mine", around_message_id=number)
@@ -94,11 +101,9 @@ def test_a_message_of_another_is_not_shown_by_its_id_through_a_session_of_ones_o
     assert json.loads(answer)["success"] is False
 
 
-def test_an_answer_does_not_tell_whether_another_has_it(
-    pair: tuple[dict[str, Any], dict[str, Any]], talk: StartTalk
-) -> None:
+def test_an_answer_does_not_tell_whether_another_has_it(pair: Pair, talk: StartTalk) -> None:
     """A word of another's and a word of nobody's: the same answer but for the word."""
-    mine, theirs = pair
+    _, mine, theirs = pair
     number = id_of(talk, theirs, "kumquat")
     session = talk(**mine)
     forms = ("{}", '"{}"', "{}*", "{} before:2020", "role:tool {}", "-{}", "{0} AND {0}")

@@ -127,7 +127,7 @@ RUNS: dict[str, list[list[str]]] = {
 
 
 @pytest.fixture
-def machine(tmp_path: Path, few_distributions: None) -> Machine:
+def machine(tmp_path: Path, few_distributions: None, forked_children: None) -> Machine:
     """A home whose every value is hostile."""
     machine = Machine(tmp_path / "machine", in_process=True)
     machine.add_directory("alpha", PLUGIN, MANIFEST)

@@ -8,6 +8,8 @@ import pytest
 from support.commands import Machine
 from support.sites import provider_source
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 FILES = ("config.yaml", "plugins.lock.json")
 
 

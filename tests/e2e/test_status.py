@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.sites import OBSERVERS, provider_source
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 
 def test_an_empty_home_is_fine(machine):
     with machine.unchanged():

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.fielded import run_forked
 from support.sites import provider_source
 from support.terminals import Dialogue
 from support.wheels import Venv
-
-from hermes_core.checkup import child_process
 
 
 @pytest.fixture(autouse=True)
@@ -24,10 +20,8 @@ def _few_distributions(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plugin code of commands in this process runs in a fork: tests/checkup has the real child."""
-    if os.name == "posix":
-        monkeypatch.setattr(child_process, "run_child", run_forked)
+def _forked_children(forked_children: None) -> None:
+    """Plugin code runs in a fork."""
 
 
 @pytest.fixture

@@ -20,20 +20,31 @@ def with_entry(wheel: Path, name: str, content: bytes = b"", mode: int = 0) -> P
     return wheel
 
 
+OUTSIDE = [
+    ("../outside.py", 0),
+    ("memory_acme/../../outside.py", 0),
+    ("/tmp/outside.py", 0),
+    ("C:/outside.py", 0),
+    ("..\\outside.py", 0),
+    ("memory_acme/link.py", stat.S_IFLNK | 0o777),
+    ("memory_acme/pipe", stat.S_IFIFO | 0o777),
+]
+
+
+@pytest.mark.parametrize(("name", "mode"), OUTSIDE)
+def test_a_wheel_that_leads_outside_is_refused_before_the_question(venv: Venv, name, mode):
+    assert_refused(venv, name, mode, direct=True)
+
+
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [
-        ("../outside.py", 0),
-        ("memory_acme/../../outside.py", 0),
-        ("/tmp/outside.py", 0),
-        ("C:/outside.py", 0),
-        ("..\\outside.py", 0),
-        ("memory_acme/link.py", stat.S_IFLNK | 0o777),
-        ("memory_acme/pipe", stat.S_IFIFO | 0o777),
-    ],
+    [OUTSIDE[0], *(pytest.param(*each, marks=pytest.mark.stress) for each in OUTSIDE[1:])],
 )
-@pytest.mark.parametrize("direct", [True, False])
-def test_a_wheel_that_leads_outside_is_refused_before_the_question(venv: Venv, name, mode, direct):
+def test_and_so_is_one_from_an_index(venv: Venv, name, mode):
+    assert_refused(venv, name, mode, direct=False)
+
+
+def assert_refused(venv: Venv, name: str, mode: int, *, direct: bool) -> None:
     wheel = with_entry(make_provider_wheel(venv.links, "acme"), name, b"outside.py", mode)
     said = venv.run("install", str(wheel) if direct else "memory-acme").failed()
     assert "which leads outside of it" in said or "a link or a special file" in said
@@ -83,12 +94,40 @@ RISKS = {
 }
 
 
-@pytest.mark.parametrize("name", RISKS)
+#: Where other_package is replaced as a whole, this file of it is not named.
+ALONE = "other_package/extra.py"
+
+
+def put_others(venv: Venv) -> None:
+    """Install what the files of a risky wheel take the place of."""
+    files = {"other_package/__init__.py": "", "other_module.py": ""}
+    venv.put(make_wheel(venv.links.parent / "others", "other", files=files))
+
+
+def test_all_that_affects_more_than_the_plugin_is_named(venv: Venv):
+    put_others(venv)
+    programs = (venv.folder / "bin").is_dir()
+    names = [each for each in RISKS if each != ALONE and (programs or "data/data" not in each)]
+    spec = risky(venv, dict.fromkeys(names, "import os\n"))
+    shown = venv.run("install", spec, "--yes")
+    shown.failed()
+    data = venv.json("install", spec, "--dry-run")
+    for name in names:
+        assert RISKS[name] in shown.out
+        assert any(RISKS[name] in each for each in data["risks"])
+
+
+#: One after the other they take long; the test above has them all at once.
+ONE_BY_ONE = [
+    name if name == ALONE else pytest.param(name, marks=pytest.mark.stress) for name in RISKS
+]
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_what_affects_more_than_the_plugin_is_named_and_yes_does_not_accept_it(venv: Venv, name):
     if "data/data" in name and not (venv.folder / "bin").is_dir():
         pytest.skip("programs lie elsewhere")
-    venv.put(make_wheel(venv.links.parent / "others", "other", files={
-        "other_package/__init__.py": "", "other_module.py": ""}))  # fmt: skip
+    put_others(venv)
     spec = risky(venv, {name: "import os\n"})
     shown = venv.run("install", spec, "--yes")
     assert RISKS[name] in shown.failed()

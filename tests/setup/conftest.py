@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.commands import Machine
-from support.fielded import add_plugin, machine_in, run_forked
+from support.fielded import add_plugin, machine_in
 from support.terminals import Dialogue
 
 from hermes_core import MemoryManager
-from hermes_core.checkup import child_process
 
 
 @pytest.fixture(autouse=True)
@@ -29,10 +27,8 @@ def _no_real_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plugin code runs in a fork: tests/checkup has what the real child process is about."""
-    if os.name == "posix":
-        monkeypatch.setattr(child_process, "run_child", run_forked)
+def _forked_children(forked_children: None) -> None:
+    """Plugin code runs in a fork."""
 
 
 @pytest.fixture
