@@ -257,7 +257,7 @@ class History:
     # -- noting ---------------------------------------------------------------------------
 
     def begin(
-        self, change: Change, entries: list[str], origins: Mapping[str, str]
+        self, change: Change, entries: list[str], origins: Mapping[str, str] | None = None
     ) -> HistoryRecord:
         """Record a change whose temporary file is ready.
 
@@ -268,7 +268,7 @@ class History:
         """
         with self._file.transaction() as database:
             # Also right if the change fails: it is about the text, wherever it stands.
-            _record(database, origins)
+            _record(database, origins or {})
             return _insert(database, change, entries, self._clock())
 
     def finish(self, target: str, noted: HistoryRecord) -> None:
