@@ -301,12 +301,12 @@ def _forget_stream(
     if drop or left is None:
         database.execute("DELETE FROM streams WHERE id = ?", (stream,))
         return
-    known = json.loads(key.keywords)
+    known = loads(key.keywords)
     kept = {name: value for name, value in known.items() if not matches(str(value))}
     database.execute(
         # OR IGNORE: then there is one like it, and the writes of this one stay where they are.
         "UPDATE OR IGNORE streams SET keywords = ? WHERE id = ?",
-        (json.dumps(kept, sort_keys=True), stream),
+        (dumps(kept, sort_keys=True), stream),
     )
 
 
