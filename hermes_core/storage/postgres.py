@@ -334,6 +334,20 @@ class Database:
         with suppress(psycopg.Error, PoolClosed, ValueError):
             self._opened().putconn(connection)
 
+    def vacuum(self, component: Component) -> None:
+        """Free the space of deleted rows of a component, as the owner of its tables."""
+        with self.errors():
+            self._prepare(component)
+            with psycopg.connect(self._conninfo(), autocommit=True) as connection:
+                tables = connection.execute(
+                    "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
+                    " AND relkind = 'r' AND starts_with(relname, %s)",
+                    (f"{component.name}_",),
+                ).fetchall()
+                for (table,) in tables:
+                    name = sql.Identifier(SCHEMA, table)
+                    connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(name))
+
     # -- connections -----------------------------------------------------------------------
 
     def _opened(self) -> ConnectionPool[Connection]:

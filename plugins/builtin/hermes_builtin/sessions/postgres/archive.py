@@ -18,14 +18,17 @@ from psycopg.errors import UniqueViolation
 
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
+    FORGOTTEN,
     HIDDEN_SOURCES,
     NO_PLATFORMS,
     ROLES,
     Found,
+    Matches,
     Message,
     NewMessage,
     Problem,
     Progress,
+    Replaced,
     Scope,
     SearchOptions,
     Session,
@@ -85,6 +88,7 @@ _QUIET_SECONDS: Final = 0.25
 _CLOSING_SECONDS: Final = 1.0
 _MOST_NAMED: Final = 20
 _SEARCHED: Final = 20
+_SHOWN: Final = 20
 # Characters of a value that JSON can't hold, such as an object that contains itself.
 _ODD: Final = 2000
 #: A turn whose outcome is unknown is handed over again within this time, or a person looks at it.
@@ -251,6 +255,67 @@ class PostgresArchive:
             if progress is not None:
                 progress(done, len(sessions))
         return gone
+
+    def texts(self, matches: Matches) -> Replaced:
+        """The messages and titles that have a text."""
+        messages: list[int] = []
+        previews: list[str] = []
+        for rows, _, _ in self._pages():
+            for number, content, extra in rows:
+                if matches(content) or (extra and matches(extra)):
+                    messages.append(number)
+                    previews.append(content)
+        sessions = self.sessions(EVERYBODY)
+        titles = [each.number for each in sessions if each.title and matches(each.title)]
+        return Replaced(messages[::-1], titles, previews[::-1][:_SHOWN])
+
+    def replace_texts(self, matches: Matches) -> Replaced:
+        """Put `FORGOTTEN` in the place of messages that have a text, and remove such titles."""
+        self._index_all()
+        found = self.texts(matches)
+        for start in range(0, len(found.messages), _STEP):
+            with self._transaction(EVERYBODY) as database:
+                self._replace(database, found.messages[start : start + _STEP], matches)
+        with self._transaction(EVERYBODY) as database:
+            database.execute(
+                "UPDATE hermes.archive_sessions SET title = '' WHERE number = ANY (%s)",
+                (found.titles,),
+            )
+        return found
+
+    def _replace(self, database: Connection, numbers: list[int], matches: Matches) -> None:
+        rows = []
+        query = "SELECT id, content, extra FROM hermes.archive_messages WHERE id = ANY (%s)"
+        for number, content, extra in database.execute(query, (numbers,)).fetchall():
+            text = from_text(content)
+            facts = facts_of(from_text(extra)) if extra else {}
+            # A tool's call is dropped as a whole: its arguments without the text would be another.
+            kept = {
+                key: each for key, each in facts.items() if not matches(json.dumps({key: each}))
+            }
+            text = (FORGOTTEN if matches(text) else text) or FORGOTTEN
+            rows.append((number, text, _json(kept) if kept else None))
+        for number, text, facts_text in rows:
+            database.execute(
+                "UPDATE hermes.archive_messages SET content = %s, size = %s, extra = %s"
+                " WHERE id = %s",
+                (to_text(text), len(text), facts_text and to_text(facts_text), number),
+            )
+        database.execute("SELECT hermes.archive_unindex(%s)", (numbers,))
+        self._put(database, rows)
+
+    def erase_deleted(self) -> bool:
+        """Have the server free what was deleted or replaced; returns whether that could be done.
+
+        Its log (WAL), its standbys and its backups keep what they have for as long as they are
+        configured to.
+        """
+        try:
+            self._database.vacuum(COMPONENT)
+        except DatabaseError as error:
+            logger.warning("sessions: what was deleted could not be erased: %s", error)
+            return False
+        return True
 
     # -- reading --------------------------------------------------------------------------
 

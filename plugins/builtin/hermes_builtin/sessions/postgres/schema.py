@@ -64,6 +64,8 @@ CREATE TABLE hermes.archive_sessions (
 CREATE INDEX archive_sessions_name ON hermes.archive_sessions (namespace, name_key)
     WHERE name_key IS NOT NULL;
 CREATE INDEX archive_sessions_active ON hermes.archive_sessions (namespace, active);
+CREATE INDEX archive_sessions_parent ON hermes.archive_sessions (namespace, md5(parent))
+    WHERE parent != '';
 CREATE INDEX archive_sessions_owner ON hermes.archive_sessions (owner, active);
 -- Sessions whose last messages are not in the index yet.
 CREATE INDEX archive_sessions_pending ON hermes.archive_sessions (namespace, number)
@@ -313,6 +315,10 @@ BEGIN
     gone := coalesce(cardinality(doomed), 0);
     IF gone = 0 THEN
         DELETE FROM archive_sessions WHERE number = wanted;
+        -- Those that continue it are without a parent now.
+        UPDATE archive_sessions SET parent = '' WHERE namespace = {_NAMESPACE} AND parent != ''
+        AND md5(parent) IN (md5(chosen.id), md5(chosen.name))
+        AND (parent = chosen.id OR parent = chosen.name AND user_id = chosen.user_id);
         DELETE FROM archive_imports
         WHERE namespace = {_NAMESPACE} AND key = chosen.key AND session = chosen.id;
         RETURN 0;
