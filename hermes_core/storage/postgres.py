@@ -333,6 +333,9 @@ class Database:
                 connection.rollback()
         with suppress(psycopg.Error, PoolClosed, ValueError):
             self._opened().putconn(connection)
+            if connection.closed:
+                # A server that restarted has ended the others as well: the next one must not fail.
+                self._opened().check()
 
     def vacuum(self, component: Component) -> None:
         """Free the space of deleted rows of a component, as the owner of its tables."""
