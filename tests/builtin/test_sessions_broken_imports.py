@@ -127,6 +127,7 @@ def test_a_folder_and_a_missing_file_are_refused(machine: Machine) -> None:
     assert "no such file" in machine.run("sessions", "import", "missing").failed()
 
 
+@pytest.mark.files_only
 def test_the_archive_itself_is_refused(machine: Machine) -> None:
     past(machine.home, "mine", [("ours", "ok")])
     error = machine.run("sessions", "import", str(machine.home / "state.db")).failed()

@@ -91,6 +91,7 @@ def test_what_was_found_by_its_stem_is_marked(archive: SqliteArchive) -> None:
     assert ">>>Häuser<<<" in snippet(message, found.words)
 
 
+@pytest.mark.files_only
 def test_forgotten_words_of_a_language_leave_no_trace(archive: SqliteArchive) -> None:
     say(archive, "de", SAID["de"][0])
     assert search(archive, "Haus") == ["de"]

@@ -82,6 +82,7 @@ def test_what_was_said_at_another_time_is_said_to_be_there(home: Path, talk: Sta
     assert "none in that time" in why(talk().search("walrus before:2020"))
 
 
+@pytest.mark.files_only
 def test_an_archive_that_can_not_be_read_is_an_error_and_not_an_empty_answer(
     home: Path, talk: StartTalk
 ) -> None:
