@@ -33,6 +33,9 @@ STRANGERS = [
     ({"user_id": "1001", "platform": "telegram"}, {"user_id": "1001"}),
     ({"user_id": "1001"}, {"user_id": "1001", "platform": "Telegram"}),
     ({"platform": "telegram"}, {}),
+    ({"platform": "TUI"}, {}),
+    ({"platform": "tui", "user_id": "bob"}, {}),
+    ({"platform": "tui"}, {"platform": "tui", "user_id": "bob"}),
     ({"platform": "telegram", "chat_id": "c"}, {"platform": "discord", "chat_id": "c"}),
     ({"platform": "telegram", "chat_id": "c"}, {"platform": "telegram", "chat_id": "d"}),
     ({"platform": "telegram"}, {"platform": "telegram", "chat_id": "d"}),
@@ -124,6 +127,17 @@ def test_the_terminal_without_a_user_sees_what_nobody_in_particular_said(
     past(home, "chat", [("a kumquat", "ok")], platform="telegram", chat_id="c1")
     for nobody in ({}, {"user_id": ""}, {"user_id": None}):
         assert sorted(talk(**nobody).found("kumquat")) == ["chat", "nobody"]
+
+
+@pytest.mark.parametrize("platform", ["tui", "desktop", "acp"])
+def test_every_interface_on_the_machine_is_its_owner(
+    home: Path, talk: StartTalk, platform: str
+) -> None:
+    past(home, "bob", [("a kumquat", "ok")], platform=platform, user_id="bob")
+    past(home, "terminal", [("a kumquat", "ok")])
+    past(home, "here", [("a kumquat", "ok")], platform=platform)
+    for facts in ({"platform": platform}, {"platform": platform, "user_id": ""}, {}):
+        assert sorted(talk(**facts).found("kumquat")) == ["here", "terminal"]
 
 
 def test_a_gateway_without_a_user_sees_its_own_chat_and_not_the_terminal(

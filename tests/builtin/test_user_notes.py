@@ -117,6 +117,17 @@ def test_who_has_no_id_elsewhere_has_no_profile(per_user: Path, agent: Start) ->
     assert agent().entries() == ["The owner likes gin."]
 
 
+@pytest.mark.parametrize("platform", ["tui", "desktop", "acp"])
+def test_every_interface_on_the_machine_has_the_profile_of_its_owner(
+    per_user: Path, agent: Start, platform: str
+) -> None:
+    agent().add("The owner likes gin.")
+    assert "gin" in agent(platform=platform).prompt
+    assert agent(platform=platform).add("The owner likes tea.")["success"] is True
+    assert agent().entries() == ["The owner likes gin.", "The owner likes tea."]
+    assert "gin" not in agent(platform=platform, user_id="1001").prompt
+
+
 def test_a_change_of_user_changes_the_profile(per_user: Path, agent: Start) -> None:
     agent(**ADA).add("Ada likes tea.")
     session = agent(**ADA)

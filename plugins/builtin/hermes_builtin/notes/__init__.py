@@ -128,7 +128,7 @@ class Notes:
     """Both notebooks of a home as one person has them, their history, and what waits.
 
     With ``user_notes: per-user`` everybody has their own USER.md. The one of the home is for the
-    person at the terminal. Whoever has no id elsewhere has none: it could be anybody.
+    owner of the machine. Whoever has no id elsewhere has none: it could be anybody.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Notes:
 
     def _user_key(self) -> str:
         """Which USER.md it is; "" for none."""
-        if self.settings.user_notes != PER_USER or self.person == Person():
+        if self.settings.user_notes != PER_USER or self.person.is_owner:
             return "user"
         return f"user/{self.person.folder}" if self.person.user_id else ""
 
@@ -174,7 +174,7 @@ class Notes:
         )
 
     def owner(self, key: str) -> Person:
-        """Whose notebook it is; the person at the terminal has those of the home.
+        """Whose notebook it is; the owner of the machine has those of the home.
 
         Raises:
             NotesError: Nobody noted it.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from hermes_builtin.notes.entries import NotesError
-from hermes_core.session import TERMINAL
+from hermes_core.session import LOCAL, TERMINAL
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import ensure_folder
 
@@ -37,6 +37,11 @@ class Person(NamedTuple):
             known.platform if platform in (None, "") else str(platform),
             known.user_id if user is None else str(user),
         )
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether it is the owner of the machine, at whichever interface on it."""
+        return not self.user_id and self.platform in LOCAL
 
     @property
     def folder(self) -> str:

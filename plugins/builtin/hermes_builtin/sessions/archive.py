@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hermes_builtin.sessions.words import words
 from hermes_core.privacy.origin import ASSISTANT, DELEGATION, USER, of_message
-from hermes_core.session import TERMINAL
+from hermes_core.session import LOCAL, TERMINAL
 
 if TYPE_CHECKING:  # it imports this module
     from hermes_builtin.sessions.query import Query
@@ -53,14 +53,15 @@ class Scope(NamedTuple):
         somebody is. Somebody with an id sees their own conversations: of one chat if the host
         names it, else of all. Without an id,
 
-        - the person at the terminal owns the machine, and sees all conversations without a user:
-          their own, imported ones, those of cron jobs, and those from before platforms were kept;
+        - the person at an interface on the machine (see `LOCAL`) owns it, and sees all
+          conversations without a user: their own, imported ones, those of cron jobs, and those
+          from before platforms were kept;
         - anybody else is told apart by the chat alone, which must be the same, also if it is "".
         """
         own = profile or None
         if user_id:
             return cls(user_id, chat_id or None, own, platform)
-        if platform == TERMINAL:
+        if platform in LOCAL:
             return cls("", chat_id or None, own, None)
         return cls("", chat_id, own, platform)
 
