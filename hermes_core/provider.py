@@ -409,8 +409,8 @@ class BuiltinMethods(Protocol):
     def report_to(self, report: Callable[[HermesError], None], /) -> None:
         """Call ``report`` if a change of notes could not be stored."""
 
-    def prepare_archive(self, home: Path, /) -> None:
-        """Open the archive of conversations, before the first turn needs it."""
+    def prepare(self) -> None:
+        """From now on, open in ``initialize`` the files that turns need."""
 
     def objections(self, text: str, /) -> list[str]:
         """Return what the guard for recalled text finds in ``text``."""

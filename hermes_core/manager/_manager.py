@@ -262,10 +262,9 @@ class MemoryManager:
         # of the second do not go to the external provider.
         starts = hook == "initialize" and session.is_primary
         if starts and self._external is not None and self._builtin_methods is not None:
-            # Plugins may read state.db in their `initialize`. `explain` asks as a subagent does.
-            # Before the hook call: pluggy calls the built-in first, but the archive is otherwise
-            # created with the first message only.
-            self._builtin_methods.prepare_archive(Path(session.hermes_home))
+            # Plugins may read state.db in their `initialize`, which comes after the built-in's,
+            # and may keep the process from opening files. `explain` asks as a subagent does.
+            self._builtin_methods.prepare()
         self._hooks.call(hook, session_id=session_id, extra=session.keywords())
         for adapter in self._adapters():
             self._tools.refresh(adapter)

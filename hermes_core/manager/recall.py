@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, LateAnswer, Outcome
+from hermes_core.errors import describe
 from hermes_core.manager.prompts import user_instruction
 from hermes_core.privacy.origin import of_provider
 from hermes_core.provider import BUILTIN, BuiltinMethods
+
+logger = logging.getLogger("hermes_core")
 
 #: How many characters of recalled text a turn may have, with the frame around it. About 3,000
 #: tokens: enough for a few dozen memories, small beside any current model's context window.
@@ -66,9 +72,19 @@ class Recall:
             builtin: Its guard of the notes also marks recalled text: a service may return what a
                 stranger wrote.
         """
+        with suppress(ImportError, OSError):  # before a provider can keep files from being opened
+            import hermes_core.fence  # noqa: F401, PLC0415 - hosts may do without
+        outcomes = self.ask(query, session_id, builtin)
+        try:
+            return self._fenced(outcomes, builtin)
+        # A plugin in this process may break what this needs. The turn goes on without the text.
+        except Exception as error:  # noqa: BLE001
+            logger.warning("memory: recalled text is left out: %s", describe(error))
+            return Recollection("", tuple(outcomes), (f"everything: {describe(error)}",))
+
+    def _fenced(self, outcomes: Sequence[Outcome], builtin: BuiltinMethods | None) -> Recollection:
         from hermes_core.fence import RecalledText, fenced  # noqa: PLC0415 - hosts may do without
 
-        outcomes = self.ask(query, session_id, builtin)
         parts = [
             RecalledText(
                 each.provider,
@@ -79,9 +95,18 @@ class Recall:
             for each in outcomes
             if isinstance(each.value, str)
         ]
-        scan = None if builtin is None else builtin.objections
+        scan = None if builtin is None else partial(_objections, builtin)
         block = fenced(parts, max_chars=self._max_chars, scan=scan)
         return Recollection(block.text, tuple(outcomes), block.left_out)
+
+
+def _objections(builtin: BuiltinMethods, text: str) -> list[str]:
+    """What the guard finds in a text; a text that can't be checked is marked."""
+    try:
+        return builtin.objections(text)
+    except Exception as error:  # noqa: BLE001 - the turn goes on
+        logger.warning("memory: recalled text could not be checked: %s", describe(error))
+        return ["not checked"]
 
 
 def joined(outcomes: Iterable[Outcome]) -> str:

@@ -32,12 +32,11 @@ from hermes_builtin.notes import (
     view,
     without_secrets,
 )
-from hermes_builtin.notes.guard import scan
+from hermes_builtin.notes.guard import read_files, scan
 from hermes_builtin.sessions import (
     SEARCH_SCHEMA,
     Conversations,
     SessionSearch,
-    prepare_archive,
 )
 from hermes_builtin.sessions.archive import content_text
 from hermes_builtin.sessions.session_text import Verdict
@@ -87,6 +86,7 @@ class BuiltinProvider(MemoryProvider):
         self._verified: list[_Unverified] = []
         self._has_external = False
         self._report: Report | None = None
+        self._prepares = False
 
     @property
     def name(self) -> str:
@@ -112,6 +112,8 @@ class BuiltinProvider(MemoryProvider):
         self.shutdown()
         home = Path(kwargs["hermes_home"])
         self._conversations = Conversations(home, session_id, kwargs)
+        if self._prepares:
+            self._conversations.prepare()
         self._notes = Notes(home, settings, Person.of(kwargs))
         self._tool = self._tool_of(self._notes)
         self._unverified, self._verified = [], []
@@ -260,9 +262,11 @@ class BuiltinProvider(MemoryProvider):
                 metadata["old_text"] = metadata["previous_content"] = step.old_text
             self._mirror(step.action, target, step.content, metadata)
 
-    def prepare_archive(self, home: Path) -> None:
-        """Make the archive and its views, which other providers read from their start on."""
-        prepare_archive(home)
+    def prepare(self) -> None:
+        """Open in `initialize` what is otherwise opened when it is first needed."""
+        self._prepares = True
+        with suppress(OSError):  # whoever scans gets the error
+            read_files()
 
     def warnings(self, home: Path) -> list[str]:
         """What `status` should know of the notes of a home."""

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hermes_builtin.notes.guard_disguises import readings, respelt
 from hermes_builtin.notes.guard_hidden import Finding, hidden_characters, hidden_text
-from hermes_builtin.notes.guard_rules import Match, Text, known_spans, plain, quoted, search
+from hermes_builtin.notes.guard_rules import (
+    Match,
+    Text,
+    file_text,
+    known_spans,
+    plain,
+    quoted,
+    search,
+)
 from hermes_builtin.notes.guard_weights import family, suspicious
 
 if TYPE_CHECKING:
@@ -29,6 +37,12 @@ if TYPE_CHECKING:
 # that the rules know: ordinary text has no other reading.
 
 _QUOTED: Final = 60
+
+
+def read_files() -> None:
+    """Read the rules, so that a later scan needs no file. They are parsed with the first scan."""
+    for name in ("rules", "words", "weights"):
+        file_text(f"guard-{name}.txt")
 
 
 def scan(text: str) -> Finding | None:
@@ -55,7 +69,7 @@ def _search(text: Text) -> Match | None:
     return found
 
 
-__all__ = ["Finding", "scan"]
+__all__ = ["Finding", "read_files", "scan"]
 
 # -- Secrets in notes, found by the rules that mask what an external provider gets --------------
 #

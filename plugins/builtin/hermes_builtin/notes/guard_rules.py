@@ -159,8 +159,14 @@ class Entry(NamedTuple):
     possible: set[str]
 
 
+@cache
+def file_text(name: str) -> str:
+    """The text of one of the files beside this one."""
+    return Path(__file__).with_name(name).read_text("utf-8")
+
+
 def _lines(name: str) -> Iterator[str]:
-    for line in Path(__file__).with_name(name).read_text("utf-8").splitlines():
+    for line in file_text(name).splitlines():
         if content := line.partition("#")[0].rstrip():
             yield content
 

@@ -13,10 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from hermes_builtin.notes.guard_rules import concepts
+from hermes_builtin.notes.guard_rules import concepts, file_text
 
 _ENDS: Final = ("STOP", "BREAK")
 _MARGIN: Final = 0.25  # a sentence that weighs less may be harmless
@@ -87,7 +86,7 @@ def _stem(word: str) -> str:
 
 @cache
 def _weights() -> dict[Feature, float]:
-    text = Path(__file__).with_name("guard-weights.txt").read_text("utf-8")
+    text = file_text("guard-weights.txt")
     rows = (line.split() for line in text.splitlines() if line[0] != "#")
     return {tuple(feature): float(weight) for weight, *feature in rows}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes_builtin.sessions.conversations import Conversations, prepare_archive
+from hermes_builtin.sessions.conversations import Conversations
 from hermes_builtin.sessions.tool import SCHEMA as SEARCH_SCHEMA
 from hermes_builtin.sessions.tool import SessionSearch
 
-__all__ = ["SEARCH_SCHEMA", "Conversations", "SessionSearch", "prepare_archive"]
+__all__ = ["SEARCH_SCHEMA", "Conversations", "SessionSearch"]

@@ -51,15 +51,6 @@ _NO_CONTINUATION: Final = ("resume", "new_session")
 Messages = Sequence[Mapping[str, Any]]
 
 
-def prepare_archive(home: Path) -> None:
-    """Make the archive of a home and its views, unless hermes-agent has its own there."""
-    with suppress(Exception):  # whoever needs the archive gets the error
-        where = locate(Path(home))
-        if where.theirs is None:
-            with closing(where.open()) as archive:
-                archive.prepare()
-
-
 class Conversations:
     """Opens the archive when it is first needed, and knows the sessions of one agent."""
 
@@ -122,6 +113,16 @@ class Conversations:
                     where.theirs, where.path.name if where.path else where.shown, where.theirs,
                 )  # fmt: skip
         return self._archive
+
+    def prepare(self) -> None:
+        """Make the archive and its views, and keep it open, unless hermes-agent has its own here.
+
+        Others read the views from their start on. And a plugin may use up the open files that the
+        process is allowed to have.
+        """
+        with suppress(Exception):  # whoever needs the archive gets the error
+            if locate(self._home, self._settings).theirs is None:
+                self.archive.prepare()
 
     def elsewhere(self) -> int:
         """How many conversations of hermes-agent in this home were not taken over."""
