@@ -30,7 +30,7 @@ from hermes_builtin.notes import Notes, Author, Settings
 
 home, name, count, mode = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 notes = Notes(home, Settings(memory_char_limit=10**7))
-tool = notes.tool(lambda *told: None)
+tool = notes.tool(lambda *_: None, lambda _: None)
 
 def call(**arguments):
     answer = json.loads(tool.call({"target": "memory", **arguments}, Author("tool", name)))
@@ -134,7 +134,7 @@ def test_threads_that_share_the_notes_lose_nothing(home: Path) -> None:
     answers: list[str] = []
 
     def work(name: str) -> None:
-        tool = notes.tool(lambda *told: None)
+        tool = notes.tool(lambda *_: None, lambda _: None)
         for number in range(10):
             arguments = {"target": "memory", "action": "add", "content": f"{name} {number}."}
             answers.append(tool.call(arguments, Author("tool", name)))
