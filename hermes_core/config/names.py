@@ -31,6 +31,8 @@ MEMORY_KEYS: Final = (
     "nudge_interval",
     "user_notes",
     "external_notes",
+    "storage",
+    "storage_namespace",
 )
 
 _SEPARATORS: Final = re.compile(r"[-_.]+")
