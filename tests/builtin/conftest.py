@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.commands import Machine
 from support.notes import Agent
+from support.storages import Storage
 
 StartAgent = Callable[..., Agent]
 
@@ -35,4 +36,9 @@ def agent(home: Path) -> Iterator[StartAgent]:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """The installed command on a home of its own."""
-    return Machine(tmp_path / "machine", in_process=True)
+    made = Machine(tmp_path / "machine", in_process=True)
+    lines = Storage.current.config
+    if lines:
+        made.home.mkdir(parents=True, exist_ok=True)
+        (made.home / "config.yaml").write_text(f"memory:\n{lines}")
+    return made

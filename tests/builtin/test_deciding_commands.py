@@ -17,6 +17,8 @@ import json
 from pathlib import Path
 from hermes_core import MemoryProvider
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 class Spy(MemoryProvider):
     name = "spy"
 

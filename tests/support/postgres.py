@@ -208,4 +208,7 @@ def _fill(server: Server) -> None:
 
 def components() -> list[Any]:
     """What the template has in it, so that no test has to create it."""
-    return []
+    from hermes_builtin.notes.postgres import NOTES
+    from hermes_core.outbox.postgres import OUTBOX
+
+    return [NOTES, OUTBOX]
