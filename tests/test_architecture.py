@@ -180,7 +180,7 @@ OWN_CONNECTIONS = {
     "storage/sqlite.py": "has the class",
     "sessions/sqlite/maintenance.py": "cuts a damaged index out of the schema",
     "sessions/sqlite/repair.py": "copies a damaged file, which the class refuses",
-    "sessions/hermes_agent.py": "reads a file of hermes-agent",
+    "hermes_memory_mem0/engine.py": "erases what was deleted from files of mem0ai and Qdrant",
     "scaffold/project/src/hermes_memory_acme/store.py": "is an author's code",
 }
 

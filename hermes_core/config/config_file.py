@@ -24,6 +24,14 @@ _PINS: Final = ("memory", "pins")
 #: The value of ``memory.storage`` for files and SQLite in the home.
 FILES: Final = "files"
 
+#: The values of ``memory.<provider>.isolation``, a key of the host in the provider's section.
+ISOLATIONS: Final = ("none", "process")
+
+
+def isolation_problem(value: object) -> str:
+    """What is wrong with a value of ``isolation``."""
+    return f"expected one of {', '.join(ISOLATIONS)}, got {value!r}"
+
 
 class Selection(NamedTuple):
     """Which external provider a person chose. ``name`` is "" for none.
@@ -31,6 +39,7 @@ class Selection(NamedTuple):
     ``grants`` has the variables that a person agreed to pass to a plugin. None stands for an
     entry from before there were grants: what it recorded counts as granted, and ``<NAME>_*``
     too, so that the home keeps working. The next `enable` or `setup` records it as grants.
+    ``isolation`` is what each provider's section says about it.
     """
 
     name: str = ""
@@ -39,6 +48,7 @@ class Selection(NamedTuple):
     strict: bool = False
     facts: Mapping[str, PluginFacts] = _EMPTY
     grants: Mapping[str, tuple[str, ...] | None] = _EMPTY
+    isolation: Mapping[str, Any] = _EMPTY
 
     @property
     def choice(self) -> str:
@@ -49,6 +59,20 @@ class Selection(NamedTuple):
     def pin(self) -> Pin | None:
         """The chosen provider's pin."""
         return self.pins.get(normalise(self.name))
+
+    def is_isolated(self, *names: str) -> bool:
+        """Whether the provider of that name, or of these names, runs in its own process.
+
+        Raises:
+            ConfigError: Its section says something else. A plugin that a person does not trust
+                must not run in the agent's process because of a typing mistake.
+        """
+        found = (self.isolation.get(normalise(name)) for name in names)
+        value = next((each for each in found if each is not None), None)
+        if value not in (None, *ISOLATIONS):
+            where = f"config.yaml: memory.{names[0]}.isolation"
+            raise ConfigError(isolation_problem(value), where=where)
+        return bool(value == "process")
 
     @property
     def strict_hash(self) -> str:
@@ -201,6 +225,13 @@ def _selection(document: Document, recorded: Mapping[str, LockEntry]) -> Selecti
         memory.get("pin") == "strict",
         MappingProxyType({key: each.facts for key, each in entries.items()}),
         MappingProxyType({key: each.grants for key, each in entries.items()}),
+        MappingProxyType(
+            {
+                normalise(str(key)): section["isolation"]
+                for key, section in memory.items()
+                if isinstance(section, dict) and "isolation" in section
+            }
+        ),
     )
 
 
@@ -395,6 +426,12 @@ def _odd_values(document: Document) -> list[str]:
         found.append(f"{where}: expected true or false, got {approval!r}")
     found += _odd_storage(document, memory)
     choice = _chosen_name(memory.get("provider"))
+    for key, section in memory.items():
+        if normalise(str(key)) == choice and isinstance(section, dict):
+            value = section.get("isolation")
+            if value not in (None, *ISOLATIONS):
+                where = document.where(("memory", str(key), "isolation"))
+                found.append(f"{where}: {isolation_problem(value)}")
     if choice and choice != BUILTIN and (problem := name_problem(choice)):
         found.append(f"{document.where(('memory', 'provider'))}: {problem}")
     return found

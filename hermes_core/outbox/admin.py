@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
+from json import dumps, loads  # before a plugin can replace them
 from typing import Any, Final, NamedTuple
 
 from hermes_core.config import Config
@@ -193,7 +194,7 @@ def content(store: OutboxStore, number: int) -> dict[str, Any]:
     """Return the arguments of a write's hook; {} if there was no room for them."""
     which = f"SELECT payload FROM writes WHERE {store.database.of_home('writes')} AND id = ?"
     row = store.database.read(lambda connection: connection.execute(which, (number,)).fetchone())
-    found: dict[str, Any] = json.loads(row[0]) if row and row[0] else {}
+    found: dict[str, Any] = loads(row[0]) if row and row[0] else {}
     return found
 
 
@@ -224,6 +225,81 @@ def drop(store: OutboxStore, number: int) -> None:
     which = f"DELETE FROM writes WHERE {store.database.of_home('writes')} AND id = ?"
     store.database.change(lambda connection: connection.execute(which, (number,)))
     store.compact()
+
+
+# -- what a person wants to be forgotten ------------------------------------------------------
+
+
+def forget(
+    store: OutboxStore,
+    matches: Callable[[str], bool],
+    is_theirs: Callable[[StreamKey], bool],
+    *,
+    delete: bool,
+) -> dict[str, int]:
+    """Find writes, and delete them: they will not be delivered.
+
+    Args:
+        store: The outbox.
+        matches: Whether a text has what is to be forgotten.
+        is_theirs: Whether a stream is of the session or person to be forgotten.
+        delete: Whether to delete them.
+
+    Returns:
+        How many writes there are of each state; of "sessions" those that are named here.
+    """
+    if not store.database.exists:
+        return {}
+    own = store.database.of_home("streams")
+
+    def work(database: Connection) -> Counter[str]:
+        found: Counter[str] = Counter()
+        store.database.overwrite_deleted(database)
+        for stream, *key in database.execute(_STREAM_KEYS.format(own=own)).fetchall():
+            named = StreamKey(*key)
+            theirs = is_theirs(named)
+            for number, state, payload, error in database.execute(_CONTENTS, (stream,)).fetchall():
+                if theirs or matches(payload) or matches(error):
+                    found[WriteState(state).label] += 1
+                    if delete:
+                        database.execute("DELETE FROM writes WHERE id = ?", (number,))
+            if theirs or matches(named.session) or matches(named.keywords):
+                found["sessions"] += 1
+                if delete:
+                    _forget_stream(store, database, stream, named, matches, drop=theirs)
+        return found
+
+    counts = store.database.change(work)
+    if delete:
+        store.compact()
+        store.database.erase_free_space()
+    return dict(counts)
+
+
+_STREAM_KEYS: Final = "SELECT id, provider, owner, session, keywords FROM streams WHERE {own}"
+_CONTENTS: Final = "SELECT id, state, payload, error FROM writes WHERE stream = ?"
+
+
+def _forget_stream(
+    store: OutboxStore,
+    database: Connection,
+    stream: int,
+    key: StreamKey,
+    matches: Callable[[str], bool],
+    *,
+    drop: bool,
+) -> None:
+    """Delete a stream without writes; in any other, leave out the keywords that match."""
+    left = database.execute("SELECT 1 FROM writes WHERE stream = ?", (stream,)).fetchone()
+    # A process that has claimed it creates it again with its next write.
+    if drop or left is None:
+        database.execute("DELETE FROM streams WHERE id = ?", (stream,))
+        return
+    known = loads(key.keywords)
+    kept = {name: value for name, value in known.items() if not matches(str(value))}
+    store.database.rename_stream(
+        database, stream, key._replace(keywords=dumps(kept, sort_keys=True))
+    )
 
 
 # -- missed writes ---------------------------------------------------------------------------
@@ -395,7 +471,7 @@ def _arguments(turn: Turn, session: str) -> dict[str, Any]:
 def _payload(arguments: dict[str, Any], mask: Mask) -> str:
     clean = mask(arguments)
     kept = {name: arguments[name] for name in ("session_id",) if name in arguments}
-    return json.dumps({**clean, **kept}, default=str)
+    return dumps({**clean, **kept}, default=str)
 
 
 def add_archived(

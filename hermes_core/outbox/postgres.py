@@ -152,6 +152,21 @@ class PostgresOutbox:
         ).fetchone()
         return int(found[0])
 
+    def rename_stream(self, connection: Connection, stream: int, key: StreamKey) -> None:
+        """Give a stream another key, unless another one has it."""
+        if self.find_stream(connection, key) == 0:
+            connection.execute(
+                "UPDATE streams SET keywords = ?, digest = ? WHERE id = ?",
+                (key.keywords, _digest(key), stream),
+            )
+
+    def overwrite_deleted(self, connection: Connection) -> None:
+        """Nothing: the server decides when it overwrites what was deleted."""
+
+    def erase_free_space(self) -> bool:
+        """False: only the server's own VACUUM does that, and its log has it longer."""
+        return False
+
     def used_bytes(self, connection: Connection) -> int:
         """Return how much room the writes use, without those that were missed."""
         found = connection.execute(

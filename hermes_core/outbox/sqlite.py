@@ -153,6 +153,16 @@ class OutboxFile(SqliteFile):
         )
         return self.find_stream(connection, key)
 
+    def rename_stream(self, connection: Connection, stream: int, key: StreamKey) -> None:
+        """Give a stream another key, unless another one has it."""
+        connection.execute(
+            "UPDATE OR IGNORE streams SET keywords = ? WHERE id = ?", (key.keywords, stream)
+        )
+
+    def overwrite_deleted(self, connection: Connection) -> None:
+        """Have what is deleted overwritten."""
+        connection.execute("PRAGMA secure_delete = 1")
+
     def used_bytes(self, connection: Connection) -> int:
         """Return how much of the file is in use, without the rows of missed writes.
 

@@ -155,6 +155,15 @@ class OutboxDatabase(Protocol):
     def add_stream(self, connection: Connection, key: StreamKey) -> int:
         """Return the number of a stream, locked; it is created if it does not exist."""
 
+    def rename_stream(self, connection: Connection, stream: int, key: StreamKey) -> None:
+        """Give a stream another key, unless another one has it."""
+
+    def overwrite_deleted(self, connection: Connection) -> None:
+        """Have what this transaction deletes overwritten, where we can decide that."""
+
+    def erase_free_space(self) -> bool:
+        """Leave nothing of what was deleted; returns whether that could be done."""
+
     def used_bytes(self, connection: Connection) -> int:
         """Return how much room the writes use, without those that were missed."""
 

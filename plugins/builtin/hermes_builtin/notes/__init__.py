@@ -142,9 +142,12 @@ class Notes:
         self.settings = settings or Settings()
         self.person = person or Person()
         self._home, self._database = home, database
+        #: Where its files are, if it has any: notes, copies of them, and older ones.
+        self.folder = home / "memories"
         key = self._user_key()
         only = "" if key == "user" else key or "nobody"
         self._storage = open_storage(home, database, only)
+        self.database = self._storage.database
         self.pending = Pending(self._storage.records)
         self.history = History(self._storage.database)
         self.decisions = GuardDecisions(self._storage.database)
@@ -209,6 +212,16 @@ class Notes:
     def people(self) -> list[Person]:
         """Everybody who has a USER.md of their own."""
         return self._storage.people.all()
+
+    def has_own(self, key: str) -> bool:
+        """Whether the user with this notebook has anything of their own."""
+        return self._storage.people.exists(checked_name(key.partition("/")[2]))
+
+    def drop_own(self, key: str) -> None:
+        """Delete a user's notebook, and who it is; its history stays."""
+        with self.book(key).text.locked():
+            # With the lock's file: the name of the folder tells who it was.
+            self._storage.people.drop(key.partition("/")[2])
 
     def all_notebooks(self) -> list[Notebook]:
         """These notebooks, and those of everybody else."""

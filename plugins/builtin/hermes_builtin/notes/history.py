@@ -12,7 +12,15 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from hermes_builtin.notes.entries import Known, NotesError, entry_id, parse, split, text_hash
+from hermes_builtin.notes.entries import (
+    Known,
+    NotesError,
+    entry_id,
+    parse,
+    render,
+    split,
+    text_hash,
+)
 from hermes_core.errors import DatabaseError
 from hermes_core.privacy.origin import ASSISTANT, PERSON, USER, lowest
 from hermes_core.storage.sql import Connection
@@ -107,6 +115,8 @@ CREATE INDEX changes_of ON changes (target);
     additions={"origins.hash": _add_origins},
 )
 
+Matches = Callable[[str], bool]
+
 _UNTOUCHED: Final = "the notes themselves are untouched; move the file away to start with a new one"
 
 
@@ -136,6 +146,12 @@ class NotesDatabase(Protocol):
 
     def of_home(self, table: str) -> str:
         """The condition for the rows of this home."""
+
+    def overwrite_deleted(self, connection: Connection) -> None:
+        """Have what this transaction deletes overwritten, where we can decide that."""
+
+    def erase_free_space(self) -> bool:
+        """Leave nothing of what was deleted; returns whether that could be done."""
 
     def insert(self, connection: Connection, statement: str, values: Sequence[Any]) -> int:
         """Insert a row, and return its number."""
@@ -186,6 +202,15 @@ class HistoryFile:
         """The connection, for this thread alone; each statement is a transaction."""
         with _as_notes_errors(), self._file.writing() as database:
             yield database
+
+    def overwrite_deleted(self, connection: Connection) -> None:
+        """Have what is deleted overwritten."""
+        connection.execute("PRAGMA secure_delete = 1")
+
+    def erase_free_space(self) -> bool:
+        """Leave nothing of what was deleted in the file; returns whether that could be done."""
+        with _as_notes_errors():
+            return self._file.erase_free_space()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -302,7 +327,7 @@ class History:
     # -- noting ---------------------------------------------------------------------------
 
     def begin(
-        self, change: Change, entries: list[str], origins: Mapping[str, str]
+        self, change: Change, entries: list[str], origins: Mapping[str, str] | None = None
     ) -> HistoryRecord:
         """Record a change whose temporary file is ready.
 
@@ -313,7 +338,7 @@ class History:
         """
         with self._file.transaction() as database:
             # Also right if the change fails: it is about the text, wherever it stands.
-            self._record(database, origins)
+            self._record(database, origins or {})
             return self._insert(database, change, entries)
 
     def finish(self, target: str, noted: HistoryRecord) -> None:
@@ -372,6 +397,72 @@ class History:
                 # would count as made.
                 os.unlink(unmade.temporary)  # noqa: PTH108
         return entries
+
+    def targets(self) -> list[str]:
+        """The notebooks that the record knows."""
+        with self._file.opened() as database:
+            rows = database.execute(f"SELECT DISTINCT target FROM changes WHERE {self._own}")  # noqa: S608
+            return [name for (name,) in rows.fetchall()]
+
+    def matching(self, matches: Matches) -> list[tuple[int, str, list[str]]]:
+        """The changes that have an entry which matches: number, notebook and those entries."""
+        with self._file.opened() as database:
+            rows = database.execute(
+                f"SELECT id, target, before, after, entries FROM changes WHERE {self._own}"  # noqa: S608
+            ).fetchall()
+        found = [(number, target, _entries_of(*texts)) for number, target, *texts in rows]
+        return [
+            (number, target, having)
+            for number, target, entries in found
+            if (having := [each for each in entries if matches(each)])
+        ]
+
+    def erase(self, target: str, matches: Matches, inode: int = 0) -> int:
+        """Remove entries that match from all changes of a notebook; returns how many had one.
+
+        ``inode`` is the notebook's file, if it has just been written without these entries: then
+        the newest change is the one that left it.
+        """
+        numbers = [number for number, each, _ in self.matching(matches) if each == target]
+        with self._file.transaction() as database:
+            self._file.overwrite_deleted(database)
+            for number in numbers:
+                _erase_in(database, number, matches)
+            if inode:
+                database.execute(
+                    "UPDATE changes SET inode = ? WHERE id ="  # noqa: S608
+                    f" (SELECT max(id) FROM changes WHERE {self._own} AND target = ?)",
+                    (inode, target),
+                )
+        self._latest.pop(target, None)
+        return len(numbers)
+
+    def drop(self, target: str) -> int:
+        """Delete all changes of a notebook; returns how many there were."""
+        with self._file.transaction() as database:
+            self._file.overwrite_deleted(database)
+            which = f"DELETE FROM changes WHERE {self._own} AND target = ?"  # noqa: S608
+            return database.execute(which, (target,)).rowcount
+
+    def count(self, target: str) -> int:
+        """How many changes of a notebook are recorded."""
+        with self._file.opened() as database:
+            which = f"SELECT count(*) FROM changes WHERE {self._own} AND target = ?"  # noqa: S608
+            row = database.execute(which, (target,))
+            return int(row.fetchone()[0])
+
+    def of_sessions(self, sessions: Collection[str], *, clear: bool = False) -> int:
+        """How many changes were made in some sessions; with ``clear``, no longer say so."""
+        query = f"SELECT id, session FROM changes WHERE {self._own} AND session != ''"  # noqa: S608
+        with self._file.transaction() as database:
+            found = [
+                (number,)
+                for number, session in database.execute(query).fetchall()
+                if session in sessions
+            ]
+            if clear:
+                database.executemany("UPDATE changes SET session = '' WHERE id = ?", found)
+        return len(found)
 
     def _up_to_date(self, target: str, text: str) -> Known | None:
         """What is known of the text, if the newest change left it; else None.
@@ -537,6 +628,27 @@ class History:
         )
 
 
+def _entries_of(before: str | None, after: str, seen: str | None) -> list[str]:
+    """All entries in the texts of a change."""
+    return [*(split(before) if before else ()), *(json.loads(seen) if seen else split(after))]
+
+
+def _erase_in(database: Connection, number: int, matches: Matches) -> None:
+    before, after, seen = database.execute(
+        "SELECT before, after, entries FROM changes WHERE id = ?", (number,)
+    ).fetchone()
+    entries = json.loads(seen) if seen else split(after)
+    database.execute(
+        # Without `entries`: the text has its separators now, however it was divided before.
+        "UPDATE changes SET before = ?, after = ?, entries = NULL WHERE id = ?",
+        (
+            None if before is None else render([e for e in split(before) if not matches(e)]),
+            render([each for each in entries if not matches(each)]),
+            number,
+        ),
+    )
+
+
 def settled_origin(known: str | None, origin: str) -> str:
     """The origin of a text that has been noted before: authority does not rise by repeating it.
 
@@ -594,6 +706,23 @@ class GuardDecisions:
                 return found.fetchone() is not None
         except NotesError:  # nobody can tell, so it is not
             return False
+
+    def matching(self, matches: Matches) -> list[Blocked]:
+        """The refused writes that match."""
+        return [each for each in self.blocked() if matches(each.text) or matches(each.reason)]
+
+    def erase(self, blocked: Collection[str], allowed: Collection[str] = ()) -> None:
+        """Delete refused writes by their ids, and what is recorded of some texts."""
+        if not self._file.exists:
+            return
+        with self._file.transaction() as database:
+            self._file.overwrite_deleted(database)
+            names = [(each,) for each in blocked]
+            database.executemany(f"DELETE FROM blocked WHERE {self._own} AND id = ?", names)  # noqa: S608
+            hashes = [(text_hash(each),) for each in allowed]
+            for table in ("allowed", "origins"):
+                own = self._file.of_home(table)
+                database.executemany(f"DELETE FROM {table} WHERE {own} AND hash = ?", hashes)  # noqa: S608
 
     def block(self, target: str, text: str, reason: str) -> str:
         """Remember a refused write, so that a person can allow it; returns its id."""

@@ -83,6 +83,10 @@ class NotesText(Protocol):
 
     place: str
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is one, whatever is in it."""
+
     def read(self) -> str:
         """The text; "" if there is none. Any other problem raises."""
 
@@ -109,6 +113,11 @@ class NotesFile:
         self._folder = path.parent
         self._lock_path = path.with_name(f"{path.name}.lock")
         self._lock_seconds = lock_seconds
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self.path.exists()
 
     def read(self) -> str:
         """The text; "" if there is no file. Any other problem raises."""
@@ -417,6 +426,34 @@ class Notebook:
         for entry in _surplus(wanted, base):
             self._refuse_secret(entry)
         return self._rewrite(_merger(base, wanted), UNDO, author, capped=False)
+
+    def forget(self, matches: Callable[[str], bool]) -> None:
+        """Remove every entry that matches, from the file and from the history of it.
+
+        Nothing is recorded: a record would have the entry in it.
+        """
+        with self.text.locked():
+            for _ in range(_TRIES):
+                with suppress(FileChanged):
+                    inode = self._without(matches)
+                    self._history.erase(self.key, matches, inode)
+                    return
+        raise NotesError("is being changed all the time", where=self.text.place)
+
+    def _without(self, matches: Callable[[str], bool]) -> int:
+        """Write the file without some entries; returns which file it is then, 0 for the same."""
+        before, inode = self.text.look()
+        entries = self._history.catch_up(self.key, before, inode)
+        kept = [each for each in entries if not matches(each)]
+        if kept == entries:
+            return 0
+        aside = self.text.write_aside(render(kept))
+        try:
+            self.text.put_in_place(aside, expected=before)
+        except BaseException:
+            aside.discard()
+            raise
+        return aside.inode
 
     def _rewrite(
         self,

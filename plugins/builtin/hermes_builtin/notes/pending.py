@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf, nextafter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -54,6 +55,9 @@ class Records(Protocol):
     def all(self) -> list[tuple[str, str]]:
         """The ids and where each record is, for messages."""
 
+    def texts(self) -> dict[str, str]:
+        """Every record by its id, also one that can't be used."""
+
     def read(self, name: str) -> str:
         """A record."""
 
@@ -86,6 +90,14 @@ class RecordFiles:
     def all(self) -> list[tuple[str, str]]:
         """The ids and where each record is, for messages."""
         return [(path.stem, str(path)) for path in self.folder.glob("*.json")]
+
+    def texts(self) -> dict[str, str]:
+        """Every record by its id, also one that can't be used."""
+        found = {}
+        for path in sorted(self.folder.glob("*.json")):
+            with suppress(OSError):
+                found[path.stem] = path.read_text("utf-8", "replace")
+        return found
 
     def read(self, name: str) -> str:
         """A record."""
@@ -177,6 +189,14 @@ class Pending:
     def exists(self, name: str) -> bool:
         """Whether there is such a record, whatever is in it."""
         return bool(_NAME.fullmatch(name)) and self._records.exists(name)
+
+    def texts(self) -> dict[str, str]:
+        """Every record as it stands, by its id, also one that can't be used."""
+        return self._records.texts()
+
+    def erase(self, name: str) -> None:
+        """Remove one of `texts`."""
+        self._records.remove(name)
 
     def discard(self, name: str) -> None:
         """It has been decided."""

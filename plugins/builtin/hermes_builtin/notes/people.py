@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -93,6 +94,14 @@ class PeopleFolders:
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return person if person.folder == name else None
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a folder of this user."""
+        return self.folder(name).exists()
+
+    def drop(self, name: str) -> None:
+        """Delete the folder of a user; the caller has its lock."""
+        shutil.rmtree(self.folder(name))
 
     def all(self) -> list[Person]:
         """Everybody who has a USER.md of their own."""

@@ -174,6 +174,13 @@ class NotesTables:
                 lambda connection: connection.execute(statement, values).fetchall()
             )
 
+    def overwrite_deleted(self, connection: Connection) -> None:
+        """Nothing: the server decides when it overwrites what was deleted."""
+
+    def erase_free_space(self) -> bool:
+        """False: only the server's own VACUUM does that, and its log has it longer."""
+        return False
+
     def check(self) -> None:
         """Raise `NotesError` unless the server answers: it checks its pages itself."""
         self.fetch("SELECT 1 FROM changes LIMIT 1")
@@ -190,6 +197,11 @@ class TextRow:
         self._tables = tables
         self._key = key
         self._which = f"WHERE {tables.of_home('texts')} AND target = ?"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is one, whatever is in it."""
+        return bool(self._tables.fetch(f"SELECT 1 FROM texts {self._which}", self._key))
 
     def read(self) -> str:
         """The text; "" if there is none."""
@@ -247,6 +259,11 @@ class RecordRows:
         rows = self._tables.fetch(f"SELECT id FROM pending WHERE {self._tables.of_home('pending')}")
         return [(name, f"{self._tables.where} (pending write {name})") for (name,) in rows]
 
+    def texts(self) -> dict[str, str]:
+        """Every record by its id, also one that can't be used."""
+        own = self._tables.of_home("pending")
+        return dict(self._tables.fetch(f"SELECT id, record FROM pending WHERE {own}"))
+
     def read(self, name: str) -> str:
         """A record; "" if there is none."""
         rows = self._tables.fetch(f"SELECT record FROM pending {self._which}", name)
@@ -284,6 +301,21 @@ class PeopleRows:
             f"SELECT platform, user_id FROM people WHERE {self._own} AND folder = ?", name
         )
         return Person(*rows[0]) if rows else None
+
+    def exists(self, name: str) -> bool:
+        """Whether there is anything of this user."""
+        known = f"SELECT 1 FROM people WHERE {self._own} AND folder = ?"
+        return self._tables.text("user", name).exists or bool(self._tables.fetch(known, name))
+
+    def drop(self, name: str) -> None:
+        """Delete the notes of a user, and who it is."""
+        text = self._tables.text("user", name)
+        with text.locked(), self._tables.transaction() as connection:
+            connection.execute(
+                f"DELETE FROM texts WHERE {self._tables.of_home('texts')} AND target = ?",
+                (f"user/{name}",),
+            )
+            connection.execute(f"DELETE FROM people WHERE {self._own} AND folder = ?", (name,))
 
     def all(self) -> list[Person]:
         """Everybody."""

@@ -26,6 +26,12 @@ class People(Protocol):
     def all(self) -> list[Person]:
         """Everybody."""
 
+    def exists(self, name: str) -> bool:
+        """Whether there is anything of this user."""
+
+    def drop(self, name: str) -> None:
+        """Delete the notes of a user, and who it is; the caller has the lock of the notes."""
+
 
 class NotesStorage(Protocol):
     """What `Notes` needs of files, or of a database.

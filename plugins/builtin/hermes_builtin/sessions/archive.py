@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from json import dumps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hermes_core.privacy.origin import ASSISTANT, DELEGATION, USER, of_message
@@ -194,7 +194,7 @@ def content_text(content: Any) -> str:
         return content
     if not isinstance(content, list):
         # Whatever a host passes is stored in some form: a turn is never lost because of its type.
-        return json.dumps(content, ensure_ascii=False, default=str, skipkeys=True)
+        return dumps(content, ensure_ascii=False, default=str, skipkeys=True)
     return "\n".join(filter(None, map(_part, content)))
 
 
@@ -312,6 +312,20 @@ class Stats(NamedTuple):
     by_source: dict[str, int]
 
 
+#: Stands for the text of a message that a person had forgotten.
+FORGOTTEN: Final = "[forgotten]"
+
+Matches = Callable[[str], bool]
+
+
+class Replaced(NamedTuple):
+    """The messages and the sessions (by title) that have a text, and how the first of them go."""
+
+    messages: list[int]
+    titles: list[int]
+    previews: list[str]
+
+
 class Problem(NamedTuple):
     """Something that is wrong. ``index_only`` if the conversations themselves are whole."""
 
@@ -381,6 +395,15 @@ class Archive(Protocol):
 
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Delete sessions; returns the number of deleted messages."""
+
+    def texts(self, matches: Matches) -> Replaced:
+        """The messages and titles that have a text."""
+
+    def replace_texts(self, matches: Matches) -> Replaced:
+        """Put `FORGOTTEN` in the place of messages that have a text, and remove such titles."""
+
+    def erase_deleted(self) -> bool:
+        """Leave no trace of what was deleted or replaced; returns whether that could be done."""
 
     def stats(self) -> Stats:
         """How much there is."""

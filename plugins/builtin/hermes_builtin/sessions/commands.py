@@ -464,7 +464,10 @@ def stats(ctx: click.Context, json_wanted: bool) -> None:
 @_json_option
 @click.pass_context
 def delete(ctx: click.Context, session_id: str, yes: bool, json_wanted: bool) -> None:
-    """Delete one conversation."""
+    """Delete one conversation.
+
+    Only from the archive: `hermes-plugins forget --session` also covers outbox, log and provider.
+    """
     _forget(ctx, lambda archive: [_find_session(archive, session_id)], yes, json_wanted)
 
 
@@ -481,7 +484,7 @@ def forget(
 ) -> None:
     """Delete all conversations of a user.
 
-    Does not change the notes.
+    Only from the archive: `hermes-plugins forget --user` also covers notes, outbox and provider.
     """
     if not user:
         raise click.UsageError("--user is empty.")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from time import time as unix_time
 from typing import Any, Final
 
 from hermes_builtin.sessions.archive import (
@@ -81,7 +81,7 @@ class Conversations:
             profile=_id_or(facts, "agent_identity", ""),
             title=storable(str(facts.get("session_title") or "")),
             parent=storable(str(facts.get("parent_session_id") or "")),
-            started=time.time(),
+            started=unix_time(),
             platform=identity_text(platform),
         )
         self._texts: dict[str, SessionText] = {}
@@ -142,7 +142,7 @@ class Conversations:
             id=session_id,
             parent=storable(parent) if continues else "",
             title="",
-            started=time.time(),
+            started=unix_time(),
             user_id=_id_or(given, "user_id", self._facts.user_id),
             chat_id=_id_or(given, "chat_id", self._facts.chat_id),
         )
@@ -163,7 +163,7 @@ class Conversations:
         facts = self._facts
         if session_id and session_id != facts.id:
             facts = facts._replace(id=session_id, parent="", title="")
-        now = time.time()
+        now = unix_time()
         given = (each for each in messages or () if isinstance(each, Mapping))
         messages = list(with_tool_names(given))
         # Hosts pass the turn, the whole conversation, or nothing. Only what follows this turn's
@@ -255,7 +255,7 @@ class Conversations:
 
     def end(self) -> None:
         """The session that runs has ended."""
-        self.archive.end(self._facts.id, time.time(), self._owner)
+        self.archive.end(self._facts.id, unix_time(), self._owner)
 
     def close(self) -> None:
         """Close the archive."""
@@ -335,7 +335,7 @@ def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
             if turns:
                 yield {
                     "session": session.name or session.id,
-                    "keywords": _keywords(session),
+                    "keywords": keywords_of(session),
                     "turns": turns,
                 }
 
@@ -364,7 +364,8 @@ def _turn(messages: list[Message]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _keywords(session: Session) -> dict[str, str]:
+def keywords_of(session: Session) -> dict[str, str]:
+    """The keywords of ``initialize`` with which a session was begun, as far as they are known."""
     known = {
         "platform": session.place,
         "agent_identity": session.profile,

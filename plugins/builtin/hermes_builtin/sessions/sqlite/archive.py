@@ -13,10 +13,12 @@ from hermes_builtin.sessions.archive import (
     EVERYBODY,
     HIDDEN_SOURCES,
     Found,
+    Matches,
     Message,
     NewMessage,
     Problem,
     Progress,
+    Replaced,
     Scope,
     SearchOptions,
     Session,
@@ -87,8 +89,7 @@ class SqliteArchive:
             raise self._damage
         self._backlog.before_write()
         try:
-            with self._file.transaction() as database:
-                numbers = append(database, facts, messages)
+            numbers = self._file.change(lambda database: append(database, facts, messages))
         except DatabaseError as error:
             if is_damage(error):
                 self._damage = DatabaseError(
@@ -159,6 +160,22 @@ class SqliteArchive:
         if gone:
             maintenance.tidy(self._file)
         return gone
+
+    def texts(self, matches: Matches) -> Replaced:
+        """The messages and titles that have a text."""
+        return maintenance.find_texts(self._file, matches)
+
+    def replace_texts(self, matches: Matches) -> Replaced:
+        """Put `FORGOTTEN` in the place of messages that have a text, and remove such titles."""
+        behind = self.index_pending()
+        if behind is not None and not is_damage(behind):
+            raise behind
+        self._backlog.forget()
+        return maintenance.replace_texts(self._file, matches)
+
+    def erase_deleted(self) -> bool:
+        """Leave no trace of what was deleted or replaced; returns whether that could be done."""
+        return maintenance.erase_deleted(self._file)
 
     # -- reading --------------------------------------------------------------------------
 

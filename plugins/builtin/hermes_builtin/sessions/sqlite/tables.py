@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
+
+# Bound when this module is imported, which is before any plugin's code runs: what a plugin
+# replaces in the standard library does not lose a turn.
+from json import dumps
 from math import isfinite
+from time import time as unix_time
 from typing import Any, Final
 from zlib import crc32
 
@@ -57,7 +60,7 @@ def insert(
             extra["role"] = message.role
         text = storable(_json(extra)) if extra else None
         number = message_id(session, place, message.role)
-        at = float(message.at) if isfinite(message.at) else time.time()
+        at = float(message.at) if isfinite(message.at) else unix_time()
         check = checksum(number, at, content, text)
         rows.append((number, at, len(content), check, content, text))
     database.executemany("INSERT INTO archive_messages VALUES (?, ?, ?, ?, ?, ?)", rows)
@@ -67,9 +70,9 @@ def insert(
 def _json(extra: dict[str, Any]) -> str:
     """What else is known of a message, whatever it is made of."""
     try:
-        return json.dumps(extra, ensure_ascii=False, default=str, skipkeys=True)
+        return dumps(extra, ensure_ascii=False, default=str, skipkeys=True)
     except (ValueError, RecursionError):  # it holds itself
-        return json.dumps({key: str(value)[:_ODD] for key, value in extra.items()})
+        return dumps({key: str(value)[:_ODD] for key, value in extra.items()})
 
 
 def append(
@@ -92,7 +95,7 @@ def append(
             (number, numbers[0]),
         )
         times = [message.at for message in messages if isfinite(message.at)]
-        _count(database, numbers, max(times, default=time.time()))
+        _count(database, numbers, max(times, default=unix_time()))
     return numbers
 
 
@@ -151,7 +154,7 @@ def _find_or_create(
         name = name or texts[0]
         texts[0] = _free_id(database, texts[0], owner)
     started = facts.started or (messages[0].at if messages else 0.0)
-    started = started if isfinite(started) else time.time()
+    started = started if isfinite(started) else unix_time()
     inserted = database.execute(
         "INSERT INTO archive_sessions"
         " (id, source, user_id, chat_id, profile, title, parent, started, ended, active,"
@@ -200,6 +203,20 @@ def name_session(database: sqlite3.Connection, number: int, title: str) -> None:
         "UPDATE archive_sessions SET title = ?, checksum = ? WHERE number = ?",
         (title, session_checksum(*row[:5], title, *row[5:]), number),
     )
+
+
+def forget_parent(database: sqlite3.Connection, gone: Session) -> None:
+    """Let the sessions that continue one which is deleted be without a parent."""
+    rows = database.execute(
+        "SELECT number, id, source, user_id, chat_id, profile, title, started FROM archive_sessions"
+        " WHERE parent != '' AND (parent = ?1 OR parent = ?2 AND user_id = ?3)",
+        (gone.id, gone.name, gone.user_id),
+    ).fetchall()
+    for number, *facts, started in rows:
+        database.execute(
+            "UPDATE archive_sessions SET parent = '', checksum = ? WHERE number = ?",
+            (session_checksum(*facts, "", started), number),
+        )
 
 
 # -- Sessions in the tables: which there are, who may see them, where they come from ------------
