@@ -124,6 +124,15 @@ def test_a_kill_while_the_copy_is_written_is_no_edit(
     assert copy(fleet).read_text("utf-8") == "one"
 
 
+def test_what_is_forgotten_is_in_no_table(fleet: Machine, in_postgres: Storage) -> None:
+    fleet.run("memory", "add", "likes whales").done()
+    fleet.run("memory", "add", "likes birds").done()
+    notes = Notes.open(fleet.home, in_postgres.settings)
+    notes.notebooks["memory"].forget(lambda text: "whales" in text)
+    assert stored(fleet.home) == ["likes birds"]
+    assert not [each for each in recorded(fleet.home) if "whales" in str(each)]
+
+
 def test_notes_in_files_need_no_export(machine: Machine) -> None:
     machine.run("memory", "add", "likes tea").done()
     done = machine.run("memory", "export").done()

@@ -147,6 +147,19 @@ def test_a_damaged_answer_of_the_server_is_one_line(tmp_path: Path) -> None:
     assert store.database.is_whole()
 
 
+def test_a_text_is_forgotten_in_writes_and_in_the_keys_of_streams(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    key = StreamKey("p", "", "s", '{"chat_name": "about whales", "platform": "cli"}')
+    store.put(key, 0, ("a", "sync_turn", '{"user_content": "whales"}'), claim=False)
+    store.put(key, 0, ("b", "sync_turn", '{"user_content": "birds"}'), claim=False)
+    found = admin.forget(store, lambda text: "whales" in text, lambda _: False, delete=True)
+    assert found == {"waiting": 1, "sessions": 1}
+    (left,) = admin.entries(store)
+    assert (left.event_id, left.key.keywords) == ("b", '{"platform": "cli"}')
+    assert admin.forget(store, lambda _: False, lambda _: True, delete=True)["sessions"] == 1
+    assert admin.entries(store) == []
+
+
 @pytest.mark.stress
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 def test_another_home_delivers_what_a_killed_agent_left(
