@@ -17,8 +17,6 @@ import json
 from pathlib import Path
 from hermes_core import MemoryProvider
 
-pytestmark = pytest.mark.usefixtures("both_storages")
-
 class Spy(MemoryProvider):
     name = "spy"
 
