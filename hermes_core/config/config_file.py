@@ -322,9 +322,9 @@ _KEYS: Final[dict[str, Any]] = {
     "write_approval": {"type": ["boolean", "string", "null"]},
     "nudge_interval": _COUNT,
     "user_notes": {"enum": ["shared", "per-user", None]},
-    "external_notes": {"enum": ["ask", "allow", "refuse", None]},
     "storage": _TEXT,  # `_odd_values` checks it
     "storage_namespace": _TEXT,
+    "external_notes": {"enum": ["ask", "allow", "refuse", None]},
 }
 
 #: The section is hermes-agent's, which names its own sources of secrets there.

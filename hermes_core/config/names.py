@@ -30,9 +30,9 @@ MEMORY_KEYS: Final = (
     "write_approval",
     "nudge_interval",
     "user_notes",
-    "external_notes",
     "storage",
     "storage_namespace",
+    "external_notes",
 )
 
 _SEPARATORS: Final = re.compile(r"[-_.]+")

@@ -310,7 +310,7 @@ class Database:
     def _begun(self, scope: Mapping[str, str] | None, seconds: float) -> Connection:
         """A connection in a new transaction."""
         begin = sql.SQL("BEGIN; SELECT set_config('hermes.scope', {}, true)").format(
-            to_text(json.dumps(dict(scope))) if scope is not None else ""
+            json.dumps(dict(scope), ensure_ascii=False) if scope is not None else ""
         )
         # The server may have ended all connections of the pool, and nothing is lost by another
         # attempt: the transaction has not begun.
@@ -337,6 +337,23 @@ class Database:
                 connection.rollback()
         with suppress(psycopg.Error, PoolClosed, ValueError):
             self._opened().putconn(connection)
+            if connection.closed:
+                # A server that restarted has ended the others as well: the next one must not fail.
+                self._opened().check()
+
+    def vacuum(self, component: Component) -> None:
+        """Free the space of deleted rows of a component, as the owner of its tables."""
+        with self.errors():
+            self._prepare(component)
+            with psycopg.connect(self._conninfo(), autocommit=True) as connection:
+                tables = connection.execute(
+                    "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
+                    " AND relkind = 'r' AND starts_with(relname, %s)",
+                    (f"{component.name}_",),
+                ).fetchall()
+                for (table,) in tables:
+                    name = sql.Identifier(SCHEMA, table)
+                    connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(name))
 
     # -- connections -----------------------------------------------------------------------
 

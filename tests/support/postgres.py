@@ -105,7 +105,7 @@ def binaries() -> Path | None:
     return found[-1].parent if found else None
 
 
-def start() -> Server:
+def start(**settings: str) -> Server:
     """The server of this run; it is started by the first who asks, and ends after the last."""
     if sys.platform == "win32":
         pytest.skip("the tests start PostgreSQL on Linux and macOS only")
@@ -120,7 +120,7 @@ def start() -> Server:
     with folder.with_name(f"{folder.name}.lock").open("ab") as only_one:
         fcntl.flock(only_one, fcntl.LOCK_EX)
         if not (folder / "port").exists():
-            _start(folder, programs)
+            _start(folder, programs, settings)
         _hold(folder)
     return Server(folder, int((folder / "port").read_text()))
 
@@ -139,7 +139,7 @@ def _identity() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 
 
-def _start(folder: Path, programs: Path) -> None:
+def _start(folder: Path, programs: Path, given: dict[str, str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o755)
     if os.geteuid() == 0:
@@ -154,7 +154,9 @@ def _start(folder: Path, programs: Path) -> None:
     _hold(folder)
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
-    settings = {**_SETTINGS, "port": port, "unix_socket_directories": str(folder)}
+    settings = {
+        **_SETTINGS, **given, "port": port, "unix_socket_directories": str(folder),
+    }  # fmt: skip
     options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
     watch = _WATCH.replace("IDENTITY", repr(_identity()))
     watcher = subprocess.Popen(
@@ -209,6 +211,7 @@ def _fill(server: Server) -> None:
 def components() -> list[Any]:
     """What the template has in it, so that no test has to create it."""
     from hermes_builtin.notes.postgres import NOTES
+    from hermes_builtin.sessions.postgres import schema
     from hermes_core.outbox.postgres import OUTBOX
 
-    return [NOTES, OUTBOX]
+    return [schema.COMPONENT, NOTES, OUTBOX]

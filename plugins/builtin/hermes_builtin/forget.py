@@ -15,8 +15,7 @@ from hermes_builtin.notes import Notebook, Notes, NotesError, Person, previews
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session
 from hermes_builtin.sessions.conversations import keywords_of
 from hermes_builtin.sessions.display import link
-from hermes_builtin.sessions.hermes_agent import place
-from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.tool import linked
 from hermes_core import DatabaseError, ForgetItem, ForgetReport, ForgetRequest, HermesError
 from hermes_core.config import load_config
@@ -190,8 +189,8 @@ def _drop_notebook(notes: Notes, key: str) -> None:
 
 
 @contextmanager
-def _archive(home: Path) -> Iterator[SqliteArchive]:
-    with closing(SqliteArchive(place(home).path)) as archive:
+def _archive(home: Path) -> Iterator[Archive]:
+    with closing(locate(home).open()) as archive:
         yield archive
 
 
@@ -211,9 +210,10 @@ def _sessions(archive: Archive, request: ForgetRequest) -> list[Session]:
 
 
 def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
-    with _archive(home) as archive:
-        if not archive.path.exists():
-            return
+    where = locate(home)
+    if not where.exists:
+        return
+    with closing(where.open()) as archive:
         if request.text:
             yield from _forget_messages(archive, request)
         else:
@@ -226,7 +226,7 @@ def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[Forget
         if request.delete and not archive.erase_deleted():
             raise DatabaseError(
                 "an agent reads it, so its free space could not be emptied",
-                where=str(archive.path),
+                where=where.shown,
                 hint="run the same command again, or when no agent runs",
             )
 
