@@ -137,7 +137,7 @@ def _varint(number):
 # -- what a search says ----------------------------------------------------------------------
 
 
-def test_while_the_index_can_not_be_written_new_messages_are_found_all_the_same(tmp_path, monkeypatch):
+def test_while_the_index_can_not_be_written_new_messages_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(maintenance, "WAIT_SECONDS", 0.05)
     monkeypatch.setattr(maintenance, "_BRIEFLY", 0.05)
     talk = Talk(tmp_path, "s1")
