@@ -133,8 +133,8 @@ class OutboxStore:
         #: the file names only the process, so it does not separate two managers in one process.
         self.claimed: set[int] = set()
         #: What happened while the file could not be changed, by stream. It is recorded together
-        #: with the next change of the stream's claim, so that nobody can claim the stream and
-        #: find the writes as they were before.
+        #: with the next change of the stream, so that nobody can deliver it and find the writes as
+        #: they were before.
         self._unrecorded: defaultdict[int, _Unrecorded] = defaultdict(_Unrecorded)
         self._max_bytes = max_bytes
         self._room = 0
@@ -186,6 +186,9 @@ class OutboxStore:
             number = stream if found else _stream(database, key)
             wanted = claim or (not found and stream in self.claimed)
             self.claimed -= {stream} if not found else set()
+            # The write may start a delivery under a claim that there is already.
+            if number in self.claimed:
+                self._catch_up(database, number)
             # Without room, the row is stored all the same: `backfill` finds its turn by it.
             fits = self._has_room(database, hook, len(payload))
             state, kept = (WriteState.WAITING, payload) if fits else (WriteState.MISSED, "")
@@ -197,9 +200,10 @@ class OutboxStore:
             claimed = fits and wanted and self._claim(database, number, now)
             return number, claimed, fits
 
-        number, claimed, fits = self.file.change(work)
-        if claimed:
-            self._note_claim(number)
+        with self.file.lock:
+            number, claimed, fits = self.file.change(work)
+            if claimed or number in self.claimed:
+                self._note_claim(number)
         if not fits:
             raise OutboxFull(
                 f"the outbox is full ({self._max_bytes / 1e6:g} MB): this write is not queued",
