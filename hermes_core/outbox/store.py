@@ -496,9 +496,9 @@ class OutboxStore:
         Args:
             latest: When a write can be due at most.
         """
-        now = self.clock()
 
         def work(database: sqlite3.Connection) -> None:
+            now = self.clock()  # here: while this waited for the file, a write may have failed
             database.execute("UPDATE writes SET due = 0 WHERE due > ?", (latest,))
             database.execute(
                 "UPDATE writes SET failing_since = ? WHERE failing_since > ?", (now, now)
