@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
+from json import dumps, loads  # before a plugin can replace them
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -201,7 +202,7 @@ def content(store: OutboxStore, number: int) -> dict[str, Any]:
             "SELECT payload FROM writes WHERE id = ?", (number,)
         ).fetchone()
     )
-    found: dict[str, Any] = json.loads(row[0]) if row and row[0] else {}
+    found: dict[str, Any] = loads(row[0]) if row and row[0] else {}
     return found
 
 
@@ -232,6 +233,81 @@ def drop(store: OutboxStore, number: int) -> None:
         lambda database: database.execute("DELETE FROM writes WHERE id = ?", (number,))
     )
     store.compact()
+
+
+# -- what a person wants to be forgotten ------------------------------------------------------
+
+
+def forget(
+    store: OutboxStore,
+    matches: Callable[[str], bool],
+    is_theirs: Callable[[StreamKey], bool],
+    *,
+    delete: bool,
+) -> dict[str, int]:
+    """Find writes, and delete them: they will not be delivered.
+
+    Args:
+        store: The outbox.
+        matches: Whether a text has what is to be forgotten.
+        is_theirs: Whether a stream is of the session or person to be forgotten.
+        delete: Whether to delete them.
+
+    Returns:
+        How many writes there are of each state; of "sessions" those that are named here.
+    """
+    if not store.file.path.exists():
+        return {}
+
+    def work(database: sqlite3.Connection) -> Counter[str]:
+        found: Counter[str] = Counter()
+        database.execute("PRAGMA secure_delete = 1")
+        for stream, *key in database.execute(_STREAM_KEYS).fetchall():
+            named = StreamKey(*key)
+            theirs = is_theirs(named)
+            for number, state, payload, error in database.execute(_CONTENTS, (stream,)).fetchall():
+                if theirs or matches(payload) or matches(error):
+                    found[WriteState(state).label] += 1
+                    if delete:
+                        database.execute("DELETE FROM writes WHERE id = ?", (number,))
+            if theirs or matches(named.session) or matches(named.keywords):
+                found["sessions"] += 1
+                if delete:
+                    _forget_stream(database, stream, named, matches, drop=theirs)
+        return found
+
+    counts = store.file.change(work)
+    if delete:
+        store.compact()
+        store.file.erase_free_space()
+    return dict(counts)
+
+
+_STREAM_KEYS: Final = "SELECT id, provider, owner, session, keywords FROM streams"
+_CONTENTS: Final = "SELECT id, state, payload, error FROM writes WHERE stream = ?"
+
+
+def _forget_stream(
+    database: sqlite3.Connection,
+    stream: int,
+    key: StreamKey,
+    matches: Callable[[str], bool],
+    *,
+    drop: bool,
+) -> None:
+    """Delete a stream without writes; in any other, leave out the keywords that match."""
+    left = database.execute("SELECT 1 FROM writes WHERE stream = ?", (stream,)).fetchone()
+    # A process that has claimed it creates it again with its next write.
+    if drop or left is None:
+        database.execute("DELETE FROM streams WHERE id = ?", (stream,))
+        return
+    known = loads(key.keywords)
+    kept = {name: value for name, value in known.items() if not matches(str(value))}
+    database.execute(
+        # OR IGNORE: then there is one like it, and the writes of this one stay where they are.
+        "UPDATE OR IGNORE streams SET keywords = ? WHERE id = ?",
+        (dumps(kept, sort_keys=True), stream),
+    )
 
 
 # -- missed writes ---------------------------------------------------------------------------
@@ -403,7 +479,7 @@ def _arguments(turn: Turn, session: str) -> dict[str, Any]:
 def _payload(arguments: dict[str, Any], mask: Mask) -> str:
     clean = mask(arguments)
     kept = {name: arguments[name] for name in ("session_id",) if name in arguments}
-    return json.dumps({**clean, **kept}, default=str)
+    return dumps({**clean, **kept}, default=str)
 
 
 def add_archived(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import suppress
 from functools import lru_cache
 from inspect import signature
+from json import loads  # before a plugin can replace them
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -573,7 +573,7 @@ class StreamDelivery:
 def _arguments(write: Write) -> dict[str, Any] | None:
     """The arguments of the hook; None if the row is damaged, or from another version."""
     try:
-        found = json.loads(write.payload)
+        found = loads(write.payload)
     except ValueError:
         return None
     if not isinstance(found, dict) or write.hook not in HOOKS:

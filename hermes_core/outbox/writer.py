@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from json import dumps
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, NamedTuple
@@ -161,7 +161,7 @@ class OutboxWriter:
         clean = dict(arguments) if redactor is None else redactor.redact(dict(arguments)).value
         # Ids are no secrets, however random they look, and a masked one would name nobody.
         kept = {name: arguments[name] for name in IDENTITIES if name in arguments}
-        return json.dumps({**clean, **kept}, default=self._text)
+        return dumps({**clean, **kept}, default=self._text)
 
     def _text(self, value: Any) -> str:
         """Return an object of the host as text, which may contain secrets like any text."""

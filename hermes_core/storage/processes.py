@@ -102,6 +102,24 @@ def _started_on_windows(pid: int) -> str:
         kernel.CloseHandle(handle)
 
 
+def users_of(folder: Path) -> list[str]:
+    """The other processes that have a file below a folder open, where the system says so (Linux).
+
+    Each as people write it: "process 4711 (python3)".
+    """
+    found = []
+    inside = f"{os.path.realpath(folder)}{os.sep}"
+    for place in sorted(Path("/proc").glob("[0-9]*")):
+        with suppress(OSError):  # it has ended, or belongs to somebody else
+            if int(place.name) != os.getpid() and any(
+                os.readlink(each).startswith(inside)  # noqa: PTH115 - a link to no path of ours
+                for each in (place / "fd").iterdir()
+            ):
+                name = (place / "comm").read_text().strip()
+                found.append(f"process {place.name} ({name})")
+    return found
+
+
 def end_tree(process: subprocess.Popen[Any], grace: float = 1.0) -> None:
     """End a process and its descendants: SIGTERM first, then SIGKILL.
 

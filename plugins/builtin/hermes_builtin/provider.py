@@ -41,7 +41,7 @@ from hermes_builtin.sessions import (
 )
 from hermes_builtin.sessions.archive import content_text
 from hermes_builtin.sessions.session_text import Verdict
-from hermes_core import HermesError, MemoryProvider
+from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
 from hermes_core.privacy.origin import ASSISTANT, is_external
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
@@ -303,6 +303,18 @@ class BuiltinProvider(MemoryProvider):
         from hermes_builtin.sessions.conversations import sessions_since  # noqa: PLC0415 - as above
 
         return sessions_since(home, since)
+
+    def forget(self, request: ForgetRequest) -> ForgetReport:
+        """Find what a person wants to be forgotten in notes and conversations, and delete it."""
+        from hermes_builtin.forget import forget  # noqa: PLC0415 - no agent needs it
+
+        return forget(request)
+
+    def sessions_meant(self, request: ForgetRequest) -> dict[str, Any]:
+        """Whose memories a request is about."""
+        from hermes_builtin.forget import sessions_meant  # noqa: PLC0415 - as above
+
+        return sessions_meant(request)
 
     def pending_nudge(self) -> str:
         """A reminder to take notes, if it is time for one."""

@@ -138,8 +138,8 @@ class Notes:
         self.person = person or Person()
         self.pending = Pending(home)
         # Files, names and limits are hermes-agent's: both programs may use one home.
-        self._folder = home / "memories"
-        self.database = NotesDatabase(self._folder / "history.db")
+        self.folder = home / "memories"
+        self.database = NotesDatabase(self.folder / "history.db")
         self.history = History(self.database)
         self.decisions = GuardDecisions(self.database)
         keys = {"memory": "memory", "user": self._user_key()}
@@ -161,7 +161,7 @@ class Notes:
         if target not in TARGETS or (slash and target != "user"):
             raise NotesError(f"there is no notebook {key!r}")
         limits = (self.settings.memory_char_limit, self.settings.user_char_limit)
-        folder = user_folder(self._folder, name) if slash else self._folder
+        folder = user_folder(self.folder, name) if slash else self.folder
         person = self.person if name == self.person.folder else None
         return Notebook(
             folder,
@@ -182,14 +182,14 @@ class Notes:
         name = key.partition("/")[2]
         if not name:
             return Person()
-        folder = user_folder(self._folder, name)
+        folder = user_folder(self.folder, name)
         if (person := person_in(folder)) is None:
             raise NotesError("it is not known whose notes these are", where=str(folder))
         return person
 
     def people(self) -> list[Person]:
         """Everybody who has a USER.md of their own."""
-        return known_people(self._folder)
+        return known_people(self.folder)
 
     def all_notebooks(self) -> list[Notebook]:
         """These notebooks, and those of everybody else."""

@@ -12,7 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hermes_builtin.notes.entries import Known, NotesError, entry_id, parse, split, text_hash
+from hermes_builtin.notes.entries import (
+    Known,
+    NotesError,
+    entry_id,
+    parse,
+    render,
+    split,
+    text_hash,
+)
 from hermes_core.errors import DatabaseError
 from hermes_core.privacy.origin import ASSISTANT, PERSON, USER, lowest
 from hermes_core.storage.sqlite import Schema, SqliteFile
@@ -106,6 +114,8 @@ CREATE INDEX changes_of ON changes (target);
     additions={"origins.hash": _add_origins},
 )
 
+Matches = Callable[[str], bool]
+
 _UNTOUCHED: Final = "the notes themselves are untouched; move the file away to start with a new one"
 
 
@@ -132,6 +142,11 @@ class NotesDatabase:
         """The connection, for this thread alone; each statement is a transaction."""
         with _as_notes_errors(), self._file.writing() as database:
             yield database
+
+    def erase_free_space(self) -> bool:
+        """Leave nothing of what was deleted in the file; returns whether that could be done."""
+        with _as_notes_errors():
+            return self._file.erase_free_space()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -242,7 +257,7 @@ class History:
     # -- noting ---------------------------------------------------------------------------
 
     def begin(
-        self, change: Change, entries: list[str], origins: Mapping[str, str]
+        self, change: Change, entries: list[str], origins: Mapping[str, str] | None = None
     ) -> HistoryRecord:
         """Record a change whose temporary file is ready.
 
@@ -253,7 +268,7 @@ class History:
         """
         with self._file.transaction() as database:
             # Also right if the change fails: it is about the text, wherever it stands.
-            _record(database, origins)
+            _record(database, origins or {})
             return _insert(database, change, entries, self._clock())
 
     def finish(self, target: str, noted: HistoryRecord) -> None:
@@ -312,6 +327,65 @@ class History:
                 # would count as made.
                 os.unlink(unmade.temporary)  # noqa: PTH108
         return entries
+
+    def targets(self) -> list[str]:
+        """The notebooks that the record knows."""
+        with self._file.opened() as database:
+            return [name for (name,) in database.execute("SELECT DISTINCT target FROM changes")]
+
+    def matching(self, matches: Matches) -> list[tuple[int, str, list[str]]]:
+        """The changes that have an entry which matches: number, notebook and those entries."""
+        with self._file.opened() as database:
+            rows = database.execute("SELECT id, target, before, after, entries FROM changes")
+            found = [(number, target, _entries_of(*texts)) for number, target, *texts in rows]
+        return [
+            (number, target, having)
+            for number, target, entries in found
+            if (having := [each for each in entries if matches(each)])
+        ]
+
+    def erase(self, target: str, matches: Matches, inode: int = 0) -> int:
+        """Remove entries that match from all changes of a notebook; returns how many had one.
+
+        ``inode`` is the notebook's file, if it has just been written without these entries: then
+        the newest change is the one that left it.
+        """
+        numbers = [number for number, each, _ in self.matching(matches) if each == target]
+        with self._file.transaction() as database:
+            database.execute("PRAGMA secure_delete = 1")
+            for number in numbers:
+                _erase_in(database, number, matches)
+            if inode:
+                database.execute(
+                    "UPDATE changes SET inode = ? WHERE id ="
+                    " (SELECT max(id) FROM changes WHERE target = ?)",
+                    (inode, target),
+                )
+        self._latest.pop(target, None)
+        return len(numbers)
+
+    def drop(self, target: str) -> int:
+        """Delete all changes of a notebook; returns how many there were."""
+        with self._file.transaction() as database:
+            database.execute("PRAGMA secure_delete = 1")
+            return database.execute("DELETE FROM changes WHERE target = ?", (target,)).rowcount
+
+    def count(self, target: str) -> int:
+        """How many changes of a notebook are recorded."""
+        with self._file.opened() as database:
+            row = database.execute("SELECT count(*) FROM changes WHERE target = ?", (target,))
+            return int(row.fetchone()[0])
+
+    def of_sessions(self, sessions: Collection[str], *, clear: bool = False) -> int:
+        """How many changes were made in some sessions; with ``clear``, no longer say so."""
+        wanted = json.dumps(sorted(sessions))
+        where = "WHERE session != '' AND session IN (SELECT value FROM json_each(?))"
+        with self._file.transaction() as database:
+            if clear:
+                changed = database.execute(f"UPDATE changes SET session = '' {where}", (wanted,))  # noqa: S608
+                return changed.rowcount
+            row = database.execute(f"SELECT count(*) FROM changes {where}", (wanted,))  # noqa: S608
+            return int(row.fetchone()[0])
 
     def _up_to_date(self, target: str, text: str) -> Known | None:
         """What is known of the text, if the newest change left it; else None.
@@ -441,6 +515,27 @@ def _insert(
     return HistoryRecord(row.lastrowid or 0, at, Known(change.after, entries, change.inode))
 
 
+def _entries_of(before: str | None, after: str, seen: str | None) -> list[str]:
+    """All entries in the texts of a change."""
+    return [*(split(before) if before else ()), *(json.loads(seen) if seen else split(after))]
+
+
+def _erase_in(database: sqlite3.Connection, number: int, matches: Matches) -> None:
+    before, after, seen = database.execute(
+        "SELECT before, after, entries FROM changes WHERE id = ?", (number,)
+    ).fetchone()
+    entries = json.loads(seen) if seen else split(after)
+    database.execute(
+        # Without `entries`: the text has its separators now, however it was divided before.
+        "UPDATE changes SET before = ?, after = ?, entries = NULL WHERE id = ?",
+        (
+            None if before is None else render([e for e in split(before) if not matches(e)]),
+            render([each for each in entries if not matches(each)]),
+            number,
+        ),
+    )
+
+
 def _recorded(database: sqlite3.Connection, texts: Iterable[str]) -> dict[str, str]:
     """The origins of those texts that have one."""
     query = "SELECT origin FROM origins WHERE hash = ?"
@@ -523,6 +618,21 @@ class GuardDecisions:
                 return found.fetchone() is not None
         except NotesError:  # nobody can tell, so it is not
             return False
+
+    def matching(self, matches: Matches) -> list[Blocked]:
+        """The refused writes that match."""
+        return [each for each in self.blocked() if matches(each.text) or matches(each.reason)]
+
+    def erase(self, blocked: Collection[str], allowed: Collection[str] = ()) -> None:
+        """Delete refused writes by their ids, and what is recorded of some texts."""
+        if not self._file.path.exists():
+            return
+        with self._file.transaction() as database:
+            database.execute("PRAGMA secure_delete = 1")
+            database.executemany("DELETE FROM blocked WHERE id = ?", [(each,) for each in blocked])
+            hashes = [(text_hash(each),) for each in allowed]
+            database.executemany("DELETE FROM allowed WHERE hash = ?", hashes)
+            database.executemany("DELETE FROM origins WHERE hash = ?", hashes)
 
     def block(self, target: str, text: str, reason: str) -> str:
         """Remember a refused write, so that a person can allow it; returns its id."""

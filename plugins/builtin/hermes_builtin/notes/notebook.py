@@ -341,6 +341,34 @@ class Notebook:
             self._refuse_secret(entry)
         return self._rewrite(_merger(base, wanted), UNDO, author, capped=False)
 
+    def forget(self, matches: Callable[[str], bool]) -> None:
+        """Remove every entry that matches, from the file and from the history of it.
+
+        Nothing is recorded: a record would have the entry in it.
+        """
+        with self.file.locked():
+            for _ in range(_TRIES):
+                with suppress(FileChanged):
+                    inode = self._without(matches)
+                    self._history.erase(self.key, matches, inode)
+                    return
+        raise NotesError("is being changed all the time", where=str(self.file.path))
+
+    def _without(self, matches: Callable[[str], bool]) -> int:
+        """Write the file without some entries; returns which file it is then, 0 for the same."""
+        before, inode = self.file.look()
+        entries = self._history.catch_up(self.key, before, inode)
+        kept = [each for each in entries if not matches(each)]
+        if kept == entries:
+            return 0
+        aside = self.file.write_aside(render(kept))
+        try:
+            self.file.put_in_place(aside, expected=before)
+        except BaseException:
+            aside.discard()
+            raise
+        return aside.inode
+
     def _rewrite(
         self,
         edit: Callable[[list[str]], tuple[list[str], list[Step]]],

@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf, nextafter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -125,6 +126,14 @@ class Pending:
     def exists(self, name: str) -> bool:
         """Whether there is such a record, whatever is in it."""
         return bool(_NAME.fullmatch(name)) and (self.folder / f"{name}.json").exists()
+
+    def texts(self) -> dict[Path, str]:
+        """Every record as it stands in its file, also one that can't be used."""
+        found = {}
+        for path in sorted(self.folder.glob("*.json")):
+            with suppress(OSError):
+                found[path] = path.read_text("utf-8", "replace")
+        return found
 
     def discard(self, name: str) -> None:
         """It has been decided."""
