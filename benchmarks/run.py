@@ -13,6 +13,7 @@ BENCHMARKS = (
     "manager.py",
     "conformance.py",
     "guard.py",
+    "origin.py",
     "notes.py",
     "redaction.py",
     "scrubber.py",

@@ -224,10 +224,11 @@ class MemoryProvider(ABC):
 
         ``action`` is add, replace or remove; ``target`` is memory or user.
 
-        ``metadata`` is a mapping, empty if nothing is known. It may have write_origin,
-        execution_context, session_id, parent_session_id, platform, tool_name, task_id and
-        tool_call_id; for replace and remove old_text (what the model searched for) and
-        previous_content (the whole entry as it was).
+        ``metadata`` is a mapping, empty if nothing is known. It may have write_origin (who wrote
+        it), origin (where the words come from: user, assistant, web, ...), execution_context,
+        session_id, parent_session_id, platform, tool_name, task_id and tool_call_id; for replace
+        and remove old_text (what the model searched for) and previous_content (the whole entry
+        as it was).
         """
 
     def get_config_schema(self) -> list[dict[str, Any]]:
@@ -341,6 +342,15 @@ class BuiltinMethods(Protocol):
 
     def objections(self, text: str, /) -> list[str]:
         """Return what the guard for recalled text finds in ``text``."""
+
+    def read_external(self, content: Any, origin: str, session_id: str = "", /) -> None:
+        """Note that the session has read a text that strangers may have written."""
+
+    def origin_of(self, text: str, /) -> str:
+        """Return where a text comes from, by what was said and read in the session."""
+
+    def note_origins(self) -> list[tuple[str, str]]:
+        """Return the notes in the prompt, each with where it comes from."""
 
     def pending_nudge(self) -> str:
         """Return the reminder to save memories if one is due, else ""."""

@@ -18,6 +18,7 @@ from hermes_core.dispatch import overrides
 from hermes_core.errors import AnswerLate, describe
 from hermes_core.loading.activation import deadlines_of
 from hermes_core.manager import MemoryManager
+from hermes_core.privacy.origin import of_provider
 from hermes_core.provider import BUILTIN, MemoryProvider
 from hermes_core.service import ServiceProvider
 
@@ -42,6 +43,7 @@ class ProviderRecall:
         error: Why it failed; "" if it did not.
         why_nothing: Why it returned nothing, as far as that is known.
         late: Whether it answered after its deadline.
+        origin: Where the text comes from.
     """
 
     provider: str
@@ -50,6 +52,15 @@ class ProviderRecall:
     error: str = ""
     why_nothing: str = ""
     late: bool = False
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteInPrompt:
+    """A note that the system prompt has, and where it comes from."""
+
+    text: str
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,7 @@ class Explanation:
     left_out: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[NoteInPrompt, ...] = ()
 
 
 def explain(config: Config, question: str, *, session: str, user: str) -> ChildResults[Explanation]:
@@ -100,6 +112,7 @@ def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iter
                 "" if error is None else describe(error),
                 "" if text.strip() or error else _why_nothing(provider),
                 isinstance(error, AnswerLate),
+                of_provider(outcome.provider) if text.strip() else "",
             )
         )
     yield Explanation(
@@ -108,6 +121,7 @@ def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iter
         tuple(recalled.left_out),
         tuple(str(each) for each in manager.problems),
         tuple(manager.warnings),
+        tuple(NoteInPrompt(*each) for each in manager.note_origins()),
     )
     # After the result was yielded and written: a hanging shutdown can't lose it.
     manager.shutdown_all()

@@ -45,6 +45,7 @@ COMMANDS: Final = {
 #: Commands of hermes_builtin and hermes_adapters, which are part of this distribution.
 BUILTIN_HELP: Final = {
     "chat": "Talk with a model that has your memory.",
+    "mcp": "Serve the memory to MCP clients such as Claude Code.",
     "memory": "Show and change the notes that the agent keeps.",
     "sessions": "Search and manage past conversations.",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -368,6 +369,10 @@ def _print_explanation(row: dict[str, Any], problems: list[str]) -> None:
     say(bold("from:"))
     for each in row["providers"]:
         say(f"  {plain(each['provider'])}: {_provider_line(each)}")
+    if row["notes"]:
+        origins = Counter(each["origin"] for each in row["notes"])
+        counts = ", ".join(f"{count:,} from {plain(each)}" for each, count in origins.items())
+        say(f"  notes in the system prompt: {counts}")
     for label, lines in (("left out", row["left_out"]), ("warning", row["warnings"])):
         for line in lines:
             say_field(label, plain(line))
@@ -381,4 +386,5 @@ def _provider_line(each: dict[str, Any]) -> str:
         return f"{paint(plain(each['error']), 'broken')} after {took}"
     if each["why_nothing"]:
         return f"nothing in {took}: {plain(each['why_nothing'])}"
-    return f"{each['characters']:,} characters in {took}"
+    origin = f", origin {plain(each['origin'])}" if each["origin"] else ""
+    return f"{each['characters']:,} characters in {took}{origin}"

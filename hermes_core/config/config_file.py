@@ -264,6 +264,7 @@ _KEYS: Final[dict[str, Any]] = {
     "write_approval": {"type": ["boolean", "string", "null"]},
     "nudge_interval": _COUNT,
     "user_notes": {"enum": ["shared", "per-user", None]},
+    "external_notes": {"enum": ["ask", "allow", "refuse", None]},
 }
 
 #: The section is hermes-agent's, which names its own sources of secrets there.

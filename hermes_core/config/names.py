@@ -30,6 +30,7 @@ MEMORY_KEYS: Final = (
     "write_approval",
     "nudge_interval",
     "user_notes",
+    "external_notes",
 )
 
 _SEPARATORS: Final = re.compile(r"[-_.]+")

@@ -36,11 +36,15 @@ _BETWEEN: Final = rf"(\n(?:[ \t]*+\n)++|\n(?={_ITEM}))"
 
 
 class RecalledText(NamedTuple):
-    """What a provider recalled; ``question`` is set if it answers an earlier question."""
+    """What a provider recalled; ``question`` is set if it answers an earlier question.
+
+    ``origin`` is in its heading: where the text comes from, if that is known.
+    """
 
     provider: str
     text: str
     question: str = ""
+    origin: str = ""
 
 
 class Block(NamedTuple):
@@ -165,6 +169,8 @@ class _Section:
     ) -> None:
         self._name = _one_line(part.provider, _LONGEST_LABEL)
         self._label = f"## {self._name}"
+        if part.origin:
+            self._label += f" [{_one_line(part.origin, _LONGEST_LABEL)}]"
         if part.question:
             question = _one_line(part.question, _LONGEST_QUESTION)
             self._label += f', recalled for an earlier question: "{question}"'

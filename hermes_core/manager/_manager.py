@@ -44,6 +44,7 @@ from hermes_core.manager.prompts import as_typed, typed_messages, user_instructi
 from hermes_core.manager.recall import CONTEXT_MAX_CHARS, Recall, Recollection, budget, joined
 from hermes_core.manager.shutdown import Shutdown
 from hermes_core.manager.tools import ToolRegistry
+from hermes_core.privacy.origin import of_message, of_provider
 from hermes_core.provider import (
     BUILTIN,
     PRE_COMPRESS_CHECKPOINT_API_VERSION,
@@ -372,7 +373,8 @@ class MemoryManager:
 
         Providers are not called for a blank query, nor for a skill invoked without an instruction.
         """
-        return joined(self._recall.ask(query, session_id or self._session.session_id))
+        session_id = session_id or self._session.session_id
+        return joined(self._recall.ask(query, session_id, self._builtin_methods))
 
     def recall_block(self, query: str, *, session_id: str = "") -> str:
         """Return what to append to the API copy of the user's message; "" if nothing was recalled.
@@ -436,6 +438,11 @@ class MemoryManager:
         # As in hermes-agent: half a turn teaches a provider an answer without its question.
         texts = (user_content, assistant_content)
         if interrupted or not all(isinstance(each, str) and each.strip() for each in texts):
+            for each in messages or ():  # what the turn has read stays in the model's context
+                if isinstance(each, Mapping) and each.get("role") == "tool":
+                    self.on_tool_result(
+                        str(each.get("tool_name") or each.get("name") or ""), each.get("content")
+                    )
             return
         turn: dict[str, Any] = {
             "user_content": as_typed(user_content),
@@ -509,15 +516,11 @@ class MemoryManager:
         self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
     ) -> None:
         """Report to the external provider that the notes changed."""
-        self._send(
-            "on_memory_write",
-            {
-                "action": action,
-                "target": target,
-                "content": content,
-                "metadata": dict(metadata or {}),
-            },
-        )
+        known = dict(metadata or {})
+        if self._builtin_methods is not None and self._writes is not None:
+            known.setdefault("origin", self._builtin_methods.origin_of(content))
+        arguments = {"action": action, "target": target, "content": content, "metadata": known}
+        self._send("on_memory_write", arguments)
 
     def notify_memory_tool_write(
         self,
@@ -538,6 +541,10 @@ class MemoryManager:
                 ``previous_content`` are added where they are known.
         """
         self._notes.from_host(tool_result, tool_args, build_metadata)
+
+    def note_origins(self) -> list[tuple[str, str]]:
+        """Return the notes that an agent's prompt has, each with where it comes from."""
+        return [] if self._builtin_methods is None else self._builtin_methods.note_origins()
 
     def _on_unstored_note(self, error: HermesError) -> None:
         if self._builtin is not None:
@@ -575,13 +582,42 @@ class MemoryManager:
             args: Its arguments.
             **kwargs: Passed to its owner, such as ``session_id``. ``task_id``, ``tool_call_id``
                 and ``execution_context`` (by default "foreground") also go into the metadata of
-                the notes that the tool writes.
+                the notes that the tool writes. ``messages``, the turn so far, lets the memory
+                tool know what the turn has read, like `on_tool_result`.
         """
         with self._notes.tool_call(kwargs):
             answer = self._tools.call(tool_name, args, kwargs)
-        if tool_name == "memory" and self._tools.owner(tool_name) == BUILTIN:
+        owner = self._tools.owner(tool_name)
+        if tool_name == "memory" and owner == BUILTIN:
             self._notes.remember(answer)
+        if owner not in (None, BUILTIN):
+            session_id = str(kwargs.get("session_id") or "")
+            self._read_external(answer, of_provider(str(owner)), session_id)
         return answer
+
+    def on_tool_result(
+        self, tool_name: str, content: Any, *, origin: str = "", session_id: str = ""
+    ) -> None:
+        """Report what one of your own tools returned, as soon as the model sees it.
+
+        A note that is made of these words, and that the user did not say, is then external: see
+        ``memory.external_notes``. Results of the tools that `handle_tool_call` runs need no
+        report. A host that does not call this reports results at the end of the turn, with
+        `sync_all`.
+
+        Args:
+            tool_name: The tool.
+            content: Its result: text, or the content parts of a message.
+            origin: ``web`` for a page, ``file`` for a file; by default guessed from the name.
+            session_id: The session, if it is not the current one.
+        """
+        if self._tools.owner(tool_name) != BUILTIN:
+            message = {"role": "tool", "name": tool_name, "origin": origin}
+            self._read_external(content, of_message(message), session_id)
+
+    def _read_external(self, content: Any, origin: str, session_id: str) -> None:
+        if self._builtin_methods is not None:
+            self._builtin_methods.read_external(content, origin, session_id)
 
     # -- health and the end ---------------------------------------------------------------
 

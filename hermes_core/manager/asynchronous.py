@@ -341,6 +341,10 @@ class AsyncMemoryManager:
         notify = partial(self._manager.notify_memory_tool_write, build_metadata=build_metadata)
         await self._calls.run_always(partial(notify, tool_result, tool_args))
 
+    async def note_origins(self) -> list[tuple[str, str]]:
+        """Return the notes that an agent's prompt has, each with where it comes from."""
+        return await self._calls.run(self._manager.note_origins)
+
     async def pending_nudge(self) -> str:
         """Return a reminder to take notes, for the next user message; "" most of the time."""
         return await self._calls.run(self._manager.pending_nudge)
@@ -362,6 +366,19 @@ class AsyncMemoryManager:
     async def has_tool(self, tool_name: str) -> bool:
         """Return whether a provider has that tool."""
         return await self._calls.run(partial(self._manager.has_tool, tool_name))
+
+    async def on_tool_result(
+        self, tool_name: str, content: Any, *, origin: str = "", session_id: str = ""
+    ) -> None:
+        """Report what one of your own tools returned, as soon as the model sees it."""
+        call = partial(
+            self._manager.on_tool_result,
+            tool_name,
+            content,
+            origin=origin,
+            session_id=session_id,
+        )
+        await self._calls.run_always(call)
 
     async def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Run a tool at its owner. Always returns a JSON string."""

@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, LateAnswer, Outcome
 from hermes_core.manager.prompts import user_instruction
-from hermes_core.provider import BuiltinMethods
+from hermes_core.privacy.origin import of_provider
+from hermes_core.provider import BUILTIN, BuiltinMethods
 
 #: How many characters of recalled text a turn may have, with the frame around it. About 3,000
 #: tokens: enough for a few dozen memories, small beside any current model's context window.
@@ -36,13 +37,23 @@ class Recall:
         #: Whether the last question was blank, so that no provider was asked.
         self.skipped = False
 
-    def ask(self, query: str, session_id: str) -> list[Outcome]:
-        """Return the providers' answers; none for a blank query or a skill without instruction."""
+    def ask(self, query: str, session_id: str, builtin: BuiltinMethods | None) -> list[Outcome]:
+        """Return the providers' answers; none for a blank query or a skill without instruction.
+
+        Args:
+            query: What the user said.
+            session_id: The session.
+            builtin: Has to know what was recalled, to judge where later notes come from.
+        """
         asked = user_instruction(query)
         self.skipped = not asked
         if not asked:
             return []
-        return self._hooks.call("prefetch", query=asked, session_id=session_id)
+        outcomes = self._hooks.call("prefetch", query=asked, session_id=session_id)
+        for each in outcomes:
+            if builtin is not None and each.provider != BUILTIN and _has_text(each.value):
+                builtin.read_external(each.value, of_provider(each.provider), session_id)
+        return outcomes
 
     def recollect(
         self, query: str, session_id: str, builtin: BuiltinMethods | None
@@ -57,9 +68,14 @@ class Recall:
         """
         from hermes_core.fence import RecalledText, fenced  # noqa: PLC0415 - hosts may do without
 
-        outcomes = self.ask(query, session_id)
+        outcomes = self.ask(query, session_id, builtin)
         parts = [
-            RecalledText(each.provider, each.value, getattr(each.value, "question", ""))
+            RecalledText(
+                each.provider,
+                each.value,
+                getattr(each.value, "question", ""),
+                of_provider(each.provider),
+            )
             for each in outcomes
             if isinstance(each.value, str)
         ]

@@ -13,7 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from hermes_builtin.notes import Notes, Origin, Settings
+from hermes_builtin.notes import Author, Notes, Settings
 
 OLD = ["first note", "second note", "third note"]
 KINDS = {"kill": 0, "EIO": 1, "ENOSPC": 2, "EINTR": 3, "short write": 4}
@@ -51,7 +51,7 @@ def prepare(home: Path) -> None:
     notes = Notes(home)
     tool = notes.tool(lambda *_: None)
     for entry in OLD:
-        tool.call({"target": "memory", "action": "add", "content": entry}, Origin())
+        tool.call({"target": "memory", "action": "add", "content": entry}, Author())
     notes.close()
 
 
@@ -65,7 +65,7 @@ def attempt(home: Path, name: str, number: int, kind: int) -> tuple[str, bool]:
         tool = notes.tool(lambda *_: None)
         shim.fault_arm(number, kind)
         try:
-            answer = tool.call({"target": "memory", **OPERATIONS[name]}, Origin())
+            answer = tool.call({"target": "memory", **OPERATIONS[name]}, Author())
         except BaseException as error:  # a tool answers, whatever happens
             answer = json.dumps({"raised": repr(error)})
         happened = shim.fault_disarm()
@@ -102,7 +102,7 @@ def next_one_works(home: Path, found: list[str]) -> str:
     """Whether the notebook can be used as if nothing had happened."""
     notes = Notes(home)
     tool = notes.tool(lambda *_: None)
-    answer = tool.call({"target": "memory", "action": "add", "content": "afterwards"}, Origin())
+    answer = tool.call({"target": "memory", "action": "add", "content": "afterwards"}, Author())
     changes = notes.history.changes()
     notes.close()
     if not json.loads(answer)["success"]:

@@ -18,10 +18,10 @@ from support.notes import (
     write_notes,
 )
 
-from hermes_builtin.notes import NotesError, Origin, Refused, Settings
+from hermes_builtin.notes import Author, NotesError, Refused, Settings
 from hermes_core import MemoryManager
 
-PERSON = Origin("tool, approved")
+PERSON = Author("tool, approved")
 
 
 @pytest.fixture

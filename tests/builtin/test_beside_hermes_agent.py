@@ -12,7 +12,7 @@ from typing import Any
 from support.hermes_agent import PEER, needs_hermes_agent
 from support.notes import Agent, notes_file, output_of, recorded, saved, start_python, stored
 
-from hermes_builtin.notes import Origin
+from hermes_builtin.notes import Author
 
 COUNT = 100 if os.environ.get("HERMES_STRESS") else 15
 LIMIT = 10**7
@@ -54,11 +54,11 @@ def replace(text, new): return store.replace("memory", text, new)
 OURS = f"""
 import json, os, sys
 from pathlib import Path
-from hermes_builtin.notes import Notes, Origin, Settings
+from hermes_builtin.notes import Notes, Author, Settings
 notes = Notes(Path(os.environ["HERMES_HOME"]), Settings(memory_char_limit={LIMIT}))
 tool = notes.tool(lambda *told: None)
 def call(**arguments):
-    return json.loads(tool.call({{"target": "memory", **arguments}}, Origin("tool", "ours")))
+    return json.loads(tool.call({{"target": "memory", **arguments}}, Author("tool", "ours")))
 def add(text): return call(action="add", content=text)
 def remove(text): return call(action="remove", old_text=text)
 def replace(text, new): return call(action="replace", old_text=text, content=new)
@@ -200,7 +200,7 @@ def test_what_hermes_agent_stages_we_can_show_and_approve(home: Path, agent) -> 
     session = agent()
     assert [each.id for each in session.notes.pending.all()] == names
     for name in names:
-        session.notes.approve(name, Origin("tool, approved"))
+        session.notes.approve(name, Author("tool, approved"))
     assert stored(home, "user") == ["called Ada"]
     assert notes_file(home).read_text("utf-8") == "one\n§\ntwo"
     assert peer(home, "result = write_approval.list_pending('memory')") == []

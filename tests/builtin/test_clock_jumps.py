@@ -11,7 +11,7 @@ from support.providers import Clock
 
 from hermes_builtin.notes.entries import Operation
 from hermes_builtin.notes.history import Change, GuardDecisions, History, NotesDatabase
-from hermes_builtin.notes.notebook import Origin
+from hermes_builtin.notes.notebook import Author
 from hermes_builtin.notes.pending import Pending
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
@@ -31,7 +31,7 @@ def test_staged_writes_stay_in_order(home: Path) -> None:
     pending = Pending(home, clock)
     for at in JUMPS:
         clock.now = at
-        pending.stage("memory", [Operation("add", f"note {at}")], Origin())
+        pending.stage("memory", [Operation("add", f"note {at}")], Author())
     waiting = [each for (each,) in pending.operations("memory")]
     assert [each.content for each in waiting] == [f"note {at}" for at in JUMPS]
 

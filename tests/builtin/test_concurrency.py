@@ -14,7 +14,7 @@ import pytest
 from support.notes import Agent, output_of, recorded, refused, saved, start_python, stored
 from support.scripts import run_script
 
-from hermes_builtin.notes import Notes, Origin, Settings
+from hermes_builtin.notes import Author, Notes, Settings
 from hermes_builtin.notes.notebook import NotesFile
 
 pytestmark = pytest.mark.scaled
@@ -26,14 +26,14 @@ PROCESSES, ADDS = (16, 200) if STRESS else (3, 8)
 WORKER = """
 import json, sys
 from pathlib import Path
-from hermes_builtin.notes import Notes, Origin, Settings
+from hermes_builtin.notes import Notes, Author, Settings
 
 home, name, count, mode = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 notes = Notes(home, Settings(memory_char_limit=10**7))
 tool = notes.tool(lambda *told: None)
 
 def call(**arguments):
-    answer = json.loads(tool.call({"target": "memory", **arguments}, Origin("tool", name)))
+    answer = json.loads(tool.call({"target": "memory", **arguments}, Author("tool", name)))
     if not answer["success"]:
         sys.exit(str(answer))
 
@@ -137,7 +137,7 @@ def test_threads_that_share_the_notes_lose_nothing(home: Path) -> None:
         tool = notes.tool(lambda *told: None)
         for number in range(10):
             arguments = {"target": "memory", "action": "add", "content": f"{name} {number}."}
-            answers.append(tool.call(arguments, Origin("tool", name)))
+            answers.append(tool.call(arguments, Author("tool", name)))
 
     threads = [threading.Thread(target=work, args=(f"thread-{n}",)) for n in range(4)]
     for thread in threads:
@@ -153,10 +153,10 @@ def test_threads_that_share_the_notes_lose_nothing(home: Path) -> None:
 def test_a_forked_child_and_its_parent_both_write(home: Path) -> None:
     result = run_script(f"""
         from pathlib import Path
-        from hermes_builtin.notes import Notes, Operation, Origin
+        from hermes_builtin.notes import Notes, Operation, Author
         notes = Notes(Path({str(home)!r}))
         def add(text):
-            notes.change("memory", [Operation("add", text)], Origin("tool", text))
+            notes.change("memory", [Operation("add", text)], Author("tool", text))
         add("before")
         child = os.fork()
         for number in range(5):

@@ -20,7 +20,7 @@ from support.notes import (
     write_notes,
 )
 
-from hermes_builtin.notes import Origin
+from hermes_builtin.notes import Author
 
 
 def test_a_change_by_the_tool_is_recorded_with_its_session_and_both_texts(home, agent) -> None:
@@ -94,7 +94,7 @@ def test_every_change_goes_on_where_the_one_before_it_ended(home: Path, agent) -
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from hermes_builtin.notes import Notes, Operation, Origin
+from hermes_builtin.notes import Notes, Operation, Author
 notes = Notes(Path(sys.argv[1]))
 when = sys.argv[2]
 replace = os.replace
@@ -104,7 +104,7 @@ def dying(*arguments):
     replace(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 os.replace = dying
-notes.change("memory", [Operation("add", "two")], Origin("tool", "killed"))
+notes.change("memory", [Operation("add", "two")], Author("tool", "killed"))
 """
 
 
@@ -181,5 +181,5 @@ def test_a_history_of_the_first_format_is_taken_over(home: Path, agent) -> None:
         ("s1", "one", "one\n§\ntwo"),
         ("s1", "", "one"),
     ]
-    session.notes.undo(2, Origin("command"))
+    session.notes.undo(2, Author("command"))
     assert stored(home) == ["one", "three"]

@@ -23,7 +23,7 @@ from support.notes import (
 from support.providers import Recorder
 
 from hermes_builtin.doctor import diagnose
-from hermes_builtin.notes import Notes, NotesError, Origin, Refused, entry_id
+from hermes_builtin.notes import Author, Notes, NotesError, Refused, entry_id
 from hermes_builtin.notes.commands import memory
 
 CORPUS = Path(__file__).parents[1]
@@ -89,7 +89,7 @@ def test_a_staged_write_of_another_program_with_one_is_not_carried_out(home: Pat
     (folder / "0123abcd.json").write_text(json.dumps({**record, "payload": payload}))
     notes = Notes(home)
     with pytest.raises(Refused, match="github-token"):
-        notes.approve("0123abcd", Origin("tool, approved"))
+        notes.approve("0123abcd", Author("tool, approved"))
     notes.close()
     assert not notes_file(home).exists()
 
@@ -107,8 +107,8 @@ def test_the_editor_refuses_a_new_one_and_leaves_an_old_one(home: Path, agent: S
     write_notes(home, NOTE)
     notebook = agent().notes.notebooks["memory"]
     with pytest.raises(Refused, match="github-token"):
-        notebook.edited([NOTE], f"{NOTE}\n§\nstaging: {TOKEN}", Origin("command"))
-    notebook.edited([NOTE], f"{NOTE}\n§\nlikes tea", Origin("command"))
+        notebook.edited([NOTE], f"{NOTE}\n§\nstaging: {TOKEN}", Author("command"))
+    notebook.edited([NOTE], f"{NOTE}\n§\nlikes tea", Author("command"))
     assert stored(home) == [NOTE, "likes tea"]
 
 
@@ -117,10 +117,10 @@ def test_undo_does_not_bring_one_back_and_takes_one_away(home: Path, agent: Star
     session = agent()
     saved(session.add("likes figs"))
     append(home, f"\n§\n{NOTE}")
-    session.notes.undo(None, Origin("command"))  # the edit that brought it
+    session.notes.undo(None, Author("command"))  # the edit that brought it
     assert stored(home) == ["likes tea", "likes figs"]
     with pytest.raises(Refused, match="github-token"):
-        session.notes.undo(None, Origin("command"))
+        session.notes.undo(None, Author("command"))
     assert stored(home) == ["likes tea", "likes figs"]
 
 

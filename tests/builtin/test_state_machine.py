@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.notes import Agent, append, notes_file, recorded, refused, saved
 
-from hermes_builtin.notes import Origin
+from hermes_builtin.notes import Author
 from hermes_builtin.notes.entries import parse, render
 
 pytestmark = pytest.mark.scaled
@@ -168,7 +168,7 @@ class NotesMachine(RuleBasedStateMachine):
     @rule()
     def undo(self) -> None:
         self.notice()
-        self.session.notes.undo(None, Origin("command"))
+        self.session.notes.undo(None, Author("command"))
         self.made(self.changes[-1][0])
 
     @precondition(lambda self: self.is_plain())
@@ -180,7 +180,7 @@ class NotesMachine(RuleBasedStateMachine):
         self.notice()
         back = [entry for entry in before if entry not in after]
         assume(not set(back) & set(self.entries))
-        self.session.notes.undo(rows[number]["id"], Origin("command"))
+        self.session.notes.undo(rows[number]["id"], Author("command"))
         kept = [entry for entry in self.entries if entry not in after or entry in before]
         self.made(before if self.entries == after else kept + back)
 

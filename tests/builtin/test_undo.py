@@ -16,9 +16,9 @@ from support.notes import (
     write_notes,
 )
 
-from hermes_builtin.notes import NotesError, Origin, history
+from hermes_builtin.notes import Author, NotesError, history
 
-PERSON = Origin("command")
+PERSON = Author("command")
 
 
 def undo(session: Agent, number: int | None = None) -> None:

@@ -62,7 +62,7 @@ def test_the_program_of_the_page_runs_and_leaves_no_thread(
     page: dict[str, Any],
     threads_before: set[threading.Thread],
 ) -> None:
-    assert len(blocks()) == 12
+    assert len(blocks()) == 13
     assert eventually(lambda: memory_threads() <= threads_before)
 
 
@@ -142,7 +142,7 @@ def test_every_method_that_a_host_calls_is_on_the_page() -> None:
     # What other pages are about, or nobody needs in a loop.
     elsewhere = {
         "add_observer", "get_all_tool_names", "has_tool", "initialize_all_for_inspection",
-        "on_memory_write", "recall", "recall_status_all", "when_closed",
+        "note_origins", "on_memory_write", "recall", "recall_status_all", "when_closed",
     }  # fmt: skip
     for name in public(MemoryManager) - elsewhere:
         assert name in PAGE or not callable(getattr(MemoryManager, name)), name

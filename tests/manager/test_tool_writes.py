@@ -211,6 +211,7 @@ def test_our_own_tool_s_writes_are_passed_on_once_with_what_is_known(home: Path)
     found = notes.told()
     assert [each[0] for each in found] == ["add", "replace"]
     known = {
+        "origin": "assistant",
         "write_origin": "assistant_tool",
         "execution_context": "foreground",
         "session_id": "s1",

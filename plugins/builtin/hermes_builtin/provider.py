@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes import (
+    ALLOW,
+    ASK,
     REMINDER,
     TARGETS,
+    Author,
     MemoryTool,
     Notes,
     NudgeCounter,
-    Origin,
+    Operation,
     Person,
+    Refused,
     Settings,
     Step,
     Written,
+    entry_id,
     review_prompt,
     schema,
+    settled_origin,
     snapshot,
     view,
     without_secrets,
@@ -30,12 +39,34 @@ from hermes_builtin.sessions import (
     SessionSearch,
     prepare_archive,
 )
+from hermes_builtin.sessions.archive import content_text
+from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import HermesError, MemoryProvider
+from hermes_core.privacy.origin import ASSISTANT, is_external
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
 Report = Callable[[HermesError], None]
 
 _COMPRESSION: Final = "compression"
+
+
+#: Who takes a note back whose words turned out to be external.
+CHECK: Final = "check"
+#: More notes than any turn writes.
+_UNVERIFIED: Final = 64
+#: Earlier notes that are judged again after one was found to be external.
+_VERIFIED: Final = 16
+
+logger = logging.getLogger("hermes_builtin")
+
+
+class _Unverified(NamedTuple):
+    """A note that was written while a turn went on."""
+
+    notes: Notes
+    target: str
+    step: Step
+    author: Author
 
 
 class BuiltinProvider(MemoryProvider):
@@ -51,6 +82,10 @@ class BuiltinProvider(MemoryProvider):
         self._platform = ""
         self._home = Path()
         self._mirror: Mirror | None = None
+        #: Notes whose turn is not over: a host may report what it read only then.
+        self._unverified: list[_Unverified] = []
+        self._verified: list[_Unverified] = []
+        self._has_external = False
         self._report: Report | None = None
 
     @property
@@ -78,7 +113,8 @@ class BuiltinProvider(MemoryProvider):
         home = Path(kwargs["hermes_home"])
         self._conversations = Conversations(home, session_id, kwargs)
         self._notes = Notes(home, settings, Person.of(kwargs))
-        self._tool = self._notes.tool(self._committed, self._unstored)
+        self._tool = self._tool_of(self._notes)
+        self._unverified, self._verified = [], []
         self._home = home
         self._nudges = NudgeCounter(settings.nudge_interval if self._notes.enabled() else 0)
         self._session = session_id
@@ -92,8 +128,10 @@ class BuiltinProvider(MemoryProvider):
         return self._snapshot
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:  # noqa: ARG002
-        """Count the turn."""
+        """Count the turn, and hear what the user says."""
         self._nudges.turn(self._session)
+        if self._conversations is not None and isinstance(message, str):
+            self._conversations.hear(message)
         if self._tool is not None:
             self._tool.new_turn()
 
@@ -117,7 +155,8 @@ class BuiltinProvider(MemoryProvider):
         if is_other:
             self._notes.close()
             self._notes = Notes(self._home, self._notes.settings, person)
-            self._tool = self._notes.tool(self._committed, self._unstored)
+            self._tool = self._tool_of(self._notes)
+            self._unverified, self._verified = [], []
         # After a compression the prompt is built again in any case, so newer notes cost nothing.
         if is_other or reset or kwargs.get("reason") == _COMPRESSION:
             self._snapshot = snapshot(self._notes.enabled())
@@ -138,27 +177,48 @@ class BuiltinProvider(MemoryProvider):
         """Store the turn in the archive."""
         if self._conversations is None:
             raise HermesError("the built-in has not been initialised")
-        self._conversations.turn(user_content, assistant_content, session_id, messages)
+        try:
+            self._conversations.turn(user_content, assistant_content, session_id, messages)
+        finally:
+            # Without its messages the turn may have read anything; the session's end may tell.
+            self._verify(over=messages is not None)
 
     def on_session_end(self, messages: list[dict[str, Any]]) -> None:
         """Record when the session ended."""
         # A session in which nothing was said is not in the archive.
         if self._conversations is not None and messages:
+            if self._unverified:
+                self._conversations.read(messages, self._session)
+                self._verify(over=True)
             self._conversations.end()
+
+    def on_delegation(
+        self,
+        task: str,  # noqa: ARG002
+        result: str,
+        *,
+        child_session_id: str = "",
+        **kwargs: Any,  # noqa: ARG002
+    ) -> None:
+        """Note what a subagent read and returned: none of it is the user's."""
+        if self._conversations is not None:
+            self._conversations.delegated(content_text(result), str(child_session_id or ""))
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Answer a call of one of the two tools."""
         if self._tool is None or self._conversations is None:
             raise HermesError("the built-in has not been initialised")
         session = str(kwargs.get("session_id") or self._session)
+        if isinstance(messages := kwargs.get("messages"), list):
+            self._conversations.read(messages, session)
         if tool_name == SEARCH_SCHEMA["name"]:
             return SessionSearch(self._conversations).call(args, session, kwargs)
         person = Person.of(kwargs, self.notes.person)
         if person == self.notes.person:
-            return self._tool.call(args, Origin("tool", session))
+            return self._tool.call(args, Author("tool", session))
         theirs = Notes(self._home, self.notes.settings, person)  # the host names somebody else
         try:
-            return theirs.tool(self._committed, self._unstored).call(args, Origin("tool", session))
+            return self._tool_of(theirs).call(args, Author("tool", session))
         finally:
             theirs.close()
 
@@ -190,6 +250,7 @@ class BuiltinProvider(MemoryProvider):
         for step in map(without_secrets, steps):
             metadata = {
                 "write_origin": origin,
+                "origin": step.origin or ASSISTANT,
                 "session_id": session or self._session,
                 "platform": self._platform,
                 "tool_name": "memory",
@@ -259,12 +320,98 @@ class BuiltinProvider(MemoryProvider):
                 texts[target] = f"(can't be read: {error})"
         return review_prompt(messages, texts)
 
-    def _committed(self, target: str, written: Written, origin: Origin) -> None:
+    def read_external(self, content: Any, origin: str, session_id: str = "") -> None:
+        """The session has read a text that strangers may have written."""
+        if self._conversations is not None:
+            self._conversations.text(session_id).add(content_text(content), origin)
+
+    def origin_of(self, text: str) -> str:
+        """Where a text comes from that a host notes itself."""
+        if self._notes is None:
+            return ASSISTANT
+        return self._judge(self._notes, text, Author(session=self._session), ()).origin
+
+    def note_origins(self) -> list[tuple[str, str]]:
+        """The notes that the model may see, each with where it comes from."""
+        found: list[tuple[str, str]] = []
+        for notebook in self.notes.enabled().values() if self._notes is not None else ():
+            with suppress(HermesError):
+                entries = view(notebook, notebook.read()).harmless
+                found += notebook.origins(entries).items()
+        return found
+
+    # -- where notes come from --------------------------------------------------------------
+
+    def _tool_of(self, notes: Notes) -> MemoryTool:
+        committed, judge = partial(self._committed, notes), partial(self._judge, notes)
+        return notes.tool(committed, self._unstored, judge)
+
+    def _judge(self, notes: Notes, text: str, author: Author, replaced: Sequence[str]) -> Verdict:
+        """Say where a note comes from, whatever the model claims."""
+        if self._conversations is None:
+            return Verdict(ASSISTANT)
+        known = notes.history.recorded_origins([text, *replaced]) if notes.history.exists else {}
+        found = self._conversations.text(author.session).judge(
+            text,
+            notes=notes.external_texts(),
+            replaced=[(each, known.get(each, ASSISTANT)) for each in replaced],
+        )
+        # A text that was found external once stays so, until the user says it.
+        found = found._replace(origin=settled_origin(known.get(text), found.origin))
+        self._has_external |= is_external(found.origin)
+        return found
+
+    def _verify(self, *, over: bool) -> None:
+        """Judge the notes of a turn again, now that all that it read is known.
+
+        Args:
+            over: Whether nothing more will be known.
+        """
+        left, self._unverified = self._unverified, []
+        if self._has_external:
+            # A text may be split over notes: what passed alone may not after its other half.
+            left, self._verified, self._has_external = [*self._verified, *left], [], False
+        for each in left:
+            try:
+                verdict = self._judge(each.notes, each.step.content, each.author, ())
+                if is_external(verdict.origin):
+                    self._found_external(each, verdict)
+                elif over:
+                    self._verified = [*self._verified, each][-_VERIFIED:]
+                else:
+                    self._unverified.append(each)
+            except (HermesError, Refused) as error:  # the turn goes on; the note is as it was
+                logger.warning("notes: the origin of a note could not be checked: %s", error)
+        del self._unverified[:-_UNVERIFIED]
+
+    def _found_external(self, each: _Unverified, verdict: Verdict) -> None:
+        """Record it; unless such notes are allowed, take the note back and let it wait."""
+        notes, step = each.notes, each.step
+        notes.history.record_origins({step.content: verdict.origin})
+        rule = notes.settings.external_notes
+        logger.warning("notes: a note was judged again, %s: %.80s", verdict.reason, step.content)
+        notebook = notes.notebooks[each.target]
+        if rule == ALLOW or step.content not in notebook.read().entries:
+            return
+        if rule == ASK:
+            goes = entry_id(step.old_text) if step.old_text else ""
+            wanted = Operation(step.action, step.content, step.old_text, goes, verdict.origin)
+            notes.pending.stage(notebook.key, [wanted], each.author, verdict.reason)
+        back = Operation("replace" if step.old_text else "remove", step.old_text, step.content)
+        written = notebook.change([back], each.author._replace(who=CHECK))
+        self.mirror(each.target, written.steps, "origin_check", each.author.session)
+
+    def _committed(self, notes: Notes, target: str, written: Written, author: Author) -> None:
         # A write that changed nothing neither resets the reminder nor reaches the external
         # provider.
         if written.steps:
-            self._nudges.reset(origin.session)
-            self.mirror(target, written.steps, "assistant_tool", origin.session)
+            self._nudges.reset(author.session)
+            self._unverified += [
+                _Unverified(notes, target, step, author)
+                for step in written.steps
+                if step.action != "remove" and step.origin == ASSISTANT
+            ]
+            self.mirror(target, written.steps, "assistant_tool", author.session)
 
     def _unstored(self, error: HermesError) -> None:
         if self._report is not None:

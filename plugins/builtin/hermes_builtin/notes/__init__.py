@@ -22,8 +22,15 @@ from hermes_builtin.notes.entries import (
     render,
 )
 from hermes_builtin.notes.guard import Finding, without_secrets
-from hermes_builtin.notes.history import Blocked, Change, GuardDecisions, History, NotesDatabase
-from hermes_builtin.notes.notebook import TARGETS, Notebook, Origin, Page, Written, view
+from hermes_builtin.notes.history import (
+    Blocked,
+    Change,
+    GuardDecisions,
+    History,
+    NotesDatabase,
+    settled_origin,
+)
+from hermes_builtin.notes.notebook import COMMAND, TARGETS, Author, Notebook, Page, Written, view
 from hermes_builtin.notes.pending import Pending, Staged
 from hermes_builtin.notes.people import (
     PER_USER,
@@ -34,20 +41,31 @@ from hermes_builtin.notes.people import (
     user_folder,
 )
 from hermes_builtin.notes.tool import (
+    ALLOW,
+    ASK,
+    REFUSE,
     REMINDER,
     SCHEMA,
+    Judge,
     MemoryTool,
     NudgeCounter,
+    WriteRules,
     review_prompt,
     schema,
     snapshot,
 )
 from hermes_core.errors import HermesError
+from hermes_core.privacy.origin import is_external
 
 __all__ = [
+    "ALLOW",
+    "ASK",
+    "COMMAND",
+    "REFUSE",
     "REMINDER",
     "SCHEMA",
     "TARGETS",
+    "Author",
     "Change",
     "Finding",
     "History",
@@ -57,7 +75,6 @@ __all__ = [
     "NotesError",
     "NudgeCounter",
     "Operation",
-    "Origin",
     "Page",
     "Person",
     "Planned",
@@ -72,6 +89,7 @@ __all__ = [
     "render",
     "review_prompt",
     "schema",
+    "settled_origin",
     "snapshot",
     "view",
     "without_secrets",
@@ -91,6 +109,7 @@ class Settings(NamedTuple):
     write_approval: bool = False
     nudge_interval: int = 10
     user_notes: str = "shared"
+    external_notes: str = ASK
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Settings:
@@ -100,6 +119,8 @@ class Settings(NamedTuple):
         # a typo must not switch a safeguard off.
         if isinstance(approval := given.get("write_approval"), str):
             given["write_approval"] = approval.strip().casefold() not in _NO
+        if given.get("external_notes") not in (None, ALLOW, REFUSE):
+            given["external_notes"] = ASK
         return cls(**given)
 
 
@@ -186,18 +207,28 @@ class Notes:
 
     def tool(
         self,
-        committed: Callable[[str, Written, Origin], None],
+        committed: Callable[[str, Written, Author], None],
         unstored: Callable[[HermesError], None],
+        judge: Judge | None = None,
     ) -> MemoryTool:
-        """The `memory` tool over these notebooks."""
-        pending = self.pending if self.settings.write_approval else None
-        return MemoryTool(self.enabled(), pending, committed, unstored)
+        """The `memory` tool over these notebooks. Without a judge, every note is the model's."""
+        rules = WriteRules(self.settings.write_approval, self.settings.external_notes)
+        return MemoryTool(self.enabled(), self.pending, rules, committed, unstored, judge=judge)
 
-    def change(self, target: str, operations: Sequence[Operation], origin: Origin) -> Written:
+    def external_texts(self) -> list[tuple[str, str]]:
+        """The notes that strangers may have written, with their origins."""
+        found: list[tuple[str, str]] = []
+        for notebook in self.notebooks.values():
+            with suppress(NotesError):
+                origins = notebook.origins(notebook.read().entries)
+                found += [each for each in origins.items() if is_external(each[1])]
+        return found
+
+    def change(self, target: str, operations: Sequence[Operation], author: Author) -> Written:
         """Change a notebook as a person, whom no approval stops."""
-        return self.notebooks[target].change(operations, origin)
+        return self.notebooks[target].change(operations, author)
 
-    def undo(self, number: int | None, origin: Origin) -> tuple[Change, Written]:
+    def undo(self, number: int | None, author: Author) -> tuple[Change, Written]:
         """Take back one change, or the newest."""
         if number is None:
             self.catch_up()  # an edit that nobody has noticed yet comes first
@@ -207,7 +238,7 @@ class Notes:
         if change is None:
             what = "nothing to undo" if number is None else "no such change"
             raise NotesError(what)
-        return change, self.book(change.target).undo(change, origin)
+        return change, self.book(change.target).undo(change, author)
 
     def catch_up(self) -> None:
         """Record what others did to the files."""
@@ -215,16 +246,16 @@ class Notes:
             with notebook.file.locked():
                 self.history.catch_up(notebook.key, *notebook.file.look())
 
-    def approve(self, name: str, origin: Origin) -> tuple[Staged, Written]:
+    def approve(self, name: str, author: Author) -> tuple[Staged, Written]:
         """Carry out a write that waited; it stays pending if that fails."""
         staged = self.pending.get(name)
         # The write belongs to the session that asked for it, not to the command that approves it.
-        origin = origin._replace(session=staged.session)
+        author = author._replace(session=staged.session)
         try:
             notebook = self.book(staged.target)
         except NotesError as error:
             raise NotesError(f"{staged.id}: {error.what}") from error
-        written = notebook.change(staged.operations, origin)
+        written = notebook.change(staged.operations, author)
         # After the change: a crash in between leaves a record whose second approval changes nothing
         # or is refused. The other order could lose the write.
         self.pending.discard(name)

@@ -18,14 +18,15 @@ from typing import Any, Final, TypeVar
 import click
 
 from hermes_builtin.notes import (
+    COMMAND,
     TARGETS,
+    Author,
     Change,
     History,
     Notebook,
     Notes,
     NotesError,
     Operation,
-    Origin,
     Page,
     Person,
     Planned,
@@ -216,6 +217,8 @@ def pending(ctx: click.Context, json_wanted: bool) -> None:
     for staged, planned in waiting:
         session = f"  session {plain(staged.session)}" if staged.session else ""
         say(f"{staged.id}  {plain(staged.target)}{session}")
+        if staged.reason:
+            say(f"    waits because {plain(staged.reason)}", indent=4)
         for each in planned:
             _print_planned(each)
     for refused in blocked:
@@ -239,7 +242,8 @@ def _pending_row(staged: Staged, planned: list[Planned]) -> dict[str, Any]:
         }
         for each in planned
     ]
-    return {**staged._asdict(), "operations": operations, "changes": changes}
+    row = {**staged._asdict(), "origin": staged.origin}
+    return {**row, "operations": operations, "changes": changes}
 
 
 def _print_planned(planned: Planned) -> None:
@@ -272,7 +276,7 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
                 person = notes.owner(notes.pending.get(name).target)
                 if person not in agents:
                     agents[person] = stack.enter_context(writable(ctx, person))
-                staged, written = agents[person].notes.approve(name, Origin("tool, approved"))
+                staged, written = agents[person].notes.approve(name, Author("tool, approved"))
             except Refused as refused:
                 failed.append({"id": name, "error": str(RejectedError(refused))})
                 continue
@@ -320,7 +324,7 @@ def _named(notes: Notes, names: tuple[str, ...]) -> list[str]:
 
 # -- `hermes-plugins memory`: the notes, for the person whose they are --------------------------
 
-_COMMAND = Origin("command")
+_COMMAND = Author(COMMAND)
 
 _target = click.option(
     "--target",
@@ -365,21 +369,22 @@ def _print_state(target: str, page: Page, *, changed: bool, durable: bool = True
 
 @memory.command()
 @click.option("--target", type=click.Choice(TARGETS), help="Show only this notebook.")
+@click.option("--origin", "origin_wanted", is_flag=True, help="Show where each note comes from.")
 @of_user
 @json_option
 @click.pass_context
 def show(
-    ctx: click.Context, target: str | None, user: str, platform: str, json_wanted: bool
+    ctx: click.Context, /, target: str | None, origin_wanted: bool, json_wanted: bool, **given: Any
 ) -> None:
     """Show the notes as they are now."""
-    notes = notes_of(ctx, user, platform)
+    notes = notes_of(ctx, given["user"], given["platform"])
     books = {name: _book(notes.notebooks[name]) for name in ([target] if target else TARGETS)}
     waiting = len(notes.pending.all())
     if json_wanted:
         print_json(notebooks=books, pending=waiting)
     else:
         for name, book in books.items():
-            _print_book(name, book)
+            _print_book(name, book, origin_wanted=origin_wanted)
         if waiting:
             writes = amount(waiting, "write")
             say(f"waiting for approval: {writes} (see: hermes-plugins memory pending)")
@@ -392,22 +397,30 @@ def _book(notebook: Notebook) -> dict[str, Any]:
     try:
         page = notebook.read()
         findings = notebook.findings(page.entries)
+        origins = notebook.origins(page.entries)
     except NotesError as error:
         return {**book, "error": str(error)}
     book |= {"usage": page.usage, "error": ""}
     book["entries"] = [
-        {"id": entry_id(each), "text": each, "objection": str(findings.get(each, ""))}
+        {
+            "id": entry_id(each),
+            "text": each,
+            "objection": str(findings.get(each, "")),
+            "origin": origins[each],
+        }
         for each in page.entries
     ]
     return book
 
 
-def _print_book(name: str, book: dict[str, Any]) -> None:
+def _print_book(name: str, book: dict[str, Any], *, origin_wanted: bool) -> None:
     say(bold(f"{name}  {book['usage'] or 'unreadable'}") + f"  {book['path']}")
     if book["error"]:
         note(book["error"])
     for entry in book["entries"]:
         say_text(entry["text"], f"  {entry['id']}  ", 12)
+        if origin_wanted:
+            say(f"{'':12}origin: {plain(entry['origin'])}", indent=12)
         if entry["objection"]:
             say(paint(f"{'':12}not in the prompt: {entry['objection']}", "broken"), indent=12)
             todo = f"to allow it: hermes-plugins memory allow {entry['id']}"
@@ -540,13 +553,15 @@ def history(ctx: click.Context, /, target: str | None, limit: int, **given: Any)
         say(f"{row['id']:>5}  {row['at'][:19].replace('T', ' ')}  {what}", indent=7)
         for sign, key in (("-", "removed"), ("+", "added")):
             for entry in row[key]:
-                say(f"       {sign} {plain(entry)}")
+                label = f"  [{plain(row['origins'][entry])}]" if sign == "+" else ""
+                say(f"       {sign} {plain(entry)}{label}")
     if not rows:
         say("No change has been recorded yet.")
 
 
 def _row(log: History, change: Change) -> dict[str, Any]:
     before, after = log.before(change), change.known.entries
+    added = [entry for entry in after if entry not in before]
     return {
         "id": change.id,
         "at": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(change.at)),
@@ -556,7 +571,8 @@ def _row(log: History, change: Change) -> dict[str, Any]:
         "session": change.session,
         # By entry, not by line: that is what `undo` restores.
         "removed": [entry for entry in before if entry not in after],
-        "added": [entry for entry in after if entry not in before],
+        "added": added,
+        "origins": log.origins(change.target, added),
     }
 
 

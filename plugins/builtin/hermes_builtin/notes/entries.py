@@ -175,25 +175,29 @@ class Operation(NamedTuple):
     """One change that is wanted.
 
     ``entry`` is the id of the entry that is meant, if that was known when the change
-    was asked for: another one that has come to match ``old_text`` is not touched.
+    was asked for: another one that has come to match ``old_text`` is not touched. ``origin`` says
+    where its content comes from, if that was judged.
     """
 
     action: str
     content: str = ""
     old_text: str = ""
     entry: str = ""
+    origin: str = ""
 
 
 class Step(NamedTuple):
     """One change that was made: what a mirror receives.
 
-    ``old_text`` is the whole entry that went. ``number`` says which of the operations it was.
+    ``old_text`` is the whole entry that went. ``number`` says which of the operations it was, and
+    ``origin`` where its content comes from.
     """
 
     action: str
     content: str
     old_text: str = ""
     number: int = 0
+    origin: str = ""
 
 
 class Planned(NamedTuple):
@@ -244,7 +248,7 @@ def apply(entries: Sequence[str], wanted: Operation) -> tuple[list[str], Step | 
         if wanted.content in after:
             return after, None
         after.append(wanted.content)
-        return after, Step("add", wanted.content)
+        return after, Step("add", wanted.content, origin=wanted.origin)
     position = _find(after, wanted)
     old = after[position]
     if wanted.action == "remove":
@@ -256,7 +260,7 @@ def apply(entries: Sequence[str], wanted: Operation) -> tuple[list[str], Step | 
         del after[position]
     else:
         after[position] = wanted.content
-    return after, Step("replace", wanted.content, old)
+    return after, Step("replace", wanted.content, old, origin=wanted.origin)
 
 
 def apply_all(

@@ -1,4 +1,4 @@
-"""``memories/history.db``: changes to the notes, refused writes, and texts a person allowed."""
+"""``memories/history.db``: changes, origins of notes, refused writes, texts a person allowed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,47 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hermes_builtin.notes.entries import Known, NotesError, entry_id, parse, split, text_hash
 from hermes_core.errors import DatabaseError
+from hermes_core.privacy.origin import ASSISTANT, PERSON, USER, lowest
 from hermes_core.storage.sqlite import Schema, SqliteFile
 
 # -- ``memories/history.db``: what it holds, and the one connection to it -----------------------
+
+FILE_EDIT: Final = "file edit"
+FOUND: Final = "found"
+
+#: Where the words of those who change notes come from, unless it was judged. A file that was there
+#: before us may have been written by another agent.
+_BY_AUTHOR: Final = {"command": PERSON, FILE_EDIT: PERSON}
+
+
+def _add_origins(database: sqlite3.Connection) -> None:
+    """Keep where each note comes from, by its hash; for older notes, who made them says it.
+
+    The version stays the same: a process of an older version goes on with this file. What it
+    writes has no row, and counts as the assistant's.
+    """
+    database.execute("CREATE TABLE origins (hash TEXT PRIMARY KEY, origin TEXT NOT NULL)")
+    try:
+        changes = database.execute("SELECT who, action, after, entries FROM changes ORDER BY id")
+        for who, action, after, seen in changes.fetchall():
+            entries = split(after) if seen is None else json.loads(seen)
+            origin = ASSISTANT if action == FOUND else _BY_AUTHOR.get(who, ASSISTANT)
+            database.executemany(
+                "INSERT OR IGNORE INTO origins VALUES (?, ?)",
+                [(text_hash(entry), origin) for entry in entries],
+            )
+    except (ValueError, TypeError) as error:  # an odd row must not keep the history from opening
+        logger.warning("notes: the origins of older notes are not known: %s", error)
+
+
+logger = logging.getLogger("hermes_builtin")
 
 _SCHEMA: Final = Schema(
     "the history",
@@ -72,6 +103,7 @@ ALTER TABLE noted RENAME TO changes;
 CREATE INDEX changes_of ON changes (target);
 """,
     ),
+    additions={"origins.hash": _add_origins},
 )
 
 _UNTOUCHED: Final = "the notes themselves are untouched; move the file away to start with a new one"
@@ -136,17 +168,12 @@ def _as_notes_errors() -> Iterator[None]:
 KEPT: Final = 5000
 _PRUNED_EVERY: Final = 100
 
-FILE_EDIT: Final = "file edit"
-FOUND: Final = "found"
-
 #: What the change before it left.
 _EARLIER: Final = (
     "(SELECT after FROM changes earlier WHERE earlier.target = changes.target"
     " AND earlier.id < changes.id ORDER BY earlier.id DESC LIMIT 1)"
 )
 _NEWEST: Final = "SELECT id, at, inode FROM changes WHERE target = ? ORDER BY id DESC LIMIT 1"
-
-logger = logging.getLogger("hermes_builtin")
 
 
 class Change(NamedTuple):
@@ -214,9 +241,19 @@ class History:
 
     # -- noting ---------------------------------------------------------------------------
 
-    def begin(self, change: Change, entries: list[str]) -> HistoryRecord:
-        """Record a change whose temporary file is ready, with the entries that there will be."""
-        with self._file.opened() as database:
+    def begin(
+        self, change: Change, entries: list[str], origins: Mapping[str, str]
+    ) -> HistoryRecord:
+        """Record a change whose temporary file is ready.
+
+        Args:
+            change: The change.
+            entries: Those that there will be.
+            origins: Where the new ones come from.
+        """
+        with self._file.transaction() as database:
+            # Also right if the change fails: it is about the text, wherever it stands.
+            _record(database, origins)
             return _insert(database, change, entries, self._clock())
 
     def finish(self, target: str, noted: HistoryRecord) -> None:
@@ -266,6 +303,9 @@ class History:
                 action, before = ("edit", last.after) if last else (FOUND, text)
                 edit = Change(target, FILE_EDIT, action, "", before, text, seen, inode)
                 _insert(database, edit, entries, self._clock())
+                origin = ASSISTANT if action == FOUND else PERSON
+                recorded = _recorded(database, entries)
+                _record(database, {each: origin for each in entries if each not in recorded})
         if unmade is not None:
             with suppress(OSError):
                 # After the commit: as long as the record exists, the file must exist, or the change
@@ -305,6 +345,37 @@ class History:
             logger.warning("notes: %s", error)
             last = None
         return parse(text, last.known if last else None, inode)
+
+    def origins(self, target: str, entries: Collection[str]) -> dict[str, str]:
+        """Where entries come from, without noting anything."""
+        if not entries or not self.exists:
+            return dict.fromkeys(entries, ASSISTANT)
+        try:
+            with self._file.opened() as database:
+                found = _recorded(database, entries)
+            if len(found) < len(set(entries)):
+                last = self.last(target)
+                # What our last look at the file did not show is somebody's edit.
+                seen = set(last.known.entries if last else entries)
+                found |= {
+                    each: ASSISTANT if each in seen else PERSON
+                    for each in entries
+                    if each not in found
+                }
+        except (NotesError, OSError) as error:
+            logger.warning("notes: %s", error)
+            return dict.fromkeys(entries, ASSISTANT)
+        return found
+
+    def recorded_origins(self, texts: Iterable[str]) -> dict[str, str]:
+        """Where texts come from, as far as it was recorded."""
+        with self._file.opened() as database:
+            return _recorded(database, texts)
+
+    def record_origins(self, origins: Mapping[str, str]) -> None:
+        """Record where texts come from, whether they are notes already or not."""
+        with self._file.transaction() as database:
+            _record(database, origins)
 
     def before(self, change: Change) -> list[str]:
         """The entries that there were before a change."""
@@ -368,6 +439,34 @@ def _insert(
         (*change[:4], before, *change[5:9], at),
     )
     return HistoryRecord(row.lastrowid or 0, at, Known(change.after, entries, change.inode))
+
+
+def _recorded(database: sqlite3.Connection, texts: Iterable[str]) -> dict[str, str]:
+    """The origins of those texts that have one."""
+    query = "SELECT origin FROM origins WHERE hash = ?"
+    rows = ((text, database.execute(query, (text_hash(text),)).fetchone()) for text in set(texts))
+    return {text: str(row[0]) for text, row in rows if row is not None}
+
+
+def _record(database: sqlite3.Connection, origins: Mapping[str, str]) -> None:
+    known = _recorded(database, origins)
+    database.executemany(
+        "INSERT OR REPLACE INTO origins VALUES (?, ?)",
+        [
+            (text_hash(text), settled_origin(known.get(text), origin))
+            for text, origin in origins.items()
+        ],
+    )
+
+
+def settled_origin(known: str | None, origin: str) -> str:
+    """The origin of a text that has been noted before: authority does not rise by repeating it.
+
+    Only who has authority gives it: the user who says the words, or the person who writes them.
+    """
+    if known is None or origin in (USER, PERSON):
+        return origin
+    return lowest((known, origin))
 
 
 def _prune(database: sqlite3.Connection, target: str, oldest: int) -> None:

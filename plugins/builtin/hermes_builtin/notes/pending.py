@@ -1,4 +1,4 @@
-"""Writes that wait for a person, where ``memory.write_approval`` is on."""
+"""Writes that wait for a person: all of them, or those whose words strangers may have written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes.entries import NotesError, Operation, Refused, operation, previews
-from hermes_builtin.notes.notebook import Origin
+from hermes_builtin.notes.notebook import Author
+from hermes_core.privacy.origin import lowest
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import ensure_folder
 
@@ -28,11 +29,17 @@ class Staged(NamedTuple):
 
     id: str
     created_at: float
-    origin: str
+    who: str
     session: str
     summary: str
     target: str
     operations: list[Operation]
+    reason: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Where the words come from; "" if that was not judged."""
+        return lowest((each.origin for each in self.operations if each.origin), "")
 
 
 class Pending:
@@ -42,8 +49,20 @@ class Pending:
         self.folder = home / "pending" / "memory"
         self._clock = clock
 
-    def stage(self, target: str, operations: Sequence[Operation], origin: Origin) -> str:
-        """Store a write until a person decides; returns its id."""
+    def stage(
+        self, target: str, operations: Sequence[Operation], author: Author, reason: str = ""
+    ) -> str:
+        """Store a write until a person decides; returns its id.
+
+        Args:
+            target: The notebook's key.
+            operations: What is wanted.
+            author: Who wants it.
+            reason: Why it waits, if not all writes do. A model that tries again gets the same id.
+        """
+        for each in self.all() if reason else ():
+            if each.target == target and each.operations == list(operations):
+                return each.id
         name = secrets.token_hex(4)
         batch = len(operations) > 1
         first = operations[0]
@@ -59,9 +78,10 @@ class Pending:
             "subsystem": "memory",
             "action": "batch" if batch else first.action,
             "summary": "; ".join(_summary(each) for each in operations),
-            "origin": origin.who,
-            "session": origin.session,
+            "origin": author.who,
+            "session": author.session,
             "created_at": self._later(),
+            "reason": reason,
             "payload": payload,
         }
         ensure_folder(self.folder)
@@ -123,6 +143,7 @@ class Pending:
                 str(record.get("summary") or ""),
                 str(payload["target"]),
                 [_operation(each) for each in wanted],
+                str(record.get("reason") or ""),
             )
         # Another program may have written the record, in any form.
         except (OSError, ValueError, KeyError, TypeError, AttributeError, Refused) as error:
@@ -134,7 +155,9 @@ class Pending:
 def _operation(record: dict[str, Any]) -> Operation:
     """One that was staged; hermes-agent stores no entry id."""
     wanted = operation(record.get("action"), record.get("content"), record.get("old_text"))
-    return wanted._replace(entry=str(record.get("entry") or ""))
+    return wanted._replace(
+        entry=str(record.get("entry") or ""), origin=str(record.get("origin") or "")
+    )
 
 
 def _summary(wanted: Operation) -> str:

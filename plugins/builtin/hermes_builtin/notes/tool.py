@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from hermes_builtin.notes.entries import DELIMITER, Operation, Refused, operation, previews, shown
+from hermes_builtin.notes.entries import (
+    DELIMITER,
+    Operation,
+    Refused,
+    operation,
+    plan,
+    previews,
+    shown,
+)
 from hermes_builtin.notes.guard import without_secrets
-from hermes_builtin.notes.notebook import Notebook, Origin, Page, Written, masked, view
+from hermes_builtin.notes.notebook import Author, Notebook, Page, Written, masked, view
 from hermes_builtin.notes.pending import Pending
+from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import HermesError
 
 # -- The `memory` tool: what the model sees of the notes, and what it gets for an answer --------
@@ -85,44 +94,68 @@ _GONE: Final = {
 _DONE: Final = {"add": "Entry added.", "replace": "Entry replaced.", "remove": "Entry removed."}
 
 
+#: What to do with a note whose words come from strangers.
+ASK: Final = "ask"
+ALLOW: Final = "allow"
+REFUSE: Final = "refuse"
+
+
+class WriteRules(NamedTuple):
+    """Which writes wait for a person: all of them, or external ones (ask, allow, refuse)."""
+
+    approval: bool = False
+    external: str = ASK
+
+
+#: Says where a text comes from that somebody wants to note in the place of others.
+Judge = Callable[[str, Author, Sequence[str]], Verdict]
+
+
 class MemoryTool:
     """Answers calls of the `memory` tool.
 
     Args:
         notebooks: Those that are switched on, by target.
-        pending: Where writes wait for a person, if they have to.
+        pending: Where writes wait for a person.
+        rules: Which of them wait.
         committed: Called for each change, after it was made.
         unstored: Called if a call failed because of the files. What is refused does not count.
+        judge: Says where a note comes from.
     """
 
     def __init__(
         self,
         notebooks: Mapping[str, Notebook],
-        pending: Pending | None,
-        committed: Callable[[str, Written, Origin], None],
+        pending: Pending,
+        rules: WriteRules,
+        committed: Callable[[str, Written, Author], None],
         unstored: Callable[[HermesError], None],
+        *,
+        judge: Judge | None = None,
     ) -> None:
         self._notebooks = notebooks
         self._pending = pending
+        self._rules = rules
         self._committed = committed
         self._unstored = unstored
+        self._judge = judge
         self._failures = 0
 
     def new_turn(self) -> None:
         """Failures are counted per turn."""
         self._failures = 0
 
-    def call(self, args: Any, origin: Origin) -> str:
+    def call(self, args: Any, author: Author) -> str:
         """Carry out a call; always a JSON string."""
         try:
-            answer = self._answer(args if isinstance(args, dict) else {}, origin)
+            answer = self._answer(args if isinstance(args, dict) else {}, author)
         except HermesError as error:
             if not isinstance(args, dict) or args.get("action") != "read":
                 self._unstored(error)
             answer = self._failed(str(error))
         return json.dumps(answer, ensure_ascii=False)
 
-    def _answer(self, args: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    def _answer(self, args: Mapping[str, Any], author: Author) -> dict[str, Any]:
         target = args.get("target")
         # hermes-agent's default, although the schema requires it: models leave it out.
         target = "memory" if target in (None, "") else target
@@ -134,27 +167,55 @@ class MemoryTool:
             page = notebook.read()
             seen = view(notebook, page)
             message = " ".join(filter(None, ["This is the state now.", seen.remark]))
-            return {**_success(notebook, page, message), "entries": seen.masked}
+            answer = {**_success(notebook, page, message), "entries": seen.masked}
+            return answer | ({"external": dict(seen.origins)} if seen.origins else {})
         try:
-            operations = _operations(args)
-            if self._pending is not None:
+            operations, reason = self._judged(notebook, _operations(args), author)
+            if self._rules.approval or (reason and self._rules.external == ASK):
                 # Checked before it waits: the model can correct a mistake now, the person could not
                 # later.
                 identified = notebook.with_entry_ids(
                     operations, self._pending.operations(notebook.key)
                 )
-                name = self._pending.stage(notebook.key, identified, origin)
+                name = self._pending.stage(notebook.key, identified, author, reason)
                 self._failures = 0
-                return _staged(name)
-            written = notebook.change(operations, origin)
+                return _staged(name, reason)
+            written = notebook.change(operations, author)
         except Refused as refused:
             return self._refused(notebook, refused, batch=bool(args.get("operations")))
         self._failures = 0
         # After the change is on disk: the external provider must not learn of a note that was not
         # made.
-        self._committed(target, written, origin)
+        self._committed(target, written, author)
         answer = _success(notebook, written.page, _message(operations, written), written)
         return {**answer, **_previous(notebook, written, batch=bool(args.get("operations")))}
+
+    def _judged(
+        self, notebook: Notebook, operations: list[Operation], author: Author
+    ) -> tuple[list[Operation], str]:
+        """The operations with their origins; and why they have to wait, if one is external.
+
+        Raises:
+            Refused: External notes are not wanted.
+        """
+        if self._judge is None:
+            return operations, ""
+        entries = notebook.read().entries
+        replaced = [each.goes for each in plan(entries, operations) if each.goes]
+        found, reason = [], ""
+        for wanted in operations:
+            if wanted.action != "remove" and wanted.content not in entries:
+                verdict = self._judge(wanted.content, author, replaced)
+                found.append(wanted._replace(origin=verdict.origin))
+                reason = reason or verdict.reason
+            else:
+                found.append(wanted)
+        if reason and self._rules.external == REFUSE:
+            raise Refused(
+                f"Not saved: {reason}. Notes are part of every system prompt, so only the user "
+                "decides about such a text. They can run: hermes-plugins memory add"
+            )
+        return found, reason
 
     def _refused(self, notebook: Notebook, refused: Refused, *, batch: bool) -> dict[str, Any]:
         text = f"{refused.text} Nothing was changed." if batch else refused.text
@@ -241,13 +302,16 @@ def _previous(notebook: Notebook, written: Written, *, batch: bool) -> dict[str,
     return found
 
 
-def _staged(name: str) -> dict[str, Any]:
-    return {
+def _staged(name: str, reason: str) -> dict[str, Any]:
+    answer = {
         "success": True,
         "staged": True,
         "pending_id": name,
         "message": "Not saved yet: the user has to approve it (hermes-plugins memory pending).",
     }
+    if reason:
+        answer |= {"reason": reason, "message": f"{answer['message']} Reason: {reason}."}
+    return answer
 
 
 def _message(operations: Sequence[Operation], written: Written) -> str:
@@ -293,7 +357,7 @@ def _block(notebook: Notebook) -> str:
     if seen.left_out:
         logger.warning("notes: %s is far over its cap: %d of %d entries are not in the prompt",
                        notebook.file.path.name, seen.left_out, len(page.entries))  # fmt: skip
-    shown = [*seen.harmless, *filter(None, [seen.remark])]
+    shown = [*seen.labelled, *filter(None, [seen.remark])]
     if not shown:
         return ""
     return _framed(f"{header} [{page.usage}]", DELIMITER.join(shown))

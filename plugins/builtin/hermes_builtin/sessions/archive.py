@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from hermes_core.privacy.origin import ASSISTANT, DELEGATION, USER, of_message
 from hermes_core.session import TERMINAL
 
 if TYPE_CHECKING:  # it imports this module
@@ -20,6 +21,9 @@ TALK: Final = frozenset(("user", "assistant"))
 #: Conversations of machines with machines: not shown unless asked for.
 HIDDEN_SOURCES: Final = frozenset(("kanban", "subagent", "tool"))
 CRON: Final = "cron"
+SUBAGENT: Final = "subagent"
+#: Where no person spoke.
+NOBODY: Final = HIDDEN_SOURCES | {CRON, "flush"}
 
 
 # In a gateway, one archive has the conversations of many people. Every read takes a scope, so that
@@ -211,7 +215,37 @@ def new_message(given: Mapping[str, Any], now: float) -> NewMessage:
     role = str(given.get("role") or "other")
     if role == "tool" and given.get("name"):
         extra.setdefault("tool_name", given["name"])
+    # Stored only where it can't be derived.
+    if given.get("origin") and (origin := of_message(given)) != of_message({**extra, "role": role}):
+        extra["origin"] = origin
     return NewMessage(role, content_text(given.get("content")), _time(given, now), extra)
+
+
+def with_tool_names(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Messages, with the names of the tools whose results only have the id of their call."""
+    names: dict[Any, Any] = {}
+    for message in messages:
+        for call in _calls(message.get("tool_calls")):
+            function = call.get("function")
+            names[str(call.get("id"))] = (function if isinstance(function, dict) else call).get(
+                "name"
+            )
+        known = message.get("tool_name") or message.get("name") or message.get("role") != "tool"
+        name = None if known else names.get(str(message.get("tool_call_id")))
+        yield {**message, "tool_name": name} if isinstance(name, str) and name else message
+
+
+def _calls(given: Any) -> Iterator[Mapping[str, Any]]:
+    calls = given if isinstance(given, list | tuple) else ()
+    return (call for call in calls if isinstance(call, dict))
+
+
+def message_origin(source: str, message: Message | NewMessage) -> str:
+    """Where a message comes from. ``source`` is its session's: in some, no person speaks."""
+    origin = of_message({**(message.extra or {}), "role": message.role})
+    if origin == USER and source == SUBAGENT:  # the agent that gave it its task
+        return DELEGATION
+    return ASSISTANT if origin == USER and source in NOBODY else origin
 
 
 def _time(given: Mapping[str, Any], now: float) -> float:

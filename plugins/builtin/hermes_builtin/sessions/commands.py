@@ -23,6 +23,7 @@ from hermes_builtin.sessions.archive import (
     Scope,
     SearchOptions,
     Session,
+    message_origin,
 )
 from hermes_builtin.sessions.display import link
 from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
@@ -46,6 +47,7 @@ from hermes_core.cli.output import (
     say_text,
 )
 from hermes_core.cli.usage import HintedUsageError
+from hermes_core.privacy.origin import is_external
 from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import resolve_home
@@ -227,18 +229,19 @@ def _line(archive: SqliteArchive, session: Session) -> str:
                 for key, value in _session_facts(session).items()
                 if key not in ("id", "messages")
             },
-            "messages": list(map(_message_facts, archive.messages(session))),
+            "messages": [_message_facts(session, each) for each in archive.messages(session)],
         },
         ensure_ascii=False,
     )
 
 
-def _message_facts(message: Message) -> dict[str, Any]:
+def _message_facts(session: Session, message: Message) -> dict[str, Any]:
     return {
         "role": message.role,
         "content": message.content,
         "timestamp": message.at,
         **message.extra,
+        "origin": message_origin(session.source, message),
     }
 
 
@@ -418,14 +421,16 @@ def show(ctx: click.Context, session_id: str, json_wanted: bool) -> None:
         if json_wanted:
             print_json(
                 session=_session_facts(session),
-                messages=list(map(_message_facts, archive.messages(session))),
+                messages=[_message_facts(session, each) for each in archive.messages(session)],
             )
             return
         say(bold(f"{plain(session.id)}  {display.when(session.started)}  {plain(session.source)}"))
         for message in archive.messages(session):
             name = message.extra.get("tool_name") or message.role
             say()
-            say(f"{bold(plain(str(name)))}  {_date(message.at)}")
+            origin = message_origin(session.source, message)
+            label = f"  [{plain(origin)}]" if is_external(origin) else ""
+            say(f"{bold(plain(str(name)))}  {_date(message.at)}{label}")
             say_text(message.content, "  ", 2)
 
 

@@ -6,23 +6,29 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from hermes_builtin.sessions.archive import (
-    CRON,
     EVERYBODY,
-    HIDDEN_SOURCES,
+    NOBODY,
+    TALK,
     Message,
     NewMessage,
     Scope,
     Session,
     SessionFacts,
+    message_origin,
     new_message,
+    with_tool_names,
 )
 from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
+from hermes_builtin.sessions.session_text import SessionText, Sourced
 from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
 from hermes_builtin.sessions.words import storable
+from hermes_core.errors import HermesError
+from hermes_core.privacy.origin import DELEGATION
 from hermes_core.session import TERMINAL, identity_from, identity_text
 
 # -- The conversations of a home, as one agent sees them: who is speaking, and to whom ----------
@@ -33,6 +39,12 @@ _SHARED: Final = SharedArchives()
 _PRIMARY: Final = "primary"
 # Messages of a session that are compared with a turn: more than one turn with its tools has.
 _RECENT: Final = 40
+# Messages of an earlier session, or of a subagent, that a note is compared with.
+_READ_BACK: Final = 1000
+# Sessions of one agent whose words are in memory: a host may name others than the current one.
+_SESSIONS: Final = 4
+#: Our own tools: what they return has the origins of what it was made of.
+_OWN_TOOLS: Final = ("memory", "session_search")
 # hermes-agent's reasons for a switch after which the parent is only the session that was left.
 _NO_CONTINUATION: Final = ("resume", "new_session")
 
@@ -72,6 +84,7 @@ class Conversations:
             started=time.time(),
             platform=identity_text(platform),
         )
+        self._texts: dict[str, SessionText] = {}
 
     @property
     def scope(self) -> Scope:
@@ -123,6 +136,8 @@ class Conversations:
         not: there the parent is only the session that was left.
         """
         continues = not reset and given.get("reason") not in _NO_CONTINUATION
+        if continues and self._facts.id in self._texts:
+            self._texts.setdefault(session_id, self._texts[self._facts.id])
         self._facts = self._facts._replace(
             id=session_id,
             parent=storable(parent) if continues else "",
@@ -149,13 +164,77 @@ class Conversations:
         if session_id and session_id != facts.id:
             facts = facts._replace(id=session_id, parent="", title="")
         now = time.time()
-        messages = [each for each in messages or () if isinstance(each, Mapping)]
+        given = (each for each in messages or () if isinstance(each, Mapping))
+        messages = list(with_tool_names(given))
         # Hosts pass the turn, the whole conversation, or nothing. Only what follows this turn's
         # question is new.
-        between = turn_part(user, [new_message(each, now) for each in messages])
+        given_messages = [new_message(each, now) for each in messages]
+        between = turn_part(user, given_messages)
+        if between is None or facts.id not in self._texts:
+            # It may have read what the archive does not have: all of it counts.
+            self._notice(facts, (each for each in given_messages if each.role not in TALK))
         if between is None:
             between = self._not_said_before(facts, messages, now)
-        return self.archive.append(facts, turn_messages(user, assistant, between, now))
+        stored = turn_messages(user, assistant, between, now)
+        self._notice(facts, stored)
+        return self.archive.append(facts, stored)
+
+    def _notice(self, facts: SessionFacts, messages: Iterable[NewMessage]) -> None:
+        text = self.text(facts.id)
+        for each in messages:
+            if (each.extra or {}).get("tool_name") not in _OWN_TOOLS:
+                text.add(each.content, message_origin(facts.source, each))
+
+    # -- where words come from --------------------------------------------------------------
+
+    def text(self, session_id: str = "") -> SessionText:
+        """The words of a session, and of those that it continues."""
+        name = session_id or self._facts.id
+        if name not in self._texts:
+            while len(self._texts) >= _SESSIONS:
+                del self._texts[next(iter(self._texts))]
+            self._texts[name] = SessionText(partial(self._earlier, name))
+        return self._texts[name]
+
+    def hear(self, message: str) -> None:
+        """A turn begins with this message."""
+        self._notice(self._facts, [NewMessage("user", message, 0.0)])
+
+    def read(self, messages: Messages, session_id: str) -> None:
+        """Messages that a host passes with a tool call: what the turn has read so far."""
+        given = with_tool_names(each for each in messages if isinstance(each, Mapping))
+        # What the user said in them may have been rewritten by the host.
+        read = [new_message(each, 0.0) for each in given if each.get("role") != "user"]
+        self._notice(self._facts._replace(id=session_id), read)
+
+    def delegated(self, result: str, child: str) -> None:
+        """A subagent has completed its task: what it read counts as read."""
+        text = self.text()
+        text.add(result, DELEGATION)
+        for each in self._archived([child]) if child else ():
+            text.add(*each)
+
+    def _earlier(self, name: str) -> Iterator[Sourced]:
+        """What was said and read before in a session, and in those that it continues."""
+        try:
+            session = self.archive.session(name, self.scope)
+            names = [name] if session is None else self.archive.lineage(session)
+        except HermesError as error:  # notes are judged by what is known
+            logger.warning("sessions: %s", error)
+            return
+        if name == self._facts.id and self._facts.parent:
+            names.append(self._facts.parent)
+        yield from self._archived(dict.fromkeys(reversed(names)))
+
+    def _archived(self, names: Iterable[str]) -> Iterator[Sourced]:
+        try:
+            found = [self.archive.session(name, self.scope) for name in names]
+            for session in filter(None, found):
+                for each in self.archive.last(session, _READ_BACK):
+                    if each.extra.get("tool_name") not in _OWN_TOOLS:
+                        yield each.content, message_origin(session.source, each)
+        except HermesError as error:
+            logger.warning("sessions: %s", error)
 
     def _not_said_before(
         self, facts: SessionFacts, messages: Messages, now: float
@@ -224,9 +303,6 @@ def _says(message: NewMessage, role: str, text: str) -> bool:
 # -----------------------------------------------------------------------------------------------
 # Archived conversations as the turns that they were written as: to hand them over once more
 
-#: Where no person spoke, and who never reaches an external provider.
-_NOT_PRIMARY: Final = HIDDEN_SOURCES | {CRON, "flush"}
-
 
 def archived_turns(home: Path, session_id: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The turns of one session in their order; none if the archive does not have it.
@@ -251,7 +327,7 @@ def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
     """
     with closing(SqliteArchive(place(home).path)) as archive:
         for session in archive.sessions(EVERYBODY):
-            if session.active < since or session.source in _NOT_PRIMARY:
+            if session.active < since or session.source in NOBODY:
                 continue
             if archive.imported("", session.id):
                 continue

@@ -29,12 +29,14 @@ from hermes_builtin.sessions.archive import (
     Session,
     SessionFacts,
     content_text,
+    message_origin,
     new_message,
 )
 from hermes_builtin.sessions.display import DEFAULT_PROFILE
 from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
+from hermes_core.privacy.origin import IMPORT, is_external
 from hermes_core.session import TERMINAL
 from hermes_core.storage.sqlite import read_only
 
@@ -189,6 +191,7 @@ def _take(
             name = _name(archive, origin, imported)
             # `position` alone is not trusted: the archive may have lost or deleted messages since.
             new = _not_stored(archive, archive.session(name, EVERYBODY), imported.messages)
+            new = [_as_imported(each) for each in new]
             archive.take_over(origin, imported.position, imported.facts._replace(id=name), new)
         taken = taken._replace(
             sessions=taken.sessions + bool(new),
@@ -198,6 +201,14 @@ def _take(
         if progress is not None:
             progress(done, total)
     return taken
+
+
+def _as_imported(message: NewMessage) -> NewMessage:
+    """A message with its origin: what a file says that a user said may be anybody's words."""
+    origin = message_origin("", message)
+    if is_external(origin):
+        return message
+    return message._replace(extra={**(message.extra or {}), "origin": IMPORT})
 
 
 def _text(path: Path) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.sessions import display
 from hermes_builtin.sessions.archive import (
     ROLES,
     TALK,
+    Archive,
     Found,
     Hit,
     Message,
@@ -17,12 +20,15 @@ from hermes_builtin.sessions.archive import (
     Session,
     Titled,
     Window,
+    message_origin,
 )
 from hermes_builtin.sessions.conversations import Conversations
 from hermes_builtin.sessions.display import LINK
 from hermes_builtin.sessions.query import LONGEST_QUERY, Query, parse
+from hermes_builtin.sessions.session_text import SessionText
 from hermes_builtin.sessions.words import storable
 from hermes_core import HermesError
+from hermes_core.privacy.origin import ASSISTANT, authority, is_external, lowest
 
 # -- The arguments of `session_search`, as a model passes them ----------------------------------
 
@@ -193,6 +199,8 @@ _ANSWER: Final = 48_000  # characters of conversation in one answer
 _LONGEST_MESSAGE: Final = 4000
 _BOOKEND_LENGTH: Final = 300
 _PREVIEW: Final = 60
+# Tool results of a conversation that its other messages are compared with.
+_TOOL_MESSAGES: Final = 100
 
 _OTHER_ROLES: Final = (
     'There are matches in messages of other roles: ask with role_filter "user,assistant,tool".'
@@ -218,6 +226,7 @@ class SessionSearch:
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
         self._scope = conversations.scope
+        self._current = conversations.text()
 
     def call(
         self,
@@ -233,6 +242,7 @@ class SessionSearch:
             context: What the host says about this call: a user, a chat.
         """
         self._scope = self._conversations.scope_for(context or {})
+        self._current = self._conversations.text(session_id)
         try:
             answer = self._answer(Request.of(args), session_id or self._conversations.session_id)
         except (BadRequest, HermesError) as error:
@@ -274,7 +284,8 @@ class SessionSearch:
         notes = [note] if note else []
         if len(request.query) > LONGEST_QUERY:
             notes.append(f"Only the first {LONGEST_QUERY:,} characters of the query were used.")
-        matches = self._with_titles(found.hits, titled, query, options)
+        hits = found.hits if request.newest is not None else self._user_first(found.hits)
+        matches = self._with_titles(hits, titled, query, options)
         words = found.words or {term.word for term in query.with_nothing_required().terms}
         results = self._results(matches, frozenset(words), full=request.full)
         answer: dict[str, Any] = {
@@ -314,6 +325,21 @@ class SessionSearch:
             return found, ""
         partly = "The newest messages were read for it: n" if found.approximate else "N"
         return words_only, f"{partly}othing matches the query as it stands; these have its words."
+
+    def _user_first(self, hits: list[Hit]) -> list[Hit]:
+        """The hits, of equals those of the user before those that strangers may have written."""
+        ordered: list[Hit] = []
+        for _, group in groupby(hits, key=lambda hit: hit.score):
+            equals = list(group)
+            if len(equals) > 1:  # each costs a look at its message
+                equals.sort(key=self._authority, reverse=True)
+            ordered += equals
+        return ordered
+
+    def _authority(self, hit: Hit) -> int:
+        found = self._conversations.archive.around(hit.session, hit.message_id, 0, ()).messages
+        known = (authority(message_origin(hit.session.source, each)) for each in found)
+        return max(known, default=0)
 
     def _with_titles(
         self, hits: list[Hit], titled: list[Titled], query: Query, options: SearchOptions
@@ -371,6 +397,7 @@ class SessionSearch:
         share = max(most // (len(window.messages) + 2), 200)
         by_title = match.message_id is None
         begin, end = self._bookends(session, window) if full else ([], [])
+        origins = _Origins(archive, session, self._current)
         result = {
             "session_id": session.id,
             "link": display.link(session),
@@ -383,12 +410,14 @@ class SessionSearch:
             "snippet": display.title(session, words)
             if by_title
             else display.snippet(anchor, words),
-            "bookend_start": [display.message(each, _BOOKEND_LENGTH) for each in begin],
-            "messages": [_shown(each, anchor, words, share) for each in shown],
-            "bookend_end": [display.message(each, _BOOKEND_LENGTH) for each in end],
+            "bookend_start": [origins.label(each, _BOOKEND_LENGTH) for each in begin],
+            "messages": [_shown(each, anchor, words, share, origins) for each in shown],
+            "bookend_end": [origins.label(each, _BOOKEND_LENGTH) for each in end],
             **_counts(window, anchor_id),
             "detail": "full" if full else "compact",
         }
+        if is_external(origin := origins.of(anchor)):
+            result["origin"] = origin
         lineage = archive.lineage(session)
         if len(lineage) > 1:
             result["parent_session_id"] = lineage[-1]
@@ -445,6 +474,7 @@ class SessionSearch:
         if not window.messages:
             raise BadRequest(f"around_message_id {around} is not in session {named.id[:200]}")
         share = min(_LONGEST_MESSAGE, _ANSWER // len(window.messages))
+        origins = _Origins(archive, session, self._current)
         answer = {
             "success": True,
             "mode": "scroll",
@@ -454,7 +484,7 @@ class SessionSearch:
             "window": request.window,
             "session_meta": display.session_facts(session),
             "messages": [
-                display.message(each, share, anchor=each.id == around) for each in window.messages
+                origins.label(each, share, anchor=each.id == around) for each in window.messages
             ],
             **_counts(window, around),
             "count": len(window.messages),
@@ -482,13 +512,14 @@ class SessionSearch:
         messages = archive.first(session, session.messages if whole else _READ_FIRST)
         last = [] if whole else archive.last(session, _READ_LAST)
         share = min(_LONGEST_MESSAGE, _ANSWER // max(len(messages) + len(last), 1))
+        origins = _Origins(archive, session, self._current)
         answer: dict[str, Any] = {
             "success": True,
             "mode": "read",
             "session_id": session.id,
             "link": display.link(session),
             "session_meta": display.session_facts(session),
-            "messages": [display.message(each, share) for each in (*messages, *last)],
+            "messages": [origins.label(each, share) for each in (*messages, *last)],
             "message_count": session.messages,
             "count": len(messages) + len(last),
             "truncated": not whole,
@@ -573,11 +604,55 @@ class SessionSearch:
         return answer
 
 
-def _shown(each: Message, anchor: Message, words: frozenset[str], share: int) -> dict[str, Any]:
+class _Origins:
+    """Where the messages of a conversation come from, for the session that reads them now.
+
+    What the assistant wrote may repeat what a tool returned. The archive has both, so this is
+    compared when somebody reads it, and not when the turn is stored.
+
+    Args:
+        archive: Has the conversation.
+        session: The conversation.
+        reader: The words of the session that reads it: a note may be made of what it reads.
+    """
+
+    def __init__(self, archive: Archive, session: Session, reader: SessionText) -> None:
+        self._source = session.source
+        self._reader = reader
+        self._archive, self._session = archive, session
+
+    @cached_property
+    def _read(self) -> SessionText:
+        """What the tools of the conversation returned."""
+        text = SessionText()
+        for each in self._archive.last(self._session, _TOOL_MESSAGES, ("tool", "")):
+            text.add(each.content, message_origin(self._source, each))
+        return text
+
+    def of(self, message: Message) -> str:
+        origin = message_origin(self._source, message)
+        if origin != ASSISTANT:
+            self._reader.add(message.content[:_LONGEST_MESSAGE], origin)
+            return origin
+        copied = self._read.copied(message.content[:_LONGEST_MESSAGE])
+        for each in copied:
+            self._reader.add(*each)
+        return lowest((origin for _, origin in copied), origin)
+
+    def label(self, message: Message, most: int, **place: Any) -> dict[str, Any]:
+        """A message to show, with its origin unless its role says it."""
+        shown = display.message(message, most, **place)
+        origin = self.of(message)
+        return shown if origin == message.role else {**shown, "origin": origin}
+
+
+def _shown(
+    each: Message, anchor: Message, words: frozenset[str], share: int, origins: _Origins
+) -> dict[str, Any]:
     if each.id != anchor.id:
-        return display.message(each, share)
+        return origins.label(each, share)
     around = display.first_hit(each.content, words) if len(each.content) > share else 0
-    return display.message(each, 2 * share, around=around, anchor=True)
+    return origins.label(each, 2 * share, around=around, anchor=True)
 
 
 def _counts(window: Window, anchor_id: int) -> dict[str, int]:

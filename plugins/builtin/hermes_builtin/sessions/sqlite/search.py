@@ -21,6 +21,7 @@ from hermes_builtin.sessions.archive import (
 )
 from hermes_builtin.sessions.query import Query, Term, TitleQuery, agreement, days, reach
 from hermes_builtin.sessions.sqlite.database import (
+    OTHER,
     ROLE_BITS,
     SESSION_BITS,
     bounds,
@@ -139,7 +140,7 @@ class Ranking:
     def sessions(
         self, sizes: Sizes, pairs: Collection[tuple[str, str]], words: Words, most: int = 0
     ) -> list[Ranked]:
-        """The best first; of equals the newest.
+        """The best first; of equals the user's before others, then the newest.
 
         Args:
             sizes: Returns the lengths of messages.
@@ -156,8 +157,8 @@ class Ranking:
                 Ranked(each.session, each.message, each.score + closer.get(each.session, 0.0))
                 for each in ranked
             ]
-        # Session numbers grow with time.
-        ranked.sort(key=lambda each: (-each.score, -each.session))
+        # Session numbers grow with time. What a tool returned never outranks what the user said.
+        ranked.sort(key=lambda each: (-each.score, each.message & OTHER, -each.session))
         return ranked
 
     def _scores(self, sizes: Sizes) -> dict[int, float]:
@@ -188,7 +189,8 @@ class Ranking:
                 total = sum(each * _DECAY**at for at, (each, _) in enumerate(scored[:_BEST]))
                 covered = self._covered(number for _, number in scored)
             total += _COVERAGE * sum(covered.values()) + self._bonus.get(session, 0.0)
-            ranked.append(Ranked(session, scored[0][1], total))
+            equals = (number for score, number in scored if score == scored[0][0])
+            ranked.append(Ranked(session, min(equals, key=_role_code), total))
         return ranked
 
     def _covered(self, numbers: Iterable[int]) -> dict[str, float]:
@@ -238,6 +240,10 @@ class Ranking:
             session = number >> SESSION_BITS
             gain[session] = max(gain[session], _ADJACENT * worth)
         return gain
+
+
+def _role_code(number: int) -> int:
+    return number & OTHER
 
 
 def _score(ranked: Ranked) -> float:

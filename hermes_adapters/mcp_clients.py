@@ -1,0 +1,184 @@
+"""`hermes-plugins mcp install`: the entry of this server in the configuration of an MCP client.
+
+A file changes only by the lines of the entry, which `--undo` removes again. The new text must parse
+to exactly the old data with the entry, otherwise nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from hermes_core import HermesError, replace_file
+from hermes_core.cli.output import note, say
+
+NAME: Final = "hermes-memory"
+
+
+class _Client(NamedTuple):
+    """Where a client has its servers: the file, and the key of the table in it."""
+
+    file: Callable[[], Path]
+    table: str
+
+
+def _application_folder(*parts: str) -> Path:
+    """The folder of a desktop program's settings."""
+    if sys.platform == "darwin":
+        return Path.home().joinpath("Library", "Application Support", *parts)
+    if os.name == "nt":
+        return Path(os.environ.get("APPDATA") or Path.home()).joinpath(*parts)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config").joinpath(*parts)
+
+
+_CLIENTS: Final = {
+    "claude-code": _Client(lambda: Path.home() / ".claude.json", "mcpServers"),
+    "claude-desktop": _Client(
+        lambda: _application_folder("Claude", "claude_desktop_config.json"), "mcpServers"
+    ),
+    "codex": _Client(lambda: Path.home() / ".codex" / "config.toml", "mcp_servers"),
+    "cursor": _Client(lambda: Path.home() / ".cursor" / "mcp.json", "mcpServers"),
+    "vscode": _Client(lambda: _application_folder("Code", "User", "mcp.json"), "servers"),
+}
+
+
+class _Change(NamedTuple):
+    """A new text of a file, and the lines that make the difference."""
+
+    text: str
+    lines: str
+
+
+def _entry(home: str | None, read_only: bool, user: str) -> dict[str, Any]:
+    """How a client starts this server."""
+    # The whole path: desktop programs do not have the PATH of your shell.
+    command = shutil.which("hermes-plugins") or sys.argv[0]
+    flags = [*(["--read-only"] if read_only else []), *(["--user", user] if user else [])]
+    place = ["--home", str(Path(home).absolute())] if home else []
+    return {"command": command, "args": [*place, "mcp", *flags]}
+
+
+def _in_json(text: str, table: str, entry: dict[str, Any]) -> _Change:
+    given = _parsed_json(text)
+    if NAME in given.get(table, {}):
+        raise HermesError(f"{NAME} is there already", hint="to change it, run it with --undo first")
+    lines = f'\n    "{NAME}": {json.dumps(entry)}'
+    # Behind the opening brace of the table, or of the file: what follows stays as it is.
+    found = re.search(rf'"{table}"\s*:\s*\{{', text)
+    if table in given and found:
+        at, after = found.end(), "," if given[table] else "\n  "
+    else:
+        at = text.index("{") + 1
+        # Closed on the same line: so `--undo` knows that the table is ours, too.
+        lines = f'\n  "{table}": {{{lines}}}'
+        after = "," if given else "\n"
+    wanted = {**given, table: {**given.get(table, {}), NAME: entry}}
+    new = text[:at] + lines + after + text[at:]
+    _check(_parsed_json(new) == wanted)
+    return _Change(new, lines + after)
+
+
+def _parsed_json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise HermesError(
+            f"the file is not plain JSON: {error}", hint="add the entry by hand: see --print"
+        ) from error
+    if not isinstance(found, dict):
+        raise HermesError(
+            "the file is not a JSON object", hint="add the entry by hand: see --print"
+        )
+    return found
+
+
+def _in_toml(text: str, table: str, entry: dict[str, Any]) -> _Change:
+    given = tomllib.loads(text)
+    if NAME in given.get(table, {}):
+        raise HermesError(f"{NAME} is there already", hint="to change it, run it with --undo first")
+    lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in entry.items())
+    added = f"{'' if text.endswith(chr(10)) or not text else chr(10)}\n[{table}.{NAME}]\n{lines}\n"
+    wanted = {**given, table: {**given.get(table, {}), NAME: entry}}
+    _check(tomllib.loads(text + added) == wanted)
+    return _Change(text + added, added)
+
+
+def _check(same: bool) -> None:
+    if not same:
+        raise HermesError(
+            "the entry can't be added without changing something else",
+            hint="add it by hand: see --print",
+        )
+
+
+def _undone(text: str, client: _Client) -> str:
+    """The text without our entry, to the byte as it was before."""
+    is_toml = client.file().suffix == ".toml"
+    given = tomllib.loads(text) if is_toml else _parsed_json(text)
+    entry = given.get(client.table, {}).get(NAME)
+    if entry is None:
+        raise HermesError(f"{NAME} is not there")
+    for lines in _toml_forms(client.table, entry) if is_toml else _json_forms(client.table, entry):
+        if text.count(lines) == 1:
+            return text.replace(lines, "")
+    raise HermesError(f"the entry {NAME} was changed", hint="remove it by hand")
+
+
+def _json_forms(table: str, entry: dict[str, Any]) -> list[str]:
+    """Every form in which `_in_json` writes the entry: with its table or alone, last or not."""
+    bare = f'\n    "{NAME}": {json.dumps(entry)}'
+    whole = f'\n  "{table}": {{{bare}}}'
+    return [whole + ",", whole + "\n", bare + ",", bare + "\n  "]
+
+
+def _toml_forms(table: str, entry: dict[str, Any]) -> list[str]:
+    return [_in_toml(before, table, entry).lines for before in ("x = 1", "")]
+
+
+@click.command("install")
+@click.argument("client", type=click.Choice(sorted(_CLIENTS)))
+@click.option("--print", "print_only", is_flag=True, help="Show the entry and change nothing.")
+@click.option("--undo", is_flag=True, help="Remove the entry.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--read-only", is_flag=True, help="Offer nothing that changes the memory.")
+@click.option("--user", default="", metavar="ID", help="Serve the memory of this user.")
+@click.pass_obj
+def install_command(
+    home: str | None, *, client: str, print_only: bool, undo: bool, yes: bool, read_only: bool,
+    user: str,
+) -> None:  # fmt: skip
+    """Add this server to the configuration of an MCP client."""
+    chosen = _CLIENTS[client]
+    entry = _entry(home, read_only, user)
+    path = chosen.file()
+    if print_only:
+        say(f"in {path}:")
+        say(json.dumps({chosen.table: {NAME: entry}}, indent=2))
+        return
+    try:
+        # As bytes: text would change line ends.
+        before = path.read_bytes().decode("utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise HermesError(f"can't be read: {error}", where=str(path)) from error
+    if undo:
+        after, shown = _undone(before, chosen), f"remove {NAME} from {path}"
+    else:
+        is_toml = path.suffix == ".toml"
+        add = _in_toml if is_toml else _in_json
+        change = add(before or ("" if is_toml else "{}\n"), chosen.table, entry)
+        after, shown = change.text, f"add to {path}:\n{change.lines.strip()}"
+    say(shown)
+    if not yes and not click.confirm("Change the file?", default=True):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, after.encode("utf-8"))
+    note(f"restart {client} to use it" if not undo else f"restart {client}")

@@ -1,0 +1,280 @@
+"""`hermes-plugins mcp` with the SDK's own client, over stdio and HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from support.commands import Machine
+
+from hermes_adapters.mcp import MemoryServer, build_server
+from hermes_core import FakeProvider, MemoryManager
+
+NOTE = {"action": "add", "target": "memory", "content": "The server is stage-1."}
+
+
+def text(result: Any) -> str:
+    return str(result.content[0].text)
+
+
+def data(result: Any) -> dict[str, Any]:
+    found = json.loads(text(result))
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    return tmp_path
+
+
+def served(test: Any, *providers: FakeProvider, **options: Any) -> Any:
+    """Run a test with a client that is connected in the same process."""
+
+    async def run() -> Any:
+        manager = MemoryManager.from_config()
+        for each in providers:
+            assert manager.add_provider(each)
+        memory = MemoryServer(manager, **options)
+        await memory.start()
+        try:
+            async with Client(build_server(memory)) as client:
+                return await test(client)
+        finally:
+            await memory.stop()
+
+    return asyncio.run(run())
+
+
+def test_tools_say_what_they_change(home: Path) -> None:
+    async def names(client: Client) -> dict[str, Any]:
+        return {each.name: each.annotations for each in (await client.list_tools()).tools}
+
+    tool = {"name": "fake_tool", "description": "d", "parameters": {"type": "object"}}
+    found = served(names, FakeProvider("fake", tools=[tool]))
+    assert set(found) == {"memory", "session_search", "recall", "remember_turn", "fake_tool"}
+    assert found["session_search"].read_only_hint
+    assert found["recall"].read_only_hint
+    assert found["memory"].destructive_hint
+    assert not found["remember_turn"].read_only_hint
+    limited = served(names, FakeProvider("fake", tools=[tool]), read_only=True)
+    assert set(limited) == {"memory", "session_search", "recall"}
+    assert limited["memory"].read_only_hint
+
+
+def test_what_one_client_stores_another_finds(home: Path) -> None:
+    async def write(client: Client) -> None:
+        assert data(await client.call_tool("memory", NOTE))["success"]
+        turn = {"user": "How do we deploy?", "assistant": "With make release."}
+        assert data(await client.call_tool("remember_turn", turn))["success"]
+        assert data(await client.call_tool("session_search", {"query": "deploy"}))["count"] == 1
+
+    async def read(client: Client) -> None:
+        assert data(await client.call_tool("session_search", {"query": "deploy"}))["count"] == 1
+        notes = await client.read_resource("memory://notes/memory")
+        assert notes.contents[0].text == NOTE["content"]  # type: ignore[union-attr]
+        recent = await client.read_resource("memory://sessions/recent")
+        session = json.loads(recent.contents[0].text)["results"][0]["session_id"]  # type: ignore[union-attr]
+        whole = await client.read_resource(f"memory://sessions/{session}")
+        assert "make release" in whole.contents[0].text  # type: ignore[union-attr]
+        prompt = await client.get_prompt("memory")
+        assert "stage-1" in prompt.messages[0].content.text  # type: ignore[union-attr]
+
+    served(write)
+    served(read)
+
+
+def test_recall_is_fenced_and_reaches_the_provider(home: Path) -> None:
+    provider = FakeProvider("fake", prefetch="They like tea.")
+
+    async def ask(client: Client) -> str:
+        return text(await client.call_tool("recall", {"query": "What do they drink?"}))
+
+    answer = served(ask, provider)
+    assert answer.startswith("<memory-context>")
+    assert "They like tea." in answer
+
+
+def test_a_read_only_server_changes_nothing(home: Path) -> None:
+    async def attempt(client: Client) -> list[Any]:
+        calls = (("memory", NOTE), ("memory", {"target": "user", "operations": [NOTE]}))
+        wrong = [await client.call_tool(name, args) for name, args in calls]
+        wrong.append(await client.call_tool("remember_turn", {"user": "a", "assistant": "b"}))
+        read = await client.call_tool("memory", {"action": "read", "target": "memory"})
+        assert not read.is_error
+        return wrong
+
+    assert all(each.is_error for each in served(attempt, read_only=True))
+    assert not (home / "memories" / "MEMORY.md").exists()
+
+
+def test_users_are_kept_apart(home: Path) -> None:
+    async def write(client: Client) -> None:
+        await client.call_tool("remember_turn", {"user": "apples", "assistant": "noted"})
+
+    async def search(client: Client) -> int:
+        return int(data(await client.call_tool("session_search", {"query": "apples"}))["count"])
+
+    served(write, user="ann", platform="telegram")
+    assert served(search, user="ann", platform="telegram") == 1
+    assert served(search, user="ben", platform="telegram") == 0
+    assert served(search, user="ann", platform="discord") == 0
+
+
+@pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("recall", {}),
+        ("recall", {"query": 5}),
+        ("remember_turn", {"user": "only half"}),
+        ("memory", {}),
+        ("nothing", {}),
+    ],
+)
+def test_wrong_arguments_are_a_result_that_says_so(home: Path, tool: str, args: Any) -> None:
+    async def call(client: Client) -> Any:
+        return await client.call_tool(tool, args)
+
+    assert served(call).is_error
+
+
+def test_unknown_resources_and_prompts_are_errors(home: Path) -> None:
+    async def ask(client: Client) -> None:
+        for uri in ("memory://notes/other", "memory://sessions/none", "file:///etc/passwd"):
+            with pytest.raises(Exception, match="no resource"):
+                await client.read_resource(uri)
+        with pytest.raises(Exception, match="no prompt"):
+            await client.get_prompt("other")
+
+    served(ask)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    made = Machine(tmp_path / "machine", in_process=True)
+    made.environment["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+    return made
+
+
+def test_over_stdio(machine: Machine) -> None:
+    command, *rest = machine.command("mcp")
+    server = StdioServerParameters(command=command, args=rest, env=machine.environment)
+
+    async def talk() -> None:
+        async with Client(server) as client:
+            assert data(await client.call_tool("memory", NOTE))["success"]
+
+    asyncio.run(talk())
+    assert (machine.home / "memories" / "MEMORY.md").read_text("utf-8") == NOTE["content"]
+
+
+@pytest.fixture
+def over_http(machine: Machine) -> Iterator[str]:
+    command = machine.command("mcp", "--http", "0", "--token", "secret-token-1")
+    process = subprocess.Popen(
+        command, env=machine.environment, stderr=subprocess.PIPE, encoding="utf-8"
+    )
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    try:
+        yield re.findall(r"http://\S+", line)[0]
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+
+
+def test_over_http_with_many_clients(over_http: str) -> None:
+    headers = {"Authorization": "Bearer secret-token-1"}
+
+    async def one(number: int) -> None:
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
+            Client(streamable_http_client(over_http, http_client=http)) as client,
+        ):
+            turn = {"user": f"fact number-{number}", "assistant": "ok", "session_id": f"s{number}"}
+            assert data(await client.call_tool("remember_turn", turn))["success"]
+            found = await client.call_tool("session_search", {"query": f"number-{number}"})
+            assert data(found)["count"] >= 1
+
+    async def check() -> None:
+        await asyncio.gather(*map(one, range(20)))
+        async with httpx2.AsyncClient(timeout=60) as http:
+            assert (await http.post(over_http, json={})).status_code == 401
+            wrong = {"Authorization": "Bearer secret-token-2"}
+            assert (await http.post(over_http, json={}, headers=wrong)).status_code == 401
+            for name, value in (("Host", "evil.example"), ("Origin", "http://evil.example")):
+                refused = await http.post(over_http, json={}, headers={**headers, name: value})
+                assert refused.status_code in {403, 421}
+            garbage = await http.post(over_http, content=b"{", headers=headers)
+            assert 400 <= garbage.status_code < 500
+
+    asyncio.run(check())
+
+
+# -- configuration of clients -------------------------------------------------------------------
+
+FILES = {
+    "claude-code": ".claude.json",
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "codex": ".codex/config.toml",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".config/Code/User/mcp.json",
+}
+GIVEN = [
+    None,
+    "{}",
+    '{"theme": "dark"}\r\n',
+    '{\n  "mcpServers": {}, "servers": {}\n}\n',
+    '{"servers": {"a": {"command": "x"}}, "mcpServers": {"a": {"command": "x"}},\n "z": 1}',
+]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the folders are named differently")
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("client", FILES)
+def test_an_entry_is_added_and_removed_to_the_byte(
+    machine: Machine, client: str, given: str | None
+) -> None:
+    if client == "codex":
+        given = given and f'model = "x"  # {len(given)}'
+    path = machine.user / FILES[client]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if given is not None:
+        path.write_bytes(given.encode())
+    assert machine.run("mcp", "install", client, "--yes").code == 0
+    parsed = tomllib.loads if client == "codex" else json.loads
+    entries = [table["hermes-memory"] for table in parsed(path.read_text("utf-8")).values()
+               if isinstance(table, dict) and "hermes-memory" in table]  # fmt: skip
+    assert [each["args"] for each in entries] == [["mcp"]]
+    again = machine.run("mcp", "install", client, "--yes")
+    assert again.code == 1
+    assert "is there already" in again.err
+    assert machine.run("mcp", "install", client, "--undo", "--yes").code == 0
+    empty = b"" if client == "codex" else b"{}\n"
+    assert path.read_bytes() == (empty if given is None else given.encode())
+
+
+def test_a_file_with_comments_is_left_alone(machine: Machine) -> None:
+    path = machine.user / FILES["cursor"]
+    path.parent.mkdir(parents=True)
+    path.write_text("{ // mine\n}", "utf-8")
+    result = machine.run("mcp", "install", "cursor", "--yes")
+    assert result.code == 1
+    assert "--print" in result.err
+    assert path.read_text("utf-8") == "{ // mine\n}"
+    shown = machine.run("mcp", "install", "cursor", "--print", "--read-only")
+    assert '"--read-only"' in shown.out.replace(" ", "")
