@@ -23,7 +23,14 @@ from hermes_builtin.sessions.session_text import SessionText
 from hermes_core import MemoryManager
 from hermes_core.privacy.origin import is_external
 
-CORPUS = Path(__file__).parents[1] / "tests" / "corpus" / "origin"
+CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
+#: By part: every line, or every second one; "fresh" is another collection, measured once.
+PARTS = {
+    "all": slice(None),
+    "tuning": slice(0, None, 2),
+    "held out": slice(1, None, 2),
+    "fresh": slice(None),
+}
 #: The bars, in percent of notes.
 BARS = {"verbatim": 0.0, "split": 0.0, "paraphrase": 10.0, "benign": 1.0}
 CHECK_MS = 1.0
@@ -38,8 +45,8 @@ class Result(NamedTuple):
     origin: str
 
 
-def corpus(name: str) -> list[dict[str, Any]]:
-    lines = (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()
+def corpus(name: str, folder: str = "origin") -> list[dict[str, Any]]:
+    lines = (CORPUS / folder / f"{name}.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -119,16 +126,17 @@ def benign(folder: Path, row: dict[str, Any], number: int) -> Result:
 
 
 def measure(report: Report, part: str, *, show: bool) -> None:
-    """Add the rates of all of the corpus, or of every second line of it."""
-    chosen = {"all": slice(None), "tuning": slice(0, None, 2), "held out": slice(1, None, 2)}[part]
+    """Add the rates of one part of the texts."""
+    chosen = PARTS[part]
+    texts = "origin-fresh" if part == "fresh" else "origin"
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         found: dict[str, list[tuple[str, Result]]] = {kind: [] for kind in BARS}
-        for number, row in list(enumerate(corpus("poisoned")))[chosen]:
+        for number, row in list(enumerate(corpus("poisoned", texts)))[chosen]:
             for kind, note, result in poisoned(folder, row, number):
                 found[kind].append((note, result))
         kinds: Counter[str] = Counter()
-        for number, row in list(enumerate(corpus("benign")))[chosen]:
+        for number, row in list(enumerate(corpus("benign", texts)))[chosen]:
             result = benign(folder, row, number)
             found["benign"].append((row["note"], result))
             kinds[row["kind"]] += result.outcome == "staged"
@@ -169,7 +177,7 @@ def speed(report: Report) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=["all", "tuning", "held out"], default="all")
+    parser.add_argument("--part", choices=PARTS, default="all")
     parser.add_argument("--show", action="store_true", help="print the notes that went wrong")
     given = parser.parse_args()
     report = Report("Origin of notes")

@@ -18,6 +18,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from hermes_core.dispatch import Outcome
+    from hermes_core.provider import ForgetRequest
 
 PROJECT: Final = "hermes_memory"
 
@@ -119,6 +120,8 @@ HOOKS: Final[Mapping[str, HookRule]] = {
     "own_settings": HookRule(Policy.TARGETED, returns=(list, tuple), neutral=(), optional=True),
     "get_status_config": HookRule(Policy.TARGETED, returns=(dict,), optional=True),
     "post_setup": HookRule(Policy.TARGETED, optional=True, interactive=True),
+    # No masks: what is to be forgotten may be a secret, and masked it would not be found.
+    "forget": HookRule(Policy.TARGETED, deadline="write", optional=True),
 }
 
 
@@ -248,3 +251,7 @@ class MemoryHooks:
     @hookspec
     def post_setup(self, hermes_home: str, config: dict[str, Any]) -> Outcome | None:
         """Set-up steps beyond the schema."""
+
+    @hookspec
+    def forget(self, request: ForgetRequest) -> Outcome | None:
+        """Find what a person wants to be forgotten, and delete it."""

@@ -78,6 +78,66 @@ class ProbeResult(NamedTuple):
     detail: str
 
 
+class ForgetRequest(NamedTuple):
+    """What `SupportsForget.forget` is asked for: a text, one conversation, or a person.
+
+    Attributes:
+        home: The home's path.
+        text: Whatever contains this text; `matches` compares.
+        session_id: Everything of this session.
+        user_id: Everything of this person; an external provider is initialised as them.
+        platform: Where the person talks.
+        delete: Delete what is found. If False, only look.
+    """
+
+    home: str
+    text: str = ""
+    session_id: str = ""
+    user_id: str = ""
+    platform: str = ""
+    delete: bool = False
+
+    def matches(self, text: str) -> bool:
+        """Return whether a text contains the one to be forgotten.
+
+        Upper and lower case are the same, and so are the ways to write one character.
+        """
+        return bool(self.text) and folded(self.text) in folded(text)
+
+
+def folded(text: str) -> str:
+    """Return a text in the form in which texts to be forgotten are compared."""
+    if text.isascii():
+        return text.lower()
+    from unicodedata import normalize  # noqa: PLC0415 - `list` imports this module
+
+    return normalize("NFKC", normalize("NFKC", text).casefold())
+
+
+class ForgetItem(NamedTuple):
+    """How much of one kind was found or deleted, for example 3 of "memories".
+
+    ``previews`` show a person what it is, before they agree; they are not stored.
+    """
+
+    place: str
+    count: int  # type: ignore[assignment]  # hides the method of tuple, which nobody needs
+    previews: tuple[str, ...] = ()
+
+
+class ForgetReport(NamedTuple):
+    """What `SupportsForget.forget` returns.
+
+    Attributes:
+        items: What was found, or deleted.
+        unreachable: What stays because the backend can't delete it, a sentence each. It must not
+            contain the text that is to be forgotten.
+    """
+
+    items: tuple[ForgetItem, ...] = ()
+    unreachable: tuple[str, ...] = ()
+
+
 def described(statuses: Iterable[Any]) -> str:
     """Return one line for a person about what was recalled; "" if nothing was."""
     return "  ".join(_line(each) for each in statuses if hasattr(each, "provider_label"))
@@ -324,6 +384,18 @@ class SupportsPostSetup(Protocol):
         """
 
 
+class SupportsForget(Protocol):
+    """A provider that can delete what it knows, when a person asks for it."""
+
+    def forget(self, request: ForgetRequest) -> ForgetReport:
+        """Find everything that a request means, and delete it if the request says so.
+
+        ``hermes-plugins forget --provider`` calls it after `MemoryProvider.initialize`, once for
+        each person whose memories may contain it. It looks first, then deletes, then looks again,
+        so a second look must not find what was deleted. A call may be repeated.
+        """
+
+
 @runtime_checkable
 class BuiltinMethods(Protocol):
     """What the host uses of its own built-in provider beyond the contract.
@@ -375,6 +447,14 @@ class BuiltinMethods(Protocol):
     def sessions_since(self, home: Path, since: float, /) -> Iterator[dict[str, Any]]:
         """Yield the sessions in which a person spoke since then, each with its turns."""
 
+    def sessions_meant(self, request: ForgetRequest, /) -> dict[str, Any]:
+        """Return whose memories a request is about.
+
+        ``sessions`` are those to be deleted, or for a text one of each person: each with its
+        ``session`` and ``keywords``. ``passages`` are texts from sessions to be deleted, to search
+        files for. ``platforms`` are those on which the user is known.
+        """
+
 
 #: The protocols whose methods are hooks, too.
 CAPABILITIES: Final = (
@@ -382,4 +462,5 @@ CAPABILITIES: Final = (
     SupportsOwnSettings,
     SupportsStatusConfig,
     SupportsPostSetup,
+    SupportsForget,
 )

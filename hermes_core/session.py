@@ -6,10 +6,10 @@ the contract says; `SessionContext.keywords` is the one place that makes them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from json import dumps, loads  # before a plugin can replace them
 from typing import Any, Final, Self
 
 #: The ``agent_context`` of an agent that talks with its user.
@@ -115,7 +115,7 @@ class SessionContext:
         Raises:
             ValueError: The text is not a JSON object.
         """
-        found = json.loads(text)
+        found = loads(text)
         if not isinstance(found, dict):
             raise ValueError("not a JSON object")  # noqa: TRY004 - the text is wrong, not its type
         return cls.from_keywords(session_id, found)
@@ -144,7 +144,7 @@ class SessionContext:
             for name, value in self.keywords().items()
             if name != "hermes_home" and (_is_plain(value) or name in _FIELDS)
         }
-        return json.dumps(stored, sort_keys=True)
+        return dumps(stored, sort_keys=True)
 
     @property
     def identity(self) -> tuple[str, str, str, str]:

@@ -24,7 +24,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hermes_core.hookspecs import HOOKS, Messages
-from hermes_core.provider import MemoryProvider, ProbeResult, RecallStatus
+from hermes_core.provider import (
+    ForgetReport,
+    ForgetRequest,
+    MemoryProvider,
+    ProbeResult,
+    RecallStatus,
+)
 
 __all__ = ["Call", "FakeProvider", "Turn"]
 
@@ -135,6 +141,7 @@ class FakeProvider(MemoryProvider):
             "handle_tool_call": "{}",
             "probe": ProbeResult(ok=True, detail="the fake backend works"),
             "get_status_config": {},
+            "forget": ForgetReport(),
         }
         for hook, answer in answers.items():
             self.answer(hook, answer)
@@ -445,6 +452,11 @@ class FakeProvider(MemoryProvider):
     def post_setup(self, hermes_home: str, config: dict[str, Any]) -> None:
         """Record the call; nothing is asked."""
         self._called("post_setup", hermes_home=hermes_home, config=config)
+
+    def forget(self, request: ForgetRequest) -> ForgetReport:
+        """Find nothing by default."""
+        report: ForgetReport = self._called("forget", request=request)
+        return report
 
 
 def _known(hook: str) -> str:

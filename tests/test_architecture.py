@@ -39,6 +39,7 @@ SHARED_STATE = {
     "loading/pinned.py: _FINDER": "import finders belong to the process",
     "outbox/worker.py: _SHARED": "managers of one home deliver from one file with one worker",
     "privacy/error_text.py: _IN_USE": "a process has one environment, with these secrets in it",
+    "storage/postgres.py: _DATABASES": "managers share connections, of which a server has few",
     "storage/sqlite.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
 }
 
@@ -179,7 +180,7 @@ OWN_CONNECTIONS = {
     "storage/sqlite.py": "has the class",
     "sessions/sqlite/maintenance.py": "cuts a damaged index out of the schema",
     "sessions/sqlite/repair.py": "copies a damaged file, which the class refuses",
-    "sessions/hermes_agent.py": "reads a file of hermes-agent",
+    "hermes_memory_mem0/engine.py": "erases what was deleted from files of mem0ai and Qdrant",
     "scaffold/project/src/hermes_memory_acme/store.py": "is an author's code",
 }
 

@@ -48,6 +48,7 @@ POLICIES = {
         "own_settings",
         "get_status_config",
         "post_setup",
+        "forget",
     },
     Policy.REVERSE: {"shutdown"},
 }
@@ -116,27 +117,27 @@ def test_optional_hooks_are_the_capabilities_and_no_base_class_has_them() -> Non
 
 def test_a_method_added_to_the_class_alone_is_noticed() -> None:
     class Grown(MemoryProvider):
-        def forget(self, query: str) -> None:
+        def recite(self, query: str) -> None:
             """New."""
 
     assert sorted(drift(Grown, MemoryHooks, HOOKS, ProviderAdapter)) == [
-        "forget is missing in policies",
-        "forget is missing in specs",
+        "recite is missing in policies",
+        "recite is missing in specs",
     ]
 
 
 def test_a_spec_added_alone_is_noticed() -> None:
     class Grown(MemoryHooks):
-        def forget(self, query: str) -> None:
+        def recite(self, query: str) -> None:
             """New."""
 
-    assert drift(MemoryProvider, Grown, HOOKS, ProviderAdapter) == ["forget is only in specs"]
+    assert drift(MemoryProvider, Grown, HOOKS, ProviderAdapter) == ["recite is only in specs"]
 
 
 def test_a_policy_added_alone_is_noticed() -> None:
-    rules = {**HOOKS, "forget": HookRule(Policy.NOTIFY)}
+    rules = {**HOOKS, "recite": HookRule(Policy.NOTIFY)}
     assert drift(MemoryProvider, MemoryHooks, rules, ProviderAdapter) == [
-        "forget is only in policies"
+        "recite is only in policies"
     ]
 
 

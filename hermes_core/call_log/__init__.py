@@ -4,7 +4,7 @@ No content. A call is added in about a microsecond and written by a worker, so t
 a turn nothing; kill -9 loses at most the last half second of it.
 """
 
-from hermes_core.call_log.log import CallLog, LoggedCall, path_of
+from hermes_core.call_log.log import CallLog, LoggedCall, forget_calls, path_of
 from hermes_core.call_log.reading import HookReport, Lost, hook_health, lost_calls, read_calls
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "HookReport",
     "LoggedCall",
     "Lost",
+    "forget_calls",
     "hook_health",
     "lost_calls",
     "path_of",

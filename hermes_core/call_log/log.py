@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -357,6 +357,43 @@ class CallFile:
         # A log that somebody removed needs no message: it is created again.
         if damaged and self._on_new_file is not None:
             self._on_new_file(damaged)
+
+
+def forget_calls(
+    home: Path, matches: Callable[[str], bool], sessions: Collection[str], *, delete: bool
+) -> int:
+    """Find calls of some sessions, or with a text in their error; empty these two fields.
+
+    The rows stay: their numbers say how many there are.
+
+    Returns:
+        How many rows there are.
+    """
+    path = path_of(home)
+    if not path.exists():
+        return 0
+    wanted = {one_line(name[:_NAME_CHARACTERS]) for name in sessions}
+    file = SqliteFile(path, SCHEMA)
+
+    def work(database: sqlite3.Connection) -> int:
+        rows = database.execute("SELECT id, session, error FROM calls").fetchall()
+        found = [
+            (number,)
+            for number, session, error in rows
+            if (session and session in wanted) or matches(session) or matches(error)
+        ]
+        if delete:
+            database.execute("PRAGMA secure_delete = 1")
+            database.executemany("UPDATE calls SET session = '', error = '' WHERE id = ?", found)
+        return len(found)
+
+    try:
+        found = file.change(work)
+        if delete:
+            file.erase_free_space()
+    finally:
+        file.close()
+    return found
 
 
 def _row(call: LoggedCall) -> tuple[float | int | str, ...]:

@@ -28,6 +28,7 @@ from hermes_core.checkup.deliveries import (
     writes,
     writes_fail,
 )
+from hermes_core.checkup.forget import JOURNAL
 from hermes_core.config import Config, load_config
 from hermes_core.config.settings import ProviderConfigError
 from hermes_core.discovery import ProviderInfo, hook_problems, manifest_of, pin_problem, scan
@@ -166,6 +167,9 @@ def _examine_in_child(
 def examine_files(config: Config) -> Iterator[Finding]:
     """The home itself, config.yaml, locks, import hooks and secrets."""
     yield from examine_home(config.home)
+    if (config.home / JOURNAL).exists():
+        detail = "a `forget` was interrupted; not everything is deleted"
+        yield Finding("forget", PROBLEM, detail, "run: hermes-plugins forget")
     yield from examine_config(config.home)
     yield from examine_hooks()
     yield from examine_secrets(config.home, config.secrets_backend)
@@ -315,7 +319,7 @@ def _outbox(config: Config, active: ActiveProvider, *, answers: bool) -> Iterato
     try:
         with closing(admin.open_store(config, set_aside=False)) as store:
             # SQLite's own integrity check, since a damaged page may not be read by the report.
-            whole = store.file.is_whole()
+            whole = store.database.is_whole()
             report = admin.report(store)
     except DatabaseError as error:
         todo = error.hint or "the next agent that runs sets a damaged file aside"

@@ -7,7 +7,7 @@ subagent: such a session recalls, and stores nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from typing import Final
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.config import Config
 from hermes_core.dispatch import overrides
+from hermes_core.dispatch.isolation import is_isolated
 from hermes_core.errors import AnswerLate, describe
 from hermes_core.loading.activation import deadlines_of
 from hermes_core.manager import MemoryManager
@@ -44,6 +45,7 @@ class ProviderRecall:
         why_nothing: Why it returned nothing, as far as that is known.
         late: Whether it answered after its deadline.
         origin: Where the text comes from.
+        isolated: Whether it runs in its own process.
     """
 
     provider: str
@@ -53,6 +55,7 @@ class ProviderRecall:
     why_nothing: str = ""
     late: bool = False
     origin: str = ""
+    isolated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iter
             None,
         )
         if outcome is None:
-            rows.append(ProviderRecall(provider.name, why_nothing=_why_nothing(provider)))
+            nothing = ProviderRecall(provider.name, why_nothing=_why_nothing(provider))
+            rows.append(replace(nothing, isolated=is_isolated(provider)))
             continue
         text, error = str(outcome.value or ""), outcome.error
         rows.append(
@@ -113,6 +117,7 @@ def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iter
                 "" if text.strip() or error else _why_nothing(provider),
                 isinstance(error, AnswerLate),
                 of_provider(outcome.provider) if text.strip() else "",
+                is_isolated(provider),
             )
         )
     yield Explanation(

@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "doctor": _Command("checkup", "Test everything and say how to fix it."),
     "enable": _Command("providers", "Use NAME as the external memory provider."),
     "explain": _Command("checkup", "Show what an agent would recall for QUESTION."),
+    "forget": _Command("forget", "Delete a fact, a conversation or a person."),
     "info": _Command("providers", "Show the details of one provider."),
     "install": _Command("install", "Install a memory plugin."),
     "list": _Command("providers", "List the installed memory providers."),

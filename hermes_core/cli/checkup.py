@@ -35,7 +35,7 @@ from hermes_core.cli.output import (
     say_text,
 )
 from hermes_core.cli.provider_list import as_json
-from hermes_core.cli.providers import granted_to, recovered_config, say_grants
+from hermes_core.cli.providers import granted_to, isolation_of, recovered_config, say_grants
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
 from hermes_core.discovery import ProviderInfo
@@ -139,6 +139,7 @@ def _provider_report(
         "grants": granted_to(selection, selection.name),
         "withheld": list(check.withheld),
         "path": str(info.directory or "") if info else "",
+        "isolation": isolation_of(selection, info, selection.name),
         "settings": list(check.settings),
         "shown": check.shown,
         "confirms_delivery": check.confirms if loads else None,
@@ -179,29 +180,35 @@ def _print_report(report: dict[str, Any]) -> None:
     if provider is None:
         say_field("external", "none")
     else:
-        works = _works(provider)
-        version = f" {provider['version']}" if provider.get("version") else ""
-        owner = f" ({provider['distribution']}{version})" if provider.get("distribution") else ""
-        say_field("external", f"{provider['name']}{owner}, {works}")
-        if provider["path"]:
-            say_field("from", plain(provider["path"]))
-        if provider["commit"]:
-            say_field("commit", plain(provider["commit"]))
-        if pin := provider["pin"]:
-            say_field("pinned", f"{pin['owner']} {pin['version']}".rstrip())
-        say_grants(provider["name"], provider["grants"], provider["withheld"])
-        for row in provider["settings"]:
-            say(f"  {row['key']}: {setting_text(row)}")
-        for key, value in provider["shown"].items():
-            say(f"  {plain(key)}: {plain(value)}")
-        if provider["active"]:
-            confirmed = "confirmed by the provider"
-            counted = "counted as delivered when the call returns"
-            say_field("delivery", confirmed if provider["confirms_delivery"] else counted)
+        _print_provider(provider)
     _print_deliveries(report)
     for label in ("observers", "warnings", "problems"):
         for line in report[label]:
             say_field(label[:-1], paint(plain(line), "broken" if label == "problems" else ""))
+
+
+def _print_provider(provider: dict[str, Any]) -> None:
+    works = _works(provider)
+    version = f" {provider['version']}" if provider.get("version") else ""
+    owner = f" ({provider['distribution']}{version})" if provider.get("distribution") else ""
+    say_field("external", f"{provider['name']}{owner}, {works}")
+    if provider["path"]:
+        say_field("from", plain(provider["path"]))
+    if provider["commit"]:
+        say_field("commit", plain(provider["commit"]))
+    if pin := provider["pin"]:
+        say_field("pinned", f"{pin['owner']} {pin['version']}".rstrip())
+    if provider["isolation"] == "process":
+        say_field("isolation", "process (the plugin runs in its own process)")
+    say_grants(provider["name"], provider["grants"], provider["withheld"])
+    for row in provider["settings"]:
+        say(f"  {row['key']}: {setting_text(row)}")
+    for key, value in provider["shown"].items():
+        say(f"  {plain(key)}: {plain(value)}")
+    if provider["active"]:
+        confirmed = "confirmed by the provider"
+        counted = "counted as delivered when the call returns"
+        say_field("delivery", confirmed if provider["confirms_delivery"] else counted)
 
 
 def _delivery_json(deliveries: DeliveryStatus, active: ActiveProvider) -> dict[str, Any]:
@@ -368,7 +375,8 @@ def _print_explanation(row: dict[str, Any], problems: list[str]) -> None:
     say()
     say(bold("from:"))
     for each in row["providers"]:
-        say(f"  {plain(each['provider'])}: {_provider_line(each)}")
+        process = " (in its own process)" if each["isolated"] else ""
+        say(f"  {plain(each['provider'])}{process}: {_provider_line(each)}")
     if row["notes"]:
         origins = Counter(each["origin"] for each in row["notes"])
         counts = ", ".join(f"{count:,} from {plain(each)}" for each, count in origins.items())

@@ -42,7 +42,7 @@ from hermes_core.discovery import (
     read_record,
     scan,
 )
-from hermes_core.errors import HermesError
+from hermes_core.errors import ConfigError, HermesError
 from hermes_core.provider import BUILTIN
 from hermes_core.secrets import Secrets, check_name
 from hermes_core.storage.home import resolve_home
@@ -90,12 +90,14 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
     place = str(info.directory or info.location or "")
     registers = info.facts.registers
     companions = companions_of(info)
+    isolation = isolation_of(selection, info, info.name)
     if json_wanted:
         known = {"provider": info.facts.provider, "registers": registers}
         facts = {key: value for key, value in known.items() if value}
         beside = {name.removesuffix(".py"): str(path) for name, path in companions.items()}
         grants = granted_to(selection, info.name)
         more = {"commit": info.commit, "location": place, "grants": grants, **beside, **facts}
+        more["isolation"] = isolation
         print_json(provider={**as_json(info), **more})
         return
     say(f"{plain(info.name)}  {paint(info.state, info.state)}")
@@ -120,6 +122,7 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         "calls itself": info.facts.provider,
         "registers": registers and f"{registers} (not memory, not used here)",
         "grants": ", ".join(granted_to(selection, info.name)),
+        "isolation": {"process": "process (the plugin runs in its own process)"}.get(isolation, ""),
     }
     width = max(map(len, details)) + 1 if on_terminal() else 0
     for label, value in details.items():
@@ -135,6 +138,15 @@ def _listed(name: str, found: list[ProviderInfo]) -> ProviderInfo:
     owned = [each for each in same if not owner or each.owned_by(owner)]
     # Several or none: `find_provider` has the error messages.
     return owned[0] if len(owned) == 1 else find_provider(name, found)
+
+
+def isolation_of(selection: Selection, info: ProviderInfo | None, name: str) -> str:
+    """Return what config.yaml says about a provider's process: "none" or "process"."""
+    own = info.facts.provider if info is not None else ""
+    try:
+        return "process" if selection.is_isolated(name, own or name) else "none"
+    except ConfigError:
+        return "none"  # it does not load then, and `status` says why
 
 
 def recovered_config(ctx: click.Context) -> Config:

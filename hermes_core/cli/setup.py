@@ -29,6 +29,7 @@ from hermes_core.config.document import YamlProblem, parse, read_document
 from hermes_core.config.editor import DELETE, change_config
 from hermes_core.config.environment import Lease
 from hermes_core.config.fields import (
+    HOST_KEYS,
     Field,
     Problem,
     Settings,
@@ -52,11 +53,11 @@ from hermes_core.config.setup_journal import Journal, commit, complete, recover
 from hermes_core.discovery import PUBLISHED, ProviderInfo, find_provider, manifest_of, scan
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
-from hermes_core.loading import Loaded, counted, load
+from hermes_core.loading import Loaded, counted
 from hermes_core.loading.activation import (
     deadlines_of,
     fields_of,
-    instance_for,
+    load_for,
     plain_values,
     save_config,
 )
@@ -225,11 +226,9 @@ def _loaded(
     environment = sources.environment()
     remember_secrets(secrets_in((), None, environment) | sources.secrets.values(keyring=False))
     try:
-        lease.set(environment, f"plugin {info.name}", sources.held)
         deadlines = deadlines_of(config)
         with progress(f"Loading {info.name}"):
-            instance = instance_for(config, info, sources, lease)
-            loaded = load(info, config.home, deadline=deadlines.load, instance=instance)
+            loaded = load_for(config, info, sources, lease, pinned=False)
             sources.reported = own_settings_of(loaded.provider, info.name, config.home, deadlines)
             fields = fields_of(loaded.provider, info.name, deadlines)
         yield loaded, fields, sources
@@ -540,8 +539,12 @@ def _row(name: str, value: Any, origin: str) -> dict[str, Any]:
 
 
 def _of_provider(config: Config, check: ProviderCheck) -> list[dict[str, Any]]:
-    section, _ = section_of(config, config.selection.name)
-    return [{"name": f"memory.{section}.{row['key']}", **row} for row in check.settings]
+    section, values = section_of(config, config.selection.name)
+    host = [
+        _row(f"memory.{section}.{key}", values[key], "config.yaml")
+        for key in sorted(HOST_KEYS & {*values})
+    ]
+    return [*host, *({"name": f"memory.{section}.{row['key']}", **row} for row in check.settings)]
 
 
 @config_command.command("set")
@@ -603,6 +606,9 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     choice = (
         config.selection.choice if normalise(name) == normalise(config.selection.name) else name
     )
+    if key in HOST_KEYS:
+        _change(config, ("memory", section_of(config, name)[0], key), value)
+        return
     with progress(f"Testing {choice}"):
         answer, saving = set_field(config, choice, key, value)
     if answer.problems:

@@ -13,6 +13,7 @@ from hermes_core.config.lock_file import LockEntry, Pin, PluginFacts, entry_of, 
 from hermes_core.config.names import name_problem, normalise, split_choice
 from hermes_core.errors import ConfigError
 from hermes_core.provider import BUILTIN
+from hermes_core.storage.address import address_problem, namespace_problem
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 # Where versions before the lock file wrote the pins; still read, moved on the next change.
 _PINS: Final = ("memory", "pins")
+#: The value of ``memory.storage`` for files and SQLite in the home.
+FILES: Final = "files"
+
+#: The values of ``memory.<provider>.isolation``, a key of the host in the provider's section.
+ISOLATIONS: Final = ("none", "process")
+
+
+def isolation_problem(value: object) -> str:
+    """What is wrong with a value of ``isolation``."""
+    return f"expected one of {', '.join(ISOLATIONS)}, got {value!r}"
 
 
 class Selection(NamedTuple):
@@ -28,6 +39,7 @@ class Selection(NamedTuple):
     ``grants`` has the variables that a person agreed to pass to a plugin. None stands for an
     entry from before there were grants: what it recorded counts as granted, and ``<NAME>_*``
     too, so that the home keeps working. The next `enable` or `setup` records it as grants.
+    ``isolation`` is what each provider's section says about it.
     """
 
     name: str = ""
@@ -36,6 +48,7 @@ class Selection(NamedTuple):
     strict: bool = False
     facts: Mapping[str, PluginFacts] = _EMPTY
     grants: Mapping[str, tuple[str, ...] | None] = _EMPTY
+    isolation: Mapping[str, Any] = _EMPTY
 
     @property
     def choice(self) -> str:
@@ -46,6 +59,20 @@ class Selection(NamedTuple):
     def pin(self) -> Pin | None:
         """The chosen provider's pin."""
         return self.pins.get(normalise(self.name))
+
+    def is_isolated(self, *names: str) -> bool:
+        """Whether the provider of that name, or of these names, runs in its own process.
+
+        Raises:
+            ConfigError: Its section says something else. A plugin that a person does not trust
+                must not run in the agent's process because of a typing mistake.
+        """
+        found = (self.isolation.get(normalise(name)) for name in names)
+        value = next((each for each in found if each is not None), None)
+        if value not in (None, *ISOLATIONS):
+            where = f"config.yaml: memory.{names[0]}.isolation"
+            raise ConfigError(isolation_problem(value), where=where)
+        return bool(value == "process")
 
     @property
     def strict_hash(self) -> str:
@@ -88,6 +115,16 @@ class Config(NamedTuple):
         return self.memory.get("durability") == "full"
 
     @property
+    def storage(self) -> str:
+        """The address of the database that has everything the home stores; "" for files."""
+        return storage_of(self.memory)
+
+    @property
+    def storage_namespace(self) -> str:
+        """The home's name in that database: as configured, else its profile, else "default"."""
+        return namespace_of(self.memory, self.home)
+
+    @property
     def outbox_max_mb(self) -> float | None:
         """How large the outbox may grow, if configured."""
         return (self.memory.get("outbox") or {}).get("max_mb")
@@ -106,6 +143,20 @@ class Config(NamedTuple):
         if "prefetch_budget" in self.memory:
             own["prefetch"] = self.memory["prefetch_budget"]
         return own
+
+
+def storage_of(memory: Mapping[str, Any]) -> str:
+    """The address of a database that ``memory.storage`` names; "" for files."""
+    address = memory.get("storage") or FILES
+    return "" if address == FILES else str(address)
+
+
+def namespace_of(memory: Mapping[str, Any], home: Path) -> str:
+    """The name of a home in a database that has many."""
+    # hermes-agent keeps the home of a profile in `<root>/profiles/<name>`.
+    profile = home.name if home.parent.name == "profiles" else ""
+    given = memory.get("storage_namespace") or profile or "default"
+    return str(given)
 
 
 def read_selection(home: Path) -> Selection:
@@ -174,6 +225,13 @@ def _selection(document: Document, recorded: Mapping[str, LockEntry]) -> Selecti
         memory.get("pin") == "strict",
         MappingProxyType({key: each.facts for key, each in entries.items()}),
         MappingProxyType({key: each.grants for key, each in entries.items()}),
+        MappingProxyType(
+            {
+                normalise(str(key)): section["isolation"]
+                for key, section in memory.items()
+                if isinstance(section, dict) and "isolation" in section
+            }
+        ),
     )
 
 
@@ -264,6 +322,8 @@ _KEYS: Final[dict[str, Any]] = {
     "write_approval": {"type": ["boolean", "string", "null"]},
     "nudge_interval": _COUNT,
     "user_notes": {"enum": ["shared", "per-user", None]},
+    "storage": _TEXT,  # `_odd_values` checks it
+    "storage_namespace": _TEXT,
     "external_notes": {"enum": ["ask", "allow", "refuse", None]},
 }
 
@@ -364,10 +424,29 @@ def _odd_values(document: Document) -> list[str]:
     if isinstance(approval, str) and not _is_switch(approval):
         where = document.where(("memory", "write_approval"))
         found.append(f"{where}: expected true or false, got {approval!r}")
+    found += _odd_storage(document, memory)
     choice = _chosen_name(memory.get("provider"))
+    for key, section in memory.items():
+        if normalise(str(key)) == choice and isinstance(section, dict):
+            value = section.get("isolation")
+            if value not in (None, *ISOLATIONS):
+                where = document.where(("memory", str(key), "isolation"))
+                found.append(f"{where}: {isolation_problem(value)}")
     if choice and choice != BUILTIN and (problem := name_problem(choice)):
         found.append(f"{document.where(('memory', 'provider'))}: {problem}")
     return found
+
+
+def _odd_storage(document: Document, memory: Mapping[str, Any]) -> list[str]:
+    checks = {"storage": address_problem, "storage_namespace": namespace_problem}
+    problems = {
+        key: problem
+        for key, check in checks.items()
+        if isinstance(value := memory.get(key), str)
+        and (key, value) != ("storage", FILES)
+        and (problem := check(value))
+    }
+    return [f"{document.where(('memory', key))}: {each}" for key, each in problems.items()]
 
 
 def _is_switch(word: str) -> bool:

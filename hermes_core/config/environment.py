@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -47,6 +47,7 @@ class Lease:
         self._held: set[str] = set()
         #: How many calls run; they may overlap, on several threads.
         self._calls = 0
+        self._closing: list[Callable[[], None]] = []
 
     def set(
         self, variables: Mapping[str, str], owner: str, held: Collection[str] = frozenset()
@@ -126,6 +127,10 @@ class Lease:
     def _passing(self) -> list[str]:
         return [name for name in self._names if name not in self._held]
 
+    def when_released(self, close: Callable[[], None]) -> None:
+        """Call ``close`` at the end of the next `release`."""
+        self._closing.append(close)
+
     def release(self) -> None:
         """Remove the variables, also from under a call that hangs."""
         with _LOCK:
@@ -137,6 +142,8 @@ class Lease:
             # A call that still runs finds no names when it ends.
             self._names.clear()
             self._held.clear()
+        while self._closing:
+            self._closing.pop()()
 
 
 def _need(*names: str) -> None:

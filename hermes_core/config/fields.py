@@ -122,6 +122,10 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+#: Keys of ``memory.<provider>`` that the host reads itself. No field can have such a name.
+HOST_KEYS: Final = frozenset({"isolation"})
+
+
 class SchemaError(HermesError):
     """A provider's list of fields is malformed: a bug in the plugin."""
 
@@ -221,6 +225,9 @@ def _read(entry: object, number: int, provider: str, problems: list[str]) -> Fie
     key = entry.get("key")
     if not isinstance(key, str) or not key.strip():
         problems.append(f"field {number} has no key")
+        return None
+    if key in HOST_KEYS:
+        problems.append(f"{key}: is a key of the host in the plugin's section; rename the field")
         return None
     if isinstance(entry.get("default"), list | tuple | set | Mapping):
         return None  # setup can't ask for it; the plugin reads it from elsewhere

@@ -72,6 +72,10 @@ class Grants:
             name for name, owner in self._stored_for.items() if normalise(owner) == self._key
         } | self.names
 
+    def readable(self) -> set[str]:
+        """The stored secrets that it may read."""
+        return {name for name in {*self._in_file, *self._stored_for} if self.allows(name)}
+
     def below_name(self) -> set[str]:
         """What .env has below its name, and was stored for nobody: it may read it without a word.
 

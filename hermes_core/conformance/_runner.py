@@ -52,16 +52,12 @@ from hermes_core.discovery import ProviderInfo
 from hermes_core.errors import HermesError, ProviderLoadError, describe
 from hermes_core.loading import load_provider
 from hermes_core.provider import CONTRACT_VERSION
+from hermes_core.storage.child import SYSTEM_VARIABLES
 
 # How often the results are read for the progress display; then how often a running child is asked
 # whether the time is over.
 _LOOK_SECONDS: Final = 0.3
 _PATIENCE: Final = 0.5
-#: The variables that a program needs to run. The child gets no others of our environment.
-_KEPT: Final = (
-    "PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC",
-    "PATHEXT", "WINDIR", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
-)  # fmt: skip
 # Every place that a plugin may take for the user's: nothing of the real ones can be changed.
 _FOLDERS: Final = {
     "HOME": "user", "USERPROFILE": "user", "APPDATA": "user/AppData/Roaming",
@@ -251,7 +247,7 @@ def _followed(answer: Path, begun: Callable[[str], None] | None) -> Iterator[Non
 
 
 def _environment(scratch: Path, options: Options) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    kept = {name: os.environ[name] for name in SYSTEM_VARIABLES if name in os.environ}
     folders = {name: str(_folder(scratch, folder)) for name, folder in _FOLDERS.items()}
     return {
         **kept,

@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hermes_core.checkup.child_process import TOKEN, processes_with
+from hermes_core.storage.child import TOKEN, processes_with
 
 NETWORK: Final = "network"
 PROCESS: Final = "process"

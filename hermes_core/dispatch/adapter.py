@@ -11,14 +11,16 @@ worker of the hook's lane, its deadline) -> `Invocation` (arguments) -> the prov
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutine
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from hermes_core.dispatch.call import (
     DELIVERY,
@@ -32,6 +34,15 @@ from hermes_core.dispatch.call import (
 )
 from hermes_core.dispatch.caller import Unload, instance_of, set_caller
 from hermes_core.dispatch.health import SLOW_SECONDS, CallStatistics, HookHealth
+from hermes_core.dispatch.isolation import IsolatedProvider
+from hermes_core.dispatch.process_state import (
+    State,
+    changes,
+    module_of,
+    process_state,
+    put_back_methods,
+    watched,
+)
 from hermes_core.dispatch.recall import Recall
 from hermes_core.dispatch.redaction import (
     TextRedactor,
@@ -51,12 +62,15 @@ from hermes_core.errors import (
     remember_text,
 )
 from hermes_core.hookspecs import HOOKS, HookRule, Lane, Messages
-from hermes_core.provider import MemoryProvider
+from hermes_core.provider import ForgetRequest, MemoryProvider
 from hermes_core.session import OPTIONAL, SessionContext
 
 logger = logging.getLogger("hermes_core")
 
 _STARTS: Final = frozenset({"initialize", "initialize_for_inspection"})
+
+# Hooks around which the state of the process is compared.
+_WATCHED: Final = {**dict.fromkeys(_STARTS, "was started"), "shutdown": "was shut down"}
 
 # Hooks that may be called although `initialize` was not, or has failed.
 _BEFORE_START: Final = _STARTS | {
@@ -140,6 +154,10 @@ class ProviderAdapter:
         self._config = {} if config is None else {"provider_config": config}
         self._session: SessionContext | None = None
         self._restarting = threading.Lock()
+        #: What changed in the process while its code ran, in words.
+        self.noticed: list[str] = []
+        ours = inline or isinstance(provider, IsolatedProvider)
+        self._first_state: State = {} if ours else process_state()
         self._closed = False
         #: Whether `shutdown` was called. What fails on other threads from then on is our doing.
         self._ending = False
@@ -170,12 +188,23 @@ class ProviderAdapter:
     def initialize(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
         self._session = SessionContext.from_keywords(session_id, extra)
         self._ending = False
+        if isinstance(self.provider, IsolatedProvider):
+            self.provider.resume_with(self._resume)
         optional = self._start_keywords("initialize", session_id, extra)
         return self._run("initialize", session_id, optional=optional)
 
     def initialize_for_inspection(self, session_id: str, extra: Mapping[str, Any]) -> Outcome:
         optional = self._start_keywords("initialize_for_inspection", session_id, extra)
         return self._run("initialize_for_inspection", session_id, optional=optional)
+
+    def _resume(self) -> None:
+        """Start the current session in a new process of an isolated provider."""
+        invocation, session = self._known_invocation("initialize"), self._session
+        # If its own start failed, `restart` calls `initialize`.
+        if invocation is None or session is None or self.start_error is not None:
+            return
+        name = session.session_id
+        invocation(name, optional=self._start_keywords("initialize", name, session.keywords()))
 
     def _start_keywords(
         self, hook: str, session_id: str, extra: Mapping[str, Any]
@@ -238,6 +267,8 @@ class ProviderAdapter:
     def shutdown(self) -> Outcome:
         self._ending = True
         outcome = self._run("shutdown")
+        if self._first_state:
+            self._look_for_replaced()
         self.unload_plugin()
         return outcome
 
@@ -306,6 +337,9 @@ class ProviderAdapter:
 
     def post_setup(self, hermes_home: str, config: dict[str, Any]) -> Outcome:
         return self._run("post_setup", hermes_home, config)
+
+    def forget(self, request: ForgetRequest) -> Outcome:
+        return self._run("forget", request)
 
     # -- what is known of the provider ----------------------------------------------------
 
@@ -525,12 +559,19 @@ class ProviderAdapter:
             value, error = rule.neutral, as_exception(caught)
             if hook in _STARTS and not isinstance(error, DeadlineExceeded):
                 self.start_error = error  # one that is only slow may still succeed
+        if self._first_state:
+            self._keep_methods()
         outcome = Outcome(self.name, hook, value, error, self._clock() - began)
         if queued and (known := self._recorded_before(outcome, worker)) is not None:
             return known
         size = 0 if self.listener is None else size_of(value if hook == "prefetch" else args)
         self._record(hook, outcome.seconds, error, size)
         return outcome
+
+    def _keep_methods(self) -> None:
+        """Put back what the provider replaced of `MemoryManager`: the built-in needs its turns."""
+        for name in put_back_methods(self._first_state, module=module_of(self.provider)):
+            self._notice([f"plugin {self.name}: replaced MemoryManager.{name}, which was put back"])
 
     def _refusal(self, hook: str) -> ProviderPaused | None:
         """Why a hook can't be called at all; None if it can."""
@@ -594,9 +635,14 @@ class ProviderAdapter:
             set_caller(self.instance)
         if rule.lane is Lane.RECALL:
             self._wait_for_earlier(rule.lane, deadline)
+        pid = os.getpid()
         try:
             with self.instance.around():
-                value = call()
+                try:
+                    value = call()
+                finally:
+                    if os.getpid() != pid:
+                        _end_copy(self.name, hook)
                 if iscoroutine(value):
                     patience = self._recall.patience if hook == "prefetch" else deadline
                     value = self._loop.run(value, patience)
@@ -622,10 +668,25 @@ class ProviderAdapter:
 
     def _guarded(self, hook: str, call: Callable[[], Any]) -> Any:
         """Make a call; undo what a start does to the process's standard streams."""
-        if hook not in _STARTS:
+        if hook not in _WATCHED or isinstance(self.provider, IsolatedProvider):
             return call()
-        with guarded_streams():
+        streams = guarded_streams() if hook in _STARTS else nullcontext()
+        module = module_of(self.provider)
+        with streams, watched(self.name, _WATCHED[hook], self._notice, lambda: module):
             return call()
+
+    def _notice(self, lines: list[str]) -> None:
+        """Report what changed in the process while code of the provider ran."""
+        for line in dict.fromkeys(lines):
+            if line not in self.noticed:
+                self.noticed.append(line)
+                logger.warning("memory: %s", line)
+
+    def _look_for_replaced(self) -> None:
+        """Report functions that the provider has replaced since it was added."""
+        module = module_of(self.provider)
+        now = changes(self.name, "", self._first_state, process_state(), module)
+        self._notice([each for each in now if each.startswith("plugin ")])
 
     def _on_own_thread(self) -> bool:
         """Whether the provider itself calls us, from one of its threads."""
@@ -673,6 +734,16 @@ def _is_providers(error: BaseException, rule: HookRule, *, on_worker: bool) -> b
     if isinstance(error, Exception) or on_worker:
         return True
     return isinstance(error, SystemExit) and rule.interactive
+
+
+def _end_copy(name: str, hook: str) -> NoReturn:
+    """End a copy of the process that a plugin made, and that came back to us.
+
+    It would go on as a second agent, with the same outbox. A plugin that needs a copy, for
+    example by `multiprocessing`, ends it itself.
+    """
+    logger.warning("memory provider %s: %s forked the agent; the copy is ended", name, hook)
+    os._exit(0)
 
 
 def _process_ends() -> bool:

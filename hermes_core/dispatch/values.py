@@ -13,13 +13,21 @@ from typing import Any, Final
 
 from hermes_core.errors import WrongReturnType
 from hermes_core.hookspecs import HOOKS
-from hermes_core.provider import INDICATOR_GLYPH, LONGEST_TEXT, ProbeResult, RecallStatus
+from hermes_core.provider import (
+    INDICATOR_GLYPH,
+    LONGEST_TEXT,
+    ForgetItem,
+    ForgetReport,
+    ProbeResult,
+    RecallStatus,
+)
 
 #: A whole answer, in characters, in values and in levels.
 _MOST_TEXT: Final = 10_000_000
 _MOST_VALUES: Final = 200_000
 _DEEPEST: Final = 200
 _LONGEST_LABEL: Final = 1_000
+_MOST_ITEMS: Final = 1_000
 
 
 def plain_value(hook: str, value: Any) -> Any:
@@ -66,9 +74,23 @@ def _probe_result(value: Any) -> ProbeResult:
     return ProbeResult(bool(value.ok), text_of(str(value.detail)))
 
 
+def _forget_report(value: Any) -> ForgetReport:
+    if not hasattr(value, "items") or not hasattr(value, "unreachable"):
+        raise WrongReturnType(f"returned {_name(type(value))}, expected ForgetReport")
+    # An attribute, and not the method of a dictionary, which has one of this name.
+    given = () if callable(value.items) else value.items
+    items = [ForgetItem(*_Copy().of(tuple(each))) for each in list(given)[:_MOST_ITEMS]]
+    reasons = list(value.unreachable)[:_MOST_ITEMS]
+    return ForgetReport(tuple(items), tuple(text_of(str(each), _LONGEST_LABEL) for each in reasons))
+
+
 #: Hooks whose values are known by their attributes, not by their type: a plugin written for
 #: hermes-agent returns that project's class.
-_SHAPED: Final = {"recall_status": _recall_status, "probe": _probe_result}
+_SHAPED: Final = {
+    "recall_status": _recall_status,
+    "probe": _probe_result,
+    "forget": _forget_report,
+}
 
 
 class Opaque:
@@ -132,7 +154,12 @@ class _Copy:
 
 
 def _opaque(kind: type) -> Opaque:
-    return type(_name(kind), (Opaque,), {})()  # type: ignore[no-any-return]
+    return opaque(_name(kind))
+
+
+def opaque(name: str) -> Opaque:
+    """What stands for a value of a class of this name."""
+    return type(text_of(name, 100) or "object", (Opaque,), {})()  # type: ignore[no-any-return]
 
 
 def _name(kind: type) -> str:

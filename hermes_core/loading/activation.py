@@ -26,6 +26,8 @@ from hermes_core.discovery import (
 )
 from hermes_core.dispatch import Deadlines, SingleProvider
 from hermes_core.dispatch.caller import ProviderInstance, instance_of
+from hermes_core.dispatch.isolation import IsolatedProvider
+from hermes_core.dispatch.process_state import module_of, watched
 from hermes_core.errors import (
     HermesError,
     ProviderConflictError,
@@ -33,7 +35,8 @@ from hermes_core.errors import (
     UnknownProviderError,
     describe,
 )
-from hermes_core.loading import load, load_provider
+from hermes_core.loading import Loaded, load, load_provider
+from hermes_core.loading.isolated import load_isolated
 from hermes_core.loading.requirements import missing_needs, missing_packages
 from hermes_core.privacy import mask_error, masked, remember_secrets
 from hermes_core.provider import BUILTIN, MemoryProvider
@@ -168,20 +171,9 @@ def activate(
         stored = sources.secrets.values(keyring=False)
         result = replace(result, secrets=secrets_in((), None, environment) | stored)
         remember_secrets(result.secrets)
-        result.lease.set(environment, f"plugin {info.name}", sources.held)
         deadlines = deadlines_of(config)
-        instance = instance_for(config, info, sources, result.lease)
-        loaded = load(
-            info,
-            config.home,
-            deadline=deadlines.load,
-            pin=config.selection.strict_hash,
-            instance=instance,
-        )
+        loaded = load_for(config, info, sources, result.lease)
         provider = loaded.provider
-        # Its class allows no weak references, so its calls would not find the instance.
-        if instance_of(provider, info.name) is not instance:
-            result.lease.hold()
         masked_warnings = (masked(each, result.secrets) for each in loaded.warnings)
         warnings = (*result.warnings, *masked_warnings)
         result = replace(
@@ -210,13 +202,46 @@ def activate(
     return replace(result, provider=provider)
 
 
-def instance_for(
-    config: Config, info: ProviderInfo, sources: Sources, lease: Lease
-) -> ProviderInstance:
-    """What a provider's calls are made for: a home, with the variables that it may have."""
-    return ProviderInstance(
+def load_for(
+    config: Config, info: ProviderInfo, sources: Sources, lease: Lease, *, pinned: bool = True
+) -> Loaded:
+    """Load a provider with the variables that it may have; in its own process, if it is isolated.
+
+    Args:
+        config: What config.yaml says.
+        info: What to load.
+        sources: Where its settings come from.
+        lease: Sets its variables around its calls. Release it when the provider is not used any
+            more: then its process ends, too.
+        pinned: Whether its files must be those that were enabled, if pins are strict.
+    """
+    deadlines = deadlines_of(config)
+    pin = config.selection.strict_hash if pinned else ""
+    if is_isolated(config, info):
+        return load_isolated(config, info, sources, lease, deadlines=deadlines, pin=pin)
+    lease.set(sources.environment(), f"plugin {info.name}", sources.held)
+    instance = ProviderInstance(
         info.name, config.home, around=lease.applied, may_read=sources.grants.allows
     )
+    noticed: list[str] = []
+    modules: list[str] = []
+    with watched(info.name, "was loaded", noticed.extend, lambda: "".join(modules)):
+        loaded = load(info, config.home, deadline=deadlines.load, pin=pin, instance=instance)
+        modules.append(module_of(loaded.provider))
+    # Its class allows no weak references, so its calls would not find the instance.
+    if instance_of(loaded.provider, info.name) is not instance:
+        lease.hold()
+    return loaded._replace(warnings=(*loaded.warnings, *noticed))
+
+
+def is_isolated(config: Config, info: ProviderInfo) -> bool:
+    """Whether a provider runs in its own process.
+
+    Raises:
+        ConfigError: Its section of config.yaml has another value.
+    """
+    names = (info.name, info.facts.provider) if info.facts.provider else (info.name,)
+    return config.selection.is_isolated(*names)
 
 
 def _require_packages(info: ProviderInfo) -> None:
@@ -282,7 +307,10 @@ def _set_up(
     environment = sources.environment(fields)
     secrets = secrets_in(fields, settings, environment)
     remember_secrets(secrets)
-    result.lease.set(environment, f"plugin {name}", sources.held)
+    if isinstance(provider, IsolatedProvider):
+        provider.set_environment(environment)
+    else:
+        result.lease.set(environment, f"plugin {name}", sources.held)
     clear = [
         f"plugin {name}: {each}" for each in sources.exposed(active_fields(fields, settings.values))
     ]

@@ -231,7 +231,8 @@ class MemoryManager:
         ]
         unkept = self._writes.warnings if self._writes is not None else []
         unkept = [*filter(None, (each.text for each in self._unstored.values())), *unkept]
-        return (*self._warnings, *starts, *self._tools.warnings, *unkept)
+        noticed = [line for each in self._adapters() for line in each.noticed]
+        return (*self._warnings, *noticed, *starts, *self._tools.warnings, *unkept)
 
     def _refuse(self, reason: str) -> bool:
         logger.warning("memory provider refused: %s", reason)

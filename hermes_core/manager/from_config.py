@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hermes_core.call_log import CallLog
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
+from hermes_core.config.storage import home_database
 from hermes_core.discovery import ProviderInfo, find_observer
 from hermes_core.dispatch import ProviderAdapter
 from hermes_core.errors import ConfigError, HermesError, HomeError
@@ -69,6 +70,8 @@ def assemble(
         problems.append(error)
         config = Config(folder)
     installed = installed_providers(config) if installed is None else installed
+    # Before any plugin's code: what a plugin replaces in the standard library must not reach it.
+    builtin = activate_builtin(config, installed)
     # Before the manager is built: its redactor needs the secrets of the active provider.
     activation = activate(config, installed=installed)
     limit = config.context_max_chars
@@ -83,7 +86,7 @@ def assemble(
     # the profile of another. So writes wait, and nobody sees one.
     unknown = {"write_approval": True, "user_notes": "per-user"}
     settings = config.memory if known else unknown
-    manager.add_provider(activate_builtin(config, installed), provider_config=settings)
+    manager.add_provider(builtin, provider_config=settings)
     # Registered before anything can fail below: variables that the provider needs are set in this
     # process's environment until then.
     manager.when_closed(activation.lease.release)
@@ -118,6 +121,7 @@ def outbox_settings(config: Config, activation: Activation) -> OutboxSettings:
         durable=config.durable,
         owner=activation.info.owner if activation.info is not None else "",
         make_provider=partial(revive, config.home),
+        database=home_database(config.home, config.memory),
     )
 
 

@@ -7,11 +7,11 @@ that a model API refuses would break every turn.
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from json import dumps, loads  # before a plugin can replace them
 from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter
@@ -216,7 +216,7 @@ def _plain(name: str, given: dict[str, Any], remarks: list[ToolError]) -> dict[s
         try:
             # There and back: tuples become lists and keys become text here, not in the host's
             # request. NaN is valid for Python's encoder and invalid for every model API.
-            plain[key] = json.loads(json.dumps(value, allow_nan=False))
+            plain[key] = loads(dumps(value, allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             text = f"the tool {name!r} can't be written as JSON: {key}: {error}"
             if key == "parameters":
@@ -250,7 +250,7 @@ def _repaired(parameters: dict[str, Any]) -> dict[str, Any]:
 def _invalid(schema: Any) -> str:
     """Return why a JSON schema is invalid; "" if it is valid."""
     try:
-        return _invalid_text(json.dumps(schema))
+        return _invalid_text(dumps(schema))
     except RecursionError:
         return "they are nested too deeply"
 
@@ -261,7 +261,7 @@ def _invalid_text(schema: str) -> str:
     from jsonschema.exceptions import SchemaError  # noqa: PLC0415
 
     try:
-        Draft202012Validator.check_schema(json.loads(schema))
+        Draft202012Validator.check_schema(loads(schema))
     except SchemaError as error:
         return error.message
     return ""
@@ -273,14 +273,14 @@ def tool_answer(value: Any, provider: str) -> str:
         try:
             # Text that is JSON already passes as it is; other text becomes a JSON object, because
             # hosts parse every answer. Python's parser accepts NaN, which other parsers reject.
-            json.loads(value, parse_constant=_no_constant)
+            loads(value, parse_constant=_no_constant)
         except (ValueError, RecursionError):
-            return json.dumps({"result": value}, ensure_ascii=False)
+            return dumps({"result": value}, ensure_ascii=False)
         return value
     if value is None:
         return tool_error(f"{provider} returned nothing")
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         return tool_error(f"{provider} returned something that is not JSON: {error}")
 
@@ -291,4 +291,4 @@ def _no_constant(name: str) -> None:
 
 def tool_error(message: str) -> str:
     """Return an error as the result of a tool."""
-    return json.dumps({"error": message}, ensure_ascii=False)
+    return dumps({"error": message}, ensure_ascii=False)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from pathlib import Path
+from json import dumps, loads  # before a plugin can replace them
 from typing import Any, Final, NamedTuple
 
 from hermes_core.config import Config
+from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
+from hermes_core.outbox import store as stores
 from hermes_core.outbox.records import Stream, StreamKey, WriteState
-from hermes_core.outbox.store import OutboxStore, used_bytes
-from hermes_core.outbox.worker import DEFAULT_MAX_MB
+from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore
 from hermes_core.session import SessionContext, identity_text
-from hermes_core.storage.processes import is_alive
+from hermes_core.storage.sql import Connection
 
 _ENTRY: Final = (
     "SELECT writes.id, event_id, hook, state, created, attempts, failing_since, error, "
@@ -25,17 +25,19 @@ _ENTRY: Final = (
 )
 # One pass over the table, however many providers and states there are: `status` runs it each time.
 _BACKLOGS: Final = (
-    "SELECT provider, owner, sum(state = 'waiting'), sum(state = 'aside'), sum(state = 'dead'), "
-    "sum(state = 'missed'), "
+    "SELECT provider, owner, count(*) FILTER (WHERE state = 'waiting'), "
+    "count(*) FILTER (WHERE state = 'aside'), count(*) FILTER (WHERE state = 'dead'), "
+    "count(*) FILTER (WHERE state = 'missed'), "
     "min(created) FILTER (WHERE state = 'waiting'), "
     "min(failing_since) FILTER (WHERE state = 'waiting') "
-    "FROM writes JOIN streams ON streams.id = stream "
+    "FROM writes JOIN streams ON streams.id = stream WHERE {own} "
     "GROUP BY provider, owner ORDER BY provider, owner"
 )
 _LAST_ERROR: Final = (
     "SELECT error FROM writes JOIN streams ON streams.id = stream "
-    "WHERE provider = ? AND owner = ? AND state = ? AND error != '' "
-    "ORDER BY failing_since DESC, writes.id DESC LIMIT 1"
+    "WHERE {own} AND provider = ? AND owner = ? AND state = ? AND error != '' "
+    # In PostgreSQL, NULL would come first.
+    "ORDER BY failing_since IS NULL, failing_since DESC, writes.id DESC LIMIT 1"
 )
 
 
@@ -97,12 +99,14 @@ class OutboxReport(NamedTuple):
         bytes: How much of the file is in use.
         max_bytes: How large it may grow.
         damaged: The names of damaged files beside it.
+        place: Where it is: a path, or the address of a database without its password.
     """
 
     backlogs: tuple[Backlog, ...]
     bytes: int
     max_bytes: int
     damaged: tuple[str, ...]
+    place: str = ""
 
 
 def report(store: OutboxStore) -> OutboxReport:
@@ -114,27 +118,29 @@ def report(store: OutboxStore) -> OutboxReport:
     # Two reads: what changes in between shows in one of them only. The counts come last, so that
     # they are the newest.
     streams = store.waiting_streams()
+    own = store.database.of_home("writes")
 
-    def work(database: sqlite3.Connection) -> tuple[list[Backlog], int]:
-        rows = database.execute(_BACKLOGS).fetchall()
-        return [_backlog(database, row, streams, store.clock()) for row in rows], used_bytes(
-            database
-        )
+    def work(connection: Connection) -> tuple[list[Backlog], int]:
+        rows = connection.execute(_BACKLOGS.format(own=own)).fetchall()
+        found = [_backlog(store, connection, row, streams) for row in rows]
+        return found, store.database.used_bytes(connection)
 
-    backlogs, size = store.file.read(work)
-    if not store.file.path.exists():
+    backlogs, size = store.database.read(work)
+    if not store.database.exists:
         size = 0  # an empty database in memory was read instead
-    return OutboxReport(tuple(backlogs), size, store.max_bytes, damaged_files(store.file.path))
+    database = store.database
+    return OutboxReport(tuple(backlogs), size, store.max_bytes, database.damaged, database.place)
 
 
 def _backlog(
-    database: sqlite3.Connection, row: tuple[Any, ...], streams: Sequence[Stream], now: float
+    store: OutboxStore, connection: Connection, row: tuple[Any, ...], streams: Sequence[Stream]
 ) -> Backlog:
     provider, owner, waiting, skipped, failed, missed, oldest, failing_since = row
     own = [each for each in streams if each.key[:2] == (provider, owner)]
 
     def last_error(state: str) -> str:
-        found = database.execute(_LAST_ERROR, (provider, owner, state)).fetchone()
+        which = _LAST_ERROR.format(own=store.database.of_home("writes"))
+        found = connection.execute(which, (provider, owner, state)).fetchone()
         return str(found[0]) if found else ""
 
     return Backlog(
@@ -143,29 +149,20 @@ def _backlog(
         error=last_error(WriteState.WAITING),
         skipped_error=last_error(WriteState.SKIPPED),
         failed_error=last_error(WriteState.FAILED),
-        deliverers=tuple(sorted({each.holder for each in own if is_held(each, now)})),
+        deliverers=tuple(sorted({each.holder for each in own if store.is_held(each)})),
     )  # fmt: skip
-
-
-def is_held(stream: Stream, now: float) -> bool:
-    """Whether a running process delivers a stream."""
-    return bool(stream.holder) and stream.expires > now and is_alive(stream.holder)
-
-
-def damaged_files(path: Path) -> tuple[str, ...]:
-    """Return the names of damaged files beside the outbox."""
-    found = path.parent.glob(f"{path.name}.damaged-*")
-    return tuple(sorted(each.name for each in found if not each.name.endswith(("-wal", "-shm"))))
 
 
 # -- single writes ---------------------------------------------------------------------------
 
 
-def entries(store: OutboxStore, state: WriteState | None = None, limit: int = -1) -> list[Entry]:
+def entries(store: OutboxStore, state: WriteState | None = None, limit: int = 2**62) -> list[Entry]:
     """Return the writes in the outbox, the oldest first."""
-    rows = store.file.read(
-        lambda database: database.execute(
-            f"{_ENTRY} WHERE ? IN ('', state) ORDER BY writes.id LIMIT ?", (state or "", limit)
+    own = store.database.of_home("writes")
+    rows = store.database.read(
+        lambda connection: connection.execute(
+            f"{_ENTRY} WHERE {own} AND ? IN ('', state) ORDER BY writes.id LIMIT ?",
+            (state or "", limit),
         ).fetchall()
     )
     return [_entry(row) for row in rows]
@@ -177,9 +174,8 @@ def entry(store: OutboxStore, number: int) -> Entry:
     Raises:
         HermesError: There is no write with that number.
     """
-    row = store.file.read(
-        lambda database: database.execute(f"{_ENTRY} WHERE writes.id = ?", (number,)).fetchone()
-    )
+    which = f"{_ENTRY} WHERE {store.database.of_home('writes')} AND writes.id = ?"
+    row = store.database.read(lambda connection: connection.execute(which, (number,)).fetchone())
     if row is None:
         raise HermesError(
             f"there is no write {number} in the outbox",
@@ -196,12 +192,9 @@ def _entry(row: tuple[Any, ...]) -> Entry:
 
 def content(store: OutboxStore, number: int) -> dict[str, Any]:
     """Return the arguments of a write's hook; {} if there was no room for them."""
-    row = store.file.read(
-        lambda database: database.execute(
-            "SELECT payload FROM writes WHERE id = ?", (number,)
-        ).fetchone()
-    )
-    found: dict[str, Any] = json.loads(row[0]) if row and row[0] else {}
+    which = f"SELECT payload FROM writes WHERE {store.database.of_home('writes')} AND id = ?"
+    row = store.database.read(lambda connection: connection.execute(which, (number,)).fetchone())
+    found: dict[str, Any] = loads(row[0]) if row and row[0] else {}
     return found
 
 
@@ -213,11 +206,12 @@ def retry(store: OutboxStore, number: int = 0) -> int:
     """
     # `faults` and `attempts` stay: they make it suspect at once, and tell the provider that it may
     # know the write. `failing_since` does not: a skipped write has another day.
-    count = store.file.change(
-        lambda database: (
-            database.execute(
+    own = store.database.of_home("writes")
+    count = store.database.change(
+        lambda connection: (
+            connection.execute(
                 "UPDATE writes SET state = 'waiting', failing_since = NULL "
-                "WHERE state IN ('dead', 'aside') AND ? IN (0, id)",
+                f"WHERE {own} AND state IN ('dead', 'aside') AND ? IN (0, id)",
                 (number,),
             ).rowcount
         )
@@ -228,10 +222,84 @@ def retry(store: OutboxStore, number: int = 0) -> int:
 
 def drop(store: OutboxStore, number: int) -> None:
     """Delete a write: it will not be delivered."""
-    store.file.change(
-        lambda database: database.execute("DELETE FROM writes WHERE id = ?", (number,))
-    )
+    which = f"DELETE FROM writes WHERE {store.database.of_home('writes')} AND id = ?"
+    store.database.change(lambda connection: connection.execute(which, (number,)))
     store.compact()
+
+
+# -- what a person wants to be forgotten ------------------------------------------------------
+
+
+def forget(
+    store: OutboxStore,
+    matches: Callable[[str], bool],
+    is_theirs: Callable[[StreamKey], bool],
+    *,
+    delete: bool,
+) -> dict[str, int]:
+    """Find writes, and delete them: they will not be delivered.
+
+    Args:
+        store: The outbox.
+        matches: Whether a text has what is to be forgotten.
+        is_theirs: Whether a stream is of the session or person to be forgotten.
+        delete: Whether to delete them.
+
+    Returns:
+        How many writes there are of each state; of "sessions" those that are named here.
+    """
+    if not store.database.exists:
+        return {}
+    own = store.database.of_home("streams")
+
+    def work(database: Connection) -> Counter[str]:
+        found: Counter[str] = Counter()
+        store.database.overwrite_deleted(database)
+        for stream, *key in database.execute(_STREAM_KEYS.format(own=own)).fetchall():
+            named = StreamKey(*key)
+            theirs = is_theirs(named)
+            for number, state, payload, error in database.execute(_CONTENTS, (stream,)).fetchall():
+                if theirs or matches(payload) or matches(error):
+                    found[WriteState(state).label] += 1
+                    if delete:
+                        database.execute("DELETE FROM writes WHERE id = ?", (number,))
+            if theirs or matches(named.session) or matches(named.keywords):
+                found["sessions"] += 1
+                if delete:
+                    _forget_stream(store, database, stream, named, matches, drop=theirs)
+        return found
+
+    counts = store.database.change(work)
+    if delete:
+        store.compact()
+        store.database.erase_free_space()
+    return dict(counts)
+
+
+_STREAM_KEYS: Final = "SELECT id, provider, owner, session, keywords FROM streams WHERE {own}"
+_CONTENTS: Final = "SELECT id, state, payload, error FROM writes WHERE stream = ?"
+
+
+def _forget_stream(
+    store: OutboxStore,
+    database: Connection,
+    stream: int,
+    key: StreamKey,
+    matches: Callable[[str], bool],
+    *,
+    drop: bool,
+) -> None:
+    """Delete a stream without writes; in any other, leave out the keywords that match."""
+    left = database.execute("SELECT 1 FROM writes WHERE stream = ?", (stream,)).fetchone()
+    # A process that has claimed it creates it again with its next write.
+    if drop or left is None:
+        database.execute("DELETE FROM streams WHERE id = ?", (stream,))
+        return
+    known = loads(key.keywords)
+    kept = {name: value for name, value in known.items() if not matches(str(value))}
+    store.database.rename_stream(
+        database, stream, key._replace(keywords=dumps(kept, sort_keys=True))
+    )
 
 
 # -- missed writes ---------------------------------------------------------------------------
@@ -240,17 +308,17 @@ def drop(store: OutboxStore, number: int) -> None:
 def refill(store: OutboxStore, number: int, payload: str) -> bool:
     """Add the content of a missed write, so that it waits; False if there is no room."""
 
-    def work(database: sqlite3.Connection) -> bool:
+    def work(connection: Connection) -> bool:
         # Measured each time, unlike in `OutboxStore.put`: no turn waits for a backfill.
-        if used_bytes(database) + len(payload) > store.max_bytes:
+        if store.database.used_bytes(connection) + len(payload) > store.max_bytes:
             return False
-        database.execute(
+        connection.execute(
             "UPDATE writes SET state = 'waiting', payload = ? WHERE id = ? AND state = 'missed'",
             (payload, number),
         )
         return True
 
-    return store.file.change(work)
+    return store.database.change(work)
 
 
 def add_turn(
@@ -258,24 +326,19 @@ def add_turn(
 ) -> bool:
     """Store an earlier turn, so that it waits; False if there is no room."""
 
-    def work(database: sqlite3.Connection) -> bool:
-        if used_bytes(database) + len(payload) > store.max_bytes:
+    def work(connection: Connection) -> bool:
+        if store.database.used_bytes(connection) + len(payload) > store.max_bytes:
             return False
-        database.execute(
-            "INSERT OR IGNORE INTO streams (provider, owner, session, keywords) "
-            "VALUES (?, ?, ?, ?)",
-            key,
-        )
+        stream = store.database.add_stream(connection, key)
         # With a new number: it is delivered behind what waits already.
-        database.execute(
+        connection.execute(
             "INSERT INTO writes (stream, event_id, hook, payload, created) "
-            "SELECT id, ?, 'sync_turn', ?, ? FROM streams "
-            "WHERE provider = ? AND owner = ? AND session = ? AND keywords = ?",
-            (event_id, payload, created, *key),
+            "VALUES (?, ?, 'sync_turn', ?, ?)",
+            (stream, event_id, payload, created),
         )
         return True
 
-    return store.file.change(work)
+    return store.database.change(work)
 
 
 def known_key(store: OutboxStore, wanted: StreamKey) -> StreamKey | None:
@@ -283,10 +346,11 @@ def known_key(store: OutboxStore, wanted: StreamKey) -> StreamKey | None:
 
     Several people may have sessions of this name.
     """
-    rows = store.file.read(
-        lambda database: database.execute(
+    own = store.database.of_home("streams")
+    rows = store.database.read(
+        lambda connection: connection.execute(
             "SELECT provider, owner, session, keywords FROM streams "
-            "WHERE provider = ? AND owner = ? AND session = ? ORDER BY id DESC",
+            f"WHERE {own} AND provider = ? AND owner = ? AND session = ? ORDER BY id DESC",
             wanted[:3],
         ).fetchall()
     )
@@ -308,9 +372,13 @@ def max_mb(config: Config) -> float:
 
 def open_store(config: Config, *, set_aside: bool) -> OutboxStore:
     """Return the store of a home; with ``set_aside``, a damaged file is renamed and replaced."""
-    limit = int(max_mb(config) * 1_000_000)
-    path = config.home / "outbox.db"
-    return OutboxStore(path, max_bytes=limit, durable=config.durable, set_aside=set_aside)
+    return stores.open_store(
+        config.home,
+        max_mb=max_mb(config),
+        durable=config.durable,
+        set_aside=set_aside,
+        database=home_database(config.home, config.memory),
+    )
 
 
 # -- backfill --------------------------------------------------------------------------------
@@ -403,7 +471,7 @@ def _arguments(turn: Turn, session: str) -> dict[str, Any]:
 def _payload(arguments: dict[str, Any], mask: Mask) -> str:
     clean = mask(arguments)
     kept = {name: arguments[name] for name in ("session_id",) if name in arguments}
-    return json.dumps({**clean, **kept}, default=str)
+    return dumps({**clean, **kept}, default=str)
 
 
 def add_archived(

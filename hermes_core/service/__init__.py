@@ -16,7 +16,15 @@ from hermes_core.service.failures import (
     failure,
     seconds_asked,
 )
-from hermes_core.service.ids import Alphabet, expanded_id, is_first, is_local, made_id, person_name
+from hermes_core.service.ids import (
+    Alphabet,
+    expanded_id,
+    forget_person,
+    is_first,
+    is_local,
+    made_id,
+    person_name,
+)
 from hermes_core.service.own_files import own_database, read_own_file, save_own_file
 from hermes_core.service.provider import (
     Delegation,
@@ -50,6 +58,7 @@ __all__ = [
     "cause_of_status",
     "expanded_id",
     "failure",
+    "forget_person",
     "hand_over",
     "is_first",
     "is_local",

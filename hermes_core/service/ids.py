@@ -150,6 +150,23 @@ def is_first(folder: Path, name: str, platform: str) -> bool:
     return bool(row[0] == platform)
 
 
+def forget_person(folder: Path, platform: str, user_id: str) -> None:
+    """Forget that a name belongs to somebody of a platform.
+
+    Call it only when the service has nothing of them any more: whoever has the same id on another
+    platform may then get their name.
+    """
+    path, name = folder / "people.db", identity_text(user_id)
+    if not path.exists():
+        return
+    with own_database(path, _PEOPLE, erase=True) as database:
+        database.execute(
+            # A plugin may put a prefix before the id, such as its workspace.
+            "DELETE FROM people WHERE platform = ? AND (name = ? OR substr(name, -length(?)) = ?)",
+            (platform, name, f"/{name}", f"/{name}"),
+        )
+
+
 def is_local(platform: str) -> bool:
     """Return whether a platform is on the owner's machine: nobody else talks there."""
     return platform in LOCAL

@@ -20,7 +20,7 @@ _WAIT_SECONDS: Final = 10.0  # less than a call of a provider may take
 
 
 @contextmanager
-def own_database(path: Path, table: str) -> Iterator[Connection]:
+def own_database(path: Path, table: str, *, erase: bool = False) -> Iterator[Connection]:
     """A connection to a small database, for one change that is made as a whole or not at all.
 
     The file is created when first used, readable by its owner only. A damaged one is an error, not
@@ -29,6 +29,7 @@ def own_database(path: Path, table: str) -> Iterator[Connection]:
     Args:
         path: The file.
         table: Creates its table: ``CREATE TABLE IF NOT EXISTS ...``.
+        erase: Leave nothing of deleted rows in the file.
 
     Raises:
         DatabaseError: The file can't be used.
@@ -38,11 +39,12 @@ def own_database(path: Path, table: str) -> Iterator[Connection]:
     # could close it for certain.
     hint = "move it away to start with a new file"
     try:
-        with (
-            closing(SqliteFile(path, schema, wait_seconds=_WAIT_SECONDS, damage_hint=hint)) as file,
-            file.transaction() as database,
-        ):
-            yield database
+        made = SqliteFile(path, schema, wait_seconds=_WAIT_SECONDS, damage_hint=hint)
+        with closing(made) as file:
+            with file.transaction() as database:
+                yield database
+            if erase:
+                file.erase_free_space()
     except HomeError as error:
         raise DatabaseError(error.what, where=error.where, hint=error.hint) from error
 

@@ -6,10 +6,10 @@ import os
 import re
 import stat
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic, sleep
 from typing import BinaryIO, Final, NamedTuple
 
 from hermes_core.errors import HermesError
@@ -233,14 +233,14 @@ def file_lock(path: Path, seconds: float) -> Iterator[None]:
 
 
 def _acquire(handle: int, path: Path, seconds: float) -> None:
-    end = time.monotonic() + seconds
+    end = monotonic() + seconds
     while True:
         try:
             _try_lock(handle)
         except (BlockingIOError, PermissionError):  # PermissionError: on Windows
-            if time.monotonic() >= end:
+            if monotonic() >= end:
                 raise LockTimeoutError(path, seconds) from None
-            time.sleep(_POLL_SECONDS)
+            sleep(_POLL_SECONDS)
         else:
             return
 

@@ -19,6 +19,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from sqlite3 import connect  # bound before a plugin can replace it, as `monotonic` and `sleep`
+from time import monotonic, sleep
 from typing import Final, Protocol, TypeVar
 from weakref import WeakSet, finalize
 
@@ -35,6 +37,9 @@ _T = TypeVar("_T")
 WAIT_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.01
 _LOCK_SECONDS: Final = 10.0
+# Two seconds: a reader of ours is done by then.
+_CHECKPOINTS: Final = 40
+_CHECKPOINT_PAUSE: Final = 0.05
 # A file that changes while it is copied is copied again, so often.
 _COPIES: Final = 3
 # What SQLite puts beside a database in WAL mode, and the database itself, which comes last.
@@ -288,6 +293,31 @@ class SqliteFile:
         """Whether SQLite finds nothing wrong with the file. Reads all of it."""
         with self.reading() as connection:
             return bool(connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok")
+
+    def erase_free_space(self, *, largest: int | None = None) -> bool:
+        """Leave nothing of deleted rows in the file: rewrite it, and empty its write-ahead log.
+
+        Others can read meanwhile; whoever wants to write waits.
+
+        Args:
+            largest: Don't rewrite a file with more bytes, since writers would wait for too long.
+
+        Returns:
+            Whether all of it was done. A process that reads keeps the log from being emptied.
+        """
+        if not self.path.exists():
+            return True
+        with self.writing() as connection:
+            fits = largest is None or self.path.stat().st_size <= largest
+            if fits:
+                connection.execute("VACUUM")
+        # Short waits: a checkpoint that waits for a reader lets no writer through.
+        with self.hurried(_POLL_SECONDS) as connection:
+            for _ in range(_CHECKPOINTS):
+                if not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                    return fits
+                time.sleep(_CHECKPOINT_PAUSE)
+        return False
 
     def close(self) -> None:
         """Close the connections; the next use opens new ones."""
@@ -621,7 +651,7 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
 
 def empty_database(schema: Schema) -> sqlite3.Connection:
     """Return an empty database in memory, to read from while there is no file yet."""
-    database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    database = connect(":memory:", isolation_level=None, check_same_thread=False)
     _migrate(database, schema)
     return database
 
@@ -653,7 +683,7 @@ def _create(path: Path, schema: Schema) -> None:
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        with closing(sqlite3.connect(aside, isolation_level=None)) as database:
+        with closing(connect(aside, isolation_level=None)) as database:
             database.executescript(schema.prepare)
             database.execute(f"PRAGMA journal_mode = {_journal(path)}")
             _migrate(database, schema)
@@ -706,16 +736,16 @@ def _publish(aside: Path, path: Path) -> None:
                 aside.rename(path)
 
 
-def _retry_while_busy(connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+def _retry_while_busy(attempt: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
     # SQLite itself waits in most calls, but not when the journal mode changes.
-    end = time.monotonic() + WAIT_SECONDS
+    end = monotonic() + WAIT_SECONDS
     while True:
         try:
-            return connect()
+            return attempt()
         except sqlite3.OperationalError as error:
-            if not is_busy(error) or time.monotonic() >= end:
+            if not is_busy(error) or monotonic() >= end:
                 raise
-        time.sleep(_POLL_SECONDS)
+        sleep(_POLL_SECONDS)
 
 
 def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
@@ -743,7 +773,7 @@ def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
 
 
 def _connection(path: Path, way: str) -> sqlite3.Connection:
-    database = sqlite3.connect(
+    database = connect(
         f"{path.absolute().as_uri()}?{way}",
         uri=True,
         timeout=WAIT_SECONDS,

@@ -13,10 +13,6 @@ from support.commands import Holder, posix_only, wait_until
 
 from hermes_core.checkup.child_process import (
     LineWriter,
-    decode,
-    encode,
-    function_name,
-    processes_with,
     read_lines,
     run_child,
     run_plugin_code,
@@ -27,6 +23,7 @@ from hermes_core.config import Config
 from hermes_core.conformance._runner import Loaded
 from hermes_core.discovery import ProviderInfo
 from hermes_core.outbox import WriteState
+from hermes_core.storage.child import decode, encode, function_name, processes_with
 
 VALUES = (
     Finding("home", "ok", "a detail"),

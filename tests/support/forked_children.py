@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from hermes_core.checkup.child_process import TOKEN
 from hermes_core.conformance.checks import FAMILIES
+from hermes_core.storage.child import TOKEN
 from hermes_core.storage.processes import end_tree
 
 _PRELOADED = [

@@ -223,6 +223,14 @@ def _join(request: Request) -> Reply:
     return Reply(200, found)
 
 
+@_on("GET", "/*/sessions/*/peers")
+def _members(request: Request) -> Reply:
+    request.store.require_session(*request.names)
+    there = request.store.members(*request.names)
+    known = request.store.peers(request.workspace)
+    return paged(request, [each for each in known if each["id"] in there])
+
+
 @_on("GET", "/*/sessions/*/peers/*/config")
 def _member(request: Request) -> Reply:
     workspace, session, peer = request.names

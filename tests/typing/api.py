@@ -23,6 +23,9 @@ from hermes_core import (
     Deadlines,
     FakeProvider,
     ForeignDatabase,
+    ForgetItem,
+    ForgetReport,
+    ForgetRequest,
     HermesError,
     HomeError,
     HookHealth,
@@ -52,6 +55,7 @@ from hermes_core import (
     ServiceProvider,
     SessionContext,
     StreamScrubber,
+    SupportsForget,
     SupportsOwnSettings,
     SupportsPostSetup,
     SupportsProbe,
@@ -227,6 +231,13 @@ def capabilities(
     settings.own_settings("home")
     status.get_status_config({})
     setup.post_setup("home", {})
+
+
+def forgetting(provider: SupportsForget) -> None:
+    request = ForgetRequest("home", text="a fact", delete=True)
+    assert_type(request.matches("A Fact"), bool)
+    assert_type(provider.forget(request), ForgetReport)
+    assert_type(provider.forget(request).items, tuple[ForgetItem, ...])
 
 
 def prompts() -> None:

@@ -41,7 +41,7 @@ from hermes_builtin.sessions import (
 )
 from hermes_builtin.sessions.archive import content_text
 from hermes_builtin.sessions.session_text import Verdict
-from hermes_core import HermesError, MemoryProvider
+from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
 from hermes_core.privacy.origin import ASSISTANT, is_external
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
@@ -106,13 +106,14 @@ class BuiltinProvider(MemoryProvider):
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Open the notebooks, and take the snapshot for this session."""
-        settings = Settings.of(kwargs.get("provider_config") or {})
+        memory = kwargs.get("provider_config") or {}
+        settings = Settings.of(memory)
         # A second `initialize` is a new session in the same process: the files of the old one are
         # closed.
         self.shutdown()
         home = Path(kwargs["hermes_home"])
         self._conversations = Conversations(home, session_id, kwargs)
-        self._notes = Notes(home, settings, Person.of(kwargs))
+        self._notes = Notes.open(home, memory, Person.of(kwargs))
         self._tool = self._tool_of(self._notes)
         self._unverified, self._verified = [], []
         self._home = home
@@ -154,7 +155,7 @@ class BuiltinProvider(MemoryProvider):
         is_other = person != self._notes.person
         if is_other:
             self._notes.close()
-            self._notes = Notes(self._home, self._notes.settings, person)
+            self._notes = self._notes.of(person)
             self._tool = self._tool_of(self._notes)
             self._unverified, self._verified = [], []
         # After a compression the prompt is built again in any case, so newer notes cost nothing.
@@ -216,7 +217,7 @@ class BuiltinProvider(MemoryProvider):
         person = Person.of(kwargs, self.notes.person)
         if person == self.notes.person:
             return self._tool.call(args, Author("tool", session))
-        theirs = Notes(self._home, self.notes.settings, person)  # the host names somebody else
+        theirs = self.notes.of(person)  # the host names somebody else
         try:
             return self._tool_of(theirs).call(args, Author("tool", session))
         finally:
@@ -303,6 +304,18 @@ class BuiltinProvider(MemoryProvider):
         from hermes_builtin.sessions.conversations import sessions_since  # noqa: PLC0415 - as above
 
         return sessions_since(home, since)
+
+    def forget(self, request: ForgetRequest) -> ForgetReport:
+        """Find what a person wants to be forgotten in notes and conversations, and delete it."""
+        from hermes_builtin.forget import forget  # noqa: PLC0415 - no agent needs it
+
+        return forget(request)
+
+    def sessions_meant(self, request: ForgetRequest) -> dict[str, Any]:
+        """Whose memories a request is about."""
+        from hermes_builtin.forget import sessions_meant  # noqa: PLC0415 - as above
+
+        return sessions_meant(request)
 
     def pending_nudge(self) -> str:
         """A reminder to take notes, if it is time for one."""

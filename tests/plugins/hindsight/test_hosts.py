@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.commands import Machine
-from support.hindsight_agents import own_server, set_up
+from support.hindsight_agents import own_server, provider_on, set_up
 from support.hindsight_server import Refusal
 from support.our_plugins import PLUGINS, install_plugin
 
@@ -169,3 +169,26 @@ def test_a_turn_costs_less_than_five_milliseconds_of_our_own(started):
         seconds.append(time.process_time() - begin)
     clients[os.getpid()] = real
     assert statistics.median(seconds) < 0.005
+
+
+def test_forget_with_the_provider_deletes_at_the_server_for_each_person(server, machine):
+    for user in ("1001", "1002"):
+        facts = {"platform": "telegram", "user_id": user}
+        with provider_on(machine.home, server.url, facts=facts) as provider:
+            provider.sync_turn("I live at 4711 Quibblefjord Road.", "Noted.", turn_id=f"a{user}")
+            provider.sync_turn("I drink tea.", "Noted.", turn_id=f"b{user}")
+        manager = MemoryManager.from_config(machine.home)  # the archive knows both of them
+        manager.initialize_all(f"s-{user}", **facts)
+        manager.sync_all("Hello.", "Hello, how are you?")
+        manager.shutdown_all()
+    config = {"memory": {"provider": "hindsight", "hindsight": own_server(server.url)}}
+    machine.write_config(json.dumps(config))
+    asked = machine.json("forget", "quibblefjord road", "--provider", "--dry-run")
+    assert asked["provider"] == {"documents": 2}
+    receipt = machine.json("forget", "quibblefjord road", "--provider", "--yes")
+    assert receipt["provider"]["found"] == receipt["provider"]["deleted"] == {"documents": 2}
+    assert (receipt["provider"]["remaining"], receipt["complete"]) == ({}, True)
+    left = [text for bank in server.banks for text in server.texts(bank)]
+    assert ["tea" in text for text in left] == [True, True]
+    (path,) = (machine.home / "receipts").iterdir()
+    assert "uibblefjord" not in path.read_text("utf-8")

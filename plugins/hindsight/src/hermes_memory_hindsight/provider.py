@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_core import HermesError
+from hermes_core import ForgetItem, ForgetReport, ForgetRequest, HermesError
 from hermes_core.service import (
     BackendError,
     Cause,
@@ -20,6 +20,7 @@ from hermes_core.service import (
     Tool,
     Turn,
     failure,
+    forget_person,
     save_own_file,
 )
 from hermes_memory_hindsight.documents import Document, Scribe, bank_of, person_of
@@ -247,6 +248,30 @@ class HindsightProvider(ServiceProvider):
         if note.old_text:
             _forget_note(session, note, kept)
 
+    # -- what a person wants to be forgotten ----------------------------------------------------
+
+    def forget(self, request: ForgetRequest) -> ForgetReport:
+        """Delete documents by their text or their session, or the bank of a user."""
+        with self.explaining():
+            session = self._session
+            bank = session.bank(request.session_id or self.session_id)
+            service = session.service
+            if request.user_id:
+                return _forget_user(session, bank, request)
+            tag = f"session:{request.session_id}" if request.session_id else ""
+            found = service.all_documents(bank, tag)
+            if request.text:
+                found = [each for each in found if request.matches(service.text(bank, each))]
+            if request.delete:
+                for each in found:
+                    service.forget(bank, each)
+            # Observations are drawn from several documents, and have no id of their own to delete.
+            recalled = service.recall(bank, request.text) if request.text else []
+            left = [each for each in recalled if request.matches(each)]
+            about = [] if found else left  # until the documents are gone, they are what is recalled
+            items = (ForgetItem("documents", len(found)), ForgetItem("observations", len(about)))
+            return ForgetReport(items)
+
     # -- tools --------------------------------------------------------------------------------
 
     def tools(self) -> Sequence[Tool]:
@@ -324,6 +349,21 @@ class HindsightProvider(ServiceProvider):
 def _keep(session: _Session, session_id: str, document: Document) -> None:
     if session.settings.auto_retain:
         session.retain(session_id, document, queued=session.settings.retain_async)
+
+
+def _forget_user(session: _Session, bank: str, request: ForgetRequest) -> ForgetReport:
+    """Drop the bank of a user, unless others have it too."""
+    settings = session.settings
+    template = settings.bank_id_template or ("" if settings.bank_id else "{user}")
+    if "{user}" not in template:
+        shared = f"bank {bank} belongs to all users: run `hermes-plugins forget TEXT --provider`"
+        return ForgetReport(unreachable=(shared,))
+    found = session.service.all_documents(bank)
+    if request.delete:
+        if found:
+            session.service.drop(bank)
+        forget_person(session.start.home / "hindsight", request.platform, request.user_id)
+    return ForgetReport((ForgetItem("documents", len(found)),))
 
 
 def _forget_note(session: _Session, note: Note, kept: str) -> None:

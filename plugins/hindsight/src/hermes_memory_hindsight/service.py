@@ -224,6 +224,24 @@ class Service:
         answer = self._run_on_what_is_there(asked)
         return [each.id for each in answer.items] if answer else []
 
+    def all_documents(self, bank: str, tag: str = "") -> list[str]:
+        """The ids of all documents of a bank, or of those that have a tag."""
+        found: list[str] = []
+        while True:
+            asked = self._client.documents.list_documents(
+                bank,
+                tags=[tag] if tag else None,
+                tags_match="all_strict" if tag else None,
+                limit=_NOTES,
+                offset=len(found),
+                _request_timeout=self._settings.timeout,
+            )
+            answer = self._run_on_what_is_there(asked)
+            new = [each.id for each in answer.items] if answer else []
+            found += [each for each in new if each not in found]
+            if len(new) < _NOTES:
+                return found
+
     def text(self, bank: str, document_id: str) -> str:
         """The text of a document."""
         asked = self._client.documents.get_document(

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_core import HermesError, ProviderUnavailableError
+from hermes_core import ForgetReport, ForgetRequest, HermesError, ProviderUnavailableError
 from hermes_core.service import (
     BackendError,
     Cause,
@@ -331,6 +331,14 @@ class HonchoProvider(ServiceProvider):
 
         seen = look(self.service, self.start.home)
         return f"{seen}; {write_and_find(self.service)}" if write else seen
+
+    def forget(self, request: ForgetRequest) -> ForgetReport:
+        """Delete conclusions by their text, or sessions; name what Honcho can't delete."""
+        from hermes_memory_honcho.forget import Forgetting  # noqa: PLC0415 - with the SDK
+
+        with self.explaining():
+            settings = self._known_settings()
+            return Forgetting(self.service, settings, self.start.home).run(request)
 
     def explain(self, error: Exception) -> BackendError:
         """What an error of the SDK means."""

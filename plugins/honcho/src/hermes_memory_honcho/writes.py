@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
@@ -101,6 +101,10 @@ class TurnBuffer:
         with self._open() as db:
             db.executemany("UPDATE held SET taken = 0 WHERE key = ?", keys)
 
+    def forget(self, is_meant: Callable[[str], bool], *, delete: bool) -> int:
+        """Count the turns that are meant, whatever their workspace; delete them if asked to."""
+        return _forget_rows(self._path, _HELD_TABLE, "held", is_meant, delete=delete)
+
     def _open(self) -> AbstractContextManager[Connection]:
         return own_database(self._path, _HELD_TABLE)
 
@@ -164,8 +168,34 @@ class MirroredNotes:
         found = [content for (content,) in rows]
         return found[0] if len(found) == 1 and part != new else part
 
+    def forget(self, is_meant: Callable[[str], bool], *, delete: bool) -> int:
+        """Count the notes that are meant, whatever their workspace; delete them if asked to."""
+        return _forget_rows(self._path, _MIRRORED_TABLE, "notes", is_meant, delete=delete)
+
     def _open(self) -> AbstractContextManager[Connection]:
         return own_database(self._path, _MIRRORED_TABLE)
+
+
+def _forget_rows(
+    path: Path, create: str, table: str, is_meant: Callable[[str], bool], *, delete: bool
+) -> int:
+    if not path.exists():
+        return 0
+    with own_database(path, create, erase=delete) as db:
+        rows = db.execute(f"SELECT rowid, * FROM {table}").fetchall()  # noqa: S608 - a name of ours
+        found = [(row[0],) for row in rows if any(map(is_meant, _texts(row[1:])))]
+        if delete:
+            db.executemany(f"DELETE FROM {table} WHERE rowid = ?", found)  # noqa: S608 - as above
+    return len(found)
+
+
+def _texts(cells: Sequence[Any]) -> Iterator[str]:
+    """The texts of a row. Those of a turn are in JSON, which escapes letters."""
+    for each in cells:
+        if isinstance(each, str):
+            yield each
+            with suppress(ValueError):
+                yield json.dumps(json.loads(each), ensure_ascii=False)
 
 
 # -- Writes: turns at once or several together, notes as conclusions, results of subagents ------

@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from copy import deepcopy
 from functools import wraps
 from pathlib import Path
@@ -481,9 +482,32 @@ class Oss:
         """Remove a memory."""
         self._opened.delete(memory_id)
 
+    def all(self, owner: Owner) -> list[Memory]:
+        """Every memory of a user."""
+        return self.marked(owner, {}, "")
+
     def forget(self, owner: Owner) -> None:
         """Remove all memories of a user."""
         self._opened.delete_all(user_id=owner.user)
+
+    def erase_history(self, ids: Sequence[str], is_gone: Callable[[str], bool]) -> bool:
+        """Remove earlier versions and the last messages, and the free space of all files."""
+        path = Path(self._engine.config["history_db_path"])
+        with closing(sqlite3.connect(path, timeout=seconds_left(), isolation_level=None)) as db:
+            db.create_function("is_gone", 1, lambda text: is_gone(str(text or "")))
+            wanted = json.dumps(list(ids))
+            db.execute(
+                "DELETE FROM history WHERE memory_id IN (SELECT value FROM json_each(?))"
+                " OR is_gone(old_memory) OR is_gone(new_memory)",
+                (wanted,),
+            )
+            db.execute("DELETE FROM messages WHERE is_gone(content) OR is_gone(session_scope)")
+            db.execute("VACUUM")
+        stores = self._engine.path.rglob("*.sqlite") if self._engine.path else ()
+        for each in stores:
+            with closing(sqlite3.connect(each, timeout=seconds_left(), isolation_level=None)) as db:
+                db.execute("VACUUM")
+        return True
 
     def close(self) -> None:
         """Leave the store; the last one closes it."""

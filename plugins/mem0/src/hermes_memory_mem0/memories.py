@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
+from hermes_core import ForgetItem, ForgetReport, ForgetRequest
 from hermes_core.service import (
     Alphabet,
     Note,
@@ -113,8 +114,22 @@ class Memories(Protocol):
     def delete(self, memory_id: str) -> None:
         """Remove a memory."""
 
+    def all(self, owner: Owner) -> list[Memory]:
+        """Every memory of a user."""
+
     def forget(self, owner: Owner) -> None:
         """Remove all memories of a user."""
+
+    def erase_history(self, ids: Sequence[str], is_gone: Callable[[str], bool]) -> bool:
+        """Remove what is kept of deleted memories: earlier versions, and what was said.
+
+        Args:
+            ids: The memories.
+            is_gone: Whether a text, or who a message is of, is to be removed as well.
+
+        Returns:
+            Whether that can be done here.
+        """
 
     def close(self) -> None:
         """Close it. May be called twice."""
@@ -135,6 +150,38 @@ def memories_in(answer: Any) -> list[Memory]:
     rows = answer.get("results") if isinstance(answer, Mapping) else answer
     rows = rows if isinstance(rows, list) else []
     return [memory_of(each) for each in rows if isinstance(each, Mapping) and each.get("memory")]
+
+
+# -- What a person wants to be forgotten --------------------------------------------------------
+
+_HISTORY: Final = "earlier versions of memories: Mem0 has no way to delete them"
+_SHARED: Final = "all users share one user of Mem0: run `hermes-plugins forget TEXT --provider`"
+
+
+def forget(memories: Memories, owner: Owner, request: ForgetRequest, *, own: bool) -> ForgetReport:
+    """Find memories that a request means, and delete them; ``own`` if nobody else has the owner."""
+    if request.user_id and not own:
+        return ForgetReport(unreachable=(_SHARED,))
+    if request.session_id:
+        found = memories.marked(owner, {"session_id": request.session_id}, request.session_id)
+    else:
+        found = memories.all(owner)
+    if request.text:
+        found = [each for each in found if request.matches(each.text)]
+    unreachable: list[str] = []
+    if request.delete:
+        if request.user_id:
+            memories.forget(owner)
+        else:
+            for each in found:
+                memories.delete(each.id)
+
+        def is_gone(text: str) -> bool:
+            return request.matches(text) or bool(request.user_id and owner.user in text)
+
+        if not memories.erase_history([each.id for each in found], is_gone) and found:
+            unreachable.append(_HISTORY)
+    return ForgetReport((ForgetItem("memories", len(found)),), tuple(unreachable))
 
 
 # -- Texts on their way to Mem0 and back --------------------------------------------------------

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from hermes_core import HermesError
+from hermes_core import ForgetReport, ForgetRequest, HermesError
 from hermes_core.service import (
     BackendError,
     Delegation,
@@ -19,6 +19,7 @@ from hermes_core.service import (
     Start,
     Tool,
     Turn,
+    forget_person,
     resolve_home,
     save_own_file,
 )
@@ -36,6 +37,7 @@ from hermes_memory_mem0.memories import (
     Message,
     Owner,
     cleaned,
+    forget,
     mirror,
     owner_of,
     question,
@@ -293,6 +295,17 @@ class Mem0Provider(ServiceProvider):
         memories, settings = self._ready()
         with within(settings.timeout):
             return try_out(memories, write=write)
+
+    def forget(self, request: ForgetRequest) -> ForgetReport:
+        """Delete memories by their text, by the session they are from, or all of a user."""
+        with self.explaining():
+            memories, settings = self._ready()
+            is_own = not settings.user_id or "{user}" in settings.user_id
+            with within(settings.timeout):
+                report = forget(memories, self._owner, request, own=is_own)
+            if request.user_id and request.delete and is_own:
+                forget_person(self.start.home / "mem0", request.platform, request.user_id)
+            return report
 
     def explain(self, error: Exception) -> BackendError:
         """What an exception of mem0ai, httpx or openai means."""

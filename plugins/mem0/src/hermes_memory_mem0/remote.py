@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -310,6 +310,22 @@ class Platform:
         """Remove a memory."""
         self._opened.delete(memory_id)
 
+    def all(self, owner: Owner) -> list[Memory]:
+        """Every memory of a user."""
+        found: list[Memory] = []
+        for page in count(1):
+            answer = self._opened.get_all(
+                filters={"user_id": owner.user}, page=page, page_size=_PAGE
+            )
+            found += memories_in(answer)
+            if not answer.get("next"):
+                break
+        return found
+
+    def erase_history(self, ids: Sequence[str], is_gone: Callable[[str], bool]) -> bool:  # noqa: ARG002
+        """The platform has no request for it."""
+        return False
+
     def forget(self, owner: Owner) -> None:
         """Remove a user with everything."""
         self._opened.delete_all(user_id=owner.user)
@@ -335,6 +351,7 @@ def _is_of(event: Any, marks: Mapping[str, str]) -> bool:
 # -- A Mem0 server of one's own, over its REST interface, which the SDK's client can't speak ----
 
 _MANY: Final = 100
+_MOST_LISTED: Final = 1000  # the server refuses more
 _NOBODY: Final = "hermes-probe"
 
 
@@ -422,6 +439,15 @@ class Server:
     def delete(self, memory_id: str) -> None:
         """Remove a memory."""
         self._ask("DELETE", self._path(memory_id))
+
+    def all(self, owner: Owner) -> list[Memory]:
+        """Every memory of a user, as many as the server lists at once."""
+        asked: dict[str, str | int] = {"user_id": owner.user, "top_k": _MOST_LISTED}
+        return memories_in(self._http.get("/memories", params=asked).json())
+
+    def erase_history(self, ids: Sequence[str], is_gone: Callable[[str], bool]) -> bool:  # noqa: ARG002
+        """The server has no request for it."""
+        return False
 
     def forget(self, owner: Owner) -> None:
         """Remove all memories of a user, one by one: to remove them at once takes an admin."""

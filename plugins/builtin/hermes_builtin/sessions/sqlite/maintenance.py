@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 import time
@@ -11,17 +12,27 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from hermes_builtin.sessions.archive import Progress, Session, Stats
-from hermes_builtin.sessions.sqlite.database import bounds, checkpoint
-from hermes_builtin.sessions.sqlite.index import (
-    BATCH,
-    SMALL,
-    Index,
-    Indexer,
+from hermes_builtin.sessions.archive import (
+    FORGOTTEN,
+    Matches,
+    Progress,
+    Replaced,
+    Session,
+    Stats,
+    facts_of,
     indexed_words,
-    is_pending,
 )
-from hermes_builtin.sessions.sqlite.search import Totals
+from hermes_builtin.sessions.numbers import bounds, session_of
+from hermes_builtin.sessions.ranking import Totals
+from hermes_builtin.sessions.sqlite.database import checkpoint, json_list
+from hermes_builtin.sessions.sqlite.index import BATCH, SMALL, Indexer, is_pending
+from hermes_builtin.sessions.sqlite.search import SqliteSource
+from hermes_builtin.sessions.sqlite.tables import (
+    Sessions,
+    checksum,
+    forget_parent,
+    name_session,
+)
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.sqlite import WAIT_SECONDS, SqliteFile, is_damage, transaction
@@ -34,6 +45,13 @@ _MERGED_PAGES: Final = 200
 _VACUUMED_PAGES: Final = 200
 _CHECKPOINTS: Final = 20
 _PAUSE: Final = 0.05
+
+#: A larger archive is not rewritten while agents may wait for it: freed pages leave it anyway.
+_LARGEST_REWRITTEN: Final = 500_000_000
+_SHOWN: Final = 20
+_VOCABULARY: Final = (
+    "CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab(main, archive_index, row)"
+)
 
 Row = tuple[int, str, str | None]
 
@@ -52,6 +70,7 @@ def delete(file: SqliteFile, session: Session) -> int:
             if not rows:
                 database.execute("DELETE FROM archive_sessions WHERE number = ?", (session.number,))
                 database.execute("DELETE FROM archive_imports WHERE session = ?", (session.id,))
+                forget_parent(database, session)
                 return gone
             _unindex(database, rows)
             database.execute(
@@ -64,6 +83,118 @@ def delete(file: SqliteFile, session: Session) -> int:
             gone += len(rows)
 
 
+def replace_texts(file: SqliteFile, matches: Matches, progress: Progress | None = None) -> Replaced:
+    """Put a marker in the place of every message that matches, and remove titles that do."""
+    found = find_texts(file, matches)
+    for start in range(0, len(found.messages), _STEP):
+        with file.transaction() as database:
+            database.execute("PRAGMA secure_delete = 1")
+            _replace(database, found.messages[start : start + _STEP], matches)
+        if progress is not None:
+            progress(start, len(found.messages))
+    with file.transaction() as database:
+        database.execute("PRAGMA secure_delete = 1")
+        for number in found.titles:
+            name_session(database, number, "")
+    return found
+
+
+def find_texts(file: SqliteFile, matches: Matches) -> Replaced:
+    """The messages and titles that match."""
+    messages: list[int] = []
+    previews: list[str] = []
+    after = -1
+    while True:
+        # Some at a time: a reader that takes long would keep the WAL from being emptied.
+        with file.reading() as database:
+            rows = database.execute(
+                "SELECT id, content, extra FROM archive_messages WHERE id > ? ORDER BY id LIMIT ?",
+                (after, _STEP),
+            ).fetchall()
+        if not rows or rows[-1][0] <= after:
+            break
+        for number, content, extra in rows:
+            if any(isinstance(each, str) and matches(each) for each in (content, extra)):
+                messages.append(number)
+                previews.append(content)
+        after = rows[-1][0]
+    with file.reading() as database:
+        titles = [number for number, title in Sessions(database).titles() if matches(title)]
+    return Replaced(messages, titles, previews[:_SHOWN])
+
+
+def _replace(database: sqlite3.Connection, numbers: list[int], matches: Matches) -> None:
+    rows = [
+        row
+        for number in numbers
+        for row in database.execute(
+            "SELECT id, content, extra, at FROM archive_messages"
+            " WHERE id = ? AND typeof(content) = 'text'",
+            (number,),
+        )
+    ]
+    # A message that is not in the index yet can't be taken out of it.
+    indexed = [row for row in rows if not _is_unindexed(database, row[0])]
+    _unindex(database, [row[:3] for row in indexed])
+    for number, content, extra, at in rows:
+        text = FORGOTTEN if matches(content) else content
+        # A tool's call is dropped as a whole: its arguments without the text would be another call.
+        kept = {
+            key: each
+            for key, each in facts_of(extra).items()
+            if not matches(json.dumps({key: each}))
+        }
+        facts = json.dumps(kept, ensure_ascii=False) if kept else None
+        text = text or FORGOTTEN  # it was nothing but a call of a tool
+        database.execute(
+            "UPDATE archive_messages SET content = ?, size = ?, extra = ?, checksum = ?"
+            " WHERE id = ?",
+            (text, len(text), facts, checksum(number, at, text, facts), number),
+        )
+    again = json_list(row[0] for row in indexed)
+    Indexer().add(
+        database,
+        database.execute(
+            "SELECT id, checksum, content, extra FROM archive_messages"
+            " WHERE id IN (SELECT value FROM json_each(?))",
+            (again,),
+        ).fetchall(),
+    )
+
+
+def _is_unindexed(database: sqlite3.Connection, number: int) -> bool:
+    query = "SELECT 1 FROM archive_unindexed WHERE session = ? AND first <= ?"
+    return database.execute(query, (session_of(number), number)).fetchone() is not None
+
+
+def erase_deleted(file: SqliteFile) -> bool:
+    """Leave nothing of deleted messages in the file: words, free pages and the WAL.
+
+    Returns whether all of it could be done: a process that reads keeps the WAL.
+    """
+    if not file.path.exists():
+        return True
+    tidy(file)
+    with file.transaction() as database:
+        database.execute(_VOCABULARY)
+        # What no message has any more: a process that ended between two steps left it.
+        database.execute(
+            "DELETE FROM archive_terms WHERE term NOT IN (SELECT term FROM temp.vocabulary)"
+        )
+        unknown = database.execute(
+            "SELECT term FROM temp.vocabulary WHERE term NOT IN (SELECT term FROM archive_terms)"
+        ).fetchall()
+        database.execute("DROP TABLE temp.vocabulary")
+        # A running agent that takes a word for known does not count it: then it is in a message.
+        source = SqliteSource(database)
+        is_left = any(not source.newest(((word,),), 1) for (word,) in unknown)
+        if not is_left:
+            database.executemany("INSERT OR IGNORE INTO archive_terms VALUES (?, 0)", unknown)
+    if is_left:
+        rebuild(file)
+    return file.erase_free_space(largest=_LARGEST_REWRITTEN)
+
+
 def _unindex(database: sqlite3.Connection, rows: list[Row]) -> None:
     """Take messages out of the index, and words out of the vocabulary that nobody uses now."""
     words: set[str] = set()
@@ -74,8 +205,8 @@ def _unindex(database: sqlite3.Connection, rows: list[Row]) -> None:
             "INSERT INTO archive_index (archive_index, rowid, words) VALUES ('delete', ?, ?)",
             (number, " ".join(found)),
         )
-    index = Index(database)
-    unused = [(word,) for word in words if not index.newest(f'"{word}"', 1)]
+    source = SqliteSource(database)
+    unused = [(word,) for word in words if not source.newest(((word,),), 1)]
     database.executemany("DELETE FROM archive_terms WHERE term = ?", unused)
 
 

@@ -1,0 +1,716 @@
+"""`forget`: finds a fact, a conversation or a person in all stores of a home, and deletes it.
+
+The order covers every crash. What is wanted and what was found goes to a journal first; from then
+on the next `forget` finishes it. Every step finds what it deletes by itself, so that it may be
+repeated: the built-in's stores, the outbox, the call log, files that were set aside, and the
+external provider. Then the bytes of all files are searched, a receipt is written, and the journal,
+which has the text, is removed last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_core.call_log import forget_calls
+from hermes_core.checkup.child_process import run_plugin_code
+from hermes_core.config import Config, load_config
+from hermes_core.config.setup_journal import recover
+from hermes_core.dispatch import SingleProvider, as_builtin
+from hermes_core.errors import HermesError, describe
+from hermes_core.loading.activation import Activation, activate, activate_builtin, deadlines_of
+from hermes_core.outbox import StreamKey, admin
+from hermes_core.provider import (
+    BUILTIN,
+    ForgetItem,
+    ForgetReport,
+    ForgetRequest,
+    MemoryProvider,
+    folded,
+)
+from hermes_core.session import SessionContext
+from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
+from hermes_core.storage.home import ensure_folder
+from hermes_core.storage.processes import users_of
+from hermes_core.storage.search import (
+    ENCODINGS,
+    Needles,
+    SearchResult,
+    is_in_rows,
+    search_files,
+)
+
+JOURNAL: Final = "forget.json"
+RECEIPTS: Final = "receipts"
+
+_LOCK: Final = "forget.json.lock"
+_LOCK_SECONDS: Final = 2.0
+_MOST_BYTES: Final = 10_000_000
+#: An agent may store more of it meanwhile; whoever stores all the time is named instead.
+_PASSES: Final = 3
+# A large archive takes minutes; nobody but the person at the terminal waits for it.
+_BUILTIN_SECONDS: Final = 3600.0
+#: An id that is shorter is found in too many bytes by chance.
+_SHORTEST_ID: Final = 8
+#: A temporary file of a write that is being made is younger.
+_WRITE_SECONDS: Final = 5.0
+
+_SET_ASIDE: Final = re.compile(r".+\.damaged([-.].*)?")
+_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?")
+_ASIDE_PLACES: Final = {"files set aside": _SET_ASIDE, "temporary files": _TEMPORARY}
+
+Step = Callable[[str], None]
+
+
+# -- what there is ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is to be forgotten, and who may know of it.
+
+    Attributes:
+        request: The text, the session or the person.
+        sessions: The sessions to be deleted, or for a text one of each person.
+        passages: Texts from the sessions, by which the files are searched.
+    """
+
+    request: ForgetRequest
+    sessions: tuple[Mapping[str, Any], ...] = ()
+    passages: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """What it is: "text", "session" or "user"."""
+        return "text" if self.request.text else "user" if self.request.user_id else "session"
+
+    @property
+    def value(self) -> str:
+        """The text, or the id."""
+        request = self.request
+        return request.text or request.session_id or f"{request.platform}\0{request.user_id}"
+
+    @property
+    def needles(self) -> Needles:
+        """What to search files for."""
+        request = self.request
+        ids = (each for each in (request.session_id, request.user_id) if len(each) >= _SHORTEST_ID)
+        return Needles.of(request.text, *ids, *self.passages)
+
+    @property
+    def names(self) -> Needles:
+        """What no receipt may contain."""
+        request = self.request
+        return Needles.of(request.text, request.session_id, request.user_id)
+
+    def owns(self, key: StreamKey) -> bool:
+        """Whether writes in the outbox are of the session or the person."""
+        request = self.request
+        try:
+            session = key.context
+        except HermesError:  # its keywords can't be read
+            return False
+        if request.user_id:
+            platform, user, *_ = session.identity
+            return (platform, user) == (request.platform, request.user_id)
+        if not request.session_id:
+            return False
+        known = [
+            (each["session"], SessionContext.from_keywords("", each["keywords"]).identity)
+            for each in self.sessions
+        ]
+        # A session that the archive does not have goes by its name alone.
+        if not known:
+            return session.session_id == request.session_id
+        return (session.session_id, session.identity) in known
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is of a subject, in stores and in files.
+
+    Attributes:
+        items: What the stores have.
+        search: What a search through the bytes of all files found.
+        problems: What could not be looked at.
+    """
+
+    items: tuple[ForgetItem, ...] = ()
+    search: SearchResult = field(default_factory=SearchResult)
+    problems: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How much there is in each place."""
+        return _counted(self.items)
+
+
+def _counted(items: Sequence[ForgetItem]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for each in items:
+        counts[each.place] += each.count
+    return +counts
+
+
+def subject_of(config: Config, request: ForgetRequest, provider: MemoryProvider) -> Subject:
+    """Find out whose memories a request is about; ``provider`` is the built-in.
+
+    Raises:
+        HermesError: Several platforms have a user of this id, who are different people.
+    """
+    builtin = as_builtin(provider)
+    known = builtin.sessions_meant(request) if builtin is not None else {}
+    if request.user_id and not request.platform:
+        platforms = {*known.get("platforms", ()), *_platforms_in_outbox(config, request.user_id)}
+        if len(platforms) > 1:
+            raise HermesError(
+                f"there are users of this id on {', '.join(sorted(platforms))}",
+                hint="say which one you mean with --platform",
+            )
+        request = request._replace(platform=next(iter(platforms), "cli"))
+        known = builtin.sessions_meant(request) if builtin is not None else {}
+    return Subject(request, tuple(known.get("sessions", ())), tuple(known.get("passages", ())))
+
+
+def _platforms_in_outbox(config: Config, user: str) -> set[str]:
+    found = set()
+    with closing(admin.open_store(config, set_aside=False)) as store:
+        for entry in admin.entries(store):
+            with suppress(HermesError):
+                platform, own, *_ = entry.key.context.identity
+                found |= {platform} if own == user else set()
+    return found
+
+
+def survey(config: Config, subject: Subject, builtin: MemoryProvider) -> Survey:
+    """Look for a subject in all stores, and in the bytes of all files."""
+    items, problems = _in_stores(config, subject, builtin, delete=False)
+    ignored = frozenset({config.home / JOURNAL})
+    search = search_files(config.home, subject.needles, ignored)
+    items += _set_aside(search)
+    return Survey(tuple(items), search, tuple(problems))
+
+
+def _set_aside(search: SearchResult) -> list[ForgetItem]:
+    """Files that no program uses any more, which are deleted as a whole."""
+    return [
+        ForgetItem(place, len(names), tuple(names))
+        for place, pattern in _ASIDE_PLACES.items()
+        if (names := [each.name for each in search.hits if pattern.fullmatch(each.name)])
+    ]
+
+
+def _in_stores(
+    config: Config,
+    subject: Subject,
+    builtin: MemoryProvider,
+    *,
+    delete: bool,
+    step: Step | None = None,
+) -> tuple[list[ForgetItem], list[str]]:
+    """Look into every store of ours, or delete; what was found, and what can't be used."""
+    items: list[ForgetItem] = []
+    problems: list[str] = []
+    parts: dict[str, Callable[..., ForgetReport]] = {
+        "notes and conversations": partial(_builtin, builtin),
+        "outbox": _outbox,
+        "call log": _calls,
+    }
+    for name, part in parts.items():
+        # A damaged store must not keep the others from being emptied.
+        try:
+            report = part(config, subject, delete=delete)
+        except (HermesError, OSError) as error:
+            problems.append(f"{name}: {describe(error)}")
+        else:
+            items += report.items
+            problems += report.unreachable
+        if step is not None:
+            step(name)
+    return [each for each in items if each.count], problems
+
+
+def _builtin(
+    provider: MemoryProvider, config: Config, subject: Subject, *, delete: bool
+) -> ForgetReport:
+    deadlines = deadlines_of(config)._replace(write=_BUILTIN_SECONDS)
+    with SingleProvider(provider, BUILTIN, deadlines=deadlines, home=config.home) as single:
+        outcome = single.call("forget", request=subject.request._replace(delete=delete))
+    if outcome.error is not None:
+        raise HermesError(describe(outcome.error)) from outcome.error
+    report: ForgetReport = outcome.value
+    return report
+
+
+def _outbox(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:
+    matches = Needles.of(subject.request.text).found_in
+    with closing(admin.open_store(config, set_aside=False)) as store:
+        counts = admin.forget(store, matches, subject.owns, delete=delete)
+    items = (ForgetItem(f"outbox: {state}", count) for state, count in sorted(counts.items()))
+    return ForgetReport(tuple(items))
+
+
+def _calls(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:
+    matches = Needles.of(subject.request.text).found_in
+    sessions: set[str] = set()
+    if not subject.request.text:
+        sessions = {str(each["session"]) for each in subject.sessions}
+        sessions |= {subject.request.session_id} - {""}
+    count = forget_calls(config.home, matches, sessions, delete=delete)
+    return ForgetReport((ForgetItem("call log", count),))
+
+
+# -- the journal ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A `forget` that was begun. It has the text, and exists until the receipt is written.
+
+    Attributes:
+        id: Its number.
+        subject: What is to be forgotten.
+        salt: For the hash in the receipt.
+        started: When it began.
+        receipt: Where the receipt goes.
+        provider: Whether to ask the external provider.
+        found: What was found in our stores.
+        files: How many files contained it.
+        asked: What was found at the provider.
+        resumed: How often it was interrupted.
+    """
+
+    id: str
+    subject: Subject
+    salt: str
+    started: float
+    receipt: str
+    provider: bool = False
+    found: Mapping[str, int] = field(default_factory=dict)
+    files: int = 0
+    asked: Mapping[str, int] = field(default_factory=dict)
+    resumed: int = 0
+
+
+def begin(
+    home: Path, subject: Subject, found: Survey, *, provider: bool, receipt: Path | None = None
+) -> Journal:
+    """Write the journal: from now on the subject will be forgotten.
+
+    Raises:
+        HermesError: It can't be written.
+    """
+    number = secrets.token_hex(4)
+    now = time.time()
+    name = f"forget-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{number}.json"
+    place = receipt or home / RECEIPTS / name
+    journal = Journal(
+        number,
+        subject,
+        secrets.token_hex(16),
+        now,
+        str(place),
+        provider,
+        dict(found.counts),
+        len(found.search.hits),
+    )
+    _save(home, journal)
+    return journal
+
+
+def _save(home: Path, journal: Journal) -> None:
+    text = json.dumps({"schema": 1, **asdict(journal)}, default=dict)
+    try:
+        replace_file(home / JOURNAL, text.encode("utf-8", "surrogatepass"), mode=0o600)
+    except OSError as error:
+        raise HermesError(
+            f"can't be written: {error.strerror or error}", where=str(home / JOURNAL)
+        ) from error
+
+
+def unfinished(home: Path) -> Journal | None:
+    """Return the `forget` that was interrupted, or None.
+
+    Raises:
+        HermesError: Its journal can't be read.
+    """
+    path = home / JOURNAL
+    try:
+        data = json.loads(read_regular(path, _MOST_BYTES))
+        del data["schema"]
+        said = data.pop("subject")
+        # `_asdict` is not called for a named tuple within a dataclass: JSON has a list of it.
+        request = ForgetRequest(*said["request"])._replace(home=str(home))
+        subject = Subject(request, tuple(said["sessions"]), tuple(said["passages"]))
+        return Journal(subject=subject, **data)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HermesError(
+            f"an unfinished `forget` can't be read: {error}",
+            where=str(path),
+            hint="remove the file and run `hermes-plugins forget` again",
+        ) from error
+
+
+@contextmanager
+def exclusive(home: Path) -> Iterator[None]:
+    """Hold the lock that lets one `forget` run at a time; a home that is not there has none."""
+    if not home.is_dir():
+        yield
+        return
+    with file_lock(home / _LOCK, _LOCK_SECONDS):
+        yield
+
+
+# -- deleting ---------------------------------------------------------------------------------
+
+
+def finish(config: Config, journal: Journal, step: Step | None = None) -> dict[str, Any]:
+    """Carry out what a journal says, from wherever it was interrupted; returns the receipt.
+
+    Args:
+        config: What config.yaml says.
+        journal: From `begin`, or from `unfinished`.
+        step: Called with a few words after each step.
+    """
+    note = step or (lambda _: None)
+    with suppress(HermesError):  # a setup that was interrupted has its own file
+        recover(config.home)
+    note("journal")
+    subject = journal.subject
+    builtin = activate_builtin(config)
+    done: Counter[str] = Counter()
+    left = Survey()
+    problems: list[str] = []
+    provider = None
+    for number in range(_PASSES):
+        before = left
+        left = survey(config, subject, builtin)
+        note("search")
+        # Twice the same: what is left can't be deleted by us.
+        if number and (is_gone(left, subject) or left == before):
+            break
+        items, problems = _in_stores(config, subject, builtin, delete=True, step=note)
+        done += _counted(items)
+        done += _delete_files(left.search, note)
+        # After the outbox, which could deliver it again, and before the files are searched again:
+        # a provider may have some of its own.
+        if not number and journal.provider:
+            provider = _at_provider(config, journal, note)
+    left = replace(left, problems=tuple(dict.fromkeys((*left.problems, *problems))))
+    receipt = _receipt(config, journal, left, done, provider)
+    _write_receipt(Path(journal.receipt), receipt)
+    note("receipt")
+    (config.home / JOURNAL).unlink(missing_ok=True)
+    with suppress(OSError):
+        sync_folder(config.home)
+    return receipt
+
+
+def resume(config: Config, journal: Journal, step: Step | None = None) -> dict[str, Any]:
+    """Finish a `forget` that was interrupted."""
+    again = replace(journal, resumed=journal.resumed + 1)
+    _save(config.home, again)
+    return finish(config, again, step)
+
+
+def is_gone(found: Survey, subject: Subject) -> bool:
+    """Whether there is nothing to delete: not in a store, and not in a file."""
+    return not found.items and not _residue(found.search, subject)
+
+
+def _residue(search: SearchResult, subject: Subject) -> list[Path]:
+    """The files that still contain it, and should not.
+
+    What a deleted conversation said may stand in another conversation or in a note as well: that
+    stays. But it must not be left in the free space of a file.
+    """
+    if subject.request.text:
+        return list(search.hits)
+    return [each for each in search.hits if not _is_kept(each, subject)]
+
+
+def _is_kept(path: Path, subject: Subject) -> bool:
+    try:
+        return is_in_rows(path, subject.needles)
+    except OSError:  # it is gone
+        return True
+
+
+def _delete_files(search: SearchResult, step: Step) -> Counter[str]:
+    """Delete files that were set aside, and those that a killed process left."""
+    done: Counter[str] = Counter()
+    for place, pattern in _ASIDE_PLACES.items():
+        for path in search.hits:
+            if pattern.fullmatch(path.name) and _is_abandoned(path):
+                with suppress(OSError):
+                    path.unlink()
+                    done[place] += 1
+    step("files")
+    return done
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether no process is writing a file; waits until that is clear."""
+    while True:
+        try:
+            age = time.time() - path.stat().st_mtime
+        except FileNotFoundError:
+            return False  # it has just taken its place, where the next look finds it
+        if not 0 <= age < _WRITE_SECONDS:
+            return True
+        time.sleep(min(_WRITE_SECONDS - age, 0.2))
+
+
+# -- the external provider --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderAnswer:
+    """What the external provider found or deleted, for one person or for all."""
+
+    found: Mapping[str, int] = field(default_factory=dict)
+    unreachable: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def ask_provider(config: Config, subject: Subject, *, delete: bool) -> ProviderAnswer:
+    """Have the external provider look for a subject, or delete it, in a child process."""
+    people = _people(subject)
+    deadlines = deadlines_of(config)
+    each = deadlines.initialize + deadlines.write + deadlines.shutdown
+    request = subject.request._replace(delete=delete)
+    call = partial(forget_at_provider, config.home, request, people)
+    done = run_plugin_code(config, call, seconds=each * len(people))
+    found: Counter[str] = Counter()
+    unreachable: list[str] = []
+    problems = [done.problem] if done.problem else []
+    for answer in done.results:
+        found.update(answer.found)
+        unreachable += answer.unreachable
+        problems += answer.problems
+    reasons, failures = (tuple(dict.fromkeys(each)) for each in (unreachable, problems))
+    return ProviderAnswer(dict(found), reasons, failures)
+
+
+def _people(subject: Subject) -> list[Mapping[str, Any]]:
+    """The sessions to start the provider with: one of each person, or those to be deleted."""
+    request = subject.request
+    asked = {"session": request.session_id, "keywords": {}}
+    if request.user_id:
+        asked["keywords"] = {"platform": request.platform, "user_id": request.user_id}
+    sessions = [*subject.sessions, *([] if subject.sessions and not request.text else [asked])]
+    if request.session_id:
+        return sessions
+    by_person = {SessionContext.from_keywords("", s["keywords"]).identity: s for s in sessions}
+    return list(by_person.values())
+
+
+def forget_at_provider(
+    home: Path, request: ForgetRequest, people: Sequence[Mapping[str, Any]]
+) -> Iterator[ProviderAnswer]:
+    """In the child process: start the provider for each person, and have it forget."""
+    config = load_config(home)
+    name = config.selection.name
+    for person in people:
+        activation = activate(config)
+        try:
+            if activation.error is not None:
+                raise activation.error
+            yield _forget_as(config, activation, request, person)
+        finally:
+            activation.lease.release()
+    yield ProviderAnswer(unreachable=_backups(config, name))
+
+
+def _forget_as(
+    config: Config, activation: Activation, request: ForgetRequest, person: Mapping[str, Any]
+) -> ProviderAnswer:
+    name = config.selection.name
+    session = str(person["session"])
+    context = SessionContext.from_keywords(session, person["keywords"])
+    keywords = replace(context, hermes_home=str(config.home)).keywords()
+    values = activation.settings.values if activation.settings else None
+    assert activation.provider is not None  # noqa: S101 - there was no error
+    single = SingleProvider(
+        activation.provider, name, deadlines=deadlines_of(config), config=values
+    )
+    with single:
+        if not single.overrides("forget"):
+            return ProviderAnswer(problems=(f"{name}: its plugin can't delete; do it there",))
+        started = single.call("initialize", session_id=session, extra=keywords)
+        if started.error is not None:
+            return ProviderAnswer(problems=(f"{name}: {describe(started.error)}",))
+        wanted = request._replace(session_id=session) if request.session_id else request
+        outcome = single.call("forget", request=wanted)
+        single.call("shutdown")
+    if outcome.error is not None:
+        return ProviderAnswer(problems=(f"{name}: {describe(outcome.error)}",))
+    report: ForgetReport = outcome.value
+    reasons = tuple(f"{name}: {each}" for each in report.unreachable)
+    return ProviderAnswer(dict(_counted(report.items)), reasons)
+
+
+def _backups(config: Config, name: str) -> tuple[str, ...]:
+    """What the provider keeps outside of the home."""
+    activation = activate(config)
+    if activation.provider is None:
+        return ()
+    try:
+        with SingleProvider(activation.provider, name, deadlines=deadlines_of(config)) as single:
+            paths = single.call("backup_paths").value
+    finally:
+        activation.lease.release()
+    return tuple(f"{name}: its files outside of the home: {each}" for each in paths)
+
+
+def _at_provider(config: Config, journal: Journal, step: Step) -> dict[str, Any] | None:
+    """Look, delete, look again; the receipt's part about the provider."""
+    name = config.selection.name
+    if not name:
+        return None
+    subject = journal.subject
+    first = ask_provider(config, subject, delete=False)
+    known = Counter(journal.asked) | Counter(first.found)
+    _save(config.home, replace(journal, asked=dict(known)))
+    step("provider: search")
+    done = ask_provider(config, subject, delete=True)
+    step("provider: delete")
+    left = ask_provider(config, subject, delete=False)
+    step("provider: search again")
+    remaining = Counter(left.found)
+    found = known | (Counter(done.found) + remaining)
+    answers = (first, done, left)
+    unreachable = [reason for each in answers for reason in each.unreachable]
+    # An error of the first look does not matter if it was over when we deleted and looked again.
+    problems = [*done.problems, *left.problems]
+    return {
+        "name": name,
+        "found": dict(found),
+        "deleted": dict(found - remaining),
+        "remaining": dict(remaining),
+        "unreachable": [_safe(each, subject) for each in dict.fromkeys(unreachable)],
+        "problems": [_safe(each, subject) for each in dict.fromkeys(problems)],
+    }
+
+
+# -- the receipt ------------------------------------------------------------------------------
+
+
+def _receipt(
+    config: Config,
+    journal: Journal,
+    left: Survey,
+    done: Counter[str],
+    provider: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """What was found, deleted and not reached, without what it was."""
+    subject = journal.subject
+    remaining = left.counts
+    found = Counter(journal.found) | (done + remaining)
+    residue = _residue(left.search, subject)
+    salted = journal.salt + folded(subject.value)
+    return {
+        "schema": 1,
+        "id": journal.id,
+        "kind": subject.kind,
+        "subject": hashlib.sha256(salted.encode("utf-8", "surrogatepass")).hexdigest(),
+        "salt": journal.salt,
+        "started": _moment(journal.started),
+        "finished": _moment(time.time()),
+        "resumed": journal.resumed,
+        "found": dict(sorted(found.items())),
+        "deleted": dict(sorted((found - remaining).items())),
+        "remaining": dict(sorted(remaining.items())),
+        "searched": {
+            "files": left.search.files,
+            "bytes": left.search.bytes,
+            "encodings": list(ENCODINGS),
+            "files_before": journal.files,
+            "files_after": [_named(config.home, each, subject) for each in residue],
+            "also_elsewhere": [
+                _named(config.home, each, subject)
+                for each in left.search.hits
+                if each not in residue
+            ],
+        },
+        "provider": provider,
+        "unreachable": _unreachable(config, subject, left, asked=provider is not None),
+        "problems": [_safe(each, subject) for each in left.problems],
+        "complete": not (remaining or residue or left.problems) and _is_clean(provider),
+    }
+
+
+def _is_clean(provider: dict[str, Any] | None) -> bool:
+    return provider is None or not (provider["remaining"] or provider["problems"])
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def _unreachable(config: Config, subject: Subject, left: Survey, *, asked: bool) -> list[str]:
+    found = always_unreachable(config, subject, asked=asked)
+    found += [
+        f"{_named(config.home, each, subject)}: compressed or not readable, so not searched"
+        for each in left.search.unread
+    ]
+    return [_safe(each, subject) for each in found]
+
+
+def always_unreachable(config: Config, subject: Subject, *, asked: bool) -> list[str]:
+    """What no command can delete, or was not asked to."""
+    found = [f"{each}: what it has in memory, until it ends" for each in users_of(config.home)]
+    if not Path("/proc").is_dir():  # the system does not tell who has a file open
+        found.append("agents that run now: what they have in memory, until they end")
+    name = config.selection.name
+    if name and not asked:
+        found.append(f"{name}: not asked; add --provider")
+    if subject.request.user_id:
+        found.append("MEMORY.md and a shared USER.md: run `hermes-plugins forget TEXT` for a fact")
+    found.append("backups, exports and copies outside of the home; snapshots of the disk")
+    found.append("logs of the model's vendor and of the chat platform")
+    if subject.request.text:
+        found.append("the history of your shell, if you typed the text there")
+    return found
+
+
+def _named(home: Path, path: Path, subject: Subject) -> str:
+    return _safe(str(path.relative_to(home)), subject)
+
+
+def _safe(text: str, subject: Subject) -> str:
+    """A text for the receipt; its own words if it contains what is to be forgotten."""
+    return "(not shown: it contains what was forgotten)" if subject.names.found_in(text) else text
+
+
+def _write_receipt(path: Path, receipt: dict[str, Any]) -> None:
+    try:
+        ensure_folder(path.parent)
+        replace_file(path, f"{json.dumps(receipt, indent=2)}\n".encode(), mode=0o600)
+    except OSError as error:
+        raise HermesError(
+            f"the receipt can't be written: {error.strerror or error}",
+            where=str(path),
+            hint="run `hermes-plugins forget` to finish",
+        ) from error
+
+
+def needle_problem(text: str) -> str:
+    """Why a text is too short to be searched for in bytes; "" if it is not."""
+    wanted = text.strip()
+    if len(wanted) < 2 or len(wanted.encode("utf-8", "replace")) < 4:  # noqa: PLR2004
+        return "the text is too short: it would be found nearly everywhere"
+    return ""

@@ -1,0 +1,824 @@
+"""A provider in its own process (``isolation: process``): both ends of the pipe to it.
+
+`IsolatedProvider` is what the host calls: an object with the methods of the plugin's provider,
+each of which sends a request and waits for the answer. `ProviderServer` runs in the child and
+makes the calls, each lane on its own thread, as the host does for a provider of its own process.
+
+A message is a length and so many bytes of JSON. JSON rather than pickle, since unpickling runs
+code and the child is not trusted: whatever it sends, the host makes plain values of it, or ends
+the child.
+
+A child that ends makes the calls fail that it was running. The next call starts another one and
+initialises it for the current session. A child that ends again and again is started after 1, 2,
+4 ... 60 seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from functools import partial
+from inspect import Parameter, Signature, iscoroutine, signature
+from io import BufferedReader, BufferedWriter
+from itertools import count
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from hermes_core.dispatch.call import Deadlines, Invocations, method_of
+from hermes_core.dispatch.caller import ProviderInstance, set_caller
+from hermes_core.dispatch.values import opaque, plain_value
+from hermes_core.dispatch.worker import EventLoop, Worker, as_exception
+from hermes_core.errors import (
+    AgentEnded,
+    DeadlineExceeded,
+    HermesError,
+    ProviderCallError,
+    ProviderPaused,
+    describe,
+    one_line,
+)
+from hermes_core.hookspecs import HOOKS, Lane
+from hermes_core.provider import PARTS, MemoryProvider, ProbeResult, RecallStatus, hand_over
+from hermes_core.session import SessionContext
+from hermes_core.storage.child import end_child
+
+logger = logging.getLogger("hermes_core")
+
+#: The variable with the token of a child; a child of `checkup` may have another one besides.
+ISOLATED: Final = "HERMES_PLUGINS_ISOLATED"
+
+#: What a plugin registered with ``ctx.on_unload``; not a hook, but called like one.
+UNLOAD: Final = "on_unload"
+
+_LENGTH: Final = struct.Struct(">I")
+#: The largest answer. A text that a provider returns has at most 10,000,000 characters.
+MOST_BYTES: Final = 16 << 20
+# Of lists and mappings, each of which takes twenty times its bytes in memory.
+_MOST_BRACKETS: Final = 1_000_000
+_MOST_PARTS: Final = 10_000
+_MOST_LOGGED: Final = 1_000
+_LONGEST_LINE: Final = 2_000
+_LONGEST_CHAIN: Final = 5
+#: How long a child may take to end by itself, so that its ``atexit`` functions run.
+_END_SECONDS: Final = 1.0
+#: How long an interpreter and our imports may take on a busy machine.
+_START_SECONDS: Final = 20.0
+_LONGEST_WAIT: Final = 60.0
+#: A child that lived so long did not die of its start.
+_LONG_LIFE: Final = 60.0
+_STARTS: Final = ("initialize", "initialize_for_inspection")
+_ENDS: Final = ("shutdown", UNLOAD)
+_SHAPES: Final = {"recall_status": RecallStatus, "probe": ProbeResult}
+_ATTRIBUTES: Final = {"confirms_delivery": False, "pre_compress_checkpoint_api_version": 1}
+
+#: Exceptions that are made again on the host's side, by their full names.
+KnownErrors = Mapping[str, type[Exception]]
+
+
+class MessageError(Exception):
+    """What arrived is not a message."""
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes whole messages, whichever thread sends them.
+
+    Args:
+        file: Where to.
+        default: Returns what takes the place of a value that JSON has no notation for.
+    """
+
+    def __init__(self, file: BufferedWriter, default: Callable[[Any], Any]) -> None:
+        self.file = file
+        self.lock = threading.Lock()
+        self._default = default
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        data = _as_json(message, self._default)
+        with self.lock:
+            self.file.write(_LENGTH.pack(len(data)) + data)
+            self.file.flush()
+
+
+def _as_json(message: Mapping[str, Any], default: Callable[[Any], Any]) -> bytes:
+    text = json.dumps(message, ensure_ascii=False, default=default, skipkeys=True)
+    # Lone surrogates, which people's ids may have, pass in both directions.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _replaced(value: Any) -> Any:
+    """In the child: what `plain_value` leaves of a provider's value, and JSON does not know."""
+    if isinstance(value, set | frozenset):
+        return list(value)
+    return {"$opaque": type(value).__name__}
+
+
+def _received(file: BufferedReader, *, trusted: bool) -> dict[str, Any] | None:
+    """The next message; None at the end.
+
+    Raises:
+        MessageError: It is none. Text that is printed to the pipe begins with too large a length.
+    """
+    header = file.read(_LENGTH.size)
+    if len(header) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(header)
+    if length > MOST_BYTES and not trusted:
+        raise MessageError(f"sent {length:,} bytes at once, or something that is not an answer")
+    data = file.read(length)
+    if len(data) < length:
+        return None
+    if not trusted and data.count(b"[") + data.count(b"{") > _MOST_BRACKETS:
+        raise MessageError("sent too many values at once")
+    try:
+        message = json.loads(data, object_hook=_restored)
+    except (ValueError, RecursionError) as error:
+        raise MessageError("sent something that is not an answer") from error
+    if not isinstance(message, dict):
+        raise MessageError("sent something that is not an answer")
+    return message
+
+
+def _restored(mapping: dict[str, Any]) -> Any:
+    name = mapping.get("$opaque")
+    return opaque(name) if isinstance(name, str) and len(mapping) == 1 else mapping
+
+
+# -- exceptions as messages ------------------------------------------------------------------------
+
+
+def _error_message(error: BaseException, depth: int = 0) -> dict[str, Any]:
+    """An exception: its classes, its text, what says whose fault it is, and its cause."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    known = dict(vars(error)) if isinstance(error, HermesError) else {}
+    for name in ("status_code", "status", "retry_after"):
+        known.setdefault(name, _attribute(error, name))
+    known["status_code"] = known["status_code"] or _attribute(
+        _attribute(error, "response"), "status_code"
+    )
+    return {
+        "types": [f"{each.__module__}.{each.__qualname__}" for each in type(error).__mro__],
+        "text": describe(error).removeprefix(f"{type(error).__name__}: "),
+        "state": {key: value for key, value in known.items() if _is_plain(value)},
+        "cause": None
+        if cause is None or depth >= _LONGEST_CHAIN
+        else _error_message(cause, depth + 1),
+    }
+
+
+def _attribute(owner: object, name: str) -> Any:
+    try:
+        return getattr(owner, name, None)
+    except Exception:  # noqa: BLE001 - a property of the plugin's
+        return None
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+def _error_from(data: Any, known: KnownErrors) -> Exception:
+    """The exception that a message describes; of the plugin's own classes only the name is kept.
+
+    Raises:
+        MessageError: It describes none.
+    """
+    try:
+        names = [str(each) for each in data["types"]]
+        text, state = str(data["text"]), dict(data["state"])
+        kind = next((known[each] for each in names if each in known), Exception)
+        short = names[0].rpartition(".")[2] if names else ""
+        if kind.__name__ != short and short.isidentifier():
+            kind = type(short[:100], (kind,), {})
+        error = kind.__new__(kind, text)
+        error.args = (text,)
+        if isinstance(error, HermesError):
+            state = {"what": text, "where": "", "hint": "", **state}
+        vars(error).update({str(key): value for key, value in state.items() if _is_plain(value)})
+        cause = data.get("cause")
+        error.__cause__ = None if cause is None else _error_from(cause, known)
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as problem:
+        raise MessageError("sent an error that can't be read") from problem
+    return error
+
+
+# -- the child's side ------------------------------------------------------------------------------
+
+
+class _Parts(list[str]):
+    """What `hand_over` returns early, sent as it comes."""
+
+    def __init__(self, send: Callable[[str], None]) -> None:
+        super().__init__()
+        self._pass_on = send
+
+    def append(self, text: str) -> None:
+        super().append(text)
+        self._pass_on(text)
+
+
+class ProviderServer:
+    """In the child: calls the provider's methods as the host asks.
+
+    Args:
+        provider: What the plugin has.
+        instance: For whom it is called.
+        incoming: The host's requests.
+        outgoing: The answers.
+        deadlines: How long a coroutine may run. The host itself waits no longer for any call.
+    """
+
+    def __init__(
+        self,
+        provider: MemoryProvider,
+        instance: ProviderInstance,
+        incoming: BufferedReader,
+        outgoing: BufferedWriter,
+        deadlines: Deadlines,
+    ) -> None:
+        self._provider = provider
+        self._instance = instance
+        self._incoming = incoming
+        self._writer = _Writer(outgoing, _replaced)
+        self._deadlines = deadlines
+        self._pid = os.getpid()
+        self._workers = {lane: Worker(f"memory-{instance.name}-{lane}") for lane in Lane}
+        self._loop = EventLoop(f"memory-{instance.name}-loop")
+        self._sent_attributes: dict[str, Any] = {}
+        self._logged = 0
+
+    def serve(self, **loaded: Any) -> None:
+        """Tell the host what was loaded, and make its calls until it closes the pipe."""
+        invocations = Invocations(self._provider)
+        methods = {
+            hook: _parameters(method_of(self._provider, hook))
+            for hook in HOOKS
+            if invocations[hook] is not None
+        }
+        handler = _Forwarding(self._log)
+        logging.getLogger().addHandler(handler)
+        self._send({"methods": methods, "attributes": self._attributes(), **loaded})
+        # The host is trusted, and a whole conversation may be long.
+        while (request := _received(self._incoming, trusted=True)) is not None:
+            if "environment" in request:
+                os.environ.update(request["environment"])
+            elif request.get("terminal"):
+                # On the main thread, as in a process without a pipe.
+                with _terminal(request["terminal"]):
+                    self._call(request)
+            else:
+                hook = request["hook"]
+                lane = HOOKS[hook].lane if hook in HOOKS else Lane.MAIN
+                self._workers[lane].submit(partial(self._call, request))
+
+    def _call(self, request: Mapping[str, Any]) -> None:
+        number, hook = request["id"], request["hook"]
+        set_caller(self._instance)
+        if hook == "prefetch":
+            PARTS.set(_Parts(lambda text: self._send({"id": number, "part": text})))
+        try:
+            value = self._value(hook, request["args"], request["keywords"])
+            answer: dict[str, Any] = {"value": value}
+            if (size := len(_as_json(answer, _replaced))) > MOST_BYTES:
+                raise ProviderCallError(f"returned too much: {size:,} bytes")  # noqa: TRY301
+        except BaseException as error:  # noqa: BLE001 - the provider boundary
+            answer = {"error": _error_message(as_exception(error))}
+        changed = self._attributes()
+        if changed != self._sent_attributes:
+            answer["attributes"] = self._sent_attributes = changed
+        self._send({"id": number, **answer})
+
+    def _value(self, hook: str, args: list[Any], keywords: dict[str, Any]) -> Any:
+        if hook == UNLOAD:
+            while self._instance.unload:
+                self._instance.unload.pop().dispose()
+            return None
+        method = method_of(self._provider, hook)
+        if method is None and hook == "initialize_for_inspection":
+            method = method_of(self._provider, "initialize")
+        if method is None:
+            raise ProviderCallError(f"it no longer has {hook}")
+        value = method(*args, **keywords)
+        if iscoroutine(value):
+            rule = HOOKS[hook]
+            seconds = getattr(self._deadlines, rule.deadline)
+            # The host waits for twice the budget of a recall, whose answer may serve later.
+            value = self._loop.run(value, 2 * seconds if hook == "prefetch" else seconds)
+        return plain_value(hook, value)
+
+    def _attributes(self) -> dict[str, Any]:
+        return {name: _attribute(self._provider, name) for name in _ATTRIBUTES}
+
+    def _log(self, level: int, text: str) -> None:
+        self._logged += 1
+        if self._logged <= _MOST_LOGGED:
+            self._send({"log": text[:_LONGEST_LINE], "level": level})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        # A copy of this process that a plugin made by a fork, and that came back from the plugin:
+        # it must not answer in our name.
+        if os.getpid() != self._pid:
+            os._exit(0)
+        with suppress(OSError):  # the host is gone, and so are we soon
+            self._writer.send(message)
+
+
+def refuse(outgoing: BufferedWriter, error: Exception) -> None:
+    """In the child: tell the host why the plugin could not be loaded."""
+    _Writer(outgoing, _replaced).send({"error": _error_message(error)})
+
+
+def _parameters(method: Callable[..., Any] | None) -> list[tuple[str, int, bool]] | None:
+    """The parameters of a method: name, kind, and whether it has a default."""
+    try:
+        found = signature(method).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # written in C: it takes whatever it is given
+        return None
+    return [(each.name, int(each.kind), each.default is not Parameter.empty) for each in found]
+
+
+class _Forwarding(logging.Handler):
+    """Sends what the plugin logs to the host's log, from warnings on."""
+
+    def __init__(self, send: Callable[[int, str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._pass_on = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._pass_on(record.levelno, f"{record.name}: {record.getMessage()}")
+        except Exception:  # noqa: BLE001 - logging must not fail a call
+            self.handleError(record)
+
+
+@dataclass
+class _terminal:  # noqa: N801 - a context manager
+    """Gives the child its host's terminal while it asks a person; a pipe has its place else."""
+
+    name: str
+    _before: list[int] = field(default_factory=list)
+
+    def __enter__(self) -> None:
+        terminal = os.open(self.name, os.O_RDWR | getattr(os, "O_NOCTTY", 0))
+        for number in range(3):
+            self._before.append(os.dup(number))
+            os.dup2(terminal, number)
+        os.close(terminal)
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in enumerate(self._before):
+            os.dup2(before, number)
+            os.close(before)
+
+
+# -- the host's side -------------------------------------------------------------------------------
+
+
+class Launched(NamedTuple):
+    """A child that was started: its process, and the token of what it starts."""
+
+    process: subprocess.Popen[bytes]
+    token: str
+
+
+class _Call(NamedTuple):
+    hook: str
+    answers: SimpleQueue[Any]
+
+
+class _End(NamedTuple):
+    """Why a child ended, and what the calls raise that it was running."""
+
+    reason: str
+    kind: type[ProviderCallError] = ProviderCallError
+
+    def error(self, hook: str) -> ProviderCallError:
+        if self.kind is AgentEnded:
+            return AgentEnded(AgentEnded.TEXT)
+        return self.kind(f"its process {self.reason} while {hook} ran")
+
+
+class _Child:
+    """One run of the child process: sends requests, and hands out the answers.
+
+    Args:
+        launched: The process.
+        name: The provider's name.
+        report: Called with level and text of what the plugin logs.
+        clock: Measures how long it lives.
+    """
+
+    def __init__(
+        self,
+        launched: Launched,
+        name: str,
+        report: Callable[[int, str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._launched = launched
+        self._report = report
+        self._clock = clock
+        self._began = clock()
+        self._writer = _Writer(launched.process.stdin, _as_plain)  # type: ignore[arg-type]
+        self._lock = threading.Lock()
+        self._numbers = count(1)
+        self._calls: dict[int, _Call] = {}
+        self._first: SimpleQueue[Any] = SimpleQueue()
+        self._logged = 0
+        self.attributes: dict[str, Any] = dict(_ATTRIBUTES)
+        #: Why it ended; None while it runs.
+        self.end: _End | None = None
+        self.seconds = 0.0
+        Worker(f"memory-{name}-pipe", linger=0).submit(self._read)
+
+    def loaded(self, seconds: float) -> dict[str, Any]:
+        """What the child says about the plugin that it has loaded."""
+        try:
+            found = self._first.get(timeout=seconds)
+        except Empty:
+            self.stop(_End(f"did not load it within {seconds:g} s", DeadlineExceeded))
+            found = self.end
+        if isinstance(found, _End):
+            raise found.error("its import")
+        return dict(found)
+
+    def ask(
+        self, hook: str, args: Any, keywords: Any, *, seconds: float | None = None, **more: Any
+    ) -> Any:
+        """Have a method called; returns the message with its value, or raises."""
+        answers: SimpleQueue[Any] = SimpleQueue()
+        with self._lock:
+            if self.end is not None:
+                raise self.end.error(hook)
+            number = next(self._numbers)
+            self._calls[number] = _Call(hook, answers)
+        try:
+            self._send({"id": number, "hook": hook, "args": args, "keywords": keywords, **more})
+            return self._answer(hook, answers, seconds)
+        finally:
+            with self._lock:
+                self._calls.pop(number, None)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._writer.send(message)
+        except OSError:
+            self.stop(_End("closed its pipe"))
+
+    def set_environment(self, environment: Mapping[str, str]) -> None:
+        """Set variables in the child."""
+        self._send({"environment": dict(environment)})
+
+    def _answer(self, hook: str, answers: SimpleQueue[Any], seconds: float | None) -> Any:
+        for _ in range(_MOST_PARTS):
+            try:
+                answer = answers.get(timeout=seconds)
+            except Empty:
+                self.stop(_End(f"did not answer within {seconds:g} s", DeadlineExceeded))
+                continue
+            if isinstance(answer, _End):
+                raise answer.error(hook)
+            if "part" not in answer:
+                return answer
+            hand_over(str(answer["part"]))
+        self.stop(_End("sent too many parts of an answer"))
+        raise ProviderCallError("its process sent too many parts of an answer")
+
+    def running(self, lane: Lane) -> str:
+        """The hook of a lane that the child is calling; "" if none."""
+        with self._lock:
+            hooks = [each.hook for each in self._calls.values()]
+        return next((each for each in hooks if each in HOOKS and HOOKS[each].lane is lane), "")
+
+    # -- what arrives ----------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """On its own thread: hand out answers until the pipe is closed."""
+        end = _End("")
+        try:
+            for message in self._messages():
+                self._accept(message)
+        except MessageError as error:
+            end = _End(str(error))
+        except (OSError, ValueError):
+            pass  # it was closed on our side
+        self.stop(end if end.reason else _End(self._exit()))
+        if self._launched.process.stdout is not None:
+            self._launched.process.stdout.close()
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        file = self._launched.process.stdout
+        first = _received(file, trusted=False)  # type: ignore[arg-type]
+        if first is None:
+            return
+        self._first.put(first)
+        while (message := _received(file, trusted=False)) is not None:  # type: ignore[arg-type]
+            yield message
+
+    def _accept(self, message: dict[str, Any]) -> None:
+        if "log" in message:
+            self._logged += 1
+            if self._logged <= _MOST_LOGGED:
+                level = logging.ERROR if message.get("level") == logging.ERROR else logging.WARNING
+                self._report(level, one_line(str(message["log"])[:_LONGEST_LINE]))
+            return
+        attributes = message.get("attributes")
+        if isinstance(attributes, dict):
+            self.attributes.update({key: attributes.get(key) for key in _ATTRIBUTES})
+        number = message.get("id")
+        with self._lock:
+            call = self._calls.get(number) if isinstance(number, int) else None
+            if call is not None and "part" not in message:
+                del self._calls[number]  # type: ignore[arg-type]
+        if call is None:  # answered twice, or never asked: a copy of the process, or an attack
+            raise MessageError("sent an answer that nobody asked for")
+        call.answers.put(message)
+
+    def _exit(self) -> str:
+        """How the process ended, which closed its end of the pipe."""
+        try:
+            code = self._launched.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "closed its pipe"
+        if code < 0:
+            with suppress(ValueError):
+                return f"ended ({signal.Signals(-code).name})"
+        return f"ended (exit code {code})"
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def stop(self, end: _End) -> None:
+        """End the process and all that it started; whoever waits for an answer gets ``end``."""
+        with self._lock:
+            if self.end is not None:
+                return
+            self.end = end
+            self.seconds = self._clock() - self._began
+            calls = list(self._calls.values())
+        self._first.put(end)
+        for call in calls:
+            call.answers.put(end)
+        process, token = self._launched
+        # Closing waits for a thread that writes, which waits for the child: kill it first then.
+        if self._writer.lock.acquire(timeout=0.1):
+            with suppress(OSError):
+                self._writer.file.close()
+            self._writer.lock.release()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_SECONDS if end.kind is AgentEnded else 0)
+        end_child(process, token, ISOLATED)
+
+
+class _RemoteMethod:
+    """One method of the provider, with its signature."""
+
+    def __init__(self, call: Callable[..., Any], hook: str, parameters: Any) -> None:
+        self._call = call
+        self._hook = hook
+        if parameters is not None:
+            self.__signature__ = Signature([_parameter(*each) for each in parameters])
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self._call(self._hook, args, keywords)
+
+
+def _parameter(name: str, kind: int, optional: bool) -> Parameter:
+    kinds = {int(each): each for each in type(Parameter.VAR_KEYWORD)}  # type: ignore[attr-defined]
+    default = None if optional and kinds[kind] in _WITH_DEFAULT else Parameter.empty
+    return Parameter(name, kinds[kind], default=default)
+
+
+_WITH_DEFAULT: Final = (
+    Parameter.POSITIONAL_ONLY,
+    Parameter.POSITIONAL_OR_KEYWORD,
+    Parameter.KEYWORD_ONLY,
+)
+
+
+class IsolatedProvider:
+    """A provider in its own process, as the host sees it: a duck type of `MemoryProvider`.
+
+    It has the methods, and their signatures, that the plugin's own provider has.
+
+    Args:
+        name: The name under which it is listed.
+        launch: Starts a child with these variables.
+        deadlines: How long loading and initialising may take.
+        known_errors: Exceptions that arrive as what they were.
+        report: Called with level and text of what the plugin logs.
+        clock: Measures how long children live. A test passes its own.
+    """
+
+    confirms_delivery = False
+    pre_compress_checkpoint_api_version = 1
+
+    def __init__(
+        self,
+        name: str,
+        launch: Callable[[Mapping[str, str]], Launched],
+        deadlines: Deadlines,
+        known_errors: KnownErrors,
+        report: Callable[[int, str], None],
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.name = name
+        self._listed = name
+        self._launch = launch
+        self._variables: dict[str, str] = {}
+        self._deadlines = deadlines
+        self._known = known_errors
+        self._report = report
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._child: _Child | None = None
+        self._closed = False
+        self._resume: Callable[[], object] | None = None
+        self._resuming = False
+        self._failures = 0
+        self._failed: _Child | None = None
+        self._earliest = 0.0
+
+    def load(self) -> dict[str, Any]:
+        """Start the child; returns what it says about the plugin.
+
+        Raises:
+            Exception: Why the plugin can't be loaded, as in one process.
+        """
+        with self._lock:
+            self._child = child = self._started()
+            loaded = self._loaded(child)
+            try:
+                for hook, parameters in loaded["methods"].items():
+                    if hook in HOOKS:
+                        setattr(self, hook, _RemoteMethod(self._call, hook, parameters))
+                self.name = str(loaded["name"])
+            except (TypeError, ValueError, KeyError, AttributeError) as error:
+                child.stop(_End("sent something that is not an answer"))
+                raise ProviderCallError("its process sent something unreadable") from error
+            return loaded
+
+    def resume_with(self, resume: Callable[[], object]) -> None:
+        """Say how a new child learns the current session: by a call of ``initialize``."""
+        self._resume = resume
+
+    def set_environment(self, environment: Mapping[str, str]) -> None:
+        """Set variables in the child that runs, and in every later one."""
+        self._variables = {name: value for name, value in environment.items() if value}
+        child = self._child
+        if child is not None:
+            child.set_environment(self._variables)
+
+    def unload(self) -> None:
+        """Call what the plugin registered with ``ctx.on_unload``."""
+        self._call(UNLOAD, (), {})
+
+    def close(self) -> None:
+        """End the child. Nothing can be called afterwards."""
+        self._closed = True
+        child = self._child
+        if child is not None and self._pid == os.getpid():
+            child.stop(_End("was ended", AgentEnded))
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close()
+
+    # -- one call --------------------------------------------------------------------------
+
+    def _call(self, hook: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        child = self._ready(hook)
+        if child is None:
+            return None
+        more = {"terminal": _terminal_name()} if hook in HOOKS and HOOKS[hook].interactive else {}
+        seconds = self._deadlines.initialize if self._resuming else None
+        answer = child.ask(hook, args, _sendable(keywords), seconds=seconds, **more)
+        vars(self).update(child.attributes)
+        try:
+            if "error" in answer:
+                raise _error_from(answer["error"], self._known)
+            value = answer["value"]
+            shape = _SHAPES.get(hook)
+            return value if shape is None or value is None else shape(*value)
+        except (MessageError, KeyError, TypeError) as error:
+            child.stop(_End("sent an answer that can't be read"))
+            raise ProviderCallError("its process sent an answer that can't be read") from error
+
+    def _ready(self, hook: str) -> _Child | None:
+        """The child that makes the call; None if it is over, and nothing is left to end."""
+        lane = HOOKS[hook].lane if hook in HOOKS else Lane.MAIN
+        with self._lock:
+            self._renew_after_fork()
+            child = self._child
+            if child is not None and child.end is None and (hung := child.running(lane)):
+                # The host waits for a call of a lane until its deadline, and no longer.
+                child.stop(_End(f"was ended, because {hung} hung,", DeadlineExceeded))
+            if child is not None and child.end is None:
+                return child
+            if self._closed:
+                raise AgentEnded(AgentEnded.TEXT)
+            if hook in _ENDS:
+                return None
+            return self._restarted(resume=hook not in _STARTS)
+
+    def _renew_after_fork(self) -> None:
+        """Leave the child to the process that started it."""
+        if self._pid != os.getpid():
+            self._pid, self._child = os.getpid(), None
+
+    def _restarted(self, *, resume: bool) -> _Child:
+        self._count_failure()
+        wait = self._earliest - self._clock()
+        if wait > 0 and self._failed is not None and self._failed.end is not None:
+            raise ProviderPaused(
+                f"its process {self._failed.end.reason}; it ended {self._failures} times in a row "
+                f"and is started again in {max(wait, 1):.0f} s"
+            )
+        self._child = child = self._started()
+        self._loaded(child)
+        if resume and self._resume is not None:
+            self._resuming = True
+            try:
+                self._resume()
+            except Exception as error:
+                child.stop(_End("could not be initialised"))
+                raise ProviderPaused(
+                    f"its process was started again, and initialize failed: {describe(error)}"
+                ) from error
+            finally:
+                self._resuming = False
+        return child
+
+    def _count_failure(self) -> None:
+        """Let a child that has ended count, once; the first one is replaced immediately."""
+        child = self._child
+        if child is None or child.end is None or child is self._failed:
+            return
+        self._failed = child
+        self._failures = 1 if child.seconds >= _LONG_LIFE else self._failures + 1
+        wait = 0.0 if self._failures == 1 else 2.0 ** min(self._failures - 2, 10)
+        self._earliest = self._clock() + min(wait, _LONGEST_WAIT)
+
+    def _started(self) -> _Child:
+        try:
+            return _Child(self._launch(self._variables), self._listed, self._report, self._clock)
+        except OSError as error:
+            raise ProviderCallError(f"its process can't be started: {describe(error)}") from error
+
+    def _loaded(self, child: _Child) -> dict[str, Any]:
+        loaded = child.loaded(self._deadlines.load + _START_SECONDS)
+        if "error" in loaded:
+            child.stop(_End("could not load it"))
+            raise _error_from(loaded["error"], self._known)
+        return loaded
+
+
+def is_isolated(provider: object) -> bool:
+    """Whether a provider runs in its own process."""
+    return isinstance(provider, IsolatedProvider)
+
+
+def _sendable(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Keywords without objects of the host, which can't leave its process.
+
+    An object that says who talks, such as a UUID, is sent as text: without it, two people would be
+    one.
+    """
+    return {
+        key: value
+        for key, value in keywords.items()
+        if value is None or isinstance(value, _PLAIN) or key in _SESSION_FIELDS
+    }
+
+
+_PLAIN: Final = (str, int, float, bool, list, tuple, Mapping)
+_SESSION_FIELDS: Final = frozenset(each.name for each in fields(SessionContext))
+
+
+def _as_plain(value: Any) -> Any:
+    """What a host passes and JSON does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, set | frozenset) else str(value)
+
+
+def _terminal_name() -> str:
+    """The terminal of this process, by a name under which the child can open it."""
+    if os.name == "nt":
+        return "CON"
+    try:
+        return os.ttyname(0)
+    except OSError:
+        return os.devnull

@@ -1,0 +1,156 @@
+"""What a plugin changes in the agent's process: noticed around its import, its start and its end.
+
+A plugin that runs in the process can replace any function and change whatever belongs to the
+process. Nothing here prevents that, and nothing is put back, with one exception: a replaced
+method of `MemoryManager` would keep turns from the built-in provider, too. `isolation: process`
+is the way out; see docs/security.md.
+
+The state is compared only there, not on every turn: it takes about 0.1 ms. Other threads of the
+host may change it at the same time. So a message says when something changed, and names the plugin
+as the cause only if the new function is the plugin's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+#: Functions that memory depends on, by module and name. Looked up in modules that are loaded.
+_FUNCTIONS: Final = (
+    ("json", "dumps"), ("json", "loads"), ("sqlite3", "connect"), ("builtins", "open"),
+    ("time", "time"), ("time", "monotonic"), ("time", "sleep"), ("os", "open"), ("os", "replace"),
+    ("sys", "excepthook"), ("sys", "unraisablehook"), ("threading", "excepthook"),
+)  # fmt: skip
+_MANAGER: Final = "hermes_core.manager"
+#: The methods through which turns reach the built-in provider.
+_METHODS: Final = ("sync_all", "handle_tool_call", "on_session_end", "on_session_switch", "_write")
+
+State = Mapping[str, Any]
+
+
+def process_state() -> State:
+    """What belongs to the process now, by what people call it."""
+    found: dict[str, Any] = {"the umask": _umask(), "the working directory": _folder()}
+    for module, name in _FUNCTIONS:
+        found[f"{module}.{name}"] = vars(sys.modules.get(module) or os).get(name)
+    for name, method in _methods().items():
+        found[f"MemoryManager.{name}"] = method
+    for number in signal.valid_signals():
+        with suppress(ValueError):
+            found[f"the handler of {_signal_name(number)}"] = signal.getsignal(number)
+    found |= _limits()
+    root = logging.getLogger()
+    found["the level of logging"] = (root.level, logging.root.manager.disable)
+    found["the handlers of logging"] = tuple(root.handlers)
+    return MappingProxyType(found)
+
+
+def _umask() -> str:
+    """The umask, where it can be read without setting it: other threads create files."""
+    with suppress(OSError), Path("/proc/self/status").open("rb") as file:
+        for line in file:
+            if line.startswith(b"Umask:"):
+                return line.split()[1].decode()
+    return ""
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return "(removed)"
+
+
+def _limits() -> dict[str, Any]:
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return {}
+    names = [each for each in dir(resource) if each.startswith("RLIMIT_")]
+    return {f"the limit {each}": resource.getrlimit(getattr(resource, each)) for each in names}
+
+
+def _signal_name(number: int) -> str:
+    return number.name if isinstance(number, signal.Signals) else f"signal {number}"
+
+
+def _methods() -> dict[str, Any]:
+    kind = _manager()
+    return {} if kind is None else {name: vars(kind).get(name) for name in _METHODS}
+
+
+def _manager() -> Any:
+    return getattr(sys.modules.get(f"{_MANAGER}._manager"), "MemoryManager", None)
+
+
+def changes(name: str, when: str, before: State, after: State, module: str = "") -> list[str]:
+    """Return a line for each thing that changed while a plugin ran.
+
+    Args:
+        name: The plugin.
+        when: What it was doing, such as "was loaded".
+        before: The state before.
+        after: The state after.
+        module: The module that its provider's class is from.
+    """
+    found = []
+    for what, old in before.items():
+        new = after.get(what)
+        if new is old or new == old:
+            continue
+        if callable(new) and is_of(new, module):
+            found.append(f"plugin {name}: replaced {what} in the agent's process")
+        elif isinstance(old, str):
+            found.append(f"while plugin {name} {when}, {what} changed from {old} to {new}")
+        else:
+            found.append(f"while plugin {name} {when}, {what} changed")
+    return found
+
+
+def is_of(function: Callable[..., Any], module: str) -> bool:
+    """Whether a function is defined in a module, or in the package that it is from."""
+    where = getattr(function, "__module__", None)
+    package = module.rpartition(".")[0] or module
+    return isinstance(where, str) and bool(module) and f"{where}.".startswith(f"{package}.")
+
+
+def module_of(provider: object) -> str:
+    """The module that a provider's class is from."""
+    found = type(provider).__module__
+    return found if isinstance(found, str) else ""
+
+
+def put_back_methods(before: State, *, module: str = "") -> list[str]:
+    """Put back methods of `MemoryManager` that were replaced; returns their names.
+
+    Args:
+        before: The state in which they were right.
+        module: If given, only those that functions of this module have replaced.
+    """
+    kind, found = _manager(), []
+    for name, now in _methods().items():
+        old = before.get(f"MemoryManager.{name}")
+        if old is not None and now is not old and (not module or is_of(now, module)):
+            setattr(kind, name, old)
+            found.append(name)
+    return found
+
+
+@contextmanager
+def watched(
+    name: str, when: str, report: Callable[[list[str]], object], module: Callable[[], str] = str
+) -> Iterator[None]:
+    """Report what changes while code of a plugin runs; put back methods of `MemoryManager`."""
+    before = process_state()
+    try:
+        yield
+    finally:
+        report(changes(name, when, before, process_state(), module()))
+        put_back_methods(before)

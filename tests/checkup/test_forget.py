@@ -1,0 +1,409 @@
+"""`hermes-plugins forget`: what a person wants to forget is gone, and the receipt proves it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.commands import Machine, posix_only, run_on_terminal
+from support.forgetting import (
+    KEPT,
+    TEXT,
+    count,
+    fill,
+    grep,
+    in_child,
+    index_pages,
+    index_terms,
+)
+
+from hermes_core import Config, ForgetRequest, MemoryManager
+from hermes_core.checkup import forget
+from hermes_core.loading.activation import activate_builtin
+
+TESTS = Path(__file__).parents[1]
+COMPILER = shutil.which("gcc") or shutil.which("cc")
+
+pytestmark = [posix_only, pytest.mark.usefixtures("few_distributions")]
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory, _packages: Path) -> Path:
+    """A home with the text in every store; copied for each test."""
+    home = tmp_path_factory.mktemp("filled")
+    in_child(partial(_fill_quickly, home, _packages))
+    return home
+
+
+def _fill_quickly(home: Path, packages: Path) -> None:
+    # As `few_distributions` does, which is for one test.
+    installed = str(Path(pytest.__file__).parents[1])
+    sys.path[:] = [str(packages) if each == installed else each for each in sys.path]
+    fill(home)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, filled: Path) -> Machine:
+    made = Machine(tmp_path, in_process=True)
+    made.home.rmdir()
+    in_child(lambda: os.execvp("cp", ["cp", "-a", str(filled), str(made.home)]))
+    return made
+
+
+def recalled(home: Path) -> str:
+    """Everything that an agent gets to see: the prompt, recall and the search."""
+    shown = []
+    for facts in ({}, {"platform": "telegram", "user_id": "100100100"}):
+        manager = MemoryManager.from_config(home)
+        manager.initialize_all("later", **facts)
+        shown.append(manager.build_system_prompt())
+        shown.append(str(manager.recall_block(f"Where is {TEXT}?")))
+        queries = ("Quibblefjörd", "7713", "quibble*", "Quibblefjord", "north", "map")
+        searches = [{"query": each} for each in queries]
+        shown += [manager.handle_tool_call("session_search", each) for each in [*searches, {}]]
+        manager.shutdown_all()
+    return json.dumps(json.loads(json.dumps(shown)), ensure_ascii=False).lower()
+
+
+def test_fifty_canaries_in_every_store_are_gone_and_the_receipt_equals_the_count(machine):
+    placed = count(machine.home)
+    assert sum(placed.values()) >= 50
+    assert len(placed) == 16, placed
+    assert len(grep(machine.home)) >= 10
+    in_child(partial(recalled, machine.home))  # a search puts all words into the index
+    assert b"bblefj" in index_pages(machine.home)
+    receipt = machine.json("forget", TEXT, "--yes")
+    assert receipt["found"] == receipt["deleted"] == placed
+    assert (receipt["complete"], receipt["remaining"], receipt["problems"]) == (True, {}, [])
+    assert receipt["searched"]["files_after"] == []
+    assert count(machine.home) == {}
+    assert grep(machine.home) == []
+    seen = recalled(machine.home)
+    assert "quibblefj" not in seen.replace("where is quibblefj", "").replace('"quibblefj', "")
+    assert KEPT in seen
+    assert b"bblefj" not in index_pages(machine.home)
+    assert not [term for term in index_terms(machine.home) if "quibble" in term or "7713" in term]
+
+
+def test_everything_else_stays_and_the_stores_are_whole(machine):
+    machine.run("forget", TEXT, "--yes").done()
+    home = machine.home
+    assert KEPT in (home / "memories" / "MEMORY.md").read_text("utf-8")
+    assert (home / "outbox.db.damaged-20261102-101010").exists()
+    with closing(sqlite3.connect(home / "outbox.db")) as database:
+        rows = database.execute("SELECT payload FROM writes").fetchall()
+    assert [json.loads(each)["user_content"] for (each,) in rows] == [KEPT, KEPT]
+    assert machine.run("sessions", "check").done()
+    shown = machine.run("sessions", "show", "session-0").done().out
+    assert shown.count("[forgotten]") == 4
+    assert KEPT in shown
+    history = machine.run("memory", "history").done().out
+    assert KEPT in history
+    assert "file edit" not in history  # the record agrees with the files
+    for change in range(1, 5):
+        machine.run("memory", "undo", str(change))
+    assert grep(home) == []
+
+
+def test_the_receipt_has_counts_a_salted_hash_and_nothing_of_the_text(machine):
+    machine.run("forget", TEXT, "--yes").done()
+    (path,) = (machine.home / "receipts").iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    receipt = json.loads(path.read_text("utf-8"))
+    assert receipt["kind"] == "text"
+    assert len(receipt["salt"]) == 32
+    assert len(receipt["subject"]) == 64
+    assert receipt["started"] <= receipt["finished"]
+    assert any("backups" in each for each in receipt["unreachable"])
+    assert not (machine.home / forget.JOURNAL).exists()
+
+
+def test_a_dry_run_shows_what_there_is_and_changes_nothing(machine):
+    before = {path: path.read_bytes() for path in machine.home.rglob("*") if path.is_file()}
+    shown = machine.json("forget", TEXT, "--dry-run")
+    counts = {}
+    for each in shown["items"]:
+        counts[each["place"]] = counts.get(each["place"], 0) + each["count"]
+    assert counts == count(machine.home)
+    out = machine.run("forget", TEXT, "--dry-run").done().out
+    assert "Ada lives in" in out
+    names = {"forget.json.lock", "state.db-shm", "state.db-wal", "outbox.db-wal", "outbox.db-shm"}
+    after = {path: path.read_bytes() for path in machine.home.rglob("*") if path.is_file()}
+    changed = {path.name for path in after if after[path] != before.get(path)}
+    assert not {each for each in changed - names if not each.endswith(("-wal", "-shm", ".db"))}
+    assert count(machine.home) == counts
+
+
+def test_without_a_terminal_nothing_is_deleted_until_somebody_says_yes(machine):
+    error = machine.run("forget", TEXT).failed()
+    assert "nothing was deleted" in error
+    assert sum(count(machine.home).values()) >= 50
+
+
+def test_on_a_terminal_it_asks(machine):
+    code, shown = run_on_terminal(machine, "forget", "nothing like this", "--yes")
+    assert code == 0
+    assert "Nothing was found." in shown
+
+
+def test_the_text_can_come_from_standard_input(machine):
+    machine.run("forget", "-", "--yes", input=f"{TEXT}\n").done()
+    assert grep(machine.home) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), "say what to forget"),
+        (("x",), "too short"),
+        (("some text", "--session", "s"), "only one of them"),
+    ],
+)
+def test_wrong_usage_is_one_line(machine, arguments, error):
+    assert error in machine.run("forget", *arguments).misused()
+
+
+# -- sessions and people ------------------------------------------------------------------------
+
+
+def test_a_conversation_is_deleted_from_every_store(machine):
+    receipt = machine.json("forget", "--session", "session-1", "--yes")
+    assert receipt["found"] == receipt["deleted"]
+    assert receipt["found"]["conversations"] == 1
+    assert receipt["found"]["messages"] == 6
+    assert receipt["found"]["outbox: sessions"] == 1
+    assert receipt["complete"]
+    assert "session-1" not in machine.run("sessions", "list").out
+    stored = b"".join(path.read_bytes() for path in machine.home.rglob("*") if path.is_file())
+    assert b"session-1" not in stored
+    assert b"session-2" in stored
+    assert machine.run("forget", "--session", "session-1", "--yes").done().out.startswith("Nothing")
+
+
+def test_a_person_is_deleted_with_their_conversations_and_notes(machine):
+    receipt = machine.json("forget", "--user", "100100100", "--yes")
+    assert receipt["found"] == receipt["deleted"]
+    assert receipt["found"]["conversations"] == 1
+    assert receipt["found"]["folder of a user"] == 1
+    assert receipt["complete"], receipt
+    names = [str(path) for path in machine.home.rglob("*")]
+    assert not [each for each in names if "100100100" in each]
+    stored = b"".join(path.read_bytes() for path in machine.home.rglob("*") if path.is_file())
+    assert b"100100100" not in stored
+    assert machine.json("sessions", "list")["sessions"][0]["id"] != "session-3"
+
+
+def test_one_id_on_two_platforms_has_to_be_told_apart(machine):
+    in_child(partial(_talk_on_discord, machine.home))
+    error = machine.run("forget", "--user", "100100100", "--yes").failed()
+    assert "discord, telegram" in error
+    machine.run("forget", "--user", "100100100", "--platform", "discord", "--yes").done()
+    ids = [each["id"] for each in machine.json("sessions", "list")["sessions"]]
+    assert "session-3" in ids
+    assert "elsewhere" not in ids
+
+
+def _talk_on_discord(home: Path) -> None:
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all("elsewhere", platform="discord", user_id="100100100")
+    manager.sync_all("I am somebody else", "Hello.")
+
+
+# -- what it can't delete is named --------------------------------------------------------------
+
+
+def test_files_of_others_are_named_and_the_exit_code_says_so(machine):
+    theirs = machine.home / "exports" / "all.jsonl"
+    theirs.parent.mkdir()
+    theirs.write_text(json.dumps({"text": TEXT}), "utf-8")
+    (machine.home / "old.tar.gz").write_bytes(b"\x1f\x8b\x08 compressed")
+    result = machine.run("forget", TEXT, "--yes")
+    assert result.code == 1
+    assert "still in exports/all.jsonl" in result.out
+    assert "old.tar.gz: compressed or not readable" in result.out
+    assert count(machine.home) == {}
+
+
+def test_a_file_whose_name_has_the_text_does_not_bring_it_into_the_receipt(machine):
+    (machine.home / f"{TEXT}.txt").write_text("nothing", "utf-8")
+    receipt = machine.json("forget", TEXT, "--yes", code=1)
+    assert receipt["searched"]["files_after"] == ["(not shown: it contains what was forgotten)"]
+
+
+def test_a_damaged_store_is_named_and_the_others_are_emptied(machine):
+    history = machine.home / "memories" / "history.db"
+    for suffix in ("-wal", "-shm"):
+        history.with_name(history.name + suffix).unlink(missing_ok=True)
+    history.write_bytes(b"not a database" * 100)
+    receipt = machine.json("forget", TEXT, "--yes", code=1)
+    assert any("history" in each for each in receipt["problems"])
+    assert receipt["deleted"]["messages"] == 16
+
+
+def test_an_agent_that_runs_is_named_and_finds_nothing_any_more(machine):
+    manager = MemoryManager.from_config(machine.home)
+    manager.initialize_all("live")
+    try:
+        result = machine.run_process("forget", TEXT, "--yes")
+        assert result.code == 0, result
+        assert f"process {os.getpid()}" in result.out
+        found = json.loads(manager.handle_tool_call("session_search", {"query": "Quibblefjörd"}))
+        assert found["results"] == []
+        manager.sync_all("Do you still work?", "Yes.")
+        manager.handle_tool_call(
+            "memory", {"target": "memory", "action": "add", "content": "it still works"}
+        )
+    finally:
+        manager.shutdown_all()
+    assert grep(machine.home) == []
+    assert machine.run("sessions", "check").done()
+
+
+# -- kill -9 ------------------------------------------------------------------------------------
+
+
+def _killed_at(home: Path, number: int, request: ForgetRequest) -> bool:
+    """Run a `forget` that is killed after its nth step; whether it came that far."""
+    child = os.fork()
+    if child == 0:
+        steps = iter(range(1, 1000))
+
+        def step(_: str) -> None:
+            if next(steps) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            _carry_out(home, request, step)
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def _carry_out(home: Path, request: ForgetRequest, step: Callable[[str], None]) -> None:
+    config = Config(home)
+    journal = forget.unfinished(home)
+    if journal is not None:
+        forget.resume(config, journal, step)
+        return
+    builtin = activate_builtin(config)
+    subject = forget.subject_of(config, request, builtin)
+    found = forget.survey(config, subject, builtin)
+    forget.finish(config, forget.begin(home, subject, found, provider=False), step)
+
+
+@pytest.mark.parametrize("number", [1, 3, 6])
+def test_what_was_killed_is_finished_by_the_next_command(machine, number):
+    placed = count(machine.home)
+    assert _killed_at(machine.home, number, ForgetRequest(str(machine.home), TEXT))
+    assert (machine.home / forget.JOURNAL).exists()
+    assert stat.S_IMODE((machine.home / forget.JOURNAL).stat().st_mode) == 0o600
+    receipt = machine.json("forget")
+    assert receipt["found"] == receipt["deleted"] == placed
+    assert (receipt["resumed"], receipt["complete"]) == (1, True)
+    assert grep(machine.home) == []
+    assert not (machine.home / forget.JOURNAL).exists()
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("subject", ["text", "session", "user"])
+def test_killed_again_and_again_at_every_step(machine, subject):
+    home = str(machine.home)
+    request = {
+        "text": ForgetRequest(home, TEXT),
+        "session": ForgetRequest(home, session_id="session-1"),
+        "user": ForgetRequest(home, user_id="100100100"),
+    }[subject]
+    placed = count(machine.home)
+    kills = 0
+    for number in range(1, 100):
+        if not _killed_at(machine.home, number, request):
+            break
+        kills += 1
+    assert kills >= 6
+    (path,) = (machine.home / "receipts").iterdir()
+    receipt = json.loads(path.read_text("utf-8"))
+    assert receipt["found"] == receipt["deleted"]
+    assert receipt["complete"]
+    assert receipt["resumed"] == kills
+    if subject == "text":
+        assert receipt["found"] == placed
+        assert grep(machine.home) == []
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler to build the fault shim with")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="LD_PRELOAD is Linux")
+def test_killed_in_front_of_calls_on_files(tmp_path):
+    shim = tmp_path / "fault_shim.so"
+    source = TESTS / "builtin" / "fault_shim.c"
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
+    result = subprocess.run(
+        [sys.executable, "-P", TESTS / "support" / "forget_kills.py", tmp_path, "37"],
+        env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": str(TESTS)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    report = json.loads(result.stdout)
+    assert report["wrong"] == []
+    assert report["kills"] > 20
+
+
+# -- the external provider ------------------------------------------------------------------------
+
+PLUGIN = """
+from hermes_core import ForgetItem, ForgetReport, MemoryProvider
+
+class Acme(MemoryProvider):
+    name = "acme"
+    def is_available(self): return True
+    def initialize(self, session_id, **kwargs): self.home = kwargs["hermes_home"]
+    def get_tool_schemas(self): return []
+    def backup_paths(self): return ["/somewhere/else"]
+"""
+FORGETS = """
+    def forget(self, request):
+        if request.delete:
+            raise RuntimeError("the service is down for " + request.text)
+        return ForgetReport((ForgetItem("facts", 2),), ("its own backups",))
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (PLUGIN, "can't delete; do it there"),
+        (PLUGIN + FORGETS, "(not shown: it contains what was forgotten)"),
+    ],
+)
+def test_what_a_provider_can_not_delete_is_named(machine, source, problem):
+    machine.add_directory("acme", source)
+    machine.write_config("memory: {provider: acme}\n")
+    receipt = machine.json("forget", TEXT, "--provider", "--yes", code=1)
+    provider = receipt["provider"]
+    assert (provider["name"], receipt["complete"]) == ("acme", False)
+    assert any(problem in each for each in provider["problems"])
+    assert any("/somewhere/else" in each for each in provider["unreachable"])
+    assert grep(machine.home) == []
+    if source != PLUGIN:
+        assert provider["found"] == provider["remaining"] == {"facts": 4}  # 2 of each person
+        assert provider["deleted"] == {}
+
+
+def test_a_provider_is_not_asked_unless_the_person_says_so(machine):
+    machine.add_directory("acme", PLUGIN + FORGETS)
+    machine.write_config("memory: {provider: acme}\n")
+    receipt = machine.json("forget", TEXT, "--yes")
+    assert receipt["provider"] is None
+    assert "acme: not asked; add --provider" in receipt["unreachable"]
