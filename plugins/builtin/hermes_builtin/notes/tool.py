@@ -204,7 +204,9 @@ class MemoryTool:
         replaced = [each.goes for each in plan(entries, operations) if each.goes]
         found, reason = [], ""
         for wanted in operations:
-            if wanted.action != "remove" and wanted.content not in entries:
+            # What is too long is refused below, and would take minutes to judge.
+            judged = wanted.action != "remove" and len(wanted.content) <= notebook.limit
+            if judged and wanted.content not in entries:
                 verdict = self._judge(wanted.content, author, replaced)
                 found.append(wanted._replace(origin=verdict.origin))
                 reason = reason or verdict.reason
@@ -353,10 +355,10 @@ def _block(notebook: Notebook) -> str:
         return _framed(f"{header} [can't be read]", f"Tell the user: {error}")
     for entry, finding in seen.objections.items():
         logger.warning("notes: an entry of %s is kept out of the prompt (%s): %.80s",
-                       notebook.file.path.name, finding, without_secrets(entry))  # fmt: skip
+                       notebook.name, finding, without_secrets(entry))  # fmt: skip
     if seen.left_out:
         logger.warning("notes: %s is far over its cap: %d of %d entries are not in the prompt",
-                       notebook.file.path.name, seen.left_out, len(page.entries))  # fmt: skip
+                       notebook.name, seen.left_out, len(page.entries))  # fmt: skip
     shown = [*seen.labelled, *filter(None, [seen.remark])]
     if not shown:
         return ""
