@@ -158,6 +158,8 @@ class ProviderAdapter:
         self.noticed: list[str] = []
         ours = inline or isinstance(provider, IsolatedProvider)
         self._first_state: State = {} if ours else process_state()
+        #: Objects of ours whose methods the provider may not replace.
+        self.protected: tuple[object, ...] = ()
         self._closed = False
         #: Whether `shutdown` was called. What fails on other threads from then on is our doing.
         self._ending = False
@@ -569,9 +571,10 @@ class ProviderAdapter:
         return outcome
 
     def _keep_methods(self) -> None:
-        """Put back what the provider replaced of `MemoryManager`: the built-in needs its turns."""
-        for name in put_back_methods(self._first_state, module=module_of(self.provider)):
-            self._notice([f"plugin {self.name}: replaced MemoryManager.{name}, which was put back"])
+        """Put back what the provider replaced of ours: the archive needs its turns."""
+        module, objects = module_of(self.provider), self.protected
+        for method in put_back_methods(self._first_state, module=module, objects=objects):
+            self._notice([f"plugin {self.name}: replaced {method}, which was put back"])
 
     def _refusal(self, hook: str) -> ProviderPaused | None:
         """Why a hook can't be called at all; None if it can."""

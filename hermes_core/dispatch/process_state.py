@@ -2,7 +2,7 @@
 
 A plugin that runs in the process can replace any function and change whatever belongs to the
 process. Nothing here prevents that, and nothing is put back, with one exception: a replaced
-method of `MemoryManager` would keep turns from the built-in provider, too. `isolation: process`
+method of ours would keep turns from the archive. `isolation: process`
 is the way out; see docs/security.md.
 
 The state is compared only there, not on every turn: it takes about 0.1 ms. Other threads of the
@@ -16,7 +16,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +27,14 @@ _FUNCTIONS: Final = (
     ("json", "dumps"), ("json", "loads"), ("sqlite3", "connect"), ("builtins", "open"),
     ("time", "time"), ("time", "monotonic"), ("time", "sleep"), ("os", "open"), ("os", "replace"),
     ("sys", "excepthook"), ("sys", "unraisablehook"), ("threading", "excepthook"),
+)  # fmt: skip
+#: The methods that store a turn on its way from `MemoryManager` to the disk, by their class.
+_STORING: Final = (
+    ("hermes_builtin.provider", "BuiltinProvider",
+     ("sync_turn", "handle_tool_call", "on_session_end", "on_session_switch")),
+    ("hermes_builtin.sessions.conversations", "Conversations", ("turn", "archive")),
+    ("hermes_builtin.sessions.sqlite.archive", "SqliteArchive", ("append",)),
+    ("hermes_builtin.sessions.postgres.archive", "PostgresArchive", ("append",)),
 )  # fmt: skip
 _MANAGER: Final = "hermes_core.manager"
 #: The methods through which turns reach the built-in provider.
@@ -40,8 +48,8 @@ def process_state() -> State:
     found: dict[str, Any] = {"the umask": _umask(), "the working directory": _folder()}
     for module, name in _FUNCTIONS:
         found[f"{module}.{name}"] = vars(sys.modules.get(module) or os).get(name)
-    for name, method in _methods().items():
-        found[f"MemoryManager.{name}"] = method
+    for kind, name in _methods():
+        found[f"{kind.__name__}.{name}"] = vars(kind).get(name)
     for number in signal.valid_signals():
         with suppress(ValueError):
             found[f"the handler of {_signal_name(number)}"] = signal.getsignal(number)
@@ -81,13 +89,13 @@ def _signal_name(number: int) -> str:
     return number.name if isinstance(number, signal.Signals) else f"signal {number}"
 
 
-def _methods() -> dict[str, Any]:
-    kind = _manager()
-    return {} if kind is None else {name: vars(kind).get(name) for name in _METHODS}
-
-
-def _manager() -> Any:
-    return getattr(sys.modules.get(f"{_MANAGER}._manager"), "MemoryManager", None)
+def _methods() -> Iterator[tuple[type, str]]:
+    """Yield our classes that are loaded, each with a method that turns need."""
+    for module, name, methods in ((f"{_MANAGER}._manager", "MemoryManager", _METHODS), *_STORING):
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type):
+            for method in methods:
+                yield kind, method
 
 
 def changes(name: str, when: str, before: State, after: State, module: str = "") -> list[str]:
@@ -127,27 +135,42 @@ def module_of(provider: object) -> str:
     return found if isinstance(found, str) else ""
 
 
-def put_back_methods(before: State, *, module: str = "") -> list[str]:
-    """Put back methods of `MemoryManager` that were replaced; returns their names.
+def put_back_methods(
+    before: State, *, module: str = "", objects: Iterable[object] = ()
+) -> list[str]:
+    """Put back methods of ours that were replaced; returns their names.
 
     Args:
         before: The state in which they were right.
-        module: If given, only those that functions of this module have replaced.
+        module: If given, only those that the plugin of this module has replaced. What a host
+            replaces, for example to measure calls, stays.
+        objects: Objects of ours that may have got methods of their own.
     """
-    kind, found = _manager(), []
-    for name, now in _methods().items():
-        old = before.get(f"MemoryManager.{name}")
-        if old is not None and now is not old and (not module or is_of(now, module)):
+    found = []
+    for kind, name in _methods():
+        what = f"{kind.__name__}.{name}"
+        old, now = before.get(what), vars(kind).get(name)
+        if old is not None and now is not old and (not module or _may_be_of(now, module)):
             setattr(kind, name, old)
-            found.append(name)
+            found.append(what)
+        for each in objects:
+            own = vars(each) if type(each) is kind else {}
+            if name in own and _may_be_of(own[name], module):
+                del own[name]
+                found.append(what)
     return found
+
+
+def _may_be_of(function: Any, module: str) -> bool:
+    """Whether a function is a plugin's, or of no module, as code has that `exec` runs."""
+    return is_of(function, module) or getattr(function, "__module__", None) not in sys.modules
 
 
 @contextmanager
 def watched(
     name: str, when: str, report: Callable[[list[str]], object], module: Callable[[], str] = str
 ) -> Iterator[None]:
-    """Report what changes while code of a plugin runs; put back methods of `MemoryManager`."""
+    """Report what changes while code of a plugin runs; put back methods of ours."""
     before = process_state()
     try:
         yield

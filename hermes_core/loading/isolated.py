@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -38,7 +39,7 @@ from hermes_core.errors import HermesError, ProviderLoadError
 from hermes_core.loading.loader import Loaded, load
 from hermes_core.privacy import without_secrets
 from hermes_core.service import BackendError, RefusedError
-from hermes_core.storage.child import SYSTEM_VARIABLES, TOKEN, start_child
+from hermes_core.storage.child import SYSTEM_VARIABLES, TOKEN, processes_with, start_child
 
 logger = logging.getLogger("hermes_core")
 
@@ -184,12 +185,17 @@ def _report(name: str, level: int, text: str) -> None:
 
 # -- in the child ----------------------------------------------------------------------------------
 
+#: In the environment of this process and of all that it starts.
+_token = ""
+
 
 def serve(
     home: Path, info: ProviderInfo, *, pin: str, deadlines: Deadlines, readable: tuple[str, ...]
 ) -> None:
     """Load a plugin, and make the calls that the host asks for until it closes the pipe."""
     incoming, outgoing = _own_pipes()
+    global _token  # noqa: PLW0603 - one child, one token; the plugin may change the environment
+    _token = os.environ.get(ISOLATED, "")
     atexit.register(_leave)  # first, so that it comes last
     parent = os.getppid()
     watch = Worker("host", step=lambda: _look(parent))
@@ -232,7 +238,11 @@ def _leave_soon() -> None:
 
 
 def _leave() -> NoReturn:
-    """End this process and what it started."""
+    """End this process and what it started, also what has left its process group."""
     if sys.platform != "win32":
+        for each in processes_with(_token, ISOLATED) if _token else ():
+            if each != os.getpid():
+                with suppress(OSError):
+                    os.kill(each, signal.SIGKILL)
         os.killpg(0, signal.SIGKILL)
     os._exit(0)

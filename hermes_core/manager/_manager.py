@@ -201,6 +201,7 @@ class MemoryManager:
                 methods.report_to(self._on_unstored_note)
         else:
             self._external = adapter
+            adapter.protected = (self, *self.providers[:1])
             self._equip(adapter)
         self._tools.refresh(adapter)
         return True
