@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import time
 from typing import Final, NamedTuple
 
 from hermes_core.errors import DatabaseError, HermesError
@@ -22,10 +21,9 @@ from hermes_core.outbox.records import (
     Write,
     WriteState,
 )
+from hermes_core.storage.logger import logger
 from hermes_core.storage.processes import is_alive, machine_of, this_process
 from hermes_core.storage.sqlite import SqliteFile
-
-logger = logging.getLogger("hermes_core")
 
 #: How long the claim of a process that does not renew it is respected. The worker renews it every
 #: 15 seconds, so only a process that was suspended, or another machine's, loses it by time. One of
@@ -112,7 +110,7 @@ class OutboxStore:
         *,
         max_bytes: int,
         durable: bool = False,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time,
         set_aside: bool = True,
     ) -> None:
         # One connection, and one lock, for reading and writing: `OrderedDelivery` relies on it that

@@ -6,7 +6,6 @@ session of another process, or an earlier session of this one, left behind.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -24,9 +23,8 @@ from hermes_core.outbox.delivery import InheritedDelivery, SessionStream, Stream
 from hermes_core.outbox.failures import DAY, LONGEST_SKIPPED_WAIT, SUSPECT, back_off
 from hermes_core.outbox.records import Stream, StreamKey
 from hermes_core.outbox.store import OutboxStore
+from hermes_core.storage.logger import logger
 from hermes_core.storage.sqlite import close_before_fork
-
-logger = logging.getLogger("hermes_core")
 
 DEFAULT_MAX_MB: Final = 256
 
@@ -108,7 +106,7 @@ class Outbox:
             if self.store.open_streams():
                 self.wake()
         except HermesError as error:
-            logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+            logger.error("memory: the outbox can't be read: %s", error)
         return session
 
     def close_session(self, session: StreamDelivery) -> None:
@@ -294,7 +292,7 @@ class Outbox:
         try:
             return self._deliver_due()
         except HermesError as error:
-            logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+            logger.error("memory: the outbox can't be read: %s", error)
             return _POLL_SECONDS
 
     def _deliver_due(self) -> float:

@@ -471,9 +471,12 @@ def test_no_turn_is_lost_while_the_child_is_killed_again_and_again(
     for number in range(30):
         manager.sync_all(f"turn {number}", "an answer")
         found = run(manager)
-        if "pid" in found:  # otherwise it was killed while the tool ran
-            os.kill(found["pid"], signal.SIGKILL)
-    assert manager.flush_pending(120)
+        while "pid" not in found:  # the one before was killed while the tool ran
+            found = run(manager)
+        os.kill(found["pid"], signal.SIGKILL)
+        # A write that fails three times while others succeed would be skipped, and come later.
+        if number % 2:
+            assert manager.flush_pending(60)
     delivered = [each.rpartition(" ")[0] for each in turns(home)]
     # At least once, and in order.
     assert list(dict.fromkeys(delivered)) == [f"turn {number}" for number in range(30)]
