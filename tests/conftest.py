@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support import postgres
 from support.fielded import run_forked
 from support.sites import Site
 
@@ -118,3 +119,16 @@ def _patient_observers(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
     about_time = ("slow", "hang", "longer")
     if not any(word in f"{request.path.name} {request.node.name}" for word in about_time):
         monkeypatch.setattr(Observer, "SECONDS", 2.0)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> postgres.Server:
+    """A real PostgreSQL, or a skip that says why there is none."""
+    return postgres.start()
+
+
+@pytest.fixture
+def database_url(postgres_server: postgres.Server) -> Iterator[str]:
+    """The address of a new database with all our tables in it."""
+    with postgres_server.database() as name:
+        yield postgres_server.url(name)

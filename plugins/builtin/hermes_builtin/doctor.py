@@ -13,8 +13,9 @@ from typing import Final
 from hermes_builtin.notes import Finding, Notes, Settings
 from hermes_builtin.notes.guard import SECRET
 from hermes_builtin.notes.people import PER_USER
-from hermes_builtin.sessions.hermes_agent import not_imported, place
-from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.archive import Archive
+from hermes_builtin.sessions.hermes_agent import not_imported
+from hermes_builtin.sessions.location import locate
 from hermes_core import HermesError
 from hermes_core.cli.output import amount
 from hermes_core.config import load_config
@@ -41,10 +42,10 @@ def sharing(home: Path) -> list[str]:
     """Warn if several users share one USER.md, which is in the prompt of each of them."""
     try:
         settings = Settings.of(load_config(home).memory)
-        where = place(home)
+        where = locate(home)
         if settings.user_notes == PER_USER or not settings.user_profile_enabled:
             return []
-        with closing(SqliteArchive(where.path)) as archive:
+        with closing(where.open()) as archive:
             users = len(archive.people())
     except HermesError:  # other checks report it
         return []
@@ -71,7 +72,7 @@ def problems(home: Path) -> list[HermesError]:
 
 
 def _look_at_archive(home: Path) -> None:
-    with closing(SqliteArchive(place(home).path)) as archive:
+    with closing(locate(home).open()) as archive:
         archive.stats()
 
 
@@ -133,14 +134,15 @@ def _mode(path: Path, *, fix: bool) -> Iterator[Row]:
 
 def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
     try:
-        where = place(home)
+        where = locate(home)
     except HermesError as error:
         yield "conversations", "problem", str(error), error.hint
         return
-    if not os.path.lexists(where.path):
-        yield "conversations", "ok", f"there is no {where.path.name} yet", ""
+    if not where.exists:
+        name = where.path.name if where.path is not None else where.shown
+        yield "conversations", "ok", f"there is no {name} yet", ""
         return
-    with closing(SqliteArchive(where.path)) as archive:
+    with closing(where.open()) as archive:
         try:
             yield from _examined(archive, fix=fix)
             if where.theirs is not None and (missing := not_imported(where.theirs, archive)):
@@ -150,7 +152,7 @@ def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
             yield "conversations", "problem", error.what, error.hint
 
 
-def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
+def _examined(archive: Archive, *, fix: bool) -> Iterator[Row]:
     problems = archive.check(newest=NEWEST)
     if not problems:
         messages = archive.stats().messages
@@ -164,7 +166,8 @@ def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
     # it.
     if fix and all(problem.index_only for problem in problems):
         done = archive.repair()
-        yield "conversations", "ok", f"fixed: the index was rebuilt; a copy is {done['copy']}", ""
+        copy = f"; a copy is {done['copy']}" if done["copy"] else ""
+        yield "conversations", "ok", f"fixed: the index was rebuilt{copy}", ""
         return
     for problem in problems:
         yield "conversations", "problem", problem.what, "run: hermes-plugins sessions repair"

@@ -17,8 +17,7 @@ from hermes_builtin.notes.people import user_folder
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session
 from hermes_builtin.sessions.conversations import keywords_of
 from hermes_builtin.sessions.display import link
-from hermes_builtin.sessions.hermes_agent import place
-from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.tool import linked
 from hermes_core import DatabaseError, ForgetItem, ForgetReport, ForgetRequest, HermesError
 from hermes_core.session import identity_text
@@ -194,8 +193,8 @@ def _drop_notebook(notes: Notes, key: str, folder: Path) -> None:
 
 
 @contextmanager
-def _archive(home: Path) -> Iterator[SqliteArchive]:
-    with closing(SqliteArchive(place(home).path)) as archive:
+def _archive(home: Path) -> Iterator[Archive]:
+    with closing(locate(home).open()) as archive:
         yield archive
 
 
@@ -215,9 +214,10 @@ def _sessions(archive: Archive, request: ForgetRequest) -> list[Session]:
 
 
 def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
-    with _archive(home) as archive:
-        if not archive.path.exists():
-            return
+    where = locate(home)
+    if not where.exists:
+        return
+    with closing(where.open()) as archive:
         if request.text:
             yield from _forget_messages(archive, request)
         else:
@@ -230,7 +230,7 @@ def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[Forget
         if request.delete and not archive.erase_deleted():
             raise DatabaseError(
                 "an agent reads it, so its free space could not be emptied",
-                where=str(archive.path),
+                where=where.shown,
                 hint="run the same command again, or when no agent runs",
             )
 
