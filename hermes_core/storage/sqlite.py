@@ -24,7 +24,7 @@ from weakref import WeakSet, finalize
 
 from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
-from hermes_core.storage.home import ensure_folder
+from hermes_core.storage.home import ensure_folder, let_owner_use
 from hermes_core.storage.logger import logger
 
 _T = TypeVar("_T")
@@ -61,7 +61,7 @@ _HINTS: Final = {
     sqlite3.SQLITE_FULL: "free some disk space; what was stored before is safe",
     sqlite3.SQLITE_READONLY: "it can't be written: check its permissions and its file system",
     sqlite3.SQLITE_CANTOPEN: "check its permissions and those of its folder",
-    sqlite3.SQLITE_IOERR: "check whether the disk is full or failing",
+    sqlite3.SQLITE_IOERR: "check whether the disk is full or failing, and `ulimit -f`",
     sqlite3.SQLITE_BUSY: "another process is using it; try again",
 }
 
@@ -679,6 +679,7 @@ def _create(path: Path, schema: Schema) -> None:
     ensure_folder(path.parent)
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    let_owner_use(aside)  # SQLite gives its own files the mode of the database
     try:
         with closing(connect(aside, isolation_level=None)) as database:
             database.executescript(schema.prepare)
