@@ -12,6 +12,7 @@ from typing import Final
 
 from hermes_builtin.notes import Finding, Notes, Settings
 from hermes_builtin.notes.guard import SECRET
+from hermes_builtin.notes.notebook import NotesFile
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.sessions.archive import Archive
 from hermes_builtin.sessions.hermes_agent import not_imported
@@ -58,7 +59,7 @@ def sharing(home: Path) -> list[str]:
 def problems(home: Path) -> list[HermesError]:
     """Which files can't be used, by a quick look; `diagnose` reads all of them."""
     found: list[HermesError] = []
-    with closing(Notes(home)) as notes:
+    with closing(_opened(home)) as notes:
         looks: list[Callable[[], object]] = [book.read for book in notes.all_notebooks()]
         if notes.history.exists:
             looks.append(partial(notes.history.changes, limit=1))
@@ -71,32 +72,41 @@ def problems(home: Path) -> list[HermesError]:
     return found
 
 
+def _opened(home: Path) -> Notes:
+    try:
+        memory = load_config(home).memory
+    except HermesError:  # other checks report it
+        memory = {}
+    return Notes.open(home, memory)
+
+
 def _look_at_archive(home: Path) -> None:
     with closing(locate(home).open()) as archive:
         archive.stats()
 
 
 def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
-    notes = Notes(home)
+    notes = _opened(home)
     try:
         for notebook in notes.all_notebooks():
-            path = notebook.file.path
+            name = notebook.name
             try:
                 # With the code that an agent runs: a separate check could pass while the agent
                 # fails.
                 page = notebook.read()
                 left_out = notebook.findings(page.entries)
             except HermesError as error:
-                yield path.name, "problem", getattr(error, "what", str(error)), error.hint
+                yield name, "problem", getattr(error, "what", str(error)), error.hint
                 continue
             if left_out:
-                yield from _left_out(path.name, list(left_out.values()))
+                yield from _left_out(name, list(left_out.values()))
             else:
-                yield path.name, "ok", amount(len(page.entries), "entry"), ""
-            yield from _mode(path, fix=fix)
+                yield name, "ok", amount(len(page.entries), "entry"), ""
+            if isinstance(notebook.text, NotesFile):
+                yield from _mode(notebook.text.path, fix=fix)
         if notes.history.exists:
             try:
-                notes.database.check()
+                notes.check()
                 yield "note history", "ok", "no damage", ""
             except HermesError as error:
                 yield "note history", "problem", error.what, error.hint

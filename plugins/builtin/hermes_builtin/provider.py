@@ -43,6 +43,7 @@ from hermes_builtin.sessions.archive import content_text
 from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
 from hermes_core.privacy.origin import ASSISTANT, is_external
+from hermes_core.storage.logger import SafeLogger
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
 Report = Callable[[HermesError], None]
@@ -57,7 +58,7 @@ _UNVERIFIED: Final = 64
 #: Earlier notes that are judged again after one was found to be external.
 _VERIFIED: Final = 16
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 
 class _Unverified(NamedTuple):
@@ -106,13 +107,14 @@ class BuiltinProvider(MemoryProvider):
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Open the notebooks, and take the snapshot for this session."""
-        settings = Settings.of(kwargs.get("provider_config") or {})
+        memory = kwargs.get("provider_config") or {}
+        settings = Settings.of(memory)
         # A second `initialize` is a new session in the same process: the files of the old one are
         # closed.
         self.shutdown()
         home = Path(kwargs["hermes_home"])
         self._conversations = Conversations(home, session_id, kwargs)
-        self._notes = Notes(home, settings, Person.of(kwargs))
+        self._notes = Notes.open(home, memory, Person.of(kwargs))
         self._tool = self._tool_of(self._notes)
         self._unverified, self._verified = [], []
         self._home = home
@@ -154,7 +156,7 @@ class BuiltinProvider(MemoryProvider):
         is_other = person != self._notes.person
         if is_other:
             self._notes.close()
-            self._notes = Notes(self._home, self._notes.settings, person)
+            self._notes = self._notes.of(person)
             self._tool = self._tool_of(self._notes)
             self._unverified, self._verified = [], []
         # After a compression the prompt is built again in any case, so newer notes cost nothing.
@@ -216,7 +218,7 @@ class BuiltinProvider(MemoryProvider):
         person = Person.of(kwargs, self.notes.person)
         if person == self.notes.person:
             return self._tool.call(args, Author("tool", session))
-        theirs = Notes(self._home, self.notes.settings, person)  # the host names somebody else
+        theirs = self.notes.of(person)  # the host names somebody else
         try:
             return self._tool_of(theirs).call(args, Author("tool", session))
         finally:
