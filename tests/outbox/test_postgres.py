@@ -70,7 +70,7 @@ def test_a_clock_that_is_wrong_neither_takes_a_claim_nor_loses_one(
     elsewhere = "other/1/1@elsewhere"
     monkeypatch.setattr(theirs.database, "this_process", lambda: elsewhere)
     for ahead in (86_400.0, -86_400.0):
-        monkeypatch.setattr("hermes_core.outbox.postgres.time.time", lambda ahead=ahead: ahead)
+        monkeypatch.setattr("hermes_core.outbox.postgres.time", lambda ahead=ahead: ahead)
         assert not theirs.claim(stream)
         assert ours.keep_claim(stream)
         (found,) = theirs.waiting_streams()
@@ -117,6 +117,7 @@ def test_a_stream_that_is_being_written_to_is_passed_by(tmp_path: Path, storage:
         other.execute("SELECT 1 FROM hermes.outbox_streams WHERE id = %s FOR UPDATE", (stream,))
         assert not store.claim(stream)
         assert store.compact() is False  # waits for nobody either
+        other.rollback()
     assert store.claim(stream)
 
 
