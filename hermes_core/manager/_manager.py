@@ -18,7 +18,6 @@ turn::
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -53,14 +52,13 @@ from hermes_core.provider import (
     described,
 )
 from hermes_core.session import SessionContext
+from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
     from hermes_core.call_log import CallLog
     from hermes_core.manager.conversation import Conversation, Conversations
     from hermes_core.outbox.writer import OutboxSettings, OutboxWriter
     from hermes_core.privacy import Redactor
-
-logger = logging.getLogger("hermes_core")
 
 
 class MemoryManager:

@@ -7,28 +7,25 @@ the same for a single connection.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sqlite3
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from sqlite3 import connect  # bound before a plugin can replace it, as `monotonic` and `sleep`
-from time import monotonic, sleep
+from time import monotonic, sleep, strftime
 from typing import Final, Protocol, TypeVar
 from weakref import WeakSet, finalize
 
 from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
-from hermes_core.storage.home import ensure_folder
-
-logger = logging.getLogger("hermes_core")
+from hermes_core.storage.home import ensure_folder, let_owner_use
+from hermes_core.storage.logger import logger
 
 _T = TypeVar("_T")
 
@@ -64,7 +61,7 @@ _HINTS: Final = {
     sqlite3.SQLITE_FULL: "free some disk space; what was stored before is safe",
     sqlite3.SQLITE_READONLY: "it can't be written: check its permissions and its file system",
     sqlite3.SQLITE_CANTOPEN: "check its permissions and those of its folder",
-    sqlite3.SQLITE_IOERR: "check whether the disk is full or failing",
+    sqlite3.SQLITE_IOERR: "check whether the disk is full or failing, and `ulimit -f`",
     sqlite3.SQLITE_BUSY: "another process is using it; try again",
 }
 
@@ -316,7 +313,7 @@ class SqliteFile:
             for _ in range(_CHECKPOINTS):
                 if not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                     return fits
-                time.sleep(_CHECKPOINT_PAUSE)
+                sleep(_CHECKPOINT_PAUSE)
         return False
 
     def close(self) -> None:
@@ -682,6 +679,7 @@ def _create(path: Path, schema: Schema) -> None:
     ensure_folder(path.parent)
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    let_owner_use(aside)  # SQLite gives its own files the mode of the database
     try:
         with closing(connect(aside, isolation_level=None)) as database:
             database.executescript(schema.prepare)
@@ -715,7 +713,7 @@ def _move_orphans(path: Path) -> None:
 
 def _free_name(path: Path) -> str:
     """A name for what is set aside of a database, with the time, that nothing has yet."""
-    stamp = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+    stamp = f"{path.name}.damaged-{strftime('%Y%m%d-%H%M%S')}"
     names = (f"{stamp}-{number}" if number else stamp for number in count())
     return next(
         each
@@ -814,9 +812,17 @@ def _journal(path: Path) -> str:
 
 def _checked(database: sqlite3.Connection, path: Path, schema: Schema) -> int:
     """Return the version of the database; raise if it is not ours."""
-    version = int(database.execute("PRAGMA user_version").fetchone()[0])
-    owner = int(database.execute("PRAGMA application_id").fetchone()[0])
-    if owner != schema.application_id and not (version == owner == 0 and _is_empty(database)):
+    # In one transaction: another process may be filling an empty file at this moment, and what is
+    # not yet its version must not meet what are already its tables.
+    database.execute("BEGIN")
+    try:
+        version = int(database.execute("PRAGMA user_version").fetchone()[0])
+        owner = int(database.execute("PRAGMA application_id").fetchone()[0])
+        is_new = version == owner == 0 and _is_empty(database)
+    finally:
+        with suppress(sqlite3.Error):  # after an I/O error SQLite has ended it already
+            database.execute("ROLLBACK")
+    if owner != schema.application_id and not is_new:
         raise ForeignDatabase(
             f"is not {schema.name} of hermes-plugins",
             where=str(path),

@@ -43,6 +43,7 @@ from hermes_builtin.sessions.archive import content_text
 from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
 from hermes_core.privacy.origin import ASSISTANT, is_external
+from hermes_core.storage.logger import SafeLogger
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
 Report = Callable[[HermesError], None]
@@ -57,7 +58,7 @@ _UNVERIFIED: Final = 64
 #: Earlier notes that are judged again after one was found to be external.
 _VERIFIED: Final = 16
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 
 class _Unverified(NamedTuple):

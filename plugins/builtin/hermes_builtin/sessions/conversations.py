@@ -31,10 +31,11 @@ from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
 from hermes_core.privacy.origin import DELEGATION
 from hermes_core.session import TERMINAL, identity_from, identity_text
+from hermes_core.storage.logger import SafeLogger
 
 # -- The conversations of a home, as one agent sees them: who is speaking, and to whom ----------
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 _PRIMARY: Final = "primary"
 # Messages of a session that are compared with a turn: more than one turn with its tools has.

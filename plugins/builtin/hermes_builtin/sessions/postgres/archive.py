@@ -62,6 +62,7 @@ from hermes_builtin.sessions.words import storable
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.session import TERMINAL
+from hermes_core.storage.logger import SafeLogger
 from hermes_core.storage.postgres import (
     Connection,
     Database,
@@ -71,7 +72,7 @@ from hermes_core.storage.postgres import (
     to_text,
 )
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 #: One message of so many has its words counted; the counts are only for planning.
 SAMPLE: Final = 32
