@@ -40,6 +40,7 @@ SHARED_STATE = {
     "outbox/worker.py: _SHARED": "managers of one home deliver from one file with one worker",
     "privacy/error_text.py: _IN_USE": "a process has one environment, with these secrets in it",
     "storage/sqlite.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
+    "storage/sqlite.py: _WATCH": "descriptors belong to the process",
 }
 
 #: What is copied into somebody's project as it is, and modules that stand for hermes-agent's.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,10 @@ from hermes_builtin.sessions.archive import (
 )
 from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
 from hermes_builtin.sessions.session_text import SessionText, Sourced
+from hermes_builtin.sessions.spool import Spool, may_succeed_later, shared_spool
 from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
 from hermes_builtin.sessions.words import storable
-from hermes_core.errors import HermesError
+from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.privacy.origin import DELEGATION
 from hermes_core.session import TERMINAL, identity_from, identity_text
 
@@ -49,6 +50,7 @@ _OWN_TOOLS: Final = ("memory", "session_search")
 _NO_CONTINUATION: Final = ("resume", "new_session")
 
 Messages = Sequence[Mapping[str, Any]]
+Report = Callable[[HermesError], None]
 
 
 def prepare_archive(home: Path) -> None:
@@ -60,11 +62,30 @@ def prepare_archive(home: Path) -> None:
                 archive.prepare()
 
 
-class Conversations:
-    """Opens the archive when it is first needed, and knows the sessions of one agent."""
+def open_archive(home: Path, *, durable: bool = False) -> SqliteArchive:
+    """The archive of a home, for whoever closes it soon."""
+    return SqliteArchive(place(home).path, durable=durable)
 
-    def __init__(self, home: Path, session_id: str, facts: Mapping[str, Any]) -> None:
+
+class Conversations:
+    """Opens the archive when it is first needed, and knows the sessions of one agent.
+
+    Args:
+        home: Whose archive.
+        session_id: As the host calls it.
+        facts: The keywords of ``initialize``.
+        spooled: Called if the archive can't take a turn, which waits in the spool now.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        session_id: str,
+        facts: Mapping[str, Any],
+        spooled: Report = lambda _: None,
+    ) -> None:
         self._home = home
+        self._spooled = spooled
         self._place: Place | None = None
         self._archive: SqliteArchive | None = None
         settings = facts.get("provider_config") or {}
@@ -85,6 +106,7 @@ class Conversations:
             platform=identity_text(platform),
         )
         self._texts: dict[str, SessionText] = {}
+        self.spool: Spool = shared_spool(home, partial(open_archive, home, durable=self._durable))
 
     @property
     def scope(self) -> Scope:
@@ -177,7 +199,24 @@ class Conversations:
             between = self._not_said_before(facts, messages, now)
         stored = turn_messages(user, assistant, between, now)
         self._notice(facts, stored)
-        return self.archive.append(facts, stored)
+        return self._store(facts, stored)
+
+    def _store(self, facts: SessionFacts, messages: list[NewMessage]) -> list[int]:
+        """Append to the archive; or to the spool, if the archive can't take it now."""
+        if not self.spool.is_ahead(lambda: self.archive):
+            try:
+                return self.archive.append(facts, messages)
+            except (HermesError, OSError) as error:
+                if not may_succeed_later(error):
+                    raise
+                self.spool.reason = str(error)
+        try:
+            self.spool.add(facts, messages, durable=self._durable)
+        except (HermesError, OSError) as error:
+            what = f"{self.spool.reason}; nor can it be written to the spool: {error}"
+            raise DatabaseError(what) from error
+        self._spooled(DatabaseError(self.spool.reason))
+        return []
 
     def _notice(self, facts: SessionFacts, messages: Iterable[NewMessage]) -> None:
         text = self.text(facts.id)
@@ -246,8 +285,12 @@ class Conversations:
         if start is None:
             return []
         tail = [new_message(each, now) for each in messages[start + 1 :]]
-        session = self.archive.session(facts.id, self._owner)
-        stored = self.archive.last(session, _RECENT) if session is not None else []
+        try:
+            session = self.archive.session(facts.id, self._owner)
+            stored = self.archive.last(session, _RECENT) if session is not None else []
+        except (HermesError, OSError) as error:  # better stored twice than not at all
+            logger.warning("sessions: %s", error)
+            stored = []
         known = {(each.role, each.content) for each in stored}
         # The question is not among the messages: the host compressed or rewrote it. Then what
         # follows the last question is stored, unless it was stored with the turn before.
@@ -259,6 +302,7 @@ class Conversations:
 
     def close(self) -> None:
         """Close the archive."""
+        self.spool.close()
         archive, self._archive = self._archive, None
         if archive is not None:
             _SHARED.close(archive)
