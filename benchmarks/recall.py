@@ -29,7 +29,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--locomo", required=True, type=Path)
     parser.add_argument("--measure", choices=["ours", "theirs"], help=argparse.SUPPRESS)
+    parser.add_argument("--postgres", default="", help="Compare SQLite with this empty database.")
     given = parser.parse_args()
+    if given.postgres:
+        compare(given.locomo, given.postgres)
+        return
     if given.measure:
         print(json.dumps(measure(given.measure, given.locomo)))
         return
@@ -49,6 +53,20 @@ def main() -> None:
             label = f"{name}, {category}"
             print(f"  {label:30}" + "".join(f"{value:8.3f}" for value in values))
     report.at_least("ours, all, @5", results["ours"]["all"][CUTS.index(5)], TARGET)
+    report.close()
+
+
+def compare(path: Path, url: str) -> None:
+    """The same questions to both storages."""
+    from _report import Report
+
+    report = Report("LoCoMo: SQLite and PostgreSQL")
+    found = {"SQLite": measure("ours", path), "PostgreSQL": measure(url, path)}
+    for name, rows in found.items():
+        print(f"  {name:30}" + "".join(f"{value:8.3f}" for value in rows["all"]))
+    at = CUTS.index(5)
+    apart = abs(found["SQLite"]["all"][at] - found["PostgreSQL"]["all"][at])
+    report.at_most("difference @5, in points", 100 * apart, 0.5)
     report.close()
 
 
@@ -90,11 +108,13 @@ def turns(conversation: dict[str, Any]) -> Any:
 def fill(kind: str, home: Path, conversation: dict[str, Any]) -> Any:
     """Store a conversation; gives a function from a question to session ids."""
     os.environ["HERMES_HOME"] = str(home)
-    if kind == "ours":
+    if kind != "theirs":
         from hermes_builtin.sessions import Conversations, SessionSearch
         from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 
-        conversations = Conversations(home, "now", {})
+        storage = {"storage": kind, "storage_namespace": home.name.replace("_", "-")}
+        settings = {} if kind == "ours" else {"provider_config": storage}
+        conversations = Conversations(home, "now", settings)
         for name, role, text, at in turns(conversation):
             facts = SessionFacts(name, started=at)
             conversations.archive.append(facts, [NewMessage(role, text, at)])

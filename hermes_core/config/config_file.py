@@ -13,6 +13,7 @@ from hermes_core.config.lock_file import LockEntry, Pin, PluginFacts, entry_of, 
 from hermes_core.config.names import name_problem, normalise, split_choice
 from hermes_core.errors import ConfigError
 from hermes_core.provider import BUILTIN
+from hermes_core.storage.address import address_problem, namespace_problem
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 # Where versions before the lock file wrote the pins; still read, moved on the next change.
 _PINS: Final = ("memory", "pins")
+#: The value of ``memory.storage`` for files and SQLite in the home.
+FILES: Final = "files"
 
 #: The values of ``memory.<provider>.isolation``, a key of the host in the provider's section.
 ISOLATIONS: Final = ("none", "process")
@@ -112,6 +115,16 @@ class Config(NamedTuple):
         return self.memory.get("durability") == "full"
 
     @property
+    def storage(self) -> str:
+        """The address of the database that has everything the home stores; "" for files."""
+        return storage_of(self.memory)
+
+    @property
+    def storage_namespace(self) -> str:
+        """The home's name in that database: as configured, else its profile, else "default"."""
+        return namespace_of(self.memory, self.home)
+
+    @property
     def outbox_max_mb(self) -> float | None:
         """How large the outbox may grow, if configured."""
         return (self.memory.get("outbox") or {}).get("max_mb")
@@ -130,6 +143,20 @@ class Config(NamedTuple):
         if "prefetch_budget" in self.memory:
             own["prefetch"] = self.memory["prefetch_budget"]
         return own
+
+
+def storage_of(memory: Mapping[str, Any]) -> str:
+    """The address of a database that ``memory.storage`` names; "" for files."""
+    address = memory.get("storage") or FILES
+    return "" if address == FILES else str(address)
+
+
+def namespace_of(memory: Mapping[str, Any], home: Path) -> str:
+    """The name of a home in a database that has many."""
+    # hermes-agent keeps the home of a profile in `<root>/profiles/<name>`.
+    profile = home.name if home.parent.name == "profiles" else ""
+    given = memory.get("storage_namespace") or profile or "default"
+    return str(given)
 
 
 def read_selection(home: Path) -> Selection:
@@ -295,6 +322,8 @@ _KEYS: Final[dict[str, Any]] = {
     "write_approval": {"type": ["boolean", "string", "null"]},
     "nudge_interval": _COUNT,
     "user_notes": {"enum": ["shared", "per-user", None]},
+    "storage": _TEXT,  # `_odd_values` checks it
+    "storage_namespace": _TEXT,
     "external_notes": {"enum": ["ask", "allow", "refuse", None]},
 }
 
@@ -395,6 +424,7 @@ def _odd_values(document: Document) -> list[str]:
     if isinstance(approval, str) and not _is_switch(approval):
         where = document.where(("memory", "write_approval"))
         found.append(f"{where}: expected true or false, got {approval!r}")
+    found += _odd_storage(document, memory)
     choice = _chosen_name(memory.get("provider"))
     for key, section in memory.items():
         if normalise(str(key)) == choice and isinstance(section, dict):
@@ -405,6 +435,18 @@ def _odd_values(document: Document) -> list[str]:
     if choice and choice != BUILTIN and (problem := name_problem(choice)):
         found.append(f"{document.where(('memory', 'provider'))}: {problem}")
     return found
+
+
+def _odd_storage(document: Document, memory: Mapping[str, Any]) -> list[str]:
+    checks = {"storage": address_problem, "storage_namespace": namespace_problem}
+    problems = {
+        key: problem
+        for key, check in checks.items()
+        if isinstance(value := memory.get(key), str)
+        and (key, value) != ("storage", FILES)
+        and (problem := check(value))
+    }
+    return [f"{document.where(('memory', key))}: {each}" for key, each in problems.items()]
 
 
 def _is_switch(word: str) -> bool:

@@ -30,6 +30,8 @@ MEMORY_KEYS: Final = (
     "write_approval",
     "nudge_interval",
     "user_notes",
+    "storage",
+    "storage_namespace",
     "external_notes",
 )
 

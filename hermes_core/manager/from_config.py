@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hermes_core.call_log import CallLog
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
+from hermes_core.config.storage import home_database
 from hermes_core.discovery import ProviderInfo, find_observer
 from hermes_core.dispatch import ProviderAdapter
 from hermes_core.errors import ConfigError, HermesError, HomeError
@@ -120,6 +121,7 @@ def outbox_settings(config: Config, activation: Activation) -> OutboxSettings:
         durable=config.durable,
         owner=activation.info.owner if activation.info is not None else "",
         make_provider=partial(revive, config.home),
+        database=home_database(config.home, config.memory),
     )
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hermes_core.dispatch import HookCalls, Job, ProviderAdapter
 from hermes_core.dispatch.worker import Worker
@@ -23,12 +23,13 @@ from hermes_core.errors import HermesError, describe
 from hermes_core.outbox.delivery import InheritedDelivery, SessionStream, StreamDelivery
 from hermes_core.outbox.failures import DAY, LONGEST_SKIPPED_WAIT, SUSPECT, back_off
 from hermes_core.outbox.records import Stream, StreamKey
-from hermes_core.outbox.store import OutboxStore
+from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore, open_store
 from hermes_core.storage.sqlite import close_before_fork
 
-logger = logging.getLogger("hermes_core")
+if TYPE_CHECKING:
+    from hermes_core.storage.postgres import Database
 
-DEFAULT_MAX_MB: Final = 256
+logger = logging.getLogger("hermes_core")
 
 _D = TypeVar("_D", bound=StreamDelivery)
 
@@ -61,12 +62,15 @@ class Outbox:
     """Stores writes until the external provider has accepted them, and delivers them."""
 
     def __init__(
-        self, home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = False
+        self,
+        home: Path,
+        *,
+        max_mb: float = DEFAULT_MAX_MB,
+        durable: bool = False,
+        database: Database | None = None,
     ) -> None:
         self.home = home
-        self.store = OutboxStore(
-            home / "outbox.db", max_bytes=int(max_mb * 1_000_000), durable=durable
-        )
+        self.store = open_store(home, max_mb=max_mb, durable=durable, database=database)
         #: The open sessions of this process, each with the factory for inherited streams.
         self._sessions: dict[StreamDelivery, ProviderFactory | None] = {}
         self._users = 0
@@ -515,13 +519,19 @@ class _SharedOutboxes:
 _SHARED: Final = _SharedOutboxes()
 
 
-def open_outbox(home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = False) -> Outbox:
+def open_outbox(
+    home: Path,
+    *,
+    max_mb: float = DEFAULT_MAX_MB,
+    durable: bool = False,
+    database: Database | None = None,
+) -> Outbox:
     """Return the outbox of a home. Every call needs an `Outbox.release`."""
     close_before_fork(_SHARED)
     with _SHARED.lock:
         outbox = _SHARED.outboxes.get(home)
         if outbox is None:
-            outbox = Outbox(home, max_mb=max_mb, durable=durable)
+            outbox = Outbox(home, max_mb=max_mb, durable=durable, database=database)
             _SHARED.outboxes[home] = outbox
         outbox.in_this_process().acquire()
         return outbox

@@ -8,15 +8,19 @@ from functools import partial
 from json import dumps
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter, Unstored, new_event
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import IDENTITIES
 from hermes_core.outbox.delivery import SessionStream
 from hermes_core.outbox.records import StreamKey
-from hermes_core.outbox.worker import DEFAULT_MAX_MB, Outbox, ProviderFactory, open_outbox
+from hermes_core.outbox.store import DEFAULT_MAX_MB
+from hermes_core.outbox.worker import Outbox, ProviderFactory, open_outbox
 from hermes_core.session import SessionContext
+
+if TYPE_CHECKING:
+    from hermes_core.storage.postgres import Database
 
 logger = logging.getLogger("hermes_core")
 
@@ -32,12 +36,14 @@ class OutboxSettings(NamedTuple):
         durable: Whether a write survives a power cut, too.
         owner: The distribution that the provider came from.
         make_provider: Makes a new instance of the provider for inherited streams.
+        database: Where the home stores what it remembers; None for files.
     """
 
     max_mb: float = DEFAULT_MAX_MB
     durable: bool = False
     owner: str = ""
     make_provider: ProviderFactory | None = None
+    database: Database | None = None
 
 
 class OutboxWriter:
@@ -78,8 +84,12 @@ class OutboxWriter:
     def begin(self, session: SessionContext) -> None:
         """A session starts: what it writes is stored under this context."""
         if self._outbox is None:
+            settings = self._settings
             self._outbox = open_outbox(
-                self._home(), max_mb=self._settings.max_mb, durable=self._settings.durable
+                self._home(),
+                max_mb=settings.max_mb,
+                durable=settings.durable,
+                database=settings.database,
             )
         if self._current is not None:
             self._outbox.close_session(self._current)

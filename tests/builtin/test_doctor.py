@@ -9,8 +9,8 @@ from pathlib import Path
 from support.archives import fill
 
 from hermes_builtin import doctor
+from hermes_builtin.sessions.archive import indexed_words
 from hermes_builtin.sessions.sqlite import SqliteArchive
-from hermes_builtin.sessions.sqlite.index import indexed_words
 
 
 def take_out_of_the_index(path: Path) -> None:

@@ -10,10 +10,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.archives import open_archive
 from support.commands import Machine
 from support.talks import past
-
-from hermes_builtin.sessions.sqlite import SqliteArchive
 
 GOOD = '{"role": "user", "content": "hello"}\n'
 
@@ -79,7 +78,7 @@ def test_what_can_not_be_imported_is_refused_in_one_line_and_whole(
     error = machine.run("sessions", "import", str(path)).failed()
     assert str(path) in error
     assert len(error) < 1000
-    with closing(SqliteArchive(machine.home / "state.db")) as archive:
+    with closing(open_archive(machine.home)) as archive:
         assert archive.stats()[:2] == (1, 2)
 
 
@@ -128,6 +127,7 @@ def test_a_folder_and_a_missing_file_are_refused(machine: Machine) -> None:
     assert "no such file" in machine.run("sessions", "import", "missing").failed()
 
 
+@pytest.mark.files_only
 def test_the_archive_itself_is_refused(machine: Machine) -> None:
     past(machine.home, "mine", [("ours", "ok")])
     error = machine.run("sessions", "import", str(machine.home / "state.db")).failed()

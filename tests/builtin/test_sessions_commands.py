@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from support.archives import open_archive
 from support.commands import Machine
 from support.talks import numbered, past
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
-from hermes_builtin.sessions.sqlite import SqliteArchive
 
 DAY = 86_400.0
 FACTS = {
@@ -24,7 +24,7 @@ FACTS = {
 def filled(machine: Machine) -> Machine:
     """A home with conversations of two users, a subagent, and one of long ago."""
     home = machine.home
-    archive = SqliteArchive(home / "state.db")
+    archive = open_archive(home)
     facts = SessionFacts("old", "cli", profile="default", started=time.time() - 200 * DAY)
     archive.append(facts, [NewMessage("user", "an old walrus", facts.started)])
     archive.close()
@@ -137,6 +137,7 @@ def test_what_a_conversation_holds_does_not_command_the_terminal(machine: Machin
         assert not set("\x1b\x07\x9b\r\b") & set(printed.out + printed.err), arguments
 
 
+@pytest.mark.files_only
 def test_stats_count_what_is_there(filled: Machine) -> None:
     stats = filled.json("sessions", "stats")
     assert (stats["sessions"], stats["messages"], stats["not_imported"]) == (4, 11, 0)
@@ -212,6 +213,7 @@ def test_forget_forgets_a_user_but_not_the_notes(filled: Machine) -> None:
     assert names(filled) == ["bobs", "old"]
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     "arguments", [("delete", "s"), ("forget", "--user", "eve"), ("prune", "--older-than", "0h")]
 )
@@ -276,6 +278,7 @@ def test_in_an_empty_home_every_command_ends_well(
     assert "Traceback" not in result.err
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("arguments", EVERY, ids=lambda each: each[0])
 def test_something_else_in_the_archives_place_is_an_error_and_left_alone(
     arguments: tuple[str, ...], machine: Machine

@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.archives import open_archive
 from support.talks import StartTalk, talks
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
-from hermes_builtin.sessions.sqlite import SqliteArchive
 
 MANY = 6000  # more than a search looks at one by one
 
@@ -22,7 +22,7 @@ def talk(home: Path) -> Iterator[StartTalk]:
 
 def crowd(home: Path, sessions: int, text: str, at: float = 2e9, **facts: str) -> None:
     """Many messages that say the same, in some sessions."""
-    with closing(SqliteArchive(home / "state.db")) as archive:
+    with closing(open_archive(home)) as archive:
         for number in range(sessions):
             parent = f"crowd-{number - 1}" if facts.get("parent") and number else ""
             given = {"profile": "default", "source": "cli", **facts, "parent": parent}
@@ -31,7 +31,7 @@ def crowd(home: Path, sessions: int, text: str, at: float = 2e9, **facts: str) -
 
 
 def one(home: Path, name: str, text: str, at: float = 1e9, **facts: str) -> None:
-    with closing(SqliteArchive(home / "state.db")) as archive:
+    with closing(open_archive(home)) as archive:
         given = {"profile": "default", "source": "cli", **facts}
         archive.append(SessionFacts(name, started=at, **given), [NewMessage("user", text, at)])
 
@@ -115,7 +115,7 @@ def test_who_has_a_name_that_is_taken_ends_and_reads_his_own(home: Path, talk: S
     alice.say("zebra")
     bob.say("giraffe")
     bob.manager.on_session_end([{"role": "user", "content": "giraffe"}])
-    with closing(SqliteArchive(home / "state.db")) as archive:
+    with closing(open_archive(home)) as archive:
         ended = {each.user_id: each.ended is not None for each in archive.sessions()}
     assert ended == {"alice": False, "bob": True}
     assert bob.call(session_id="s1")["messages"][0]["content"] == "giraffe"

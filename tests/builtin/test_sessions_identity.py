@@ -14,7 +14,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from support.archives import assert_sound
+from support.archives import assert_sound, open_archive
 from support.talks import StartTalk, Talk, past, talks, texts
 
 from hermes_builtin.sessions.archive import NewMessage, Scope, SessionFacts
@@ -218,6 +218,7 @@ def found_by(home: Path, **facts: Any) -> set[str]:
     return found
 
 
+@pytest.mark.files_only
 def test_an_old_archive_is_found_by_those_whose_it_is(home: Path) -> None:
     old_archive(home).close()
     assert found_by(home) == {"terminal", "nowhere", "chatgpt-1", "night", "group"}
@@ -235,6 +236,7 @@ def test_an_old_archive_is_found_by_those_whose_it_is(home: Path) -> None:
     assert said(home, "t", user_id="eve", **slack)[0].startswith("a kumquat in t@")
 
 
+@pytest.mark.files_only
 def test_an_old_process_goes_on_and_may_open_the_archive_again(home: Path) -> None:
     with closing(old_archive(home)) as before:
         past(home, "new", [("a kumquat", "ok")], platform="telegram", user_id="1001")
@@ -247,6 +249,7 @@ def test_an_old_process_goes_on_and_may_open_the_archive_again(home: Path) -> No
     assert_sound(home / "state.db")
 
 
+@pytest.mark.files_only
 def test_a_repaired_archive_has_the_same_owners(home: Path) -> None:
     path = home / "state.db"
     for platform in ("telegram", "discord"):
@@ -331,7 +334,7 @@ def test_nothing_that_one_said_reaches_another(
 
 
 def test_a_scope_of_nobody_is_not_the_scope_of_everybody(home: Path) -> None:
-    with closing(SqliteArchive(home / "state.db")) as archive:
+    with closing(open_archive(home)) as archive:
         archive.append(SessionFacts("s", "telegram", "bob"), [NewMessage("user", "hello", 1.0)])
         assert archive.session("s", Scope.of("telegram", "", "", "")) is None
         assert archive.session("s", Scope.of("cli", "", "", "")) is None

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.archives import open_archive
 from support.commands import Machine
 from support.talks import Talk, past
-
-from hermes_builtin.sessions.sqlite import SqliteArchive
 
 
 def write(machine: Machine, content: Any, name: str = "conversations.json") -> Path:
@@ -33,7 +32,7 @@ def taken(machine: Machine, path: Path, *options: str) -> dict[str, Any]:
 
 def contents(machine: Machine) -> dict[str, list[tuple[str, str]]]:
     """Role and text of every message, by session."""
-    with closing(SqliteArchive(machine.home / "state.db")) as archive:
+    with closing(open_archive(machine.home)) as archive:
         return {
             session.id: [(each.role, each.content) for each in archive.messages(session)]
             for session in archive.sessions()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.archives import search
+from support.archives import open_archive, search
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive, maintenance
@@ -31,8 +31,8 @@ SAID = {
 
 
 @pytest.fixture
-def archive(tmp_path: Path):
-    with closing(SqliteArchive(tmp_path / "state.db")) as archive:
+def archive(home: Path):
+    with closing(open_archive(home)) as archive:
         yield archive
 
 
@@ -91,6 +91,7 @@ def test_what_was_found_by_its_stem_is_marked(archive: SqliteArchive) -> None:
     assert ">>>Häuser<<<" in snippet(message, found.words)
 
 
+@pytest.mark.files_only
 def test_forgotten_words_of_a_language_leave_no_trace(archive: SqliteArchive) -> None:
     say(archive, "de", SAID["de"][0])
     assert search(archive, "Haus") == ["de"]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from support.archives import open_archive
 from support.talks import StartTalk, Talk, past, talks
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
-from hermes_builtin.sessions.sqlite import SqliteArchive
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 ABSENT = "No conversation that was searched has these words."
@@ -82,6 +82,7 @@ def test_what_was_said_at_another_time_is_said_to_be_there(home: Path, talk: Sta
     assert "none in that time" in why(talk().search("walrus before:2020"))
 
 
+@pytest.mark.files_only
 def test_an_archive_that_can_not_be_read_is_an_error_and_not_an_empty_answer(
     home: Path, talk: StartTalk
 ) -> None:
@@ -100,7 +101,7 @@ def test_an_archive_that_can_not_be_read_is_an_error_and_not_an_empty_answer(
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
     """A home where a word is in every message, and another in the very first only."""
     home = tmp_path_factory.mktemp("crowded")
-    archive = SqliteArchive(home / "state.db")
+    archive = open_archive(home)
     said = [NewMessage("user", "common", 2e9 - 10**6)] * 52
     first = [NewMessage("user", "the unrepeatable common <*))))><", 1e9)]
     archive.append(SessionFacts("first", "cli", profile="default", started=1e9), first)
@@ -209,7 +210,7 @@ NOISE = st.lists(st.text(max_size=30), min_size=1, max_size=3)
 def test_a_token_that_is_in_one_message_is_found(token: str, noise: list[str], form: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        archive = SqliteArchive(home / "state.db")
+        archive = open_archive(home)
         said = [form.format(noise[0], noise[-1], token=token), *noise]
         for number, text in enumerate(said):
             facts = SessionFacts(f"s{number}", "cli", profile="default", started=1e9)

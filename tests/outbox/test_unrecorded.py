@@ -20,6 +20,10 @@ from support.providers import Clock, Minimal, eventually, raising
 from hermes_core import MemoryManager
 from hermes_core.errors import DatabaseError
 
+#: Over PostgreSQL in `make test`, too.
+FAST = True
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 class Counting(Minimal):
     """Keeps the text and the number of each attempt; fails for what is in ``bad``."""
@@ -101,7 +105,7 @@ def test_a_session_that_ends_meanwhile_leaves_no_first_attempt_to_the_next(home:
         limit_changes(store, lambda _: True)
         manager.sync_all("turn", "answer")
         assert eventually(lambda: provider.tried)
-        store.file.change = raising(DatabaseError("full"))  # type: ignore[method-assign]
+        store.database.change = raising(DatabaseError("full"))  # type: ignore[method-assign]
     with session(home, provider) as manager:
         assert manager.flush_pending(20)
     assert provider.tried == [("turn", 1), ("turn", 2)]

@@ -8,10 +8,23 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hermes_builtin.sessions.archive import ROLES, NewMessage, Scope, SearchOptions, SessionFacts
+import psycopg
+from psycopg.rows import dict_row
+
+from hermes_builtin.sessions.archive import (
+    ROLES,
+    Archive,
+    NewMessage,
+    Scope,
+    SearchOptions,
+    SessionFacts,
+)
+from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.query import parse
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import MemoryManager
+from hermes_core.config import load_config
+from hermes_core.storage.postgres import from_text, to_text
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -55,6 +68,11 @@ class Talk:
         self.manager.shutdown_all()
 
 
+def open_archive(home: Path) -> Archive:
+    """The archive of a home, wherever it is."""
+    return locate(home).open()
+
+
 def fill(path: Path, sessions: int = 6, turns: int = 2, words: int = 1) -> None:
     """An archive in which each turn of each session has a word of its own."""
     with closing(SqliteArchive(path)) as archive:
@@ -73,7 +91,7 @@ def fill(path: Path, sessions: int = 6, turns: int = 2, words: int = 1) -> None:
         assert search(archive, rare_word(0)) == ["talk-0"]  # and all is indexed
 
 
-def search(archive: SqliteArchive, query: str) -> list[str]:
+def search(archive: Archive, query: str) -> list[str]:
     """The ids of the sessions that everybody's search finds."""
     options = SearchOptions(Scope(), frozenset(ROLES), 10)
     return [hit.session.id for hit in archive.search(parse(query), options).hits]
@@ -97,6 +115,8 @@ def rare_word(number: int, turn: int = 0) -> str:
 
 def stored(path: Path) -> dict[str, list[str]]:
     """The texts by session, in order, read by other code than ours."""
+    if url := load_config(path.parent).storage:
+        return _stored_in(url)
     if not path.exists():
         return {}
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
@@ -109,8 +129,35 @@ def stored(path: Path) -> dict[str, list[str]]:
         return found
 
 
+def _stored_in(url: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    with _as_administrator(url) as database:
+        for name, content in database.execute(
+            "SELECT s.id, m.content FROM hermes.archive_sessions s"
+            " LEFT JOIN hermes.archive_messages m ON m.id >> 22 = s.number ORDER BY m.id"
+        ):
+            texts = found.setdefault(from_text(name), [])
+            texts.extend([] if content is None else [from_text(content)])
+    return found
+
+
+def _row_in(url: str, session: str) -> dict[str, Any]:
+    with _as_administrator(url) as database:
+        query = "SELECT * FROM hermes.archive_sessions WHERE id = %s"
+        row = database.cursor(row_factory=dict_row).execute(query, (to_text(session),)).fetchone()
+        assert row is not None
+        return row
+
+
+def _as_administrator(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """A connection that no policy binds."""
+    return psycopg.connect(url.replace("//hermes@", "//postgres@"))
+
+
 def session_row(path: Path, session: str) -> dict[str, Any]:
     """What is kept of a session, read by other code than ours."""
+    if url := load_config(path.parent).storage:
+        return _row_in(url, session)
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
         database.row_factory = sqlite3.Row
         return dict(
@@ -120,6 +167,10 @@ def session_row(path: Path, session: str) -> dict[str, Any]:
 
 def assert_sound(path: Path) -> None:
     """SQLite's check, the index's and our own have nothing to say."""
+    if load_config(path.parent).storage:
+        with closing(open_archive(path.parent)) as archive:
+            assert archive.check() == []
+        return
     with closing(sqlite3.connect(path, timeout=30)) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         database.execute("INSERT INTO archive_index (archive_index) VALUES ('integrity-check')")

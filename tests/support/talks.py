@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
-from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import MemoryManager
+from support.archives import open_archive
 
 Turn = tuple[str, str]
 StartTalk = Callable[..., "Talk"]
@@ -109,7 +109,7 @@ def stored(
     home: Path, session: str, *messages: str | tuple[str, float], role: str = "user"
 ) -> None:
     """A conversation of messages, each perhaps with its age in days, put into the archive."""
-    archive, now = SqliteArchive(home / "state.db"), time.time()
+    archive, now = open_archive(home), time.time()
     pairs = [each if isinstance(each, tuple) else (each, 0.0) for each in messages]
     facts = SessionFacts(session, "cli", profile="default", started=now - pairs[0][1] * 86_400.0)
     archive.append(facts, [NewMessage(role, text, now - age * 86_400.0) for text, age in pairs])

@@ -12,11 +12,13 @@ from typing import Final
 
 from hermes_builtin.notes import Finding, Notes, Settings
 from hermes_builtin.notes.guard import SECRET
+from hermes_builtin.notes.notebook import NotesFile
 from hermes_builtin.notes.people import PER_USER
+from hermes_builtin.sessions.archive import Archive
 from hermes_builtin.sessions.conversations import open_archive
-from hermes_builtin.sessions.hermes_agent import not_imported, place
+from hermes_builtin.sessions.hermes_agent import not_imported
+from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.spool import Spool
-from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import HermesError
 from hermes_core.cli.output import amount
 from hermes_core.config import load_config
@@ -46,10 +48,10 @@ def sharing(home: Path) -> list[str]:
     """Warn if several users share one USER.md, which is in the prompt of each of them."""
     try:
         settings = Settings.of(load_config(home).memory)
-        where = place(home)
+        where = locate(home)
         if settings.user_notes == PER_USER or not settings.user_profile_enabled:
             return []
-        with closing(SqliteArchive(where.path)) as archive:
+        with closing(where.open()) as archive:
             users = len(archive.people())
     except HermesError:  # other checks report it
         return []
@@ -68,7 +70,7 @@ def spooled(home: Path) -> list[str]:
 def problems(home: Path) -> list[HermesError]:
     """Which files can't be used, by a quick look; `diagnose` reads all of them."""
     found: list[HermesError] = []
-    with closing(Notes(home)) as notes:
+    with closing(_opened(home)) as notes:
         looks: list[Callable[[], object]] = [book.read for book in notes.all_notebooks()]
         if notes.history.exists:
             looks.append(partial(notes.history.changes, limit=1))
@@ -81,32 +83,41 @@ def problems(home: Path) -> list[HermesError]:
     return found
 
 
+def _opened(home: Path) -> Notes:
+    try:
+        memory = load_config(home).memory
+    except HermesError:  # other checks report it
+        memory = {}
+    return Notes.open(home, memory)
+
+
 def _look_at_archive(home: Path) -> None:
-    with closing(SqliteArchive(place(home).path)) as archive:
+    with closing(locate(home).open()) as archive:
         archive.stats()
 
 
 def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
-    notes = Notes(home)
+    notes = _opened(home)
     try:
         for notebook in notes.all_notebooks():
-            path = notebook.file.path
+            name = notebook.name
             try:
                 # With the code that an agent runs: a separate check could pass while the agent
                 # fails.
                 page = notebook.read()
                 left_out = notebook.findings(page.entries)
             except HermesError as error:
-                yield path.name, "problem", getattr(error, "what", str(error)), error.hint
+                yield name, "problem", getattr(error, "what", str(error)), error.hint
                 continue
             if left_out:
-                yield from _left_out(path.name, list(left_out.values()))
+                yield from _left_out(name, list(left_out.values()))
             else:
-                yield path.name, "ok", amount(len(page.entries), "entry"), ""
-            yield from _mode(path, fix=fix)
+                yield name, "ok", amount(len(page.entries), "entry"), ""
+            if isinstance(notebook.text, NotesFile):
+                yield from _mode(notebook.text.path, fix=fix)
         if notes.history.exists:
             try:
-                notes.database.check()
+                notes.check()
                 yield "note history", "ok", "no damage", ""
             except HermesError as error:
                 yield "note history", "problem", error.what, error.hint
@@ -144,14 +155,15 @@ def _mode(path: Path, *, fix: bool) -> Iterator[Row]:
 
 def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
     try:
-        where = place(home)
+        where = locate(home)
     except HermesError as error:
         yield "conversations", "problem", str(error), error.hint
         return
-    if not os.path.lexists(where.path):
-        yield "conversations", "ok", f"there is no {where.path.name} yet", ""
+    if not where.exists:
+        name = where.path.name if where.path is not None else where.shown
+        yield "conversations", "ok", f"there is no {name} yet", ""
         return
-    with closing(SqliteArchive(where.path)) as archive:
+    with closing(where.open()) as archive:
         try:
             yield from _examined(archive, fix=fix)
             if where.theirs is not None and (missing := not_imported(where.theirs, archive)):
@@ -161,7 +173,7 @@ def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
             yield "conversations", "problem", error.what, error.hint
 
 
-def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
+def _examined(archive: Archive, *, fix: bool) -> Iterator[Row]:
     problems = archive.check(newest=NEWEST)
     if not problems:
         messages = archive.stats().messages
@@ -175,7 +187,8 @@ def _examined(archive: SqliteArchive, *, fix: bool) -> Iterator[Row]:
     # it.
     if fix and all(problem.index_only for problem in problems):
         done = archive.repair()
-        yield "conversations", "ok", f"fixed: the index was rebuilt; a copy is {done['copy']}", ""
+        copy = f"; a copy is {done['copy']}" if done["copy"] else ""
+        yield "conversations", "ok", f"fixed: the index was rebuilt{copy}", ""
         return
     for problem in problems:
         yield "conversations", "problem", problem.what, "run: hermes-plugins sessions repair"

@@ -107,13 +107,14 @@ class BuiltinProvider(MemoryProvider):
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Open the notebooks, and take the snapshot for this session."""
-        settings = Settings.of(kwargs.get("provider_config") or {})
+        memory = kwargs.get("provider_config") or {}
+        settings = Settings.of(memory)
         # A second `initialize` is a new session in the same process: the files of the old one are
         # closed.
         self.shutdown()
         home = Path(kwargs["hermes_home"])
         self._conversations = Conversations(home, session_id, kwargs, self._on_spooled)
-        self._notes = Notes(home, settings, Person.of(kwargs))
+        self._notes = Notes.open(home, memory, Person.of(kwargs))
         self._tool = self._tool_of(self._notes)
         self._unverified, self._verified = [], []
         self._home = home
@@ -155,7 +156,7 @@ class BuiltinProvider(MemoryProvider):
         is_other = person != self._notes.person
         if is_other:
             self._notes.close()
-            self._notes = Notes(self._home, self._notes.settings, person)
+            self._notes = self._notes.of(person)
             self._tool = self._tool_of(self._notes)
             self._unverified, self._verified = [], []
         # After a compression the prompt is built again in any case, so newer notes cost nothing.
@@ -217,7 +218,7 @@ class BuiltinProvider(MemoryProvider):
         person = Person.of(kwargs, self.notes.person)
         if person == self.notes.person:
             return self._tool.call(args, Author("tool", session))
-        theirs = Notes(self._home, self.notes.settings, person)  # the host names somebody else
+        theirs = self.notes.of(person)  # the host names somebody else
         try:
             return self._tool_of(theirs).call(args, Author("tool", session))
         finally:

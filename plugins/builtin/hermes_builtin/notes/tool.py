@@ -353,10 +353,10 @@ def _block(notebook: Notebook) -> str:
         return _framed(f"{header} [can't be read]", f"Tell the user: {error}")
     for entry, finding in seen.objections.items():
         logger.warning("notes: an entry of %s is kept out of the prompt (%s): %.80s",
-                       notebook.file.path.name, finding, without_secrets(entry))  # fmt: skip
+                       notebook.name, finding, without_secrets(entry))  # fmt: skip
     if seen.left_out:
         logger.warning("notes: %s is far over its cap: %d of %d entries are not in the prompt",
-                       notebook.file.path.name, seen.left_out, len(page.entries))  # fmt: skip
+                       notebook.name, seen.left_out, len(page.entries))  # fmt: skip
     shown = [*seen.labelled, *filter(None, [seen.remark])]
     if not shown:
         return ""

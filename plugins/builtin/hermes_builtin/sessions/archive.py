@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from json import dumps
+from json import dumps, loads
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from hermes_builtin.sessions.words import words
 from hermes_core.privacy.origin import ASSISTANT, DELEGATION, USER, of_message
 from hermes_core.session import TERMINAL
 
@@ -21,6 +22,10 @@ TALK: Final = frozenset(("user", "assistant"))
 #: Conversations of machines with machines: not shown unless asked for.
 HIDDEN_SOURCES: Final = frozenset(("kanban", "subagent", "tool"))
 CRON: Final = "cron"
+#: Sources that are no platform: somebody of some platform started it, or imported it.
+NO_PLATFORMS: Final = frozenset(
+    ("chatgpt", "claude", "cron", "flush", "import", "kanban", "subagent", "tool")
+)
 SUBAGENT: Final = "subagent"
 #: Where no person spoke.
 NOBODY: Final = HIDDEN_SOURCES | {CRON, "flush"}
@@ -270,6 +275,20 @@ def searchable(content: str, extra: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, parts))
 
 
+def indexed_words(content: str, extra: str | None) -> list[str]:
+    """The words by which a message can be found, in order."""
+    return words(searchable(content, facts_of(extra)) if extra else content)
+
+
+def facts_of(extra: str | None) -> dict[str, Any]:
+    """What else is known of a message; {} if it is no longer what was stored."""
+    try:
+        facts = loads(extra) if extra else {}
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
 # -- What an archive of conversations can do, whatever it is made of ----------------------------
 #
 # The tool and the commands know this and nothing of SQLite.
@@ -335,6 +354,12 @@ class Problem(NamedTuple):
 
 class Archive(Protocol):
     """Every conversation, in the order in which it was said."""
+
+    def prepare(self) -> None:
+        """Make it, if need be, so that others can read it before the first message."""
+
+    def once(self, what: str) -> bool:
+        """Whether this is the first time that somebody asks, so that a thing is said once."""
 
     def append(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
         """Store messages, all or none, and begin the session if it is new; return their ids."""

@@ -28,11 +28,11 @@ from hermes_builtin.sessions.archive import (
 )
 from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.display import link
-from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
+from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.importers import import_file
+from hermes_builtin.sessions.location import Location, locate
 from hermes_builtin.sessions.query import Query, age, parse
 from hermes_builtin.sessions.spool import Spool
-from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_builtin.sessions.tool import linked
 from hermes_builtin.sessions.words import storable
 from hermes_core import DatabaseError, HermesError
@@ -90,15 +90,15 @@ def _platform_of(archive: Archive, user: str | None, platform: str | None) -> st
 
 
 @contextmanager
-def _open_archive(ctx: click.Context) -> Iterator[tuple[SqliteArchive, Place]]:
+def _open_archive(ctx: click.Context) -> Iterator[tuple[Archive, Location]]:
     home = resolve_home(ctx.obj)
-    where = place(home)
-    with closing(SqliteArchive(where.path)) as archive:
+    where = locate(home)
+    with closing(where.open()) as archive:
         _hand_over(home, archive)
         yield archive, where
 
 
-def _hand_over(home: Path, archive: SqliteArchive) -> None:
+def _hand_over(home: Path, archive: Archive) -> None:
     """Store the turns that wait in the spool; say how many could not be."""
     spool = Spool(home, partial(open_archive, home))
     error = spool.hand_over(archive)
@@ -107,22 +107,23 @@ def _hand_over(home: Path, archive: SqliteArchive) -> None:
 
 
 @contextmanager
-def _open_damaged_archive(ctx: click.Context) -> Iterator[tuple[SqliteArchive, Place]]:
+def _open_damaged_archive(ctx: click.Context) -> Iterator[tuple[Archive, Location]]:
     """The archive to be checked or repaired, which may be too damaged to be recognised."""
     home = resolve_home(ctx.obj)
     try:
-        where = place(home)
+        where = locate(home)
     except DatabaseError:
-        # `place` could not read the file. If it were hermes-agent's, `repair` refuses it by its
+        # `locate` could not read the file. If it were hermes-agent's, `repair` refuses it by its
         # application id.
-        where = Place(home / "state.db")
-        if not where.path.is_file():
+        path = home / "state.db"
+        if not path.is_file():
             raise
-    with closing(SqliteArchive(where.path)) as archive:
+        where = Location(str(path), path=path)
+    with closing(where.open()) as archive:
         yield archive, where
 
 
-def _find_session(archive: SqliteArchive, session_id: str) -> Session:
+def _find_session(archive: Archive, session_id: str) -> Session:
     """The conversation that a person names by its id, or by the link that an agent showed them."""
     session = archive.session(session_id, EVERYBODY)
     if session is None:
@@ -144,7 +145,7 @@ def _session_facts(session: Session) -> dict[str, Any]:
     return {**facts, "platform": session.place}
 
 
-def _mention_not_imported(missing: int, where: Place) -> None:
+def _mention_not_imported(missing: int, where: Location) -> None:
     if missing:
         note(f"Not imported from hermes-agent: {amount(missing, 'conversation')}.")
         note(f"hint: run: hermes-plugins sessions import {where.theirs}")
@@ -191,7 +192,12 @@ def import_command(
         if not source.exists():
             raise HermesError("no such file", where=str(source))
         # Importing the archive into itself would read and write the same rows.
-        if where.theirs is None and where.path.exists() and source.samefile(where.path):
+        if (
+            where.theirs is None
+            and where.path
+            and where.path.exists()
+            and source.samefile(where.path)
+        ):
             raise HermesError("this is the archive itself", where=str(source))
         with progress("Importing conversations", 1) as step:
             platform = _platform_of(archive, given["user"], given["platform"]) or TERMINAL
@@ -233,7 +239,7 @@ def export(ctx: click.Context, file: Path | None, user: str | None, platform: st
         say(f"Wrote {amount(len(written), 'conversation')} to {file}.")
 
 
-def _line(archive: SqliteArchive, session: Session) -> str:
+def _line(archive: Archive, session: Session) -> str:
     return json.dumps(
         {
             "session_id": session.id,
@@ -456,9 +462,9 @@ def stats(ctx: click.Context, json_wanted: bool) -> None:
         found = archive.stats()
         missing = not_imported(where.theirs, archive) if where.theirs else 0
     if json_wanted:
-        print_json(path=str(where.path), **found._asdict(), not_imported=missing)
+        print_json(path=where.shown, **found._asdict(), not_imported=missing)
         return
-    say(f"{where.path}: {found.bytes / 1e6:,.1f} MB")
+    say(f"{where.shown}: {found.bytes / 1e6:,.1f} MB")
     say(f"{amount(found.sessions, 'conversation')}, {amount(found.messages, 'message')}")
     if found.oldest is not None and found.newest is not None:
         say(f"from {_date(found.oldest)} to {_date(found.newest)}")
@@ -502,7 +508,7 @@ def forget(
     if not user:
         raise click.UsageError("--user is empty.")
 
-    def theirs(archive: SqliteArchive) -> list[Session]:
+    def theirs(archive: Archive) -> list[Session]:
         _platform_of(archive, user, platform)  # one person, not two who have the same id
         return list(archive.sessions(Scope(user_id=user, platform=platform)))
 
@@ -536,7 +542,7 @@ def prune(ctx: click.Context, older: str, yes: bool, json_wanted: bool) -> None:
 
 def _forget(
     ctx: click.Context,
-    choose: Callable[[SqliteArchive], list[Session]],
+    choose: Callable[[Archive], list[Session]],
     yes: bool,
     json_wanted: bool,
 ) -> None:
@@ -570,9 +576,9 @@ def check(ctx: click.Context, json_wanted: bool) -> None:
     ):
         problems = archive.check(step.update)
     if json_wanted:
-        print_json(path=str(where.path), problems=[problem._asdict() for problem in problems])
+        print_json(path=where.shown, problems=[problem._asdict() for problem in problems])
     elif not problems:
-        say(f"{where.path} has no damage.")
+        say(f"{where.shown} has no damage.")
     for problem in () if json_wanted else problems:
         say(plain(problem.what))
     if problems:
@@ -594,11 +600,12 @@ def repair(ctx: click.Context, json_wanted: bool) -> None:
         done = archive.repair(step.update)
         _hand_over(resolve_home(ctx.obj), archive)
     if json_wanted:
-        print_json(path=str(where.path), **done)
+        print_json(path=where.shown, **done)
     elif not done["problems"]:
-        say(f"{where.path} has no damage; nothing was changed.")
+        say(f"{where.shown} has no damage; nothing was changed.")
     else:
-        say(f"Repaired {where.path}; a copy of the damaged file is {done['copy']}.")
+        copy = f"; a copy of the damaged file is {done['copy']}" if done["copy"] else ""
+        say(f"Repaired {where.shown}{copy}.")
         if done["lost"] is None:
             say("Nothing in it could be read; the archive is new and empty.")
         elif done["lost"]:

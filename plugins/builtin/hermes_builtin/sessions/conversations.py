@@ -14,6 +14,7 @@ from hermes_builtin.sessions.archive import (
     EVERYBODY,
     NOBODY,
     TALK,
+    Archive,
     Message,
     NewMessage,
     Scope,
@@ -23,10 +24,10 @@ from hermes_builtin.sessions.archive import (
     new_message,
     with_tool_names,
 )
-from hermes_builtin.sessions.hermes_agent import Place, not_imported, place
+from hermes_builtin.sessions.hermes_agent import not_imported
+from hermes_builtin.sessions.location import Location, close_shared, locate
 from hermes_builtin.sessions.session_text import SessionText, Sourced
 from hermes_builtin.sessions.spool import Spool, may_succeed_later, shared_spool
-from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.privacy.origin import DELEGATION
@@ -36,7 +37,6 @@ from hermes_core.session import TERMINAL, identity_from, identity_text
 
 logger = logging.getLogger("hermes_builtin")
 
-_SHARED: Final = SharedArchives()
 _PRIMARY: Final = "primary"
 # Messages of a session that are compared with a turn: more than one turn with its tools has.
 _RECENT: Final = 40
@@ -56,15 +56,19 @@ Report = Callable[[HermesError], None]
 def prepare_archive(home: Path) -> None:
     """Make the archive of a home and its views, unless hermes-agent has its own there."""
     with suppress(Exception):  # whoever needs the archive gets the error
-        where = place(Path(home))
+        where = locate(Path(home))
         if where.theirs is None:
-            with closing(SqliteArchive(where.path)) as archive:
+            with closing(where.open()) as archive:
                 archive.prepare()
 
 
-def open_archive(home: Path, *, durable: bool = False) -> SqliteArchive:
+def open_archive(home: Path, settings: Mapping[str, Any] | None = None) -> Archive:
     """The archive of a home, for whoever closes it soon."""
-    return SqliteArchive(place(home).path, durable=durable)
+    return locate(home, settings).open(durable=_is_durable(settings or {}))
+
+
+def _is_durable(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("durability") == "full")
 
 
 class Conversations:
@@ -86,10 +90,9 @@ class Conversations:
     ) -> None:
         self._home = home
         self._spooled = spooled
-        self._place: Place | None = None
-        self._archive: SqliteArchive | None = None
-        settings = facts.get("provider_config") or {}
-        self._durable = settings.get("durability") == "full"
+        self._location: Location | None = None
+        self._archive: Archive | None = None
+        self._settings: Mapping[str, Any] = facts.get("provider_config") or {}
         context = str(facts.get("agent_context") or _PRIMARY)
         platform = str(facts.get("platform") or TERMINAL)
 
@@ -106,7 +109,7 @@ class Conversations:
             platform=identity_text(platform),
         )
         self._texts: dict[str, SessionText] = {}
-        self.spool: Spool = shared_spool(home, partial(open_archive, home, durable=self._durable))
+        self.spool: Spool = shared_spool(home, partial(open_archive, home, self._settings))
 
     @property
     def scope(self) -> Scope:
@@ -131,24 +134,24 @@ class Conversations:
         return self._facts.parent
 
     @property
-    def archive(self) -> SqliteArchive:
+    def archive(self) -> Archive:
         """The archive."""
         if self._archive is None:
-            self._place = place(self._home)
+            self._location = where = locate(self._home, self._settings)
             # Late: an agent that is asked only for its tools creates no file.
-            self._archive = _SHARED.open(self._place.path, durable=self._durable)
-            if self._place.theirs is not None and self._archive.once("told of hermes-agent"):
+            self._archive = where.open_shared(durable=_is_durable(self._settings))
+            if where.theirs is not None and self._archive.once("told of hermes-agent"):
                 logger.warning(
                     "sessions: hermes-agent keeps its conversations in %s; ours are in %s. "
                     "To search its too, run: hermes-plugins sessions import %s",
-                    self._place.theirs, self._place.path.name, self._place.theirs,
+                    where.theirs, where.path.name if where.path else where.shown, where.theirs,
                 )  # fmt: skip
         return self._archive
 
     def elsewhere(self) -> int:
         """How many conversations of hermes-agent in this home were not taken over."""
         archive = self.archive
-        theirs = self._place.theirs if self._place is not None else None
+        theirs = self._location.theirs if self._location is not None else None
         return not_imported(theirs, archive) if theirs is not None else 0
 
     def switch(self, session_id: str, parent: str, reset: bool, given: Mapping[str, Any]) -> None:
@@ -211,7 +214,7 @@ class Conversations:
                     raise
                 self.spool.reason = str(error)
         try:
-            self.spool.add(facts, messages, durable=self._durable)
+            self.spool.add(facts, messages, durable=_is_durable(self._settings))
         except (HermesError, OSError) as error:
             what = f"{self.spool.reason}; nor can it be written to the spool: {error}"
             raise DatabaseError(what) from error
@@ -305,7 +308,7 @@ class Conversations:
         self.spool.close()
         archive, self._archive = self._archive, None
         if archive is not None:
-            _SHARED.close(archive)
+            close_shared(archive)
 
 
 def _id_or(given: Mapping[str, Any], name: str, otherwise: str) -> str:
@@ -359,7 +362,7 @@ def archived_turns(home: Path, session_id: str, facts: Mapping[str, Any]) -> lis
     names = ("user_id", "chat_id", "agent_identity")
     platform = identity_text(facts.get("platform") or TERMINAL)
     user, chat, profile = (_id_or(facts, name, "") for name in names)
-    with closing(SqliteArchive(place(home).path)) as archive:
+    with closing(locate(home).open()) as archive:
         session = archive.session(session_id, Scope(user, chat, profile, platform))
         return [] if session is None else list(_turns(archive.messages(session)))
 
@@ -369,7 +372,7 @@ def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
 
     What was imported is left out: it was never to be sent.
     """
-    with closing(SqliteArchive(place(home).path)) as archive:
+    with closing(locate(home).open()) as archive:
         for session in archive.sessions(EVERYBODY):
             if session.active < since or session.source in NOBODY:
                 continue

@@ -48,6 +48,16 @@ def place(home: Path) -> Place:
     return Place(state, theirs)
 
 
+def theirs_in(home: Path) -> Path | None:
+    """hermes-agent's own file of conversations in a home whose archive is elsewhere."""
+    state = home / "state.db"
+    try:
+        _, tables = _look(state)
+    except DatabaseError:
+        return None
+    return state if tables >= _THEIRS else None
+
+
 def is_ours(path: Path) -> bool:
     """Whether a database is an archive of ours to which hermes-agent has not added its tables."""
     owner, tables = _look(path)

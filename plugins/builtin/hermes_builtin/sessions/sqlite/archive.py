@@ -26,22 +26,25 @@ from hermes_builtin.sessions.archive import (
     Stats,
     Titled,
     Window,
+    facts_of,
 )
-from hermes_builtin.sessions.query import Query
-from hermes_builtin.sessions.sqlite import maintenance
-from hermes_builtin.sessions.sqlite.database import (
+from hermes_builtin.sessions.numbers import (
     OTHER,
-    archive_file,
     bounds,
     place_of,
     role_code,
     role_name,
     session_of,
 )
-from hermes_builtin.sessions.sqlite.index import facts_of, index_in_memory
+from hermes_builtin.sessions.query import Query
+from hermes_builtin.sessions.ranking import Totals
+from hermes_builtin.sessions.search import Lineages, Search, merged
+from hermes_builtin.sessions.sqlite import maintenance
+from hermes_builtin.sessions.sqlite.database import archive_file
+from hermes_builtin.sessions.sqlite.index import index_in_memory
 from hermes_builtin.sessions.sqlite.maintenance import Backlog, totals_of
 from hermes_builtin.sessions.sqlite.repair import check, repair
-from hermes_builtin.sessions.sqlite.search import Search, Totals, merged
+from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, append
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
@@ -183,12 +186,12 @@ class SqliteArchive:
     def session(self, session_id: str, scope: Scope) -> Session | None:
         """One session, if it may be seen."""
         with self._file.reading() as database:
-            return Sessions(database).called(storable(session_id), scope)
+            return Lineages(Sessions(database).named).called(storable(session_id), scope)
 
     def lineage(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues, up to the first."""
         with self._file.reading() as database:
-            return Sessions(database).lineage(session)
+            return Lineages(Sessions(database).named).of(session)
 
     def browse(
         self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
@@ -232,7 +235,8 @@ class SqliteArchive:
     def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
         """The sessions whose titles a query asks for, those that it names exactly first."""
         with self._file.reading() as database:
-            return Search(database, query, options, Totals(0, 0)).titled()
+            source = SqliteSource.of(database, query, options)
+            return Search(source, query, options, Totals(0, 0)).titled()
 
     def owner(self, message_id: int, scope: Scope) -> Session | None:
         """The session that a message belongs to, if it may be seen."""
@@ -260,8 +264,9 @@ class SqliteArchive:
             # First: what another process indexes from now on is found below.
             newest = self._search_in_memory(query, options, behind, everything=False)
         with self._file.reading() as database:
-            found = Search(database, query, options, self._count(database)).found()
-            return found if newest is None else merged(database, options, found, newest)
+            source = SqliteSource.of(database, query, options)
+            found = Search(source, query, options, self._count(database)).found()
+            return found if newest is None else merged(source, options, found, newest)
 
     def _search_in_memory(
         self, query: Query, options: SearchOptions, why: DatabaseError, *, everything: bool = True
@@ -271,7 +276,8 @@ class SqliteArchive:
             self._file.reading() as database,
             index_in_memory(database, everything=everything) as is_complete,
         ):
-            found = Search(database, query, options, self._count(database)).found()
+            source = SqliteSource.of(database, query, options)
+            found = Search(source, query, options, self._count(database)).found()
         if is_complete:
             return found
         # An empty answer would say "not there", which nobody knows.

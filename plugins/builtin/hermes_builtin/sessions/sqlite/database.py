@@ -1,8 +1,4 @@
-"""The archive's SQLite file: tables, views for hermes-agent's readers, and connections.
-
-A message's number holds its session, its place there and its role, so that these are known
-for every hit of the index without a lookup.
-"""
+"""The archive's SQLite file: tables, views for hermes-agent's readers, and connections."""
 
 from __future__ import annotations
 
@@ -13,6 +9,8 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+from hermes_builtin.sessions import archive
+from hermes_builtin.sessions.numbers import OTHER, SESSION_BITS
 from hermes_core.storage.sqlite import (
     WAIT_SECONDS,
     Schema,
@@ -22,20 +20,7 @@ from hermes_core.storage.sqlite import (
     transaction,
 )
 
-# -- The tables, and what a message's number says -----------------------------------------------
-#
-# A message's number contains its session, its place there and its role, so that these are known
-# for every hit of the index without a look-up, and a session is a range of the primary key. The
-# price: a session has at most about a million messages, and numbers order sessions by when they
-# were first stored here.
-
-ROLE_BITS: Final = 2
-SESSION_BITS: Final = 22
-MOST_MESSAGES: Final = 1 << (SESSION_BITS - ROLE_BITS)
-
-_CODES: Final = {"user": 0, "assistant": 1, "tool": 2}
-OTHER: Final = 3
-_NAMES: Final = (*_CODES, "")
+# -- The tables ----------------------------------------------------------------------------------
 
 #: One message of so many has its words counted; the counts are only for planning.
 SAMPLE: Final = 32
@@ -57,10 +42,8 @@ def _index_again(database: sqlite3.Connection) -> None:
     )
 
 
-#: Sources that are no platform: somebody of some platform started it, or imported it.
-NO_PLATFORMS: Final = (
-    "('chatgpt', 'claude', 'cron', 'flush', 'import', 'kanban', 'subagent', 'tool')"
-)
+#: As SQL.
+NO_PLATFORMS: Final = f"({', '.join(map(repr, sorted(archive.NO_PLATFORMS)))})"
 
 
 def _add_owners(database: sqlite3.Connection) -> None:
@@ -175,36 +158,6 @@ DROP TABLE archive_pending;
     prepare="PRAGMA auto_vacuum = INCREMENTAL;",
     additions={"archive_sessions.platform": _add_owners},
 )
-
-
-def role_code(role: str) -> int:
-    """The number of a role."""
-    return _CODES.get(role, OTHER)
-
-
-def role_name(message_id: int) -> str:
-    """The role that a message's number holds; "" if it is none of the usual."""
-    return _NAMES[message_id & OTHER]
-
-
-def message_id(session: int, place: int, role: str) -> int:
-    """The number of a message."""
-    return (session << SESSION_BITS) | (place << ROLE_BITS) | role_code(role)
-
-
-def place_of(message: int) -> int:
-    """How many messages there are before this one in its session."""
-    return (message & ((1 << SESSION_BITS) - 1)) >> ROLE_BITS
-
-
-def session_of(message: int) -> int:
-    """The session that a message belongs to."""
-    return message >> SESSION_BITS
-
-
-def bounds(session: int) -> tuple[int, int]:
-    """The smallest and the largest number that a message of a session can have."""
-    return session << SESSION_BITS, ((session + 1) << SESSION_BITS) - 1
 
 
 # -- The views ``sessions`` and ``messages``: the archive as hermes-agent's state.db has it -----

@@ -12,19 +12,21 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from hermes_builtin.sessions.archive import FORGOTTEN, Matches, Progress, Replaced, Session, Stats
-from hermes_builtin.sessions.sqlite.database import bounds, checkpoint, json_list, session_of
-from hermes_builtin.sessions.sqlite.index import (
-    BATCH,
-    SMALL,
-    Index,
-    Indexer,
+from hermes_builtin.sessions.archive import (
+    FORGOTTEN,
+    Matches,
+    Progress,
+    Replaced,
+    Session,
+    Stats,
     facts_of,
     indexed_words,
-    is_pending,
-    quoted,
 )
-from hermes_builtin.sessions.sqlite.search import Totals
+from hermes_builtin.sessions.numbers import bounds, session_of
+from hermes_builtin.sessions.ranking import Totals
+from hermes_builtin.sessions.sqlite.database import checkpoint, json_list
+from hermes_builtin.sessions.sqlite.index import BATCH, SMALL, Indexer, is_pending
+from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import (
     Sessions,
     checksum,
@@ -184,8 +186,8 @@ def erase_deleted(file: SqliteFile) -> bool:
         ).fetchall()
         database.execute("DROP TABLE temp.vocabulary")
         # A running agent that takes a word for known does not count it: then it is in a message.
-        index = Index(database)
-        is_left = any(not index.newest(quoted([word], ""), 1) for (word,) in unknown)
+        source = SqliteSource(database)
+        is_left = any(not source.newest(((word,),), 1) for (word,) in unknown)
         if not is_left:
             database.executemany("INSERT OR IGNORE INTO archive_terms VALUES (?, 0)", unknown)
     if is_left:
@@ -203,8 +205,8 @@ def _unindex(database: sqlite3.Connection, rows: list[Row]) -> None:
             "INSERT INTO archive_index (archive_index, rowid, words) VALUES ('delete', ?, ?)",
             (number, " ".join(found)),
         )
-    index = Index(database)
-    unused = [(word,) for word in words if not index.newest(f'"{word}"', 1)]
+    source = SqliteSource(database)
+    unused = [(word,) for word in words if not source.newest(((word,),), 1)]
     database.executemany("DELETE FROM archive_terms WHERE term = ?", unused)
 
 

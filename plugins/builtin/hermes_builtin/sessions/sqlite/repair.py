@@ -13,21 +13,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_builtin.sessions.archive import EVERYBODY, ROLES, Problem, Progress, SearchOptions
-from hermes_builtin.sessions.query import Query, Term
-from hermes_builtin.sessions.sqlite.database import (
-    ARCHIVE,
+from hermes_builtin.sessions.archive import (
+    EVERYBODY,
+    ROLES,
+    Problem,
+    Progress,
+    SearchOptions,
+    facts_of,
+    indexed_words,
+)
+from hermes_builtin.sessions.numbers import (
     MOST_MESSAGES,
     ROLE_BITS,
     SESSION_BITS,
-    archive_file,
     bounds,
-    is_not_a_database,
     session_of,
 )
-from hermes_builtin.sessions.sqlite.index import Index, facts_of, indexed_words, quoted
+from hermes_builtin.sessions.query import Query, Term
+from hermes_builtin.sessions.search import Search
+from hermes_builtin.sessions.sqlite.database import ARCHIVE, archive_file, is_not_a_database
 from hermes_builtin.sessions.sqlite.maintenance import copy_of, index_is_marked, rebuild, totals_of
-from hermes_builtin.sessions.sqlite.search import Search
+from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, checksum, session_checksum
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage.files import sync_folder
@@ -57,6 +63,8 @@ def check(
     """
     if not file.path.exists():
         return []
+    with file.reading():
+        pass  # raises if it can't even be opened: there is nothing to look at
     problems = _step(file, _tables, index_only=False)
     problems += _step(file, _messages, index_only=False)
     problems += _step(file, _sessions, index_only=False)
@@ -171,7 +179,7 @@ def _all_words(
     database: sqlite3.Connection, *, progress: Progress | None, newest: int | None
 ) -> Iterator[Problem]:
     """Whether each message can be found by each of its words; by far the longest step."""
-    index = Index(database)
+    source = SqliteSource(database)
     total = database.execute("SELECT count(*) FROM archive_messages").fetchone()[0]
     after = -1
     if newest is not None and newest < total:
@@ -186,8 +194,7 @@ def _all_words(
         for number, content, extra in rows:
             words = list(dict.fromkeys(indexed_words(content, extra)))
             for at in range(0, len(words), _MOST_WORDS):
-                every = quoted(words[at : at + _MOST_WORDS], " AND ")
-                if not index.within(every, number, number, 1):
+                if not source.has(number, words[at : at + _MOST_WORDS]):
                     yield Problem(f"index: message {number} is missing in it", index_only=True)
                     break
 
@@ -203,7 +210,9 @@ def _searches(database: sqlite3.Connection) -> Iterator[Problem]:
         if not found:
             continue
         options = SearchOptions(EVERYBODY, frozenset((*ROLES, "")), limit=1, hidden=True)
-        answer = Search(database, Query((Term(found[0]),)), options, totals_of(database)).found()
+        query = Query((Term(found[0]),))
+        source = SqliteSource.of(database, query, options)
+        answer = Search(source, query, options, totals_of(database)).found()
         if not answer.hits:
             yield Problem(f"a search for {found[0]!r} finds nothing", index_only=True)
 

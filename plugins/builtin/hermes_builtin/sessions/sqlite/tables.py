@@ -16,15 +16,14 @@ from typing import Any, Final
 from zlib import crc32
 
 from hermes_builtin.sessions.archive import NewMessage, Scope, Session, SessionFacts
-from hermes_builtin.sessions.sqlite.database import (
+from hermes_builtin.sessions.numbers import (
     MOST_MESSAGES,
-    NO_PLATFORMS,
     OTHER,
-    json_list,
     message_id,
     role_code,
     session_of,
 )
+from hermes_builtin.sessions.sqlite.database import NO_PLATFORMS, json_list
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.session import TERMINAL
@@ -230,11 +229,12 @@ class Sessions:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self._parents: dict[tuple[str, Scope], Session | None] = {}
 
-    def by_id(self, session_id: str) -> Session | None:
-        """The session of this name."""
-        return next(self._where("id = ?", session_id), None)
+    def named(self, name: str) -> Iterator[Session]:
+        """The session of this id, then those that hosts call so, the last active first."""
+        return self._where(
+            "id = ?1 OR name = ?1 AND name != '' ORDER BY id = ?1 DESC, active DESC", name
+        )
 
     def by_number(self, numbers: Iterable[int]) -> Iterator[Session]:
         """Sessions by their numbers, the largest first."""
@@ -306,50 +306,6 @@ class Sessions:
             " WHERE number IN (SELECT value FROM json_each(?))",
             (json_list(numbers),),
         )
-
-    def called(self, name: str, scope: Scope) -> Session | None:
-        """The session of this id, or else of this name, if it may be seen."""
-        found = self.by_id(name)
-        if found is not None and found.is_in(scope):
-            return found
-        named = self._where("name = ? AND name != '' ORDER BY active DESC", name)
-        return next((each for each in named if each.is_in(scope)), None)
-
-    def lineage(self, session: Session) -> list[str]:
-        """The ids of a session and of those that it continues."""
-        # A dict has an order and notices a cycle, which an import can create.
-        found = dict.fromkeys([session.id])
-        following: Session | None = session
-        while following is not None and following.parent:
-            parent = self._parent(following)
-            name = following.parent if parent is None else parent.id
-            if name in found:
-                break
-            found[name] = None
-            following = parent
-        return list(found)
-
-    def root_of(self, name: str, scope: Scope) -> str:
-        """The first session of the lineage of a session, which need not be there."""
-        session = self.called(name, scope)
-        return name if session is None else self.root(session)
-
-    def root(self, session: Session) -> str:
-        """The first session of a lineage."""
-        return self.lineage(session)[-1] if session.parent else session.id
-
-    def _parent(self, session: Session) -> Session | None:
-        """The session that one continues, if it is of the same person.
-
-        A host may name any session as the parent: one of somebody else is not looked at.
-        Remembered, since many may share a lineage.
-        """
-        key = (session.parent, session.owner)
-        if key not in self._parents:
-            found = self._where("id = ?1 OR name = ?1 AND name != ''", session.parent)
-            theirs = (each for each in found if each.is_of_the_same_person(session))
-            self._parents[key] = next(theirs, None)
-        return self._parents[key]
 
     def _where(self, condition: str, *values: object) -> Iterator[Session]:
         rows = self._database.execute(

@@ -1,0 +1,57 @@
+"""Where a home stores what it remembers: in files, or in a database that config.yaml names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_core.config.config_file import load_config, namespace_of, storage_of
+from hermes_core.errors import DatabaseError
+from hermes_core.secrets import Secrets
+from hermes_core.storage.address import PASSWORD, shown_address
+
+if TYPE_CHECKING:
+    from hermes_core.storage.postgres import Database
+
+
+def home_database(home: Path, memory: Mapping[str, Any] | None = None) -> Database | None:
+    """The database of a home, shared by all of this process; None if it stores to files.
+
+    It is not connected yet: a server that is down is an error of whoever uses it.
+
+    Args:
+        home: The Hermes home.
+        memory: The section ``memory`` of its config.yaml, if the caller has read it.
+
+    Raises:
+        ConfigError: config.yaml is not valid.
+        SecretsError: The password is in a keyring that does not answer.
+        DatabaseError: psycopg is not installed.
+    """
+    config = load_config(home) if memory is None else None
+    section = config.memory if config is not None else memory or {}
+    address = storage_of(section)
+    if not address:
+        return None
+    try:
+        # Only here: without the setting, nothing of PostgreSQL is imported.
+        from hermes_core.storage.postgres import shared_database  # noqa: PLC0415
+    except ImportError as error:
+        raise DatabaseError(
+            f"memory.storage needs a package that can't be imported: {error}",
+            where=shown_address(address),
+            hint="run: pip install 'hermes-plugins[postgres]'",
+        ) from error
+    return shared_database(address, namespace_of(section, home), _password(home))
+
+
+def _password(home: Path) -> str:
+    """The password that we store; "" leaves it to PGPASSFILE and the other PG* variables."""
+    if value := os.environ.get(PASSWORD):
+        return value
+    if os.environ.get("PGPASSWORD"):
+        return ""
+    secret = Secrets(home).get(PASSWORD)
+    return secret.value if secret is not None else ""

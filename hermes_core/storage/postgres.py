@@ -1,0 +1,758 @@
+"""PostgreSQL for the storage of a home: connections, the schema, who sees what, and errors.
+
+Import it only where ``memory.storage`` names a server: psycopg is an extra
+(``hermes-plugins[postgres]``). `Database` is the one class through which this project uses
+PostgreSQL. Everything is in the schema ``hermes``; each component (the archive, the notes, the
+outbox) has its tables there and brings them as a `Component`.
+
+Row-level security enforces the namespace a second time, below our queries. Connections use the
+role ``hermes_tenant``, which owns nothing, and the policies compare each row with the setting
+``hermes.namespace`` of the connection. Where that role is missing and may not be created, the
+connection remains the owner, for whom the policies hold as well (``FORCE ROW LEVEL SECURITY``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from hermes_core.errors import DatabaseError, ForeignDatabase
+from hermes_core.storage.address import shown_address
+from hermes_core.storage.sql import Rows
+from hermes_core.storage.sqlite import close_before_fork
+
+logger = logging.getLogger("hermes_core")
+
+_T = TypeVar("_T")
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Migration = str | Callable[[Connection], None]
+
+SCHEMA: Final = "hermes"
+#: The role of every connection; it owns nothing, so that no policy is passed by.
+ROLE: Final = "hermes_tenant"
+#: What makes a schema ours. Another program may have one called ``hermes``.
+_MARK: Final = "hermes-plugins: the memory of AI agents"
+#: A number for ``pg_advisory_xact_lock``: two processes that start don't both migrate.
+_LOCK: Final = 0x48504D53  # "HPMS"
+_OLDEST_SERVER: Final = 140_000
+
+#: A turn that waits longer is kept for later instead.
+CONNECT_SECONDS: Final = 5
+STATEMENT_SECONDS: Final = 30
+_IDLE_SECONDS: Final = 300
+_MOST_CONNECTIONS: Final = 8
+
+# A failover, or a cable that was pulled: TCP alone would wait for a quarter of an hour.
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "connect_timeout": str(CONNECT_SECONDS),
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+    "application_name": "hermes-plugins",
+    # Of several hosts in the URL, the one that takes writes: a standby is passed over.
+    "target_session_attrs": "read-write",
+}
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+
+class Fault(Enum):
+    """What is wrong with the server, as far as callers act on it."""
+
+    UNREACHABLE = "unreachable"
+    BUSY = "busy"
+    READ_ONLY = "read-only"
+    DISK_FULL = "disk full"
+    REFUSED = "refused"
+    OTHER = "other"
+
+
+class PostgresError(DatabaseError):
+    """PostgreSQL can't be used; ``fault`` says in which way."""
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "", fault: Fault) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.fault = fault
+
+
+_HINTS: Final = {
+    Fault.UNREACHABLE: "is the server running, and memory.storage right?",
+    Fault.BUSY: "try again; if it persists, look at the server's load and max_connections",
+    Fault.READ_ONLY: "name the primary in memory.storage, or all hosts, separated by commas",
+    Fault.DISK_FULL: "free some disk space on the server; what was stored before is safe",
+    Fault.REFUSED: "check the user, the password (HERMES_STORAGE_PASSWORD) and the database",
+    Fault.OTHER: "",
+}
+
+# By SQLSTATE; the longest beginning counts.
+_FAULTS: Final = {
+    "08": Fault.UNREACHABLE,
+    "57P": Fault.UNREACHABLE,  # the server shuts down, starts, or crashed
+    "25006": Fault.READ_ONLY,
+    "53": Fault.BUSY,
+    "53100": Fault.DISK_FULL,
+    "57014": Fault.BUSY,  # statement_timeout
+    "55P03": Fault.BUSY,  # lock_timeout
+    "40": Fault.BUSY,  # a deadlock, or serialisation
+    "28": Fault.REFUSED,
+    "3D000": Fault.REFUSED,
+    "42501": Fault.REFUSED,
+}
+# What libpq says before there is an SQLSTATE: while connecting.
+_TEXTS: Final = (
+    ("session is read-only", Fault.READ_ONLY),
+    ("server is in hot standby mode", Fault.READ_ONLY),
+    ("authentication failed", Fault.REFUSED),
+    ("no password supplied", Fault.REFUSED),
+    ("no pg_hba.conf entry", Fault.REFUSED),
+    ("role ", Fault.REFUSED),
+    ("database ", Fault.REFUSED),
+    ("too many clients", Fault.BUSY),
+    ("remaining connection slots", Fault.BUSY),
+    ("No space left on device", Fault.DISK_FULL),
+)
+
+
+def fault_of(error: BaseException | None) -> Fault:
+    """What an error, or the one that it wraps, says about the server."""
+    if isinstance(error, PostgresError):
+        return error.fault
+    if isinstance(error, DatabaseError):
+        return fault_of(error.__cause__)
+    if isinstance(error, PoolTimeout):
+        return Fault.BUSY
+    if not isinstance(error, psycopg.Error):
+        return Fault.OTHER
+    if error.sqlstate:
+        beginnings = (error.sqlstate[:length] for length in range(len(error.sqlstate), 0, -1))
+        return next((_FAULTS[each] for each in beginnings if each in _FAULTS), Fault.OTHER)
+    otherwise = isinstance(error, psycopg.OperationalError)
+    found = (fault for part, fault in _TEXTS if part in str(error))
+    return next(found, Fault.UNREACHABLE if otherwise else Fault.OTHER)
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Whether the same may succeed later: the server is away, busy, full or a standby."""
+    return fault_of(error) in (
+        Fault.UNREACHABLE, Fault.BUSY, Fault.READ_ONLY, Fault.DISK_FULL,
+    )  # fmt: skip
+
+
+# -- text ------------------------------------------------------------------------------------
+#
+# PostgreSQL stores every character but NUL. U+FFFE, which is no character, stands for it, followed
+# by "0"; and followed by "1" for itself. So every text comes back as it was.
+
+_ESCAPES: Final = {"\0": "\ufffe0", "\ufffe": "\ufffe1"}
+_ESCAPED: Final = re.compile("[\0\ufffe]")
+_ESCAPE: Final = re.compile("\ufffe([01])")
+
+
+def to_text(text: str) -> str:
+    """Text as PostgreSQL can store it."""
+    if "\0" not in text and "\ufffe" not in text:
+        return text
+    return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text)
+
+
+def from_text(stored: str) -> str:
+    """Text as it was before `to_text`."""
+    if "\ufffe" not in stored:
+        return stored
+    return _ESCAPE.sub(lambda found: "\0" if found[1] == "0" else "\ufffe", stored)
+
+
+# -- components ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What one part of the storage has in the database.
+
+    Attributes:
+        name: Such as "archive"; its tables begin with it.
+        migrations: The nth takes version n to n + 1. All that are needed run in one transaction,
+            as the owner of the schema. A string may have several statements.
+        private: Tables that the role may not use directly, only through functions.
+    """
+
+    name: str
+    migrations: Sequence[Migration]
+    private: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return len(self.migrations)
+
+
+def protected(table: str, condition: str = "true") -> str:
+    """Statements that protect a table with a column ``namespace``.
+
+    Args:
+        table: Its name, without the schema.
+        condition: What a row must fulfil besides, to be seen or written.
+    """
+    # In a subquery, the setting is read once per statement and not once per row.
+    rule = f"namespace = (SELECT current_setting('hermes.namespace', true)) AND ({condition})"
+    return f"""
+ALTER TABLE {SCHEMA}.{table} ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {SCHEMA}.{table} FORCE ROW LEVEL SECURITY;
+CREATE POLICY {table}_rows ON {SCHEMA}.{table} USING ({rule}) WITH CHECK ({rule});
+"""
+
+
+# -- a database for all threads of a process -------------------------------------------------
+
+
+class Database:
+    """One namespace of one database, for all threads of a process.
+
+    Connections are made when first needed. A forked child makes its own.
+
+    Args:
+        url: ``postgresql://user@host/database``; several hosts are tried in their order.
+        namespace: Whose rows are seen.
+        password: If it is not in PGPASSFILE or PGPASSWORD.
+        statement_seconds: How long one statement may take.
+        connections: At most so many at a time; more threads wait.
+
+    Every method raises `DatabaseError` if the database can't be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        namespace: str = "default",
+        password: str = "",
+        *,
+        statement_seconds: float = STATEMENT_SECONDS,
+        connections: int = _MOST_CONNECTIONS,
+    ) -> None:
+        self.namespace = namespace
+        #: The address without anything secret, for messages and `status`.
+        self.where = shown_address(url)
+        self._url = url
+        self._password = password
+        self._seconds = statement_seconds
+        self._connections = connections
+        self._lock = threading.RLock()
+        self._pool: ConnectionPool[Connection] | None = None
+        self._ready: set[str] = set()
+        self._failure: BaseException | None = None
+        #: Pools of the parent in a forked child: closing them would end the parent's connections.
+        self._inherited: list[object] = []
+        self._parent = os.getpid()
+        close_before_fork(self)
+
+    @property
+    def prefix(self) -> str:
+        """A few letters for the namespace, for keys of an index that all namespaces share."""
+        return sha256(self.namespace.encode()).hexdigest()[:6]
+
+    # -- transactions ----------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(
+        self,
+        component: Component,
+        scope: Mapping[str, str] | None = None,
+        *,
+        seconds: float = CONNECT_SECONDS,
+    ) -> Iterator[Connection]:
+        """Commit everything done inside, or nothing.
+
+        Args:
+            component: Whose tables are used; they are created or migrated if need be.
+            scope: What is put into the setting ``hermes.scope`` for the policies, as JSON.
+            seconds: How long to wait for a connection.
+        """
+        with self.errors():
+            self._prepare(component)
+            connection = self._begun(scope, seconds)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                self._give_back(connection)
+
+    @contextmanager
+    def connection(
+        self, component: Component, *, seconds: float = CONNECT_SECONDS
+    ) -> Iterator[Connection]:
+        """A connection on which every statement commits by itself. It may have been cut."""
+        with self.errors():
+            self._prepare(component)
+            connection = self._opened().getconn(seconds)
+            try:
+                yield connection
+            finally:
+                self._give_back(connection)
+
+    def _begun(self, scope: Mapping[str, str] | None, seconds: float) -> Connection:
+        """A connection in a new transaction."""
+        begin = sql.SQL("BEGIN; SELECT set_config('hermes.scope', {}, true)").format(
+            json.dumps(dict(scope), ensure_ascii=False) if scope is not None else ""
+        )
+        # The server may have ended all connections of the pool, and nothing is lost by another
+        # attempt: the transaction has not begun.
+        for _ in range(self._connections):
+            connection = self._opened().getconn(seconds)
+            try:
+                connection.execute(begin)
+            except psycopg.OperationalError:
+                self._give_back(connection)
+                if not connection.closed:
+                    raise
+            except BaseException:
+                self._give_back(connection)
+                raise
+            else:
+                return connection
+        connection = self._opened().getconn(seconds)
+        connection.execute(begin)
+        return connection
+
+    def _give_back(self, connection: Connection) -> None:
+        with suppress(psycopg.Error):
+            if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                connection.rollback()
+        with suppress(psycopg.Error, PoolClosed, ValueError):
+            self._opened().putconn(connection)
+            if connection.closed:
+                # A server that restarted has ended the others as well: the next one must not fail.
+                self._opened().check()
+
+    def vacuum(self, component: Component) -> None:
+        """Free the space of deleted rows of a component, as the owner of its tables."""
+        with self.errors():
+            self._prepare(component)
+            with psycopg.connect(self._conninfo(), autocommit=True) as connection:
+                tables = connection.execute(
+                    "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
+                    " AND relkind = 'r' AND starts_with(relname, %s)",
+                    (f"{component.name}_",),
+                ).fetchall()
+                for (table,) in tables:
+                    name = sql.Identifier(SCHEMA, table)
+                    connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(name))
+
+    # -- connections -----------------------------------------------------------------------
+
+    def _opened(self) -> ConnectionPool[Connection]:
+        pool = self._pool
+        if pool is not None:
+            return pool
+        with self._lock:
+            if self._pool is None:
+                self._pool = ConnectionPool(
+                    self._conninfo(),
+                    connection_class=self._recording(),
+                    kwargs={"autocommit": True},
+                    min_size=0,
+                    max_size=self._connections,
+                    max_idle=_IDLE_SECONDS,
+                    configure=self._configure,
+                    # Whoever waits for a connection gives up before, and asks again later.
+                    reconnect_timeout=1.0,
+                    num_workers=1,
+                    open=True,
+                )
+            return self._pool
+
+    def _recording(self) -> type[Connection]:
+        """A class of connections that keeps why one could not be made: the pool does not say."""
+        database = self
+
+        class Recording(psycopg.Connection[tuple[Any, ...]]):
+            @classmethod
+            def connect(cls, *args: Any, **kwargs: Any) -> Any:
+                try:
+                    made = super().connect(*args, **kwargs)
+                except psycopg.Error as error:
+                    database._failure = error
+                    raise
+                database._failure = None
+                return made
+
+        return Recording
+
+    def _conninfo(self) -> str:
+        given = conninfo_to_dict(self._url)
+        values = {**_DEFAULTS, **given}
+        if self._password:
+            values["password"] = self._password
+        return make_conninfo("", **values)
+
+    def _configure(self, connection: Connection) -> None:
+        """Set up a connection of the pool: its limits, its role, and its namespace."""
+        connection.execute(self._settings())
+        if has_role(connection):
+            connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(ROLE)))
+
+    def _settings(self) -> sql.Composed:
+        milliseconds = int(self._seconds * 1000)
+        return sql.SQL(
+            "SET search_path = {schema}; SET statement_timeout = {limit};"
+            " SET lock_timeout = {limit}; SET idle_in_transaction_session_timeout = {idle};"
+            " SET TimeZone = 'UTC'; SELECT set_config('hermes.namespace', {namespace}, false)"
+        ).format(
+            schema=sql.Identifier(SCHEMA),
+            limit=milliseconds,
+            idle=_IDLE_SECONDS * 1000,
+            namespace=self.namespace,
+        )
+
+    def close(self) -> None:
+        """Close the connections; the next use makes new ones."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+            self._ready.clear()
+        if pool is not None:
+            pool.close(timeout=1.0)
+
+    # -- the schema ------------------------------------------------------------------------
+
+    def _prepare(self, component: Component) -> None:
+        """Create or migrate the tables of a component, once per process."""
+        if component.name in self._ready:
+            return
+        with self._lock:
+            if component.name in self._ready:
+                return
+            # Its own connection: the pool's have given up the rights of the owner.
+            with psycopg.connect(self._conninfo(), autocommit=True) as connection:
+                connection.execute(self._settings())
+                migrate(connection, component, self.where)
+            self._ready.add(component.name)
+
+    # -- errors ----------------------------------------------------------------------------
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Psycopg's errors as `DatabaseError`: what, where, what to do."""
+        try:
+            yield
+        except PoolTimeout as error:
+            # The pool waited for a connection that could not be made: say why.
+            raise self._error(self._failure or error) from error
+        except (psycopg.Error, PoolClosed) as error:
+            raise self._error(error) from error
+
+    def _error(self, error: BaseException) -> PostgresError:
+        fault = fault_of(error)
+        text = _reason(error)
+        if isinstance(error, PoolTimeout):
+            text = f"all {self._connections} connections are in use"
+        for secret in filter(None, (self._password,)):
+            text = text.replace(secret, "[password]")
+        what = f"PostgreSQL can't be used: {text}"
+        return PostgresError(what, where=self.where, hint=_HINTS[fault], fault=fault)
+
+    # -- forks -----------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        """Let no thread be in the middle of making a pool."""
+        self._lock.acquire()
+        self._parent = os.getpid()
+
+    def after_fork(self) -> None:
+        """Go on; a child makes its own connections, and leaves those of its parent alone."""
+        if os.getpid() != self._parent and self._pool is not None:
+            self._inherited.append(self._pool)
+            self._pool = None
+        self._lock.release()
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of an error's text; libpq adds what was tried, and SQL its context."""
+    diagnosis = getattr(getattr(error, "diag", None), "message_primary", None)
+    lines = [each.strip() for each in str(diagnosis or error).splitlines() if each.strip()]
+    # With several hosts, the last line is about the last one of them.
+    return lines[-1] if lines and not diagnosis else "".join(lines[:1]) or type(error).__name__
+
+
+# -- the schema ------------------------------------------------------------------------------
+
+
+def migrate(connection: Connection, component: Component, where: str) -> None:
+    """Create or migrate the tables of a component, in one transaction.
+
+    Raises:
+        ForeignDatabase: The schema belongs to another program, or to a newer version of this
+            one. It is not changed.
+    """
+    if connection.info.server_version < _OLDEST_SERVER:
+        found = connection.info.server_version // 10_000
+        raise ForeignDatabase(
+            f"PostgreSQL {found} is too old", where=where, hint="it must be 14 or newer"
+        )
+    with connection.transaction():
+        if _version(connection, component, where) == component.version:
+            _grant(connection, component)
+            return
+        # Only now: whoever starts with a current schema waits for nobody. Then look again.
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        version = _version(connection, component, where)
+        if version < 0:
+            _create(connection)
+            version = 0
+        for migration in component.migrations[version:]:
+            if callable(migration):
+                migration(connection)
+            else:
+                connection.execute(sql.SQL(migration))
+        connection.execute(
+            "INSERT INTO hermes.versions VALUES (%s, %s)"
+            " ON CONFLICT (component) DO UPDATE SET version = excluded.version",
+            (component.name, component.version),
+        )
+        _grant(connection, component)
+
+
+def _version(connection: Connection, component: Component, where: str) -> int:
+    """The version of a component; -1 if there is no schema yet. Raises if it is not ours."""
+    row = connection.execute(
+        "SELECT obj_description(oid, 'pg_namespace'), EXISTS (SELECT 1 FROM pg_class"
+        " WHERE relnamespace = pg_namespace.oid AND relname = 'versions')"
+        " FROM pg_namespace WHERE nspname = %s",
+        (SCHEMA,),
+    ).fetchone()
+    if row is None:
+        return -1
+    if row != (_MARK, True):
+        raise ForeignDatabase(
+            f"its schema {SCHEMA} belongs to another program",
+            where=where,
+            hint="it was not changed; use another database",
+        )
+    found = connection.execute(
+        "SELECT version FROM hermes.versions WHERE component = %s", (component.name,)
+    ).fetchone()
+    version = int(found[0]) if found else 0
+    if version > component.version:
+        raise ForeignDatabase(
+            f"the {component.name} was written by a newer version of hermes-plugins "
+            f"(format {version}, this one knows {component.version})",
+            where=where,
+            hint="it was not changed; upgrade hermes-plugins",
+        )
+    return version
+
+
+def _create(connection: Connection) -> None:
+    connection.execute("CREATE SCHEMA hermes")
+    connection.execute(sql.SQL("COMMENT ON SCHEMA hermes IS {}").format(_MARK))
+    connection.execute(
+        "CREATE TABLE hermes.versions (component text PRIMARY KEY, version integer NOT NULL)"
+    )
+    with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
+        _create_role(connection)
+
+
+def _create_role(connection: Connection) -> None:
+    """Create the role of our connections, unless it is there, and become a member of it."""
+    name = sql.Identifier(ROLE)
+    found = "SELECT 1 FROM pg_roles WHERE rolname = %s"
+    if connection.execute(found, (ROLE,)).fetchone() is None:
+        # Roles belong to the server, and another database may just have created it.
+        taken = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
+        with suppress(*taken), connection.transaction():
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
+    if not has_role(connection):
+        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
+
+
+def has_role(connection: Connection) -> bool:
+    """Whether there is the role that owns nothing, and this connection may use it."""
+    row = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = %(role)s"
+        " AND pg_has_role(current_user, oid, 'MEMBER'))",
+        {"role": ROLE},
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def _grant(connection: Connection, component: Component) -> None:
+    """Let the role use the tables of a component, but for the private ones.
+
+    At every start: an administrator may have created the role after the tables.
+    """
+    if not has_role(connection):
+        return
+    tables = connection.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
+        " AND relkind = 'r' AND starts_with(relname, %s) AND relname != ALL(%s)"
+        " AND NOT has_table_privilege(%s, oid, 'DELETE')",
+        (f"{component.name}_", list(component.private), ROLE),
+    ).fetchall()
+    if not tables:
+        return
+    role = sql.Identifier(ROLE)
+    names = sql.SQL(", ").join(sql.Identifier(SCHEMA, table) for (table,) in tables)
+    for grant in (
+        "SELECT, INSERT, UPDATE, DELETE ON {names}",
+        "USAGE ON SCHEMA hermes",
+        "SELECT ON hermes.versions",
+        "USAGE ON ALL SEQUENCES IN SCHEMA hermes",
+    ):
+        statement = sql.SQL(f"GRANT {grant} TO {{role}}")
+        connection.execute(statement.format(names=names, role=role))
+
+
+# -- one for each database and namespace of a process ------------------------------------------
+
+
+class _Databases:
+    """Every `Database` of this process, by address and namespace."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: dict[tuple[str, str, str], Database] = {}
+
+    def get(self, url: str, namespace: str, password: str) -> Database:
+        with self._lock:
+            key = (url, namespace, password)
+            if key not in self._all:
+                self._all[key] = Database(url, namespace, password)
+            return self._all[key]
+
+
+# Module state, since the server limits how many connections there are: managers share theirs.
+_DATABASES: Final = _Databases()
+
+
+def shared_database(url: str, namespace: str, password: str = "") -> Database:
+    """The `Database` that all managers of this process share for an address and a namespace."""
+    return _DATABASES.get(url, namespace, password)
+
+
+# -- statements that SQLite understands, too -------------------------------------------------
+
+
+class Transactions:
+    """The transactions of one store, one at a time for all threads of a process.
+
+    A nested one is part of the outer one, but what it did is undone if it fails.
+
+    Args:
+        database: Where.
+        component: Its tables.
+        tables: Their names in the statements, without the name of the component.
+        scope: For the policies; see `Database.transaction`.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        component: Component,
+        tables: tuple[str, ...],
+        scope: Mapping[str, str] | None = None,
+    ) -> None:
+        #: Held during a transaction. Take it to make several steps one for this process.
+        self.lock = threading.RLock()
+        self.where = database.where
+        self._database = database
+        self._component = component
+        self._names = (tables, f"{component.name}_")
+        self._scope = scope
+        self._current: Connection | None = None
+        self._pid = os.getpid()
+        close_before_fork(self)
+
+    @contextmanager
+    def begin(self) -> Iterator[TranslatedConnection]:
+        """Commit everything done inside, or nothing."""
+        with self.lock:
+            if self._current is not None:
+                with self._current.transaction():
+                    yield TranslatedConnection(self._current, *self._names)
+                return
+            with self._database.transaction(self._component, self._scope) as connection:
+                self._current = connection
+                try:
+                    yield TranslatedConnection(connection, *self._names)
+                finally:
+                    self._current = None
+
+    def read(self, work: Callable[[TranslatedConnection], _T]) -> _T:
+        """Run ``work``, which only reads; each of its statements sees what is committed then."""
+        with self.lock:
+            if self._current is None:
+                # One message per statement, instead of three. It fails if the server has closed
+                # the connection; then the next try gets a new one.
+                try:
+                    with self._database.connection(self._component) as connection:
+                        return work(TranslatedConnection(connection, *self._names))
+                except PostgresError as error:
+                    if isinstance(error.__cause__, PoolTimeout):  # there is no connection at all
+                        raise
+            with self.begin() as translated:
+                return work(translated)
+
+    def before_fork(self) -> None:
+        """Don't wait for the lock: whoever holds it may wait for that of the database."""
+
+    def after_fork(self) -> None:
+        """In a child, forget the transaction of another thread, which does not exist there."""
+        if self._pid != os.getpid():
+            self._pid, self.lock, self._current = os.getpid(), threading.RLock(), None
+
+
+class TranslatedConnection:
+    """A connection that takes statements as `storage.sql` describes them.
+
+    Args:
+        connection: The connection.
+        tables: The names of the tables in the statements. In PostgreSQL, where one schema has the
+            tables of all stores, they begin with ``prefix``.
+        prefix: Such as ``outbox_``.
+    """
+
+    def __init__(self, connection: Connection, tables: tuple[str, ...], prefix: str) -> None:
+        self._connection = connection
+        self._names = (tables, prefix)
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run a statement."""
+        cursor = self._connection.cursor(row_factory=_decoded)
+        return cursor.execute(_translated(statement, *self._names), _encoded(values))
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Rows:
+        """Run a statement once for each row of values."""
+        cursor = self._connection.cursor()
+        cursor.executemany(_translated(statement, *self._names), [_encoded(row) for row in rows])
+        return cursor
+
+
+@lru_cache(maxsize=256)
+def _translated(statement: str, tables: tuple[str, ...], prefix: str) -> str:
+    text = statement.replace("%", "%%").replace("?", "%s")
+    return re.sub(rf"\b({'|'.join(tables)})\b", rf"{prefix}\1", text)
+
+
+def _encoded(values: Sequence[Any]) -> list[Any]:
+    return [to_text(each) if isinstance(each, str) else each for each in values]
+
+
+def _decoded(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:  # noqa: ARG001 - psycopg's signature
+    """Makes the rows of a cursor."""
+    return lambda row: tuple(from_text(each) if isinstance(each, str) else each for each in row)

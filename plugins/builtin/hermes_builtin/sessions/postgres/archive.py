@@ -1,0 +1,797 @@
+"""`PostgresArchive`: every conversation of a namespace in a PostgreSQL database."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from math import inf, isfinite
+from typing import Any, Final
+from zlib import crc32
+
+from psycopg.errors import UniqueViolation
+
+from hermes_builtin.sessions.archive import (
+    EVERYBODY,
+    FORGOTTEN,
+    HIDDEN_SOURCES,
+    NO_PLATFORMS,
+    ROLES,
+    Found,
+    Matches,
+    Message,
+    NewMessage,
+    Problem,
+    Progress,
+    Replaced,
+    Scope,
+    SearchOptions,
+    Session,
+    SessionFacts,
+    Stats,
+    Titled,
+    Window,
+    facts_of,
+    indexed_words,
+)
+from hermes_builtin.sessions.numbers import (
+    OTHER,
+    SESSION_BITS,
+    bounds,
+    place_of,
+    role_code,
+    role_name,
+    session_of,
+)
+from hermes_builtin.sessions.postgres.schema import COMPONENT
+from hermes_builtin.sessions.postgres.search import (
+    PostgresSource,
+    key_of,
+    sessions_named,
+    sessions_where,
+)
+from hermes_builtin.sessions.query import Query, Term
+from hermes_builtin.sessions.ranking import Totals
+from hermes_builtin.sessions.search import Lineages, Search
+from hermes_builtin.sessions.words import storable
+from hermes_core.dispatch.worker import Worker
+from hermes_core.errors import DatabaseError
+from hermes_core.session import TERMINAL
+from hermes_core.storage.postgres import (
+    Connection,
+    Database,
+    Fault,
+    fault_of,
+    from_text,
+    to_text,
+)
+
+logger = logging.getLogger("hermes_builtin")
+
+#: One message of so many has its words counted; the counts are only for planning.
+SAMPLE: Final = 32
+# Totals only weigh words; counting sessions at each search would cost more than it changes.
+_TOTAL_SECONDS: Final = 60.0
+_PAGE: Final = 500
+#: Messages per transaction: nobody else waits long for a session or a word.
+_STEP: Final = 200
+#: So many messages are indexed in one transaction.
+BATCH: Final = 512
+#: How long nothing must have been stored. A model takes longer than this to answer.
+_QUIET_SECONDS: Final = 0.25
+#: So long may the index hold up the end; what is left, the next search pays for.
+_CLOSING_SECONDS: Final = 1.0
+_MOST_NAMED: Final = 20
+_SEARCHED: Final = 20
+_SHOWN: Final = 20
+# Characters of a value that JSON can't hold, such as an object that contains itself.
+_ODD: Final = 2000
+#: A turn whose outcome is unknown is handed over again within this time, or a person looks at it.
+_REMEMBERED: Final = "30 days"
+_FORGET_EVERY: Final = 1000
+
+
+class PostgresArchive:
+    """Every conversation of a namespace.
+
+    A message is in the index when it is stored: other machines search for it the moment after.
+
+    Args:
+        database: The database, which other parts of this process may use as well.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._namespace: int | None = None
+        self._totals = (0.0, Totals(0, 0))
+        self._stored = 0
+        self._backlog = Backlog(self._index_some)
+
+    @property
+    def where(self) -> str:
+        """The address of the database and the namespace, for people."""
+        return f"{self._database.where} ({self._database.namespace})"
+
+    # -- writing --------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Create the tables, if need be."""
+        self._number()
+
+    def append(
+        self, facts: SessionFacts, messages: Sequence[NewMessage], key: uuid.UUID | None = None
+    ) -> list[int]:
+        """Store messages, all or none, and begin the session if it is new; return their ids.
+
+        Args:
+            facts: What is known of the session.
+            messages: What was said.
+            key: What the writer calls this turn. One that was stored under this key before is
+                not stored again, and its ids are returned.
+        """
+        turn = key or uuid.uuid4()
+        values = self._append_values(turn, facts, messages)
+        for is_last in (False, True):
+            try:
+                with self._database.connection(COMPONENT) as connection:
+                    # One statement, so one way to the server and back; it commits by itself.
+                    row = connection.execute(_APPEND, values).fetchone()
+                break
+            except DatabaseError as error:
+                if isinstance(error.__cause__, UniqueViolation):
+                    return self._stored_before(turn)
+                # The connection was cut, maybe after the server had stored the turn. With the same
+                # key, another attempt stores it once.
+                if is_last or fault_of(error) is not Fault.UNREACHABLE:
+                    raise
+        self._forget_turns(len(messages))
+        self._backlog.add(len(messages))
+        return list(row[0]) if row else []
+
+    def _stored_before(self, turn: uuid.UUID) -> list[int]:
+        """The ids of a turn that was stored under this key."""
+        with self._transaction(EVERYBODY) as database:
+            query = "SELECT ids FROM hermes.archive_turns WHERE key = %s"
+            return list(_one(database, query, turn)[0])
+
+    @staticmethod
+    def _append_values(
+        turn: uuid.UUID, facts: SessionFacts, messages: Sequence[NewMessage]
+    ) -> tuple[Any, ...]:
+        rows = [_row(message) for message in messages]
+        return (
+            turn,
+            json.dumps(_session_facts(facts, messages), ensure_ascii=False),
+            [role for role, _, _, _ in rows],
+            [at for _, at, _, _ in rows],
+            [len(content) for _, _, content, _ in rows],
+            [to_text(content) for _, _, content, _ in rows],
+            [None if extra is None else to_text(extra) for _, _, _, extra in rows],
+            max((at for _, at, _, _ in rows), default=None),
+        )
+
+    def _forget_turns(self, messages: int) -> None:
+        """Now and then forget the keys of old turns."""
+        before, self._stored = self._stored, self._stored + messages
+        if before // _FORGET_EVERY != self._stored // _FORGET_EVERY:
+            with self._database.transaction(COMPONENT, {}) as database:
+                database.execute(
+                    "DELETE FROM hermes.archive_turns WHERE at < now() - %s::interval",
+                    (_REMEMBERED,),
+                )
+
+    def _number(self) -> int:
+        """The number of the namespace, with which the words of the index begin."""
+        if self._namespace is None:
+            with self._database.transaction(COMPONENT, {}) as database:
+                self._namespace = int(_one(database, "SELECT hermes.archive_begin()")[0])
+        return self._namespace
+
+    def end(self, session_id: str, at: float, scope: Scope) -> None:
+        """Record when a session ended, if it may be seen."""
+        session = self.session(session_id, scope)
+        if session is not None:
+            with self._transaction(scope) as database:
+                database.execute(
+                    "UPDATE hermes.archive_sessions SET ended = %s WHERE number = %s",
+                    (at, session.number),
+                )
+
+    def once(self, what: str) -> bool:
+        """Whether this is the first time that somebody asks, so that a thing is said once."""
+        with self._transaction(EVERYBODY) as database:
+            done = database.execute(
+                "INSERT INTO hermes.archive_meta VALUES (%s, %s, 'yes') ON CONFLICT DO NOTHING",
+                (self._database.namespace, what),
+            )
+            return done.rowcount == 1
+
+    def imported(self, origin: str, session: str) -> int:
+        """How much of a session of somebody else, or of anybody, was taken over before."""
+        with self._transaction(EVERYBODY) as database:
+            row = database.execute(
+                "SELECT position FROM hermes.archive_imports"
+                " WHERE key = %(key)s AND session = %(session)s AND (origin = %(origin)s"
+                " OR %(origin)s::text = '' AND NOT starts_with(origin, 'spool:'))",
+                {
+                    "key": key_of(storable(session)),
+                    "session": to_text(storable(session)),
+                    "origin": origin,
+                },
+            ).fetchone()
+        return int(row[0]) if row else 0
+
+    def take_over(
+        self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]
+    ) -> None:
+        """Store imported messages, and that this was done up to ``position``."""
+        values = self._append_values(uuid.uuid4(), facts, messages) if messages else ()
+        name = storable(facts.id)
+        # Messages and position in one transaction: an import that was interrupted would store
+        # messages twice.
+        with self._transaction(EVERYBODY) as database:
+            if messages:
+                database.execute(_APPEND, values)
+                self._backlog.add(len(messages))
+            database.execute(
+                "INSERT INTO hermes.archive_imports VALUES (%s, %s, %s, %s, %s)"
+                " ON CONFLICT (namespace, key, origin) DO UPDATE SET position = excluded.position",
+                (self._database.namespace, key_of(name), origin, to_text(name), position),
+            )
+
+    def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
+        """Delete sessions; returns the number of deleted messages."""
+        # Indexed first: words that nobody uses any more leave the vocabulary with them.
+        self._index_all()
+        gone = 0
+        for done, session in enumerate(sessions, 1):
+            more = True
+            while more:
+                with self._transaction(EVERYBODY) as database:
+                    query = "SELECT hermes.archive_delete(%s, %s)"
+                    count = int(_one(database, query, session.number, _STEP)[0])
+                gone += count
+                more = count > 0
+            if progress is not None:
+                progress(done, len(sessions))
+        return gone
+
+    def texts(self, matches: Matches) -> Replaced:
+        """The messages and titles that have a text."""
+        messages: list[int] = []
+        previews: list[str] = []
+        for rows, _, _ in self._pages():
+            for number, content, extra in rows:
+                if matches(content) or (extra and matches(extra)):
+                    messages.append(number)
+                    previews.append(content)
+        sessions = self.sessions(EVERYBODY)
+        titles = [each.number for each in sessions if each.title and matches(each.title)]
+        return Replaced(messages[::-1], titles, previews[::-1][:_SHOWN])
+
+    def replace_texts(self, matches: Matches) -> Replaced:
+        """Put `FORGOTTEN` in the place of messages that have a text, and remove such titles."""
+        self._index_all()
+        found = self.texts(matches)
+        for start in range(0, len(found.messages), _STEP):
+            with self._transaction(EVERYBODY) as database:
+                self._replace(database, found.messages[start : start + _STEP], matches)
+        with self._transaction(EVERYBODY) as database:
+            database.execute(
+                "UPDATE hermes.archive_sessions SET title = '' WHERE number = ANY (%s)",
+                (found.titles,),
+            )
+        return found
+
+    def _replace(self, database: Connection, numbers: list[int], matches: Matches) -> None:
+        rows = []
+        query = "SELECT id, content, extra FROM hermes.archive_messages WHERE id = ANY (%s)"
+        for number, content, extra in database.execute(query, (numbers,)).fetchall():
+            text = from_text(content)
+            facts = facts_of(from_text(extra)) if extra else {}
+            # A tool's call is dropped as a whole: its arguments without the text would be another.
+            kept = {
+                key: each for key, each in facts.items() if not matches(json.dumps({key: each}))
+            }
+            text = (FORGOTTEN if matches(text) else text) or FORGOTTEN
+            rows.append((number, text, _json(kept) if kept else None))
+        for number, text, facts_text in rows:
+            database.execute(
+                "UPDATE hermes.archive_messages SET content = %s, size = %s, extra = %s"
+                " WHERE id = %s",
+                (to_text(text), len(text), facts_text and to_text(facts_text), number),
+            )
+        database.execute("SELECT hermes.archive_unindex(%s)", (numbers,))
+        self._put(database, rows)
+
+    def erase_deleted(self) -> bool:
+        """Have the server free what was deleted or replaced; returns whether that could be done.
+
+        Its log (WAL), its standbys and its backups keep what they have for as long as they are
+        configured to.
+        """
+        try:
+            self._database.vacuum(COMPONENT)
+        except DatabaseError as error:
+            logger.warning("sessions: what was deleted could not be erased: %s", error)
+            return False
+        return True
+
+    # -- reading --------------------------------------------------------------------------
+
+    def _transaction(self, scope: Scope) -> AbstractContextManager[Connection]:
+        """A transaction in which only what a scope includes is seen."""
+        given = {
+            name: to_text(storable(value))
+            for name, value in scope._asdict().items()
+            if value is not None
+        }
+        return self._database.transaction(COMPONENT, given)
+
+    def session(self, session_id: str, scope: Scope) -> Session | None:
+        """One session, if it may be seen."""
+        with self._transaction(scope) as database:
+            found = sessions_named(database, storable(session_id))
+            return next((each for each in found if each.is_in(scope)), None)
+
+    def lineage(self, session: Session) -> list[str]:
+        """The ids of a session and of those that it continues, up to the first."""
+        with self._transaction(EVERYBODY) as database:
+            return Lineages(lambda name: sessions_named(database, name)).of(session)
+
+    def browse(
+        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
+    ) -> list[Session]:
+        """The sessions with the newest messages; of these profiles only, if any is named."""
+        found: list[Session] = []
+        for session in self._sessions(scope, "active DESC, number DESC"):
+            shown = hidden or session.source not in HIDDEN_SOURCES
+            if session.messages and shown and (not profiles or session.profile in profiles):
+                found.append(session)
+            if len(found) >= limit:
+                break
+        return found
+
+    def _sessions(self, scope: Scope, order: str) -> Iterator[Session]:
+        """The sessions that may be seen, some at a time."""
+        at = 0
+        while True:
+            with self._transaction(scope) as database:
+                condition = f"true ORDER BY {order} LIMIT %s OFFSET %s"
+                some = list(sessions_where(database, condition, _PAGE, at))
+            yield from (each for each in some if each.is_in(scope))
+            if len(some) < _PAGE:
+                return
+            at += _PAGE
+
+    def search(self, query: Query, options: SearchOptions) -> Found:
+        """The sessions that say most of what a query asks for."""
+        number = self._number()
+        # Always indexed before a search: a turn of a second ago, of any machine, must be found.
+        behind = self._index_all()
+        with self._transaction(options.scope) as database:
+            source = PostgresSource(database, number, query, options)
+            found = Search(source, query, options, self._count(database)).found()
+        if behind is None:
+            return found
+        # An empty answer would say "not there", which nobody knows.
+        if not found.hits:
+            raise behind
+        return found._replace(behind=str(behind))
+
+    def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
+        """The sessions whose titles a query asks for, those that it names exactly first."""
+        number = self._number()
+        with self._transaction(options.scope) as database:
+            source = PostgresSource(database, number, query, options)
+            return Search(source, query, options, Totals(0, 0)).titled()
+
+    def _count(self, database: Connection) -> Totals:
+        """About how much there is."""
+        at, totals = self._totals
+        if not totals.messages or time.monotonic() - at > _TOTAL_SECONDS:
+            row = _one(
+                database,
+                "SELECT coalesce(sum(messages), 0), count(*) FROM hermes.archive_sessions",
+            )
+            totals = Totals(int(row[0]), int(row[1]))
+            self._totals = (time.monotonic(), totals)
+        return totals
+
+    def owner(self, message_id: int, scope: Scope) -> Session | None:
+        """The session that a message belongs to, if it may be seen."""
+        with self._transaction(scope) as database:
+            if not _select(database, "id = %s", message_id):
+                return None
+            found = next(sessions_where(database, "number = %s", session_of(message_id)), None)
+            return found if found is not None and found.is_in(scope) else None
+
+    def people(self, user_id: str | None = None) -> list[tuple[str, str]]:
+        """The platform and the id of each user with a conversation, or of those with this id."""
+        with self._transaction(EVERYBODY) as database:
+            rows = database.execute(
+                "SELECT DISTINCT platform, source, user_id FROM hermes.archive_sessions"
+                " WHERE user_id != '' AND user_id = coalesce(%s::text, user_id)",
+                (None if user_id is None else to_text(storable(user_id)),),
+            ).fetchall()
+        return sorted(
+            {
+                (from_text(platform or source or TERMINAL), from_text(user))
+                for platform, source, user in rows
+                if platform or source not in NO_PLATFORMS
+            }
+        )
+
+    def has_profile(self, profiles: Iterable[str]) -> bool:
+        """Whether there is a session of one of these profiles."""
+        with self._transaction(EVERYBODY) as database:
+            query = "SELECT 1 FROM hermes.archive_sessions WHERE profile = ANY (%s) LIMIT 1"
+            wanted = [to_text(storable(each)) for each in profiles]
+            return database.execute(query, (wanted,)).fetchone() is not None
+
+    # Whoever has a session may see it: it came from a read with a scope.
+
+    def around(
+        self, session: Session, message_id: int, window: int, roles: Iterable[str]
+    ) -> Window:
+        """The messages on either side of one, and that one."""
+        low, high = bounds(session.number)
+        condition = _role_condition(roles)
+        with self._transaction(EVERYBODY) as database:
+            here = _select(database, "id = %s", message_id)
+            if not here or not low <= message_id <= high:
+                return Window([], 0, 0)
+            before = _select(
+                database, f"id >= %s AND id < %s{condition} ORDER BY id DESC LIMIT %s",
+                low, message_id, window,
+            )  # fmt: skip
+            after = _select(
+                database, f"id > %s AND id <= %s{condition} ORDER BY id LIMIT %s",
+                message_id, high, window,
+            )  # fmt: skip
+        messages = [*before[::-1], *here, *after]
+        left = session.messages - 1 - place_of(messages[-1].id)
+        return Window(messages, place_of(messages[0].id), max(left, 0))
+
+    def first(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+        """How a session begins."""
+        return self._edge(session, count, roles, "")
+
+    def last(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+        """How a session ends, in order."""
+        return self._edge(session, count, roles, " DESC")[::-1]
+
+    def _edge(
+        self, session: Session, count: int, roles: Iterable[str], order: str
+    ) -> list[Message]:
+        condition = f"id BETWEEN %s AND %s{_role_condition(roles)} ORDER BY id{order} LIMIT %s"
+        with self._transaction(EVERYBODY) as database:
+            return _select(database, condition, *bounds(session.number), count)
+
+    def messages(self, session: Session) -> Iterator[Message]:
+        """All that was said in a session."""
+        low, high = bounds(session.number)
+        while True:
+            with self._transaction(EVERYBODY) as database:
+                condition = "id BETWEEN %s AND %s ORDER BY id LIMIT %s"
+                page = _select(database, condition, low, high, _PAGE)
+            yield from page
+            if len(page) < _PAGE:
+                return
+            low = page[-1].id + 1
+
+    def sessions(self, scope: Scope = EVERYBODY) -> Iterator[Session]:
+        """All sessions, the oldest first."""
+        return iter(list(self._sessions(scope, "active, number")))
+
+    # -- maintenance ----------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """How much there is; ``bytes`` is what the tables of all namespaces take."""
+        with self._transaction(EVERYBODY) as database:
+            sessions, messages, oldest, newest = _one(
+                database,
+                "SELECT count(*), coalesce(sum(messages), 0), min(started), max(active)"
+                " FROM hermes.archive_sessions",
+            )
+            size = _one(
+                database,
+                "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
+                " WHERE relnamespace = 'hermes'::regnamespace AND relkind = 'r'"
+                " AND starts_with(relname, 'archive_')",
+            )[0]
+            sources = database.execute(
+                "SELECT source, count(*) FROM hermes.archive_sessions"
+                " GROUP BY source ORDER BY 2 DESC"
+            ).fetchall()
+        by_source = {from_text(source): count for source, count in sources}
+        return Stats(sessions, int(messages), oldest, newest, size, by_source)
+
+    def check(
+        self, progress: Progress | None = None, *, newest: int | None = None
+    ) -> list[Problem]:
+        """Look at everything, also with the queries that the tool uses.
+
+        The server has its own checksums; this looks at what only we can know.
+        """
+        self._index_all()  # if it can't be done, a look at everything says why
+        problems = [*self._sessions_problems(), *self._index_problems(progress, newest)]
+        problems += self._search_problems()
+        if len(problems) > _MOST_NAMED:
+            more = len(problems) - _MOST_NAMED
+            only = all(each.index_only for each in problems)
+            problems = [*problems[:_MOST_NAMED], Problem(f"and {more:,} more", only)]
+        return problems
+
+    def _sessions_problems(self) -> Iterator[Problem]:
+        with self._transaction(EVERYBODY) as database:
+            rows = database.execute(_MISCOUNTED).fetchall()
+        for name, number, there, stored in rows:
+            if name is None:
+                what = f"{there} messages belong to session number {number}, which is not there"
+            else:
+                what = f"session {name}: {there} messages are there, {stored} were stored"
+            yield Problem(what)
+
+    def _index_problems(self, progress: Progress | None, newest: int | None) -> Iterator[Problem]:
+        """Whether each message can be found by each of its words."""
+        number = self._number()
+        for rows, done, total in self._pages(newest):
+            if progress is not None:
+                progress(done, total)
+            with self._transaction(EVERYBODY) as database:
+                query = "SELECT id, words FROM hermes.archive_indexed(%s)"
+                rows_found = database.execute(query, ([row[0] for row in rows],)).fetchall()
+            found: dict[int, list[str]] = dict(rows_found)
+            for each, content, extra in rows:
+                wanted = {f"{number}:{word}" for word in indexed_words(content, extra)}
+                if not wanted <= set(found.get(each, ())):
+                    yield Problem(f"index: message {each} is missing in it", index_only=True)
+
+    def _pages(
+        self, newest: int | None = None
+    ) -> Iterator[tuple[list[tuple[int, str, str | None]], int, int]]:
+        """Messages, the newest first, some at a time; with how many were before, and in all."""
+        total = min(self.stats().messages, newest if newest is not None else 1 << 62)
+        below, done = 1 << 62, 0
+        while done < total:
+            with self._transaction(EVERYBODY) as database:
+                rows = database.execute(
+                    "SELECT id, content, extra FROM hermes.archive_messages WHERE id < %s"
+                    " ORDER BY id DESC LIMIT %s",
+                    (below, min(_PAGE, total - done)),
+                ).fetchall()
+            if not rows:
+                return
+            texts = [(row[0], from_text(row[1]), row[2] and from_text(row[2])) for row in rows]
+            yield texts, done, total
+            below, done = rows[-1][0], done + len(rows)
+
+    def _search_problems(self) -> Iterator[Problem]:
+        """The tool's own queries, for words that are there."""
+        for session in self.browse(EVERYBODY, _SEARCHED, hidden=True):
+            message = next(iter(self.first(session, 1)), None)
+            extra = json.dumps(dict(message.extra)) if message and message.extra else None
+            words = indexed_words(message.content, extra) if message else []
+            if not words:
+                continue
+            options = SearchOptions(EVERYBODY, frozenset((*ROLES, "")), limit=1, hidden=True)
+            if not self.search(Query((Term(words[0]),)), options).hits:
+                yield Problem(f"a search for {words[0]!r} finds nothing", index_only=True)
+
+    def repair(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Count the messages of sessions and build the index again; says what was done."""
+        problems = self.check()
+        done: dict[str, Any] = {
+            "problems": [each.what for each in problems], "copy": "", "lost": 0, "recover": "",
+        }  # fmt: skip
+        if not problems:
+            return done
+        with self._transaction(EVERYBODY) as database:
+            database.execute(_RECOUNT)
+            database.execute("SELECT hermes.archive_forget_index()")
+        for rows, before, total in self._pages():
+            with self._transaction(EVERYBODY) as database:
+                self._put(database, rows)
+            if progress is not None:
+                progress(before + len(rows), total)
+        return done
+
+    def _index_all(self) -> DatabaseError | None:
+        """Index all that is not yet; why not, if it can't be done."""
+        try:
+            while self._index_some(wait=True):
+                pass
+        except DatabaseError as error:
+            return error
+        return None
+
+    def _index_some(self, *, wait: bool) -> int:
+        """Index some messages; how many, also if somebody else is doing it and ``wait`` is not."""
+        number = self._number()
+        with self._transaction(EVERYBODY) as database:
+            if not _one(database, _IS_PENDING)[0]:
+                return 0
+            lock = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
+            # One at a time in a namespace, since two would do the same work.
+            free = _one(database, f"SELECT {lock}(%s, %s)", _INDEX_LOCK, number)[0]
+            if free is False:
+                return 0
+            rows = database.execute(
+                "SELECT id, content, extra FROM hermes.archive_pending(%s)", (BATCH,)
+            ).fetchall()
+            texts = [(row[0], from_text(row[1]), row[2] and from_text(row[2])) for row in rows]
+            self._put(database, texts)
+        return len(rows)
+
+    def _put(self, database: Connection, rows: Sequence[tuple[int, str, str | None]]) -> None:
+        """Put messages into the index."""
+        words = [indexed_words(content, extra) for _, content, extra in rows]
+        number = self._number()
+        counted = _counted(zip(words, (hash_of(row[1]) for row in rows), strict=True))
+        database.execute(
+            "SELECT hermes.archive_index(%s::bigint[], %s::text[], %s::text[], %s::integer[])",
+            ([row[0] for row in rows], [_prefixed(number, each) for each in words], *counted),
+        )
+
+    def close(self) -> None:
+        """Index what can be indexed soon. The connections belong to the whole process."""
+        self._backlog.close()
+
+
+#: With the number of a namespace: who puts messages into its index.
+_INDEX_LOCK: Final = 0x48504149  # "HPAI"
+_IS_PENDING: Final = (
+    "SELECT EXISTS (SELECT 1 FROM hermes.archive_sessions WHERE indexed < next"
+    " AND namespace = current_setting('hermes.namespace'))"
+)
+_APPEND: Final = (
+    "SELECT hermes.archive_append(%s, %s::jsonb, %s::integer[], %s::double precision[],"
+    " %s::integer[], %s::text[], %s::text[], %s::double precision)"
+)
+_COUNTS: Final = (
+    f"(SELECT id >> {SESSION_BITS} AS number, count(*) AS there, max(id) AS last"  # noqa: S608
+    " FROM hermes.archive_messages GROUP BY 1) AS counted"
+)
+_MISCOUNTED: Final = (
+    "SELECT id, number, coalesce(there, 0), messages FROM hermes.archive_sessions"  # noqa: S608
+    f" FULL JOIN {_COUNTS} USING (number)"
+    " WHERE messages IS DISTINCT FROM coalesce(there, 0)"
+)
+_RECOUNT: Final = (
+    "UPDATE hermes.archive_sessions AS session SET messages = there, next = greatest(next,"  # noqa: S608
+    f" ((last & {(1 << SESSION_BITS) - 1}) >> 2)::integer + 1) FROM {_COUNTS}"
+    " WHERE session.number = counted.number AND messages != there"
+)
+
+
+def _one(database: Connection, query: str, *values: Any) -> tuple[Any, ...]:
+    row = database.execute(query, values).fetchone()
+    return row or ()
+
+
+def _select(database: Connection, condition: str, *values: int) -> list[Message]:
+    query = f"SELECT id, content, at, extra FROM hermes.archive_messages WHERE {condition}"  # noqa: S608
+    rows = database.execute(query, values)
+    return [_message(*row) for row in rows]
+
+
+def _message(number: int, content: str, at: float, extra: str | None) -> Message:
+    facts = facts_of(from_text(extra)) if extra else {}
+    role = role_name(number) or str(facts.pop("role", "other"))
+    return Message(number, role, from_text(content), at, facts)
+
+
+def _role_condition(roles: Iterable[str]) -> str:
+    codes = sorted({role_code(role) for role in roles})
+    return f" AND (id & {OTHER}) IN ({', '.join(map(str, codes))})" if codes else ""
+
+
+# -- messages that are stored and not indexed yet -----------------------------------------------
+
+
+class Backlog:
+    """Has messages indexed in a quiet moment, or at the end; whoever searches does it before."""
+
+    def __init__(self, index_some: Callable[..., int]) -> None:
+        self._index_some = index_some
+        self._pending = 0
+        self._last_write = 0.0
+        self._worker = Worker("hermes-index", step=self._work_if_quiet, linger=0)
+
+    def add(self, messages: int) -> None:
+        """Count messages that were stored, and have them indexed when there are many."""
+        self._pending += messages
+        self._last_write = time.monotonic()
+        if self._pending >= BATCH and not self._worker.alive:
+            self._worker.wake()
+
+    def close(self) -> None:
+        """Stop, and index what can be indexed soon."""
+        self._worker.stop(inf)
+        end = time.monotonic() + _CLOSING_SECONDS
+        while self._pending and time.monotonic() < end:
+            self._index_briefly()
+
+    def _work_if_quiet(self) -> float | None:
+        """Do some work that a turn should not wait for; return when to go on, or None."""
+        noise = self._last_write + _QUIET_SECONDS - time.monotonic()
+        if noise > 0:
+            return noise
+        self._index_briefly()
+        return 0 if self._pending else None
+
+    def _index_briefly(self) -> None:
+        try:
+            indexed = self._index_some(wait=False)
+        except DatabaseError as error:
+            logger.warning("sessions: the index is behind: %s", error)
+            indexed = 0
+        # None: all is done, or somebody else does it, or it can't be done now.
+        self._pending = max(self._pending - indexed, 0) if indexed else 0
+
+
+# -- what is stored of a turn -------------------------------------------------------------------
+
+
+def _row(message: NewMessage) -> tuple[int, float, str, str | None]:
+    """Role, time, content and extra of a message."""
+    extra: dict[str, Any] = dict(message.extra or {})
+    code = role_code(message.role)
+    if code == OTHER:
+        extra["role"] = message.role
+    at = float(message.at) if isfinite(message.at) else time.time()
+    return code, at, storable(message.content), storable(_json(extra)) if extra else None
+
+
+def _json(extra: dict[str, Any]) -> str:
+    """What else is known of a message, whatever it is made of."""
+    try:
+        return json.dumps(extra, ensure_ascii=False, default=str, skipkeys=True)
+    except (ValueError, RecursionError):  # it holds itself
+        return json.dumps({key: str(value)[:_ODD] for key, value in extra.items()})
+
+
+def _session_facts(facts: SessionFacts, messages: Sequence[NewMessage]) -> dict[str, Any]:
+    texts = {
+        name: to_text(storable(value))
+        for name, value in facts._asdict().items()
+        if isinstance(value, str)
+    }
+    place = texts["platform"] or texts["source"] or TERMINAL
+    owner = (*(texts[name] for name in ("user_id", "chat_id", "profile")), place)
+    text = "\0".join(f"{len(each)}:{each}" for each in owner)
+    started = facts.started or (messages[0].at if messages else 0.0)
+    return {
+        **texts,
+        "key": str(key_of(storable(facts.id))),
+        "place": place,
+        "other_id": f"{texts['id']}@{hashlib.sha256(text.encode()).hexdigest()[:32]}",
+        "started": started if isfinite(started) else time.time(),
+        "ended": facts.ended,
+    }
+
+
+def _prefixed(namespace: int, words: Sequence[str]) -> str:
+    """Words of the index as the database takes them."""
+    return " ".join(f"{namespace}:{word}" for word in dict.fromkeys(words))
+
+
+def hash_of(content: str) -> int:
+    """A number by which messages are sampled."""
+    return crc32(content.encode("utf-8", "replace"))
+
+
+def _counted(messages: Iterable[tuple[Sequence[str], int]]) -> tuple[list[str], list[int]]:
+    """Each word, and in about how many messages it is: so many as the sampled ones stand for."""
+    counts: Counter[str] = Counter()
+    for words, mark in messages:
+        amount = SAMPLE if mark % SAMPLE == 0 else 0
+        for word in set(words):
+            counts[word] += amount
+    return list(counts), list(counts.values())

@@ -1,0 +1,525 @@
+"""The archive's tables in PostgreSQL, who may see which rows, and the functions that write.
+
+Messages have the same numbers as in SQLite. The index is a column of words that we prepare, with a
+GIN index. A condition on it can't use that index below row-level security, since its operator is
+not marked as leakproof. So the index, the words and the owners are private tables; functions of
+their owner look into them, with the same rules as the policies.
+
+Each word of the index begins with the number of its namespace, and each message has one word more
+for its owner. So a search reads the lists of its own namespace, and of its own person, only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hermes_builtin.sessions.numbers import MOST_MESSAGES, SESSION_BITS
+from hermes_core.storage.postgres import Component, protected
+
+# -- tables -------------------------------------------------------------------------------------
+#
+# ``key`` and ``name_key`` are hashes of texts of any length, which an index could not hold.
+# ``owner`` is one number for platform, user, chat and profile: what a `Scope` is about.
+
+_TABLES: Final = """
+CREATE TABLE hermes.archive_namespaces (
+    number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace text NOT NULL UNIQUE
+);
+CREATE TABLE hermes.archive_owners (
+    number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace text NOT NULL,
+    key uuid NOT NULL,
+    user_key uuid NOT NULL,
+    user_id text NOT NULL,
+    chat_id text NOT NULL,
+    profile text NOT NULL,
+    platform text NOT NULL,
+    UNIQUE (namespace, key)
+);
+CREATE INDEX archive_owners_user ON hermes.archive_owners (namespace, user_key);
+CREATE TABLE hermes.archive_sessions (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace text NOT NULL,
+    owner integer NOT NULL,
+    key uuid NOT NULL,
+    name_key uuid,
+    id text NOT NULL,
+    source text NOT NULL,
+    user_id text NOT NULL,
+    chat_id text NOT NULL,
+    profile text NOT NULL,
+    title text NOT NULL,
+    parent text NOT NULL,
+    started double precision NOT NULL,
+    ended double precision,
+    active double precision NOT NULL,
+    messages integer NOT NULL,
+    next integer NOT NULL,
+    indexed integer NOT NULL DEFAULT 0,
+    platform text NOT NULL,
+    name text NOT NULL,
+    UNIQUE (namespace, key)
+) WITH (fillfactor = 70);
+CREATE INDEX archive_sessions_name ON hermes.archive_sessions (namespace, name_key)
+    WHERE name_key IS NOT NULL;
+CREATE INDEX archive_sessions_active ON hermes.archive_sessions (namespace, active);
+CREATE INDEX archive_sessions_parent ON hermes.archive_sessions (namespace, md5(parent))
+    WHERE parent != '';
+CREATE INDEX archive_sessions_owner ON hermes.archive_sessions (owner, active);
+-- Sessions whose last messages are not in the index yet.
+CREATE INDEX archive_sessions_pending ON hermes.archive_sessions (namespace, number)
+    WHERE indexed < next;
+CREATE TABLE hermes.archive_messages (
+    id bigint PRIMARY KEY,
+    owner integer NOT NULL,
+    size integer NOT NULL,
+    at double precision NOT NULL,
+    namespace text NOT NULL,
+    content text NOT NULL,
+    extra text
+);
+CREATE TABLE hermes.archive_words (
+    id bigint PRIMARY KEY,
+    namespace integer NOT NULL,
+    owner integer NOT NULL,
+    words text[] COLLATE "C" NOT NULL
+);
+-- New entries wait in a list that each search reads; a short one keeps both it and the turn that
+-- has to sort it into the index fast.
+CREATE INDEX archive_words_index ON hermes.archive_words USING gin (words)
+    WITH (gin_pending_list_limit = 512);
+CREATE TABLE hermes.archive_terms (
+    namespace integer NOT NULL,
+    term text COLLATE "C" NOT NULL,
+    count integer NOT NULL,
+    PRIMARY KEY (namespace, term)
+);
+-- Turns that were stored, by what their writer calls them: one that is handed over again, because
+-- nobody could tell whether it was stored, is not stored twice.
+CREATE TABLE hermes.archive_turns (
+    namespace text NOT NULL,
+    key uuid NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    ids bigint[] NOT NULL,
+    PRIMARY KEY (namespace, key)
+);
+CREATE INDEX archive_turns_at ON hermes.archive_turns (at);
+CREATE TABLE hermes.archive_imports (
+    namespace text NOT NULL,
+    key uuid NOT NULL,
+    origin text NOT NULL,
+    session text NOT NULL,
+    position bigint NOT NULL,
+    PRIMARY KEY (namespace, key, origin)
+);
+CREATE TABLE hermes.archive_meta (
+    namespace text NOT NULL,
+    key text NOT NULL,
+    value text NOT NULL,
+    PRIMARY KEY (namespace, key)
+);
+"""
+
+# -- who sees what ------------------------------------------------------------------------------
+
+#: Runs with the rights of the owner of the tables, and with nobody else's functions.
+_TRUSTED: Final = "SECURITY DEFINER SET search_path = hermes, pg_temp"
+_WRITES: Final = f"LANGUAGE plpgsql {_TRUSTED}"
+_NAMESPACE: Final = "current_setting('hermes.namespace', true)"
+
+_SCOPES: Final = f"""
+CREATE FUNCTION hermes.archive_namespace() RETURNS integer LANGUAGE sql STABLE {_TRUSTED} AS $$
+    SELECT number FROM archive_namespaces WHERE namespace = {_NAMESPACE}
+$$;
+-- The owners that the scope of this transaction includes; NULL for everybody, none without one.
+CREATE FUNCTION hermes.archive_visible() RETURNS integer[] LANGUAGE plpgsql STABLE {_TRUSTED} AS $$
+DECLARE
+    given text := current_setting('hermes.scope', true);
+    scope jsonb;
+    found integer[];
+BEGIN
+    IF given = '{{}}' THEN RETURN NULL; END IF;
+    IF coalesce(given, '') = '' THEN RETURN '{{}}'; END IF;
+    scope := given::jsonb;
+    IF scope ? 'user_id' THEN
+        SELECT array_agg(number) INTO found FROM archive_owners
+        WHERE namespace = {_NAMESPACE}
+          AND user_key = md5(scope ->> 'user_id')::uuid AND user_id = scope ->> 'user_id'
+          AND coalesce(chat_id = scope ->> 'chat_id', true)
+          AND coalesce(profile = scope ->> 'profile', true)
+          AND coalesce(platform = scope ->> 'platform', true);
+    ELSE
+        SELECT array_agg(number) INTO found FROM archive_owners
+        WHERE namespace = {_NAMESPACE}
+          AND coalesce(chat_id = scope ->> 'chat_id', true)
+          AND coalesce(profile = scope ->> 'profile', true)
+          AND coalesce(platform = scope ->> 'platform', true);
+    END IF;
+    RETURN coalesce(found, '{{}}');
+END $$;
+"""
+
+_IN_SCOPE: Final = (
+    "(SELECT current_setting('hermes.scope', true)) = '{}'"
+    " OR owner = ANY ((SELECT hermes.archive_visible())::integer[])"
+)
+
+# -- writing ------------------------------------------------------------------------------------
+
+_FUNCTIONS: Final = f"""
+CREATE FUNCTION hermes.archive_begin() RETURNS integer {_WRITES} AS $$
+BEGIN
+    INSERT INTO archive_namespaces (namespace) VALUES ({_NAMESPACE}) ON CONFLICT DO NOTHING;
+    RETURN hermes.archive_namespace();
+END $$;
+
+CREATE FUNCTION hermes.archive_owner(
+    the_user text, the_chat text, the_profile text, place text
+) RETURNS integer {_WRITES} AS $$
+DECLARE
+    wanted uuid := md5(jsonb_build_array(the_user, the_chat, the_profile, place)::text)::uuid;
+    found integer;
+BEGIN
+    SELECT number INTO found FROM archive_owners WHERE namespace = {_NAMESPACE} AND key = wanted;
+    IF found IS NULL THEN
+        INSERT INTO archive_owners (namespace, key, user_key, user_id, chat_id, profile, platform)
+        VALUES ({_NAMESPACE}, wanted, md5(the_user)::uuid, the_user, the_chat, the_profile, place)
+        ON CONFLICT DO NOTHING;
+        SELECT number INTO found FROM archive_owners
+        WHERE namespace = {_NAMESPACE} AND key = wanted;
+    END IF;
+    RETURN found;
+END $$;
+
+-- The session that a turn belongs to, created if it is new, and locked. Two people may give their
+-- sessions the same name: the first keeps it as the id, the other's id gets a hash of the owner.
+CREATE FUNCTION hermes.archive_session(facts jsonb, owned integer)
+RETURNS hermes.archive_sessions {_WRITES} AS $$
+DECLARE
+    found archive_sessions;
+    wanted text := facts ->> 'id';
+    called text := facts ->> 'name';
+    tried integer := 0;
+    is_taken boolean;
+BEGIN
+    LOOP
+        SELECT * INTO found FROM archive_sessions
+        WHERE namespace = {_NAMESPACE} AND key = md5(wanted)::uuid FOR UPDATE;
+        IF found.owner = owned AND found.id = wanted AND (tried = 0 OR found.name = called) THEN
+            RETURN found;
+        END IF;
+        is_taken := found.number IS NOT NULL;
+        IF tried = 0 THEN
+            SELECT * INTO found FROM archive_sessions
+            WHERE namespace = {_NAMESPACE} AND name_key = md5(wanted)::uuid
+              AND name = wanted AND owner = owned ORDER BY number LIMIT 1 FOR UPDATE;
+            IF found.number IS NOT NULL THEN RETURN found; END IF;
+        END IF;
+        IF is_taken THEN
+            called := coalesce(nullif(called, ''), wanted);
+            wanted := (facts ->> 'other_id') || CASE WHEN tried = 0 THEN '' ELSE '-' || tried END;
+            tried := tried + 1;
+            CONTINUE;
+        END IF;
+        INSERT INTO archive_sessions (
+            namespace, owner, key, name_key, id, source, user_id, chat_id, profile, title, parent,
+            started, ended, active, messages, next, platform, name
+        ) VALUES (
+            {_NAMESPACE}, owned, md5(wanted)::uuid,
+            CASE WHEN called != '' THEN md5(called)::uuid END, wanted,
+            facts ->> 'source', facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile',
+            facts ->> 'title', facts ->> 'parent', (facts ->> 'started')::double precision,
+            (facts ->> 'ended')::double precision, (facts ->> 'started')::double precision,
+            0, 0, facts ->> 'platform', called
+        ) ON CONFLICT DO NOTHING RETURNING * INTO found;
+        IF found.number IS NOT NULL THEN RETURN found; END IF;
+    END LOOP;
+END $$;
+
+-- Words and how many sampled messages have them. In one statement and in order, so that two
+-- writers wait for each other and never both.
+CREATE FUNCTION hermes.archive_count(terms text[], counts integer[]) RETURNS void {_WRITES} AS $$
+DECLARE
+    space integer := hermes.archive_namespace();
+BEGIN
+    INSERT INTO archive_terms AS known
+    SELECT space, term, amount FROM unnest(terms, counts) AS given (term, amount)
+    WHERE amount > 0 OR NOT EXISTS (
+        SELECT 1 FROM archive_terms WHERE namespace = space
+        AND archive_terms.term = given.term COLLATE "C")
+    ORDER BY term COLLATE "C"
+    ON CONFLICT (namespace, term) DO UPDATE SET count = known.count + excluded.count;
+END $$;
+
+-- Store messages, all or none, and begin the session if it is new; returns their numbers. A turn
+-- whose key is known violates the primary key of the turns, and nothing of it is stored.
+CREATE FUNCTION hermes.archive_append(
+    turn uuid, facts jsonb, roles integer[], times double precision[], sizes integer[],
+    contents text[], extras text[], latest double precision
+) RETURNS bigint[] {_WRITES} AS $$
+DECLARE
+    found archive_sessions;
+    ids bigint[];
+    amount integer := cardinality(contents);
+BEGIN
+    -- It looks at all sessions of the namespace: an id may be taken by somebody else's.
+    PERFORM set_config('hermes.scope', '{{}}', true);
+    -- The usual case in one step: a session that is there, and whose it is.
+    SELECT session.* INTO found
+    FROM archive_sessions AS session JOIN archive_owners AS theirs ON theirs.number = session.owner
+    WHERE session.namespace = {_NAMESPACE} AND session.key = (facts ->> 'key')::uuid
+      AND session.id = facts ->> 'id' AND theirs.user_id = facts ->> 'user_id'
+      AND theirs.chat_id = facts ->> 'chat_id' AND theirs.profile = facts ->> 'profile'
+      AND theirs.platform = facts ->> 'place'
+    FOR UPDATE OF session;
+    IF found.number IS NULL THEN
+        found := hermes.archive_session(facts, hermes.archive_owner(
+            facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile', facts ->> 'place'));
+    END IF;
+    IF found.next + amount > {MOST_MESSAGES} THEN
+        RAISE 'a conversation can have {MOST_MESSAGES:,} messages, and this one is full'
+            USING ERRCODE = '54000';
+    END IF;
+    WITH stored AS (
+        INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
+        SELECT (found.number << {SESSION_BITS}) | ((found.next + place - 1) << 2) | role,
+               found.owner, size, at, found.namespace, content, extra
+        FROM unnest(roles, sizes, times, contents, extras)
+            WITH ORDINALITY AS given (role, size, at, content, extra, place)
+        RETURNING id)
+    SELECT coalesce(array_agg(id ORDER BY id), '{{}}') INTO ids FROM stored;
+    UPDATE archive_sessions SET
+        next = next + amount, messages = messages + amount,
+        active = greatest(active, latest),
+        ended = CASE WHEN ended < latest THEN NULL ELSE ended END,
+        title = CASE WHEN title = '' THEN facts ->> 'title' ELSE title END
+    WHERE number = found.number AND (amount > 0 OR title = '');
+    INSERT INTO archive_turns (namespace, key, ids) VALUES (found.namespace, turn, ids);
+    RETURN ids;
+END $$;
+
+-- Delete some messages of a session, and with its last ones the session; how many there were.
+CREATE FUNCTION hermes.archive_delete(wanted bigint, most integer) RETURNS integer {_WRITES} AS $$
+DECLARE
+    gone integer;
+    doomed bigint[];
+    chosen archive_sessions;
+BEGIN
+    SELECT * INTO chosen FROM archive_sessions
+    WHERE number = wanted AND namespace = {_NAMESPACE} FOR UPDATE;
+    IF chosen.number IS NULL THEN RETURN 0; END IF;
+    SELECT array_agg(id) INTO doomed FROM (
+        SELECT id FROM archive_messages WHERE id >= wanted << {SESSION_BITS}
+        AND id < (wanted + 1) << {SESSION_BITS} ORDER BY id LIMIT most) AS first_ones;
+    gone := coalesce(cardinality(doomed), 0);
+    IF gone = 0 THEN
+        DELETE FROM archive_sessions WHERE number = wanted;
+        -- Those that continue it are without a parent now.
+        UPDATE archive_sessions SET parent = '' WHERE namespace = {_NAMESPACE} AND parent != ''
+        AND md5(parent) IN (md5(chosen.id), md5(chosen.name))
+        AND (parent = chosen.id OR parent = chosen.name AND user_id = chosen.user_id);
+        DELETE FROM archive_imports
+        WHERE namespace = {_NAMESPACE} AND key = chosen.key AND session = chosen.id;
+        RETURN 0;
+    END IF;
+    DELETE FROM archive_messages WHERE id = ANY (doomed);
+    PERFORM hermes.archive_unindex(doomed);
+    UPDATE archive_sessions SET messages = messages - gone WHERE number = wanted;
+    RETURN gone;
+END $$;
+
+-- Take messages out of the index, and words out of the vocabulary that nobody uses now.
+CREATE FUNCTION hermes.archive_unindex(doomed bigint[]) RETURNS void {_WRITES}
+SET enable_seqscan = off AS $$
+DECLARE
+    space integer := hermes.archive_namespace();
+    candidates text[];
+    word text;
+BEGIN
+    WITH gone AS (
+        DELETE FROM archive_words WHERE id = ANY (doomed) AND namespace = space RETURNING words)
+    SELECT array_agg(DISTINCT each) INTO candidates FROM gone, unnest(words) AS each;
+    -- A word that several sampled messages have is in others as well.
+    FOR word IN
+        SELECT term FROM archive_terms WHERE namespace = space AND count <= 64
+        AND term = ANY (SELECT substr(each, strpos(each, ':') + 1) COLLATE "C"
+                        FROM unnest(candidates) AS each)
+    LOOP
+        IF NOT EXISTS (
+            SELECT 1 FROM archive_words WHERE words && ARRAY[(space || ':' || word) COLLATE "C"])
+        THEN
+            DELETE FROM archive_terms WHERE namespace = space AND term = word;
+        END IF;
+    END LOOP;
+END $$;
+
+-- Messages that are not in the index yet, and whether there are more.
+CREATE FUNCTION hermes.archive_pending(most integer)
+RETURNS TABLE (id bigint, content text, extra text) LANGUAGE sql STABLE {_TRUSTED} AS $$
+    SELECT message.id, message.content, message.extra
+    FROM (SELECT number, indexed FROM archive_sessions
+          WHERE namespace = {_NAMESPACE} AND indexed < next ORDER BY number LIMIT most) AS session
+    CROSS JOIN LATERAL (
+        SELECT archive_messages.id, archive_messages.content, archive_messages.extra
+        FROM archive_messages
+        WHERE archive_messages.id >= (session.number << {SESSION_BITS}) | (session.indexed << 2)
+          AND archive_messages.id < (session.number + 1) << {SESSION_BITS}
+        ORDER BY archive_messages.id LIMIT most) AS message
+    ORDER BY message.id LIMIT most
+$$;
+
+-- Put messages into the index, and note for each session how far it is indexed. Whoever calls it
+-- holds a lock, so that two don't do the same; writers go on meanwhile.
+CREATE FUNCTION hermes.archive_index(ids bigint[], words text[], terms text[], counts integer[])
+RETURNS void {_WRITES} AS $$
+DECLARE
+    space integer := coalesce(hermes.archive_namespace(), hermes.archive_begin());
+BEGIN
+    INSERT INTO archive_words AS known (id, namespace, owner, words)
+    SELECT archive_messages.id, space, archive_messages.owner,
+           string_to_array(given.text, ' ') || (space || '@' || archive_messages.owner)
+    FROM unnest(ids, words) AS given (id, text) JOIN archive_messages USING (id)
+    WHERE archive_messages.namespace = {_NAMESPACE}
+    ON CONFLICT (id) DO UPDATE SET words = excluded.words, owner = excluded.owner
+    WHERE known.namespace = space;
+    PERFORM hermes.archive_count(terms, counts);
+    UPDATE archive_sessions SET indexed = greatest(indexed, place + 1)
+    FROM (SELECT each >> {SESSION_BITS} AS session,
+                 max((each & {(1 << SESSION_BITS) - 1}) >> 2)::integer AS place
+          FROM unnest(ids) AS each GROUP BY 1) AS done
+    WHERE number = session AND namespace = {_NAMESPACE};
+END $$;
+
+CREATE FUNCTION hermes.archive_forget_index() RETURNS void {_WRITES} AS $$
+BEGIN
+    DELETE FROM archive_terms WHERE namespace = hermes.archive_namespace();
+    DELETE FROM archive_words AS known WHERE namespace = hermes.archive_namespace()
+    AND NOT EXISTS (SELECT 1 FROM archive_messages WHERE archive_messages.id = known.id);
+END $$;
+"""
+
+# -- looking words up ---------------------------------------------------------------------------
+
+#: A person with more chats than this is told apart by the rows alone, not by the index.
+_FEW_OWNERS: Final = 64
+#: Which rows of the index may be returned, as a condition.
+_VISIBLE: Final = "(visible IS NULL OR owner = ANY (visible))"
+
+_LOOKUPS: Final = f"""
+CREATE FUNCTION hermes.archive_counts(wanted text[]) RETURNS TABLE (term text, count integer)
+LANGUAGE sql STABLE {_TRUSTED} AS $$
+    SELECT term, count FROM archive_terms
+    WHERE namespace = hermes.archive_namespace() AND term = ANY (wanted COLLATE "C")
+$$;
+
+CREATE FUNCTION hermes.archive_beginning(beginning text, most integer)
+RETURNS TABLE (term text, count integer) LANGUAGE sql STABLE {_TRUSTED} AS $$
+    SELECT term, count FROM archive_terms WHERE namespace = hermes.archive_namespace()
+    AND term >= beginning COLLATE "C" AND term < (beginning || U&'\\+10FFFF') COLLATE "C"
+    ORDER BY term LIMIT most
+$$;
+
+-- A condition for messages that have a word of each group, none of some words, and one of the
+-- roles; and that the scope of this transaction includes.
+CREATE FUNCTION hermes.archive_condition(groups text[], without text[], roles integer[])
+RETURNS text LANGUAGE plpgsql STABLE {_TRUSTED} AS $$
+DECLARE
+    space integer := hermes.archive_namespace();
+    visible integer[] := hermes.archive_visible();
+    condition text := format('namespace = %L', space);
+    words text;
+BEGIN
+    FOREACH words IN ARRAY groups LOOP
+        condition := condition || format(' AND words && %L::text[]', string_to_array(words, ' '));
+    END LOOP;
+    IF cardinality(without) > 0 THEN
+        condition := condition || format(' AND NOT words && %L::text[]', without);
+    END IF;
+    IF cardinality(roles) > 0 THEN
+        condition := condition || format(' AND (id & 3) = ANY (%L::bigint[])', roles);
+    END IF;
+    IF visible IS NOT NULL THEN
+        condition := condition || format(' AND owner = ANY (%L::integer[])', visible);
+        IF cardinality(visible) <= {_FEW_OWNERS} THEN
+            condition := condition || format(' AND words && %L::text[]',
+                ARRAY(SELECT space || '@' || each FROM unnest(visible) AS each));
+        END IF;
+    END IF;
+    RETURN condition;
+END $$;
+
+CREATE FUNCTION hermes.archive_find(
+    groups text[], without text[], roles integer[], most integer, below bigint
+) RETURNS SETOF bigint LANGUAGE plpgsql STABLE {_TRUSTED}
+-- Only the index of words: the planner knows too little of words to choose.
+SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off SET jit = off
+AS $$
+BEGIN
+    RETURN QUERY EXECUTE format(
+        'SELECT id FROM archive_words WHERE %s%s ORDER BY id DESC LIMIT %L',
+        hermes.archive_condition(groups, without, roles),
+        CASE WHEN below IS NOT NULL THEN format(' AND id < %L', below) ELSE '' END,
+        most);
+END $$;
+
+CREATE FUNCTION hermes.archive_find_sessions(groups text[], without text[], roles integer[])
+RETURNS SETOF bigint LANGUAGE plpgsql STABLE {_TRUSTED} SET jit = off AS $$
+BEGIN
+    RETURN QUERY EXECUTE format(
+        'SELECT DISTINCT id >> {SESSION_BITS} FROM archive_words WHERE %s',
+        hermes.archive_condition(groups, without, roles));
+END $$;
+
+-- For each group the messages of some sessions: a few ranges of the primary key, not the index.
+CREATE FUNCTION hermes.archive_within(
+    groups text[], sessions bigint[], without text[], roles integer[], most integer
+) RETURNS TABLE (at bigint, id bigint) LANGUAGE plpgsql STABLE {_TRUSTED}
+SET enable_bitmapscan = off SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    space integer := hermes.archive_namespace();
+    visible integer[] := hermes.archive_visible();
+BEGIN
+    RETURN QUERY
+    SELECT wanted.at, found.id
+    FROM unnest(groups) WITH ORDINALITY AS wanted (text, at)
+    CROSS JOIN LATERAL (SELECT string_to_array(wanted.text, ' ') AS any_of) AS split
+    CROSS JOIN unnest(sessions) AS session
+    CROSS JOIN LATERAL (
+        SELECT archive_words.id FROM archive_words
+        WHERE archive_words.id >= session << {SESSION_BITS}
+          AND archive_words.id < (session + 1) << {SESSION_BITS}
+          AND namespace = space AND {_VISIBLE}
+          AND words && any_of AND NOT words && without
+          AND (cardinality(roles) = 0 OR (archive_words.id & 3) = ANY (roles))
+        ORDER BY archive_words.id LIMIT most
+    ) AS found;
+END $$;
+
+-- The words by which messages are found, for `check`.
+CREATE FUNCTION hermes.archive_indexed(wanted bigint[]) RETURNS TABLE (id bigint, words text[])
+LANGUAGE plpgsql STABLE {_TRUSTED} AS $$
+DECLARE
+    visible integer[] := hermes.archive_visible();
+BEGIN
+    RETURN QUERY SELECT archive_words.id, archive_words.words FROM archive_words
+    WHERE archive_words.id = ANY (wanted) AND namespace = hermes.archive_namespace()
+    AND {_VISIBLE};
+END $$;
+"""
+
+COMPONENT: Final = Component(
+    "archive",
+    (
+        _TABLES
+        + _SCOPES
+        + _FUNCTIONS
+        + _LOOKUPS
+        + protected("archive_sessions", _IN_SCOPE)
+        + protected("archive_messages", _IN_SCOPE)
+        + protected("archive_turns")
+        + protected("archive_imports")
+        + protected("archive_meta"),
+    ),
+    private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
+)

@@ -1,0 +1,784 @@
+"""Search: from a query to ranked sessions, whatever database has the messages.
+
+A database is a `Source`: it looks words up and reads messages. What is looked up, in which order,
+how far, and how it is ranked is decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Final, NamedTuple, Protocol
+
+from hermes_builtin.sessions.archive import (
+    CRON,
+    HIDDEN_SOURCES,
+    Found,
+    Hit,
+    Scope,
+    SearchOptions,
+    Session,
+    Titled,
+    indexed_words,
+)
+from hermes_builtin.sessions.numbers import session_of
+from hermes_builtin.sessions.query import (
+    Phrase,
+    Query,
+    Term,
+    TitleQuery,
+    agreement,
+    days,
+    reach,
+)
+from hermes_builtin.sessions.ranking import Ranked, Ranking, Totals, rarity, weight
+from hermes_builtin.sessions.words import (
+    LANGUAGE_MARKS,
+    WEIGHT,
+    fold,
+    inflected,
+    is_unspaced,
+    related,
+    runs,
+    stem,
+)
+
+# -- What a database is asked -------------------------------------------------------------------
+
+#: Words of which a message has one. ``word*`` stands for all words that begin so: no index word
+#: has an asterisk in it.
+Group = tuple[str, ...]
+#: Groups of each of which a message has a word.
+Match = Sequence[Group]
+
+
+class Source(Protocol):
+    """The messages and the index of an archive, as one search sees them.
+
+    It knows which roles are looked for and which words must not be in a message; `newest`,
+    `within` and `sessions_with` leave out what is not to be found.
+    """
+
+    def counts(self, words: Iterable[str]) -> Mapping[str, int]:
+        """In about how many messages words are; those that are in none are left out."""
+
+    def terms(self, prefix: str, limit: int) -> list[tuple[str, int]]:
+        """Words that begin like this, and in about how many messages they are."""
+
+    def newest(self, match: Match, limit: int, below: int | None = None) -> list[int]:
+        """The messages that match, at most so many, those with the largest numbers."""
+
+    def within(
+        self, groups: Sequence[Group], sessions: Sequence[int], limit: int | None
+    ) -> list[list[int]]:
+        """For each group the messages of these sessions, the first so many of each session."""
+
+    def sessions_with(self, group: Group) -> list[int]:
+        """The sessions that have a message that matches. Takes time where there are many."""
+
+    def containing(self, text: str, sessions: Sequence[int], limit: int) -> list[int]:
+        """The last messages of each of these sessions that have a text in them as it stands."""
+
+    def texts(self, numbers: Iterable[int]) -> Iterable[tuple[int, str, str | None]]:
+        """Numbers, contents and extras of messages."""
+
+    def sizes(self, numbers: Iterable[int]) -> Mapping[int, int]:
+        """The lengths of messages."""
+
+    def in_time(
+        self, numbers: Iterable[int], after: float | None, before: float | None
+    ) -> set[int]:
+        """Those messages that are not older than one time, and older than the other."""
+
+    def by_number(self, numbers: Iterable[int]) -> Iterable[Session]:
+        """Sessions by their numbers, the largest first."""
+
+    def named(self, name: str) -> Iterable[Session]:
+        """The session of this id, then those that hosts call so, the last active first."""
+
+    def newest_sessions(
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        oldest: bool = False,
+        after: float | None = None,
+        before: float | None = None,
+    ) -> Iterable[Session]:
+        """The sessions that may be seen, those with the newest messages first, or the oldest.
+
+        With ``after`` and ``before`` only those that were going on in that time.
+        """
+
+    def in_times(self, times: Iterable[tuple[float, float]], limit: int) -> Iterable[Session]:
+        """Sessions that were going on in one of these times, at most so many of each."""
+
+    def titles(self) -> Iterable[tuple[int, str]]:
+        """The title of each session that has one, by its number."""
+
+    def times(self, numbers: Iterable[int]) -> Iterable[tuple[int, float]]:
+        """When sessions had their last message."""
+
+
+# -- Lineages: a session and those that it continues --------------------------------------------
+
+
+class Lineages:
+    """Which session continues which.
+
+    Args:
+        named: Finds the session of an id, then those that hosts call so.
+    """
+
+    def __init__(self, named: Callable[[str], Iterable[Session]]) -> None:
+        self._named = named
+        self._parents: dict[tuple[str, Scope], Session | None] = {}
+
+    def called(self, name: str, scope: Scope) -> Session | None:
+        """The session of this id, or else of this name, if it may be seen."""
+        return next((each for each in self._named(name) if each.is_in(scope)), None)
+
+    def of(self, session: Session) -> list[str]:
+        """The ids of a session and of those that it continues."""
+        # A dict has an order and notices a cycle, which an import can create.
+        found = dict.fromkeys([session.id])
+        following: Session | None = session
+        while following is not None and following.parent:
+            parent = self._parent(following)
+            name = following.parent if parent is None else parent.id
+            if name in found:
+                break
+            found[name] = None
+            following = parent
+        return list(found)
+
+    def root_of(self, name: str, scope: Scope) -> str:
+        """The first session of the lineage of a session, which need not be there."""
+        session = self.called(name, scope)
+        return name if session is None else self.root(session)
+
+    def root(self, session: Session) -> str:
+        """The first session of a lineage."""
+        return self.of(session)[-1] if session.parent else session.id
+
+    def _parent(self, session: Session) -> Session | None:
+        """The session that one continues, if it is of the same person.
+
+        A host may name any session as the parent: one of somebody else is not looked at.
+        Remembered, since many may share a lineage.
+        """
+        key = (session.parent, session.owner)
+        if key not in self._parents:
+            found = self._named(session.parent)
+            theirs = (each for each in found if each.is_of_the_same_person(session))
+            self._parents[key] = next(theirs, None)
+        return self._parents[key]
+
+
+# -- What to look up: how frequent words are, and which other words they stand for ---------------
+
+#: A prefix that more words begin with stands for the most frequent of them.
+_MOST_EXPANSIONS: Final = 10
+_MOST_COUNTED: Final = 5000
+_BROAD: Final = 5000
+#: A word that no sampled message has is taken to be in so many.
+_UNCOUNTED: Final = 8
+_SURE_LETTERS: Final = 2
+_SHORTEST_STEMMED: Final = 4
+_SHORTEST_STEM: Final = 3
+
+
+class Clause(NamedTuple):
+    """Something to look up, and in about how many messages it is.
+
+    Attributes:
+        term: What is looked for.
+        match: The words of which a message must have one.
+        messages: In about how many messages they are.
+        partial: The words are only some of what is meant.
+        shorter: Stems that the words in question may have; such messages are to be verified,
+            since the index knows no endings: ``deployment*`` is among those with ``deploy``.
+        forms: The same word as a stem of other languages; part of ``match``.
+    """
+
+    term: Term
+    match: Group
+    messages: int
+    partial: bool = False
+    shorter: Group = ()
+    forms: Group = ()
+
+
+class Vocabulary:
+    """The words of an archive, and what a term of a query stands for among them."""
+
+    def __init__(self, source: Source, forms: Mapping[str, str]) -> None:
+        self._source = source
+        self._forms = forms
+
+    def clauses(self, terms: Iterable[Term]) -> list[Clause]:
+        """How to look terms up."""
+        wanted = list(terms)
+        plain = [term.word for term in wanted if not term.prefix]
+        # Two questions for all terms: each may be a way to another machine.
+        counts = dict(self._source.counts([*plain, *LANGUAGE_MARKS]))
+        codes = [mark[1:] for mark in LANGUAGE_MARKS if mark in counts]
+        stems = {word: self._inflected(word, codes) for word in plain}
+        counts.update(self._source.counts(set(chain.from_iterable(stems.values()))))
+        return [
+            self._prefix(term) if term.prefix else self._word(term, stems[term.word], counts)
+            for term in wanted
+        ]
+
+    @staticmethod
+    def _word(term: Term, stems: list[str], counts: Mapping[str, int]) -> Clause:
+        forms = tuple(each for each in stems if each in counts and each != term.word)
+        words = (term.word, *forms)
+        count = sum(max(counts[each], _UNCOUNTED) for each in words if each in counts)
+        return Clause(term, words, count, forms=forms)
+
+    def _prefix(self, term: Term) -> Clause:
+        rows = self._source.terms(term.word, _MOST_COUNTED)
+        count = sum(max(each, _UNCOUNTED) for _, each in rows)
+        if count <= _BROAD:
+            return Clause(term, (f"{term.word}*",), count, shorter=self._shorter(term.word))
+        # The database would merge the lists of thousands of words. The most frequent ones cover
+        # most messages, and `partial` says that it is not all.
+        rows.sort(key=lambda row: -row[1])
+        most = tuple(word for word, _ in rows[:_MOST_EXPANSIONS])
+        return Clause(term, most, count, partial=True)
+
+    def _inflected(self, word: str, codes: Iterable[str]) -> list[str]:
+        """A word as a stem of each language that some message is in."""
+        form = self._forms.get(word)
+        return [] if form is None else [inflected(form, code) for code in codes]
+
+    def _shorter(self, prefix: str) -> Group:
+        """Stems that words with this beginning may have."""
+        if not prefix.isascii() or len(prefix) < _SHORTEST_STEMMED:
+            return ()
+        # Snowball also turns a final y into i, so "happiness*" may be under "happi".
+        beginnings = [prefix[:at] for at in range(len(prefix) - 1, _SHORTEST_STEM - 1, -1)]
+        candidates = {*beginnings, *(f"{each[:-1]}i" for each in beginnings), stem(prefix)}
+        return tuple(sorted(self._source.counts(candidates - {prefix})))
+
+    def alike(self, word: str) -> list[str]:
+        """Words of the archive that may be meant by one that is misspelt."""
+        terms = self._source.terms(word[:_SURE_LETTERS], _MOST_COUNTED)
+        return [term for term, _ in terms if _is_one_slip(word, term)]
+
+
+def _is_one_slip(word: str, other: str) -> bool:
+    """Whether one letter is missing, too many, wrong, or swapped with the next."""
+    if abs(len(word) - len(other)) > 1 or word == other:
+        return False
+    at = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)
+    # One is the beginning of the other, and they differ by one letter.
+    if at is None:
+        return True
+    swapped = word[at : at + 2] == other[at : at + 2][::-1] and word[at + 2 :] == other[at + 2 :]
+    return (
+        swapped
+        or word[at + 1 :] == other[at + 1 :]
+        or word[at:] == other[at + 1 :]
+        or word[at + 1 :] == other[at:]
+    )
+
+
+# -- Phrases: the index knows which words a message has, the text knows in which order ----------
+
+#: So many messages that have all words of a phrase are read, the newest first.
+MOST_READ: Final = 3000
+_MOST_PAGES: Final = 30
+
+
+def pattern(phrase: Phrase) -> re.Pattern[str]:
+    """What finds a phrase in a folded text."""
+    parts = runs(phrase.text)
+    # Any signs between the words: "state-of-the-art" is found by "state of the art".
+    middle = r"[\W_]*".join(map(re.escape, parts))
+    before = "" if is_unspaced(parts[0]) else r"(?<![^\W_])"
+    after = "" if is_unspaced(parts[-1]) else r"(?![^\W_])"
+    return re.compile(f"{before}{middle}{after}")
+
+
+def having(
+    source: Source,
+    groups: Sequence[Sequence[Phrase]],
+    visible: Callable[[list[int]], list[int]],
+) -> tuple[set[int], bool]:
+    """The messages to be seen that have a phrase of each group; and whether there may be more."""
+    found: set[int] | None = None
+    more = False
+    for group in groups:
+        has: set[int] = set()
+        for phrase in group:
+            numbers, rest = _having(source, phrase, visible)
+            has |= numbers
+            more |= rest
+        # Groups are connected by AND, the phrases of a group by OR.
+        found = has if found is None else found & has
+    return found or set(), more
+
+
+def _having(
+    source: Source, phrase: Phrase, visible: Callable[[list[int]], list[int]]
+) -> tuple[set[int], bool]:
+    """The newest messages that have a phrase; and whether there may be older ones."""
+    below = None
+    words = [(word,) for word in dict.fromkeys(phrase.words)]
+    for _ in range(_MOST_PAGES):
+        candidates = source.newest(words, MOST_READ, below)
+        found = _verified(source, visible(candidates), phrase)
+        more = len(candidates) == MOST_READ
+        if found or not more:
+            return found, more
+        # Newest first, page by page: usually the first page has a hit.
+        below = candidates[-1]
+    return set(), True
+
+
+def without(source: Source, numbers: Iterable[int], phrases: Sequence[Phrase]) -> set[int]:
+    """Those messages that have none of the phrases of several words."""
+    left = set(numbers)
+    for phrase in phrases:
+        if len(phrase.words) > 1:
+            left -= _verified(source, left, phrase)
+    return left
+
+
+def beginning(source: Source, numbers: Iterable[int], prefix: str) -> set[int]:
+    """Those messages that have a word which begins like this."""
+    return _matching(source, numbers, re.compile(rf"(?<![^\W_]){re.escape(prefix)}"))
+
+
+def _verified(source: Source, numbers: Iterable[int], phrase: Phrase) -> set[int]:
+    if not phrase.text:
+        return set(numbers)
+    return _matching(source, numbers, pattern(phrase))
+
+
+def _matching(source: Source, numbers: Iterable[int], wanted: re.Pattern[str]) -> set[int]:
+    return {
+        number
+        for number, content, extra in source.texts(numbers)
+        if wanted.search(fold(content)) or (extra and wanted.search(fold(extra)))
+    }
+
+
+def merged(source: Source, options: SearchOptions, *answers: Found) -> Found:
+    """Several answers to one query as one: one hit of each lineage, machines' below people's."""
+    lineages = Lineages(source.named)
+    hits = sorted((hit for each in answers for hit in each.hits), key=lambda hit: -hit.score)
+    if options.newest is not None:
+        hits.sort(key=lambda hit: hit.session.active, reverse=options.newest)
+    # A dict keeps the first of each lineage.
+    best: dict[str, Hit] = {}
+    for hit in sorted(hits, key=lambda hit: hit.session.source == CRON):
+        best.setdefault(lineages.root(hit.session), hit)
+    return Found(
+        list(best.values())[: options.limit],
+        frozenset().union(*(each.words for each in answers)),
+        any(each.approximate for each in answers),
+        next((each.behind for each in answers if each.behind), ""),
+    )
+
+
+# -- From a query to sessions -------------------------------------------------------------------
+#
+# Rare words are looked up first, all of their messages. A word that is nearly everywhere
+# says little: it only adds to the score of what the rarer ones found. If there is no rarer one, the
+# sessions are walked through, the newest first, until there are enough. Then the answer is said
+# to be approximate.
+
+#: So many hits of the index are looked at for one query.
+BUDGET: Final = 5000
+#: So many hits of rarer words are reweighed by a word that is everywhere.
+_REWEIGHED: Final = 3000
+#: A pasted page has hundreds of words; its rarest 24 identify it.
+_MOST_TERMS: Final = 24
+_WALKED: Final = 400
+_ENOUGH: Final = 4  # times the limit
+_PER_SESSION: Final = 40
+_CHUNK: Final = 60
+_LOOKED_AT: Final = 300
+_LITERAL: Final = 5000
+# Shorter words have too many neighbours that differ by one letter.
+_SHORTEST_SLIP: Final = 7
+_SLIP: Final = 0.8
+_ON_A_DAY: Final = 30
+
+
+class Search:
+    """One search."""
+
+    def __init__(
+        self, source: Source, query: Query, options: SearchOptions, totals: Totals
+    ) -> None:
+        self._source = source
+        self._query = query
+        self._options = options
+        self._totals = totals
+        self._vocabulary = Vocabulary(source, query.forms)
+        self._lineages = Lineages(source.named)
+        self._approximate = False
+        self._allowed: set[int] | None = None
+        self._asking = self._left_out()
+        self._shown: set[str] = set()
+
+    def found(self) -> Found:
+        """The answer."""
+        query = self._query
+        if not query.has_words:
+            return self._literal()
+        if query.required:
+            self._allowed, more = having(self._source, query.required, self._visible)
+            self._approximate |= more
+            if not self._allowed:
+                return Found([], frozenset())
+        clauses = self._clauses()
+        for clause in clauses:
+            term = clause.term
+            self._shown.add(f"{term.word}*" if term.prefix else term.word)
+            self._shown.update(clause.forms)
+        hits = self._hits(clauses)
+        return Found(hits, frozenset(self._shown), self._approximate)
+
+    def _clauses(self) -> list[Clause]:
+        """What is looked up, the rarest first."""
+        required = [
+            Term(word)
+            for group in self._query.required
+            for phrase in group
+            for word in phrase.words
+        ]
+        terms = dict.fromkeys((*self._query.terms, *required))
+        clauses = self._vocabulary.clauses(terms)
+        # Words that nobody said must not crowd out one that somebody did.
+        known = sorted(clauses, key=lambda clause: (not clause.messages, clause.messages))
+        return sorted(known[:_MOST_TERMS], key=lambda clause: clause.messages)
+
+    # -- candidates -----------------------------------------------------------------------
+
+    def _hits(self, clauses: list[Clause]) -> list[Hit]:
+        ranking, common = self._looked_up(clauses)
+        by_time = self._options.newest is not None
+        if ranking and not (by_time and common):
+            self._favour_days(ranking)
+            rare = self._best(ranking)
+            if len(rare) >= self._options.limit or not common or self._allowed is not None:
+                return rare
+        elif not common:
+            return []
+        else:
+            rare = []
+        self._approximate = True
+        # From fast to slow. The last one looks at every match, because a search must not come back
+        # empty when something is there.
+        for find in (self._walked, self._newest, self._everywhere):
+            if more := self._best(find(clauses)):
+                return self._together(rare, more)
+        return rare
+
+    def _together(self, first: list[Hit], more: list[Hit]) -> list[Hit]:
+        """Hits of rare words, and others where these are few."""
+        seen = {hit.session.number for hit in first}
+        hits = [*first, *(hit for hit in more if hit.session.number not in seen)]
+        if self._options.newest is not None:
+            hits.sort(key=lambda hit: hit.session.active, reverse=self._options.newest)
+        return hits[: self._options.limit]
+
+    def _looked_up(self, clauses: list[Clause]) -> tuple[Ranking, list[Clause]]:
+        """The messages of the words that are rare enough; and those words that are not."""
+        ranking = Ranking()
+        common: list[Clause] = []
+        rare: list[str] = []
+        left, reach_ = BUDGET, 0
+        for clause in clauses:
+            if self._allowed is not None:
+                numbers = self._among_allowed(clause)
+            elif clause.partial or clause.messages > left:
+                numbers = None
+            else:
+                numbers = self._source.newest((clause.match,), left + 1)
+                numbers = None if len(numbers) > left else [*numbers, *self._longer(clause)]
+            if numbers is None:
+                common.append(clause)
+                if rare:
+                    # The database intersects the lists itself: only messages that a rare word has
+                    # found are returned.
+                    both = self._source.newest((tuple(rare), clause.match), left)
+                    ranking.add(clause.term.word, both, self._guess(clause))
+                continue
+            left -= len(numbers)
+            left -= self._add(ranking, clause, numbers, left)
+            # Without the limit, the OR of many words would be as expensive as the frequent word
+            # itself.
+            if reach_ + len(numbers) <= _REWEIGHED:
+                rare += clause.match
+                reach_ += len(numbers)
+        return ranking, common
+
+    def _add(self, ranking: Ranking, clause: Clause, numbers: list[int], left: int) -> int:
+        """Add the messages of a word, and of its synonyms; returns how many there are."""
+        others, strength = self._other_words(clause.term, known=bool(numbers))
+        instead: list[int] = []
+        if others and self._allowed is None:
+            instead = self._source.newest((tuple(others),), left + 1)
+            instead = [] if len(instead) > left else instead
+        # A misspelt word is in no message; it weighs what its correction weighs.
+        value = weight(numbers or instead, self._totals)
+        ranking.add(clause.term.word, numbers, value)
+        ranking.add(clause.term.word, instead, value, strength)
+        if instead:
+            self._shown.update(others)
+        return len(instead)
+
+    def _longer(self, clause: Clause) -> list[int]:
+        """Messages with a word that begins as it should, though its stem does not."""
+        if not clause.shorter:
+            return []
+        candidates = self._source.newest((clause.shorter,), MOST_READ)
+        self._approximate |= len(candidates) == MOST_READ
+        return sorted(beginning(self._source, candidates, clause.term.word))
+
+    def _other_words(self, term: Term, *, known: bool) -> tuple[Iterable[str], float]:
+        if term.prefix:
+            return (), 1.0
+        others = related(term.word)
+        if not others and not known and len(term.word) >= _SHORTEST_SLIP and term.word.isalpha():
+            return self._vocabulary.alike(term.word), _SLIP
+        return others, WEIGHT
+
+    def _guess(self, clause: Clause) -> float:
+        """The weight of a word whose messages were not all looked at."""
+        return rarity(clause.messages, self._totals.messages)
+
+    def _among_allowed(self, clause: Clause) -> list[int]:
+        allowed = self._allowed or set()
+        if clause.messages <= BUDGET:
+            numbers = self._source.newest((clause.match,), BUDGET)
+        else:  # cheaper to ask for each session that is left
+            # A session is a range of the primary key, so each of these look-ups is cheap.
+            sessions = sorted({session_of(number) for number in allowed}, reverse=True)
+            (numbers,) = self._source.within([clause.match], sessions[:_WALKED], _PER_SESSION)
+        return [number for number in numbers if number in allowed]
+
+    def _walked(self, clauses: list[Clause]) -> Ranking:
+        """The messages that match in the newest sessions that may be seen."""
+        newest = self._source.newest_sessions(
+            self._options.scope,
+            _WALKED,
+            oldest=self._options.newest is False,
+            after=self._query.after,
+            before=self._query.before,
+        )
+        ranking = Ranking()
+        weights = {clause.term.word: self._guess(clause) for clause in clauses}
+        for found in self._visited(newest, [clause.match for clause in clauses]):
+            for (word, value), numbers in zip(weights.items(), found, strict=True):
+                ranking.add(word, numbers, value)
+        return ranking
+
+    def _visited(
+        self, sessions: Iterable[Session], groups: Sequence[Group]
+    ) -> Iterator[list[list[int]]]:
+        """For each group the messages that match, of some sessions at a time, until enough."""
+        shown = filter(self._may_show, sessions)
+        enough = self._options.limit * _ENOUGH
+        size = enough
+        while enough > 0 and (some := list(islice(shown, size))):
+            found = self._within(groups, some)
+            yield found
+            there = {session_of(number) for numbers in found for number in numbers}
+            # Jobs repeat the same words every day; they don't count towards enough.
+            enough -= sum(each.number in there and each.source != CRON for each in some)
+            size = min(2 * size, _CHUNK)
+
+    def _within(self, groups: Sequence[Group], sessions: Sequence[Session]) -> list[list[int]]:
+        """For each group the messages of sessions that match, in the time that is asked for."""
+        numbers = [each.number for each in sessions]
+        if self._is_timeless:
+            return self._source.within(groups, numbers, _PER_SESSION)
+        found = self._source.within(groups, numbers, None)
+        in_time = self._in_time(chain.from_iterable(found))
+        return [_last_of_each(number for number in each if number in in_time) for each in found]
+
+    @property
+    def _is_timeless(self) -> bool:
+        return self._query.after is None and self._query.before is None
+
+    def _newest(self, clauses: list[Clause]) -> Ranking:
+        """The messages with the largest numbers, whatever their sessions are."""
+        ranking = Ranking()
+        if not self._is_timeless:
+            return ranking
+        for clause in clauses:
+            numbers = self._source.newest((clause.match,), BUDGET // len(clauses))
+            ranking.add(clause.term.word, numbers, self._guess(clause))
+        return ranking
+
+    def _everywhere(self, clauses: list[Clause]) -> Ranking:
+        """Some sessions that match, looked for in all of them: slow, but it is there."""
+        ranking = Ranking()
+        group = tuple(chain.from_iterable(clause.match for clause in clauses))
+        sessions = self._by_number(sorted(self._source.sessions_with(group), reverse=True))
+        for (numbers,) in self._visited(sessions, [group]):
+            # Any weight: there are only frequent words, and the answer is approximate.
+            ranking.add(clauses[0].term.word, numbers, 1.0)
+        return ranking
+
+    def _by_number(self, numbers: Sequence[int]) -> Iterator[Session]:
+        for at in range(0, len(numbers), _WALKED):
+            yield from self._source.by_number(numbers[at : at + _WALKED])
+
+    def _favour_days(self, ranking: Ranking) -> None:
+        """Sessions of a day that the query names count for more."""
+        named = days(self._query.text)
+        if not named:
+            return
+        sessions = {each.number: each for each in self._source.in_times(reach(named), _ON_A_DAY)}
+        numbers = {session_of(number) for number in ranking.messages()} - sessions.keys()
+        sessions |= {each.number: each for each in self._source.by_number(numbers)}
+        total = sum(ranking.weights.values())
+        ranking.favour(
+            {
+                number: total * agreement(named, each.started, each.active)
+                for number, each in sessions.items()
+            }
+        )
+
+    # -- sessions -------------------------------------------------------------------------
+
+    def _best(self, ranking: Ranking) -> list[Hit]:
+        """The best session of each lineage that may be shown, machines' below people's."""
+        self._filter(ranking)
+        some_left = len({session_of(number) for number in ranking.messages()}) > _LOOKED_AT
+        if self._options.newest is None and some_left:
+            hits = self._shown_of(ranking, _LOOKED_AT)
+            # The best 300 sessions are nearly always enough. If scope or lineage has removed most
+            # of them, all are ranked.
+            if sum(hit.session.source != CRON for hit in hits) >= self._options.limit:
+                return hits
+        return self._shown_of(ranking, 0)
+
+    def _shown_of(self, ranking: Ranking, most: int) -> list[Hit]:
+        order = ranking.sessions(self._source.sizes, self._query.pairs, self._words, most)
+        if self._options.newest is not None:
+            order = self._by_time(order, newest=self._options.newest)
+        shown: list[Hit] = []
+        crons: list[Hit] = []
+        seen = set(self._asking)
+        for session, ranked in self._with_facts(order):
+            if not self._may_show(session):
+                continue
+            # One hit per lineage: a compressed conversation and its continuation say the same.
+            root = self._lineages.root(session)
+            if root in seen:
+                continue
+            seen.add(root)
+            hit = Hit(session, ranked.message, ranked.score)
+            (crons if session.source == CRON else shown).append(hit)
+            if len(shown) >= self._options.limit:
+                break
+        return [*shown, *crons][: self._options.limit]
+
+    def _filter(self, ranking: Ranking) -> None:
+        if self._allowed is not None:
+            ranking.keep(self._allowed)
+        if not self._is_timeless:
+            ranking.keep(self._in_time(ranking.messages()))
+        if self._query.excluded:
+            ranking.keep(without(self._source, ranking.messages(), self._query.excluded))
+
+    def _left_out(self) -> set[str]:
+        """The lineage that is asking."""
+        scope = self._options.scope
+        return {self._lineages.root_of(asking, scope) for asking in self._options.without}
+
+    def _with_facts(self, order: list[Ranked]) -> Iterator[tuple[Session, Ranked]]:
+        # In chunks: the loop usually ends within the first one.
+        for at in range(0, len(order), _CHUNK):
+            chunk = order[at : at + _CHUNK]
+            found = self._source.by_number(each.session for each in chunk)
+            facts = {each.number: each for each in found}
+            for ranked in chunk:
+                if ranked.session in facts:
+                    yield facts[ranked.session], ranked
+
+    def _may_show(self, session: Session) -> bool:
+        if not self._options.hidden and session.source in HIDDEN_SOURCES:
+            return False
+        if not session.is_in(self._options.scope):
+            return False
+        if self._options.profiles and session.profile not in self._options.profiles:
+            return False
+        return not self._asking or self._lineages.root(session) not in self._asking
+
+    def _visible(self, numbers: list[int]) -> list[int]:
+        """Those messages whose sessions may be shown."""
+        sessions = self._source.by_number({session_of(number) for number in numbers})
+        shown = {session.number for session in sessions if self._may_show(session)}
+        return [number for number in numbers if session_of(number) in shown]
+
+    def _by_time(self, order: list[Ranked], *, newest: bool) -> list[Ranked]:
+        times = dict(self._source.times(each.session for each in order))
+        return sorted(order, key=lambda each: times.get(each.session, 0.0), reverse=newest)
+
+    def _in_time(self, numbers: Iterable[int]) -> set[int]:
+        return self._source.in_time(numbers, self._query.after, self._query.before)
+
+    def _words(self, numbers: Iterable[int]) -> Iterator[tuple[int, list[str]]]:
+        for number, content, extra in self._source.texts(numbers):
+            yield number, indexed_words(content, extra)
+
+    # -- titles ---------------------------------------------------------------------------
+
+    def titled(self) -> list[Titled]:
+        """The sessions whose titles the query asks for, named exactly first, then the newest."""
+        matching = TitleQuery(self._query)
+        exact = {
+            number: is_exact
+            for number, title in self._source.titles()
+            if (is_exact := matching.is_exact(title)) or matching.is_in(title)
+        }
+        found = [
+            Titled(session, exact[session.number])
+            for session in self._source.by_number(exact)
+            if self._may_show(session) and self._goes_on_in_time(session)
+        ]
+        return sorted(found, key=lambda each: (not each.exact, -each.session.active))
+
+    def _goes_on_in_time(self, session: Session) -> bool:
+        after, before = self._query.after, self._query.before
+        return (after is None or session.active >= after) and (
+            before is None or session.started < before
+        )
+
+    # -- no words at all ------------------------------------------------------------------
+
+    def _literal(self) -> Found:
+        """What has the query in it as it stands, among the newest messages."""
+        text = self._query.text
+        if not text:
+            return Found([], frozenset())
+        ranking = Ranking()
+        left = _LITERAL
+        some: list[int] = []
+        for session in self._source.newest_sessions(self._options.scope, _WALKED):
+            if left <= 0:
+                break
+            some.append(session.number)
+            left -= session.messages
+        ranking.add(text, self._source.containing(text, some, _PER_SESSION), 1.0)
+        return Found(self._best(ranking), frozenset((text,)), approximate=True)
+
+
+def _last_of_each(numbers: Iterable[int]) -> list[int]:
+    """The last few messages of each session."""
+    of: dict[int, list[int]] = defaultdict(list)
+    for number in sorted(numbers):
+        of[session_of(number)].append(number)
+    return [number for some in of.values() for number in some[-_PER_SESSION:]]

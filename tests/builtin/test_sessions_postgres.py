@@ -1,0 +1,148 @@
+"""The archive in PostgreSQL: who sees what by hand-written queries, retries, many writers."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import closing
+
+import pytest
+from support.archives import search
+
+from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions.postgres import PostgresArchive
+from hermes_builtin.sessions.postgres.schema import COMPONENT
+from hermes_core.storage.postgres import Database
+
+ANN = SessionFacts("of-ann", "telegram", "1001", "c1", "default", platform="telegram")
+BOB = SessionFacts("of-bob", "telegram", "1002", "c2", "default", platform="telegram")
+OF_ANN = Scope.of("telegram", "1001", "c1", "default")
+
+
+@pytest.fixture
+def database(database_url: str):
+    made = Database(database_url, "ours")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def archive(database: Database):
+    with closing(PostgresArchive(database)) as made:
+        yield made
+
+
+def said(*texts: str) -> list[NewMessage]:
+    return [NewMessage("user", text, 1.7e9 + at) for at, text in enumerate(texts)]
+
+
+def tables_of(database: Database) -> list[str]:
+    with database.transaction(COMPONENT, {}) as connection:
+        rows = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
+            " AND relkind = 'r' AND starts_with(relname, 'archive_')"
+        )
+        return [name for (name,) in rows]
+
+
+def seen(database: Database, scope: dict[str, str] | None) -> str:
+    """All that hand-written queries of every table find, as one text."""
+    found = ""
+    for table in tables_of(database):
+        with database.transaction(COMPONENT, scope) as connection:
+            allowed = connection.execute(
+                "SELECT has_table_privilege(%s, 'SELECT')", (f"hermes.{table}",)
+            ).fetchone()
+            if allowed == (True,):
+                found += str(connection.execute(f"SELECT * FROM hermes.{table}").fetchall())
+    return found
+
+
+def test_a_hand_written_query_finds_nothing_of_another_person_or_namespace(
+    database_url, database, archive
+):
+    archive.append(ANN, said("walnut of ann"))
+    archive.append(BOB, said("walnut of bob"))
+    elsewhere = Database(database_url, "theirs")
+    with closing(PostgresArchive(elsewhere)) as other:
+        other.append(ANN, said("walnut of another home"))
+        assert search(other, "walnut") == ["of-ann"]
+    assert search(archive, "walnut")
+    as_ann = {name: value for name, value in OF_ANN._asdict().items() if value is not None}
+    found = seen(database, as_ann)
+    assert "walnut of ann" in found
+    assert "of bob" not in found
+    assert "of-bob" not in found
+    assert "another home" not in found
+    assert seen(database, None).count("walnut") == 0
+    with database.transaction(COMPONENT, as_ann) as connection:
+        one, two = (
+            connection.execute(
+                "SELECT count(*) FROM hermes.archive_find(%s, '{}', '{}', 10, NULL)", ([words],)
+            ).fetchone()
+            for words in ("1:walnut", "2:walnut")
+        )
+    assert {one, two} == {(1,), (0,)}  # whichever number is ours
+    elsewhere.close()
+
+
+def test_a_person_cannot_change_what_is_not_theirs(database, archive):
+    archive.append(BOB, said("walnut of bob"))
+    as_ann = {name: value for name, value in OF_ANN._asdict().items() if value is not None}
+    with database.transaction(COMPONENT, as_ann) as connection:
+        connection.execute("UPDATE hermes.archive_messages SET content = 'changed'")
+        connection.execute("DELETE FROM hermes.archive_sessions")
+    assert [each.content for each in archive.messages(archive.session("of-bob", EVERYBODY))] == [
+        "walnut of bob"
+    ]
+
+
+def test_a_turn_that_is_handed_over_again_is_stored_once(archive):
+    key = uuid.uuid4()
+    first = archive.append(ANN, said("once", "only"), key)
+    assert archive.append(ANN, said("once", "only"), key) == first
+    session = archive.session("of-ann", EVERYBODY)
+    assert [each.content for each in archive.messages(session)] == ["once", "only"]
+    assert session.messages == 2
+
+
+def test_every_character_is_stored(archive):
+    text = "a\0b \ufffe \ufffe0 \ud800 ünïcode 茶"
+    archive.append(ANN, [NewMessage("user", text, 1.0, {"tool_name": "n\0l"})])
+    (message,) = archive.messages(archive.session("of-ann", EVERYBODY))
+    assert message.content == "a\0b \ufffe \ufffe0 \ufffd ünïcode 茶"
+    assert message.extra == {"tool_name": "n\0l"}
+
+
+def test_an_index_that_lost_messages_is_found_and_built_again(postgres_server, database, archive):
+    archive.append(ANN, said("walnut", "hazelnut"))
+    assert archive.check() == []
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        admin.execute("DELETE FROM hermes.archive_words; DELETE FROM hermes.archive_terms")
+        admin.execute("UPDATE hermes.archive_sessions SET messages = 7")
+    problems = archive.check()
+    assert any("2 messages are there, 7 were stored" in each.what for each in problems)
+    assert sum(each.index_only for each in problems) >= 2
+    assert archive.repair()["problems"]
+    assert archive.check() == []
+    assert search(archive, "hazelnut") == ["of-ann"]
+
+
+def test_what_another_machine_stored_is_found_at_once(database_url, archive):
+    elsewhere = Database(database_url, "ours")
+    other = PostgresArchive(elsewhere)
+    other.append(ANN, said("walnut"))
+    assert search(archive, "walnut") == ["of-ann"]
+    other.append(ANN, said("hazelnut"))
+    assert search(archive, "hazelnut") == ["of-ann"]
+    elsewhere.close()
+
+
+def test_a_server_that_is_down_is_one_line_in_the_commands(home, machine):
+    (machine.home).mkdir(parents=True, exist_ok=True)
+    (machine.home / "config.yaml").write_text(
+        "memory:\n  storage: postgresql://ann@127.0.0.1:1/x\n"
+    )
+    done = machine.run("sessions", "list")
+    assert done.code == 1
+    assert "postgresql://ann@127.0.0.1:1/x: PostgreSQL can't be used" in done.err
+    assert "Traceback" not in done.err

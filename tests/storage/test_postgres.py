@@ -1,0 +1,284 @@
+"""`Database`: transactions, errors, the schema, and who sees what, on a real server."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from support.postgres import GUARDED, LONER, PASSWORD, Server
+
+from hermes_core.errors import DatabaseError, ForeignDatabase
+from hermes_core.storage.postgres import (
+    Component,
+    Database,
+    Fault,
+    PostgresError,
+    fault_of,
+    from_text,
+    is_temporary,
+    protected,
+    to_text,
+)
+
+THINGS = Component(
+    "things",
+    (
+        "CREATE TABLE hermes.things_all (namespace text NOT NULL, what text NOT NULL);"
+        + protected("things_all"),
+    ),
+)
+MORE = Component("things", (*THINGS.migrations, "ALTER TABLE hermes.things_all ADD more text"))
+
+
+@pytest.fixture
+def empty(postgres_server: Server):
+    """The name of a database without any table."""
+    with postgres_server.database("template0") as name:
+        yield name
+
+
+@pytest.fixture
+def database(postgres_server: Server, empty: str):
+    made = Database(postgres_server.url(empty), "ours")
+    yield made
+    made.close()
+
+
+def add(database: Database, what: str, component: Component = THINGS) -> None:
+    with database.transaction(component) as connection:
+        connection.execute(
+            "INSERT INTO hermes.things_all (namespace, what) VALUES (%s, %s)",
+            (database.namespace, what),
+        )
+
+
+def things(database: Database, component: Component = THINGS) -> list[str]:
+    with database.transaction(component) as connection:
+        return [what for (what,) in connection.execute("SELECT what FROM hermes.things_all")]
+
+
+@contextmanager
+def inside(database: Database):
+    """A transaction that has stored something, and its errors as psycopg raises them."""
+    try:
+        with database.transaction(THINGS) as connection:
+            connection.execute("INSERT INTO hermes.things_all VALUES ('ours', 'inside')")
+            yield connection
+    except DatabaseError as error:
+        raise error.__cause__ or error from None
+
+
+def test_a_transaction_is_done_wholly_or_not(database):
+    add(database, "one")
+    with pytest.raises(psycopg.errors.DivisionByZero), inside(database) as connection:
+        connection.execute("SELECT 1 / 0")
+    assert things(database) == ["one"]
+
+
+def test_every_text_comes_back_as_it_was():
+    for text in ("", "plain", "a\0b", "\ufffe", "\ufffe0\0", "\ufffe1", "ünï"):
+        assert "\0" not in to_text(text)
+        assert from_text(to_text(text)) == text
+
+
+# -- the schema ----------------------------------------------------------------------------
+
+
+def test_a_newer_program_migrates_and_an_older_one_is_refused(postgres_server, empty, database):
+    add(database, "one")
+    newer = Database(postgres_server.url(empty), "ours")
+    assert things(newer, MORE) == ["one"]
+    older = Database(postgres_server.url(empty), "ours")
+    with pytest.raises(ForeignDatabase, match=r"newer version.*format 2, this one knows 1"):
+        add(older, "two")
+    assert things(newer, MORE) == ["one"]
+    newer.close()
+
+
+def test_a_schema_of_another_program_is_left_alone(postgres_server, empty, database):
+    with postgres_server.admin(empty) as admin:
+        admin.execute("CREATE SCHEMA hermes; CREATE TABLE hermes.theirs (a int)")
+    with pytest.raises(ForeignDatabase, match="schema hermes belongs to another program"):
+        add(database, "one")
+    with postgres_server.admin(empty) as admin:
+        tables = admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'hermes'")
+        assert tables.fetchall() == [("theirs",)]
+
+
+def test_processes_that_start_together_create_the_tables_once(postgres_server, empty):
+    url = postgres_server.url(empty)
+    databases = [Database(url, f"space{number}") for number in range(6)]
+    failures = []
+
+    def start(each: Database) -> None:
+        try:
+            add(each, each.namespace)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=start, args=(each,)) for each in databases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert [things(each) for each in databases] == [[each.namespace] for each in databases]
+    for each in databases:
+        each.close()
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(postgres_server, empty, database):
+    broken = Component("things", (*THINGS.migrations, "SELECT 1 / 0"))
+    with pytest.raises(DatabaseError, match="division by zero"):
+        add(database, "one", broken)
+    with postgres_server.admin(empty) as admin:
+        found = admin.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'hermes'")
+        assert found.fetchone() is None
+
+
+# -- who sees what -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", ["hermes", LONER, "postgres"])
+def test_a_hand_written_query_finds_nothing_of_another_namespace(postgres_server, empty, user):
+    """Whoever connects: a member of the role, somebody who may not use it, the administrator."""
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"GRANT CREATE ON DATABASE {empty} TO {LONER}")
+    ours, theirs = (Database(postgres_server.url(empty, user), each) for each in ("ours", "theirs"))
+    add(ours, "our secret")
+    add(theirs, "their secret")
+    assert things(ours) == ["our secret"]
+    with pytest.raises(DatabaseError, match="row-level security"), ours.transaction(THINGS) as one:
+        one.execute("INSERT INTO hermes.things_all VALUES ('theirs', 'planted')")
+    with ours.transaction(THINGS) as one:
+        one.execute("UPDATE hermes.things_all SET what = 'changed'")
+        one.execute("DELETE FROM hermes.things_all")
+    assert (things(ours), things(theirs)) == ([], ["their secret"])
+    ours.close()
+    theirs.close()
+
+
+def test_without_a_namespace_nothing_is_seen(postgres_server, empty, database):
+    add(database, "one")
+    with psycopg.connect(postgres_server.url(empty)) as connection:
+        assert connection.execute("SELECT * FROM hermes.things_all").fetchall() == []
+
+
+def test_a_role_that_is_created_later_is_used_from_the_next_start_on(postgres_server, empty):
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"GRANT CREATE ON DATABASE {empty} TO {LONER}")
+        before = Database(postgres_server.url(empty, LONER), "ours")
+        add(before, "one")
+        before.close()
+        admin.execute(f"GRANT hermes_tenant TO {LONER}")
+        try:
+            assert things(before) == ["one"]
+            with before.transaction(THINGS) as connection:
+                assert connection.execute("SELECT current_user").fetchone() == ("hermes_tenant",)
+        finally:
+            before.close()
+            admin.execute(f"REVOKE hermes_tenant FROM {LONER}")
+
+
+# -- errors --------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_not_there_is_named_in_one_line(tmp_path):
+    database = Database("postgresql://ann@127.0.0.1:1/x?sslmode=disable", "ours", "hunter2")
+    with pytest.raises(PostgresError) as caught:
+        add(database, "one")
+    assert caught.value.fault is Fault.UNREACHABLE
+    assert is_temporary(caught.value)
+    assert str(caught.value).startswith("postgresql://ann@127.0.0.1:1/x: PostgreSQL can't be used")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_wrong_password_is_refused_and_never_shown(postgres_server, empty):
+    url = postgres_server.tcp_url(empty, GUARDED)
+    with pytest.raises(PostgresError, match="password authentication failed") as caught:
+        add(Database(url, "ours", "hunter2"), "one")
+    assert caught.value.fault is Fault.REFUSED
+    assert "hunter2" not in str(caught.value)
+    right = Database(url, "ours", PASSWORD)
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"GRANT CREATE ON DATABASE {empty} TO {GUARDED}")
+    add(right, "one")
+    assert things(right) == ["one"]
+    right.close()
+
+
+def test_a_connection_that_the_server_ended_is_replaced(postgres_server, empty, database):
+    add(database, "one")
+    with postgres_server.admin() as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (empty,)
+        )
+    add(database, "two")
+    assert things(database) == ["one", "two"]
+
+
+def test_a_connection_that_is_cut_in_the_middle_is_an_error_and_nothing_is_stored(
+    postgres_server, database
+):
+    add(database, "one")
+    cut = pytest.raises(psycopg.OperationalError)
+    with postgres_server.admin() as admin, cut as caught, inside(database) as connection:
+        admin.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
+    assert fault_of(caught.value) is Fault.UNREACHABLE
+    assert things(database) == ["one"]
+
+
+def test_a_statement_that_takes_too_long_is_ended(postgres_server, empty):
+    hasty = Database(postgres_server.url(empty), "ours", statement_seconds=0.2)
+    with pytest.raises(PostgresError) as caught, hasty.transaction(THINGS) as connection:
+        connection.execute("SELECT pg_sleep(60)")
+    assert caught.value.fault is Fault.BUSY
+    hasty.close()
+
+
+def test_when_all_connections_are_in_use_whoever_waits_is_told(postgres_server, empty):
+    small = Database(postgres_server.url(empty), "ours", connections=1)
+    in_use = pytest.raises(PostgresError, match="all 1 connections are in use")
+    with small.transaction(THINGS), in_use, small.transaction(THINGS, seconds=0.1):
+        pass
+    assert things(small) == []
+    small.close()
+
+
+def test_a_standby_is_read_only(postgres_server, empty, database):
+    add(database, "one")
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"ALTER DATABASE {empty} SET default_transaction_read_only = on")
+    database.close()
+    with pytest.raises(PostgresError) as caught:
+        add(database, "two")
+    assert fault_of(caught.value) is Fault.READ_ONLY
+
+
+def test_of_several_hosts_the_one_that_answers_is_used(postgres_server, empty):
+    url = f"postgresql://hermes@127.0.0.1:1,127.0.0.1:{postgres_server.port}/{empty}"
+    database = Database(url, "ours")
+    add(database, "one")
+    assert things(database) == ["one"]
+    database.close()
+
+
+# -- forks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_parent_and_child_both_go_on(database):
+    add(database, "before")
+    child = os.fork()
+    if child == 0:
+        try:
+            add(database, "child")
+            database.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    add(database, "parent")
+    assert sorted(things(database)) == ["before", "child", "parent"]
