@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import socket
 import stat
 import sys
 from contextlib import closing
@@ -456,3 +457,22 @@ def test_a_plugin_that_closes_all_descriptors_loses_no_turn(home: Path) -> None:
     start_again(home)
     assert questions(home) == [*(f"question {each}" for each in range(4)), "after"]
     assert_sound(home / "state.db")
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------
+
+
+def test_turns_wait_while_the_server_is_down(home: Path) -> None:
+    pytest.importorskip("psycopg")
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port = server.getsockname()[1]
+    url = f"postgresql://hermes@127.0.0.1:{port}/hermes?connect_timeout=2"
+    (home / "config.yaml").write_text(f"memory:\n  storage: {url}\n", "utf-8")
+    talk = Talk(home)
+    talk.say("first")
+    talk.say("second")
+    assert [each for each in talk.manager.warnings if "2 turns wait in the spool" in each]
+    talk.close()
+    (home / "config.yaml").unlink()  # the person goes back to files
+    start_again(home)
+    assert questions(home) == ["first", "second", "after"]
