@@ -436,19 +436,25 @@ class StreamDelivery:
         """Return the oldest waiting write of a kind that this instance may deliver."""
         return self.outbox.store.next_waiting(self.stream, after, turns=turns, passing=passing)
 
-    def try_start(self) -> bool:
-        """Claim the stream and start to deliver; False if that is not possible now."""
+    def try_start(self, stream: int) -> bool:
+        """Claim the stream and start to deliver; False if that is not possible now.
+
+        Args:
+            stream: The number that the stream has in the file now. Another process may have
+                created it after this session was opened, also in a new file.
+        """
         with self.outbox.store.lock:
-            if self.busy or not self.open or not self.outbox.store.claim(self.stream):
+            if self.busy or not self.open or not self.outbox.store.claim(stream):
                 return False
+            self.stream = stream
             self.mark_claimed()
         self.start()
         return True
 
-    def retry_now(self) -> None:
-        """Try what waits for a later attempt."""
+    def retry_now(self, stream: int) -> None:
+        """Try what waits for a later attempt; see `try_start`."""
         self.stop_waiting()
-        self.try_start()
+        self.try_start(stream)
 
     def stop_waiting(self) -> None:
         """Let the next attempt come at once."""

@@ -200,8 +200,8 @@ class OutboxStore:
         #: the file names only the process, so it does not separate two managers in one process.
         self.claimed: set[int] = set()
         #: What happened while the file could not be changed, by stream. It is recorded together
-        #: with the next change of the stream's claim, so that nobody can claim the stream and
-        #: find the writes as they were before.
+        #: with the next change of the stream, so that nobody can deliver it and find the writes as
+        #: they were before.
         self._unrecorded: defaultdict[int, _Unrecorded] = defaultdict(_Unrecorded)
         self._max_bytes = max_bytes
         self._room = 0
@@ -253,6 +253,9 @@ class OutboxStore:
             number = stream if found else self.database.add_stream(connection, key)
             wanted = claim or (not found and stream in self.claimed)
             self.claimed -= {stream} if not found else set()
+            # The write may start a delivery under a claim that there is already.
+            if number in self.claimed:
+                self._catch_up(connection, number)
             # Without room, the row is stored all the same: `backfill` finds its turn by it.
             fits = self._has_room(connection, hook, len(payload))
             state, kept = (WriteState.WAITING, payload) if fits else (WriteState.MISSED, "")
@@ -264,9 +267,10 @@ class OutboxStore:
             claimed = fits and wanted and self._claim(connection, number)
             return number, claimed, fits
 
-        number, claimed, fits = self.database.change(work)
-        if claimed:
-            self._note_claim(number)
+        with self.lock:
+            number, claimed, fits = self.database.change(work)
+            if claimed or number in self.claimed:
+                self._note_claim(number)
         if not fits:
             raise OutboxFull(
                 f"the outbox is full ({self._max_bytes / 1e6:g} MB): this write is not queued",
@@ -603,11 +607,10 @@ class OutboxStore:
         Args:
             latest: When a write can be due at most.
         """
-        now = self.clock()
-
         own = self.database.of_home("writes")
 
         def work(connection: Connection) -> None:
+            now = self.clock()  # here: while this waited for the file, a write may have failed
             connection.execute(f"UPDATE writes SET due = 0 WHERE {own} AND due > ?", (latest,))
             connection.execute(
                 f"UPDATE writes SET failing_since = ? WHERE {own} AND failing_since > ?",

@@ -105,14 +105,18 @@ class Outbox:
         """Return the stream of a session. What waits in it from before is delivered first."""
         session = SessionStream(self, key, adapter, hooks)
         session.after = adapter.session_switch
-        with self.in_this_process()._lock:  # noqa: SLF001 - ours
-            self._sessions[session] = make_provider
+        waiting = False
+        self.in_this_process()
         try:
+            # Before the worker knows the session, and sets the number itself.
             session.stream = self.store.find_stream(key)
-            if self.store.open_streams():
-                self.wake()
+            waiting = bool(self.store.open_streams())
         except HermesError as error:
             logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+        with self._lock:
+            self._sessions[session] = make_provider
+        if waiting:
+            self.wake()
         return session
 
     def close_session(self, session: StreamDelivery) -> None:
@@ -167,9 +171,9 @@ class Outbox:
         unreachable for one of them is so for all.
         """
         now = self.store.clock()
-        own = {each.stream for each in sessions}
-        ours = [each.due > now for each in left if each.id in own]
-        theirs = [each.due > now for each in left if each.id not in own]
+        own = {each.key for each in sessions}
+        ours = [each.due > now for each in left if each.key in own]
+        theirs = [each.due > now for each in left if each.key not in own]
         return all(ours) and (any(theirs) or not theirs)
 
     def _is_stranded(self, stream: Stream, sessions: list[StreamDelivery]) -> bool:
@@ -189,9 +193,9 @@ class Outbox:
     def undelivered(self, sessions: Iterable[StreamDelivery]) -> list[Stream]:
         """Return the streams with waiting writes that these sessions can or could deliver."""
         sessions = [*sessions]
-        own = {each.stream for each in sessions}
+        own = {each.key for each in sessions}
         found = self.store.waiting_streams()
-        return [each for each in found if each.id in own or self._inherits(each, sessions)]
+        return [each for each in found if each.key in own or self._inherits(each, sessions)]
 
     def _inherits(self, stream: Stream, sessions: list[StreamDelivery]) -> bool:
         """Whether a stream's own session is gone, and one of these sessions can deliver it."""
@@ -219,10 +223,10 @@ class Outbox:
         if not waiting:
             return
         self.store.make_due(each.id for each in waiting)
-        ids = {each.id for each in waiting}
+        ids = {each.key: each.id for each in waiting}
         for each in sessions:
-            if each.stream in ids:
-                each.retry_now()
+            if each.key in ids:
+                each.retry_now(ids[each.key])
         self.wake()
 
     def _delivers_inherited(self) -> bool:
@@ -312,7 +316,7 @@ class Outbox:
         with self._lock:
             sessions = dict(self._sessions)
         for stream in streams:
-            paused = (each.paused_until for each in sessions if each.stream == stream.id)
+            paused = (each.paused_until for each in sessions if each.key == stream.key)
             due = max(stream.due, *paused, 0.0)
             if due > now:
                 soonest = min(soonest, due)
@@ -347,7 +351,7 @@ class Outbox:
         # must not see a second one of its session beside it.
         for session in sessions:
             if session.key == stream.key:
-                return session.busy or session.try_start()
+                return session.busy or session.try_start(stream.id)
         related = [each for each in sessions if each.key[:2] == stream.key[:2] and each.open]
         factory = next((sessions[each] for each in related if sessions[each]), None)
         if factory is not None:
@@ -357,7 +361,7 @@ class Outbox:
                 substitute = self._substitute(stream, session)
                 busy = [each for each in self._substitutes if each.busy]
                 self._substitutes = [*busy, substitute]
-                return substitute.try_start()
+                return substitute.try_start(stream.id)
         return True  # it waits for its own session
 
     def _substitute(self, stream: Stream, session: StreamDelivery) -> InheritedDelivery:

@@ -125,3 +125,25 @@ def test_a_claim_of_a_living_process_of_this_machine_is_kept(home: Path, monkeyp
             OutboxStore(OutboxFile(home / "outbox.db"), max_bytes=10**6, clock=clock)
         ) as theirs:
             assert not theirs.claim(stream)
+
+
+def test_a_write_that_fails_while_times_are_corrected_keeps_its_time(home: Path) -> None:
+    clock = Clock(NOW)
+    file = OutboxFile(home / "outbox.db")
+    with closing(OutboxStore(file, max_bytes=10**6, clock=clock)) as store:
+        stream, _ = store.put(KEY, 0, ("one", "sync_turn", "{}"), claim=False)
+        write = store.next_waiting(stream)
+        assert write is not None
+        change = file.change
+
+        def changed(work: Any) -> Any:
+            file.change = change  # type: ignore[method-assign]
+            clock.now += 1
+            store.mark_failed(write, "down", NOW + 2)
+            return change(work)
+
+        file.change = changed  # type: ignore[method-assign,assignment]
+        store.correct_times(latest=NOW + YEAR)
+        after = store.next_waiting(stream)
+        assert after is not None
+        assert after.failing_since == NOW + 1

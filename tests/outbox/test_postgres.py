@@ -117,6 +117,7 @@ def test_a_stream_that_is_being_written_to_is_passed_by(tmp_path: Path, storage:
         other.execute("SELECT 1 FROM hermes.outbox_streams WHERE id = %s FOR UPDATE", (stream,))
         assert not store.claim(stream)
         assert store.compact() is False  # waits for nobody either
+        other.rollback()
     assert store.claim(stream)
 
 

@@ -110,6 +110,9 @@ class World:
         self.overtaken: Counter[tuple[str, str]] = Counter()
         #: How often a round may have ended before it came back to a write that was passed.
         self.interruptions = 0
+        #: How often a claim may have ended without a release: each counts as an attempt at all
+        #: writes of the stream, since nobody knows which of them were tried.
+        self.unreleased = 0
         self.problems: list[str] = []
 
     def clock(self) -> float:
@@ -203,7 +206,7 @@ class World:
     def suspect(self, text: str) -> bool:
         return (
             self.faults[text] >= delivery.SUSPECT.faults
-            or self.attempts[text] >= delivery.SUSPECT.attempts
+            or self.attempts[text] + self.unreleased >= delivery.SUSPECT.attempts
         )
 
 
@@ -406,6 +409,7 @@ class Outboxes(RuleBasedStateMachine):
         self.manager.shutdown_all()
         self.manager = None
         if self.disk_was_full:  # perhaps until now: what arrived could not be removed
+            self.world.unreleased += 1
             self._doubt()
 
     @precondition(lambda self: self.manager is not None)
@@ -414,6 +418,7 @@ class Outboxes(RuleBasedStateMachine):
         """The process dies after so many changes of the file; another one comes."""
         assert self.manager is not None
         self.world.interruptions += 1
+        self.world.unreleased += 1
         limit_changes(self.outbox.store, lambda number: number >= changes)
         if kinds:
             self.say(kinds)
@@ -433,6 +438,7 @@ class Outboxes(RuleBasedStateMachine):
         """For a while the file can't be changed."""
         self.disk_was_full = True
         self.world.interruptions += changes
+        self.world.unreleased += changes
         limit_changes(self.outbox.store, lambda number: first <= number < first + changes)
 
     # -- waiting ---------------------------------------------------------------------------

@@ -204,7 +204,9 @@ class MemoryTool:
         replaced = [each.goes for each in plan(entries, operations) if each.goes]
         found, reason = [], ""
         for wanted in operations:
-            if wanted.action != "remove" and wanted.content not in entries:
+            # What is too long is refused below, and would take minutes to judge.
+            judged = wanted.action != "remove" and len(wanted.content) <= notebook.limit
+            if judged and wanted.content not in entries:
                 verdict = self._judge(wanted.content, author, replaced)
                 found.append(wanted._replace(origin=verdict.origin))
                 reason = reason or verdict.reason
