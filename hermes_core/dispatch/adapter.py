@@ -715,6 +715,10 @@ class ProviderAdapter:
         """Record a call that could not be queued, or that failed after its caller had left."""
         self._record(hook, seconds, error)
 
+    def record_spooled(self, hook: str, error: Exception) -> None:
+        """Let `health` show why a write has to wait. It is stored, so it is no failed call."""
+        self._statistics.record(hook, 0.0, error, self.error_text(error))
+
     def _record(self, hook: str, seconds: float, error: Exception | None, size: int = 0) -> None:
         text = "" if error is None else self.error_text(error)
         self._statistics.record(hook, seconds, error, text)

@@ -152,6 +152,72 @@ class _Opened:
             self.folder.remove()
 
 
+class _DescriptorWatch:
+    """Notices that something in this process has closed descriptors that are not its own.
+
+    SQLite goes on writing to the numbers of its descriptors, and these may be other files by then.
+    A new connection does not help: SQLite shares descriptors between the connections of a process
+    to one file. So that file is not used again in this process.
+
+    The end of a pipe stands for all descriptors: a process has no other one with its identity.
+    On Windows pipes have no identity, and nothing is noticed.
+    """
+
+    def __init__(self) -> None:
+        self.files: WeakSet[SqliteFile] = WeakSet()
+        self._handle = -1
+        self._identity = _NO_FILE
+        self._unusable: set[tuple[int, ...]] = set()
+
+    def check(self, name: str) -> None:
+        """Raise if the descriptors of a file are gone; begin to watch if nobody has yet."""
+        # Without a lock, which a forked child could inherit taken: two threads that both find it
+        # do the same twice.
+        self.look()
+        if self._identity == _NO_FILE:
+            self._begin()
+        if self._unusable and _identity(name) in self._unusable:
+            raise DatabaseError(
+                "something in this process has closed its file descriptors",
+                where=name,
+                hint="restart the agent; a plugin may have done it: see isolation: process",
+            )
+
+    def look(self) -> None:
+        """Give up every open file if descriptors were closed."""
+        if self._identity == _NO_FILE or _descriptor_identity(self._handle) == self._identity:
+            return
+        for file in list(self.files):
+            self._unusable |= file.abandon()
+        self._begin()
+
+    def _begin(self) -> None:
+        with suppress(OSError):
+            self._handle, other = os.pipe()
+            os.close(other)
+            self._identity = _descriptor_identity(self._handle)
+
+
+def _descriptor_identity(handle: int) -> tuple[int, int]:
+    try:
+        found = os.fstat(handle)
+    except OSError:
+        return _NO_FILE
+    return found.st_dev, found.st_ino
+
+
+def _never_close(connection: sqlite3.Connection) -> None:
+    """Keep a connection for good: closing it would write to, and close, whatever it finds."""
+    import ctypes  # noqa: PLC0415 - hardly ever needed
+
+    # A reference of ours would be dropped when the interpreter ends, and the connection closed.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+# Module state: descriptors belong to the process.
+_WATCH: Final = _DescriptorWatch()
+
+
 class SqliteFile:
     """One database file for all threads of a process.
 
@@ -218,6 +284,7 @@ class SqliteFile:
         self._writer: _Opened | None = None
         self._reader: _Opened | None = None
         close_before_fork(self)
+        _WATCH.files.add(self)
 
     # -- whole steps: these may be repeated with a new file --------------------------------
 
@@ -263,12 +330,14 @@ class SqliteFile:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """The connection that writes, for this thread alone; each statement commits by itself."""
         with self.lock, self._errors():
+            _WATCH.check(self._name)
             yield self._current_writer()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection to read from; an empty database in memory if there is no file."""
         with self._reader_lock, self._errors():
+            _WATCH.check(self._name)
             reader = self._current_reader() if self._separate else self._existing_writer()
             if reader is None:
                 with closing(empty_database(self.schema)) as nothing:
@@ -319,10 +388,19 @@ class SqliteFile:
     def close(self) -> None:
         """Close the connections; the next use opens new ones."""
         with self.lock, self._reader_lock:
+            _WATCH.look()
             for opened in (self._reader, self._writer):
                 if opened is not None:
                     opened.close()
             self._reader = self._writer = None
+
+    def abandon(self) -> set[tuple[int, ...]]:
+        """Leave the connections as they are, for good; returns which files they have open."""
+        all_opened = [each for each in (self._reader, self._writer) if each is not None]
+        self._reader = self._writer = None
+        for opened in all_opened:
+            _never_close(opened.connection)
+        return {opened.identity[:2] for opened in all_opened}
 
     def _current_writer(self) -> sqlite3.Connection:
         if self._writer is not None and self._was_replaced(self._writer):
@@ -771,6 +849,7 @@ def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
 
 
 def _connection(path: Path, way: str) -> sqlite3.Connection:
+    _WATCH.check(os.fspath(path))
     database = connect(
         f"{path.absolute().as_uri()}?{way}",
         uri=True,

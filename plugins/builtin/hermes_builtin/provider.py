@@ -88,6 +88,7 @@ class BuiltinProvider(MemoryProvider):
         self._verified: list[_Unverified] = []
         self._has_external = False
         self._report: Report | None = None
+        self._spooled: Report | None = None
 
     @property
     def name(self) -> str:
@@ -113,7 +114,7 @@ class BuiltinProvider(MemoryProvider):
         # closed.
         self.shutdown()
         home = Path(kwargs["hermes_home"])
-        self._conversations = Conversations(home, session_id, kwargs)
+        self._conversations = Conversations(home, session_id, kwargs, self._on_spooled)
         self._notes = Notes.open(home, memory, Person.of(kwargs))
         self._tool = self._tool_of(self._notes)
         self._unverified, self._verified = [], []
@@ -237,9 +238,14 @@ class BuiltinProvider(MemoryProvider):
         """Call ``mirror`` for every change that was made: action, target, content, metadata."""
         self._mirror = mirror
 
-    def report_to(self, report: Report) -> None:
-        """Call ``report`` if a call of the memory tool fails because of the files of the notes."""
+    def report_to(self, report: Report, spooled: Report) -> None:
+        """Call these if a note can't be stored, and if a turn waits in the spool."""
         self._report = report
+        self._spooled = spooled
+
+    def waiting(self) -> str:
+        """How many turns wait for the archive, and why; "" if none does."""
+        return self._conversations.spool.waiting().text if self._conversations is not None else ""
 
     def mirror(self, target: str, steps: list[Step], origin: str, session: str = "") -> None:
         """Pass on the steps of a change that was made, without secrets.
@@ -268,9 +274,9 @@ class BuiltinProvider(MemoryProvider):
 
     def warnings(self, home: Path) -> list[str]:
         """What `status` should know of the notes of a home."""
-        from hermes_builtin.doctor import sharing  # noqa: PLC0415 - no agent needs it
+        from hermes_builtin.doctor import sharing, spooled  # noqa: PLC0415 - no agent needs it
 
-        return sharing(home)
+        return [*sharing(home), *spooled(home)]
 
     def problems(self, home: Path) -> list[HermesError]:
         """Which files of a home can't be used, by a quick look."""
@@ -426,6 +432,10 @@ class BuiltinProvider(MemoryProvider):
                 if step.action != "remove" and step.origin == ASSISTANT
             ]
             self.mirror(target, written.steps, "assistant_tool", author.session)
+
+    def _on_spooled(self, error: HermesError) -> None:
+        if self._spooled is not None:
+            self._spooled(error)
 
     def _unstored(self, error: HermesError) -> None:
         if self._report is not None:

@@ -217,8 +217,13 @@ class PostgresArchive:
         with self._transaction(EVERYBODY) as database:
             row = database.execute(
                 "SELECT position FROM hermes.archive_imports"
-                " WHERE key = %s AND session = %s AND %s::text IN ('', origin)",
-                (key_of(storable(session)), to_text(storable(session)), origin),
+                " WHERE key = %(key)s AND session = %(session)s AND (origin = %(origin)s"
+                " OR %(origin)s::text = '' AND NOT starts_with(origin, 'spool:'))",
+                {
+                    "key": key_of(storable(session)),
+                    "session": to_text(storable(session)),
+                    "origin": origin,
+                },
             ).fetchone()
         return int(row[0]) if row else 0
 
