@@ -7,13 +7,12 @@ child process loads it, with the same code and the same pin, and `IsolatedProvid
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -40,8 +39,7 @@ from hermes_core.loading.loader import Loaded, load
 from hermes_core.privacy import without_secrets
 from hermes_core.service import BackendError, RefusedError
 from hermes_core.storage.child import SYSTEM_VARIABLES, TOKEN, processes_with, start_child
-
-logger = logging.getLogger("hermes_core")
+from hermes_core.storage.logger import logger
 
 #: What a program needs to know about its user, its language and its network.
 _USER_VARIABLES: Final = (
@@ -185,20 +183,16 @@ def _report(name: str, level: int, text: str) -> None:
 
 # -- in the child ----------------------------------------------------------------------------------
 
-#: In the environment of this process and of all that it starts.
-_token = ""
-
 
 def serve(
     home: Path, info: ProviderInfo, *, pin: str, deadlines: Deadlines, readable: tuple[str, ...]
 ) -> None:
     """Load a plugin, and make the calls that the host asks for until it closes the pipe."""
     incoming, outgoing = _own_pipes()
-    global _token  # noqa: PLW0603 - one child, one token; the plugin may change the environment
-    _token = os.environ.get(ISOLATED, "")
-    atexit.register(_leave)  # first, so that it comes last
+    leave = partial(_leave, os.environ.get(ISOLATED, ""))  # the plugin may change it later
+    atexit.register(leave)  # first, so that it comes last
     parent = os.getppid()
-    watch = Worker("host", step=lambda: _look(parent))
+    watch = Worker("host", step=lambda: _look(parent, leave))
     watch.wake()
     instance = ProviderInstance(
         info.name, home, may_read=lambda name: name in readable or name in os.environ
@@ -207,13 +201,13 @@ def serve(
         loaded = load(info, home, deadline=deadlines.load, pin=pin, instance=instance)
     except HermesError as error:
         refuse(outgoing, error)
-        _leave()
+        leave()
     server = ProviderServer(loaded.provider, instance, incoming, outgoing, deadlines)
     server.serve(
         name=loaded.name, registered=dict(loaded.registered), warnings=list(loaded.warnings)
     )
     # The interpreter ends now, and runs what the plugin registered with `atexit`, if that is quick.
-    Worker("end").submit(_leave_soon)
+    Worker("end").submit(partial(_leave_soon, leave))
 
 
 def _own_pipes() -> tuple[Any, Any]:
@@ -226,21 +220,25 @@ def _own_pipes() -> tuple[Any, Any]:
     return incoming, outgoing
 
 
-def _look(parent: int) -> float | None:
+def _look(parent: int, leave: Callable[[], NoReturn]) -> float | None:
     if os.getppid() != parent:
-        _leave()
+        leave()
     return _LOOK_SECONDS
 
 
-def _leave_soon() -> None:
+def _leave_soon(leave: Callable[[], NoReturn]) -> None:
     time.sleep(_LEAVE_SECONDS)
-    _leave()
+    leave()
 
 
-def _leave() -> NoReturn:
-    """End this process and what it started, also what has left its process group."""
+def _leave(token: str) -> NoReturn:
+    """End this process and what it started, also what has left its process group.
+
+    Args:
+        token: In the environment of this process and of all that it started.
+    """
     if sys.platform != "win32":
-        for each in processes_with(_token, ISOLATED) if _token else ():
+        for each in processes_with(token, ISOLATED) if token else ():
             if each != os.getpid():
                 with suppress(OSError):
                     os.kill(each, signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 from functools import partial
@@ -31,10 +30,10 @@ from hermes_core.outbox.writer import OutboxSettings
 from hermes_core.privacy import Redactor
 from hermes_core.secrets import Secrets
 from hermes_core.storage.home import resolve_home
+from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
     from hermes_core.manager import MemoryManager
-logger = logging.getLogger("hermes_core")
 
 
 def assemble(

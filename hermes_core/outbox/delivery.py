@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from functools import lru_cache
 from inspect import signature
@@ -32,11 +31,11 @@ from hermes_core.outbox.failures import (
     skipped_wait,
 )
 from hermes_core.outbox.records import NO_LIMITS, TURN, Limits, StreamKey, Write, WriteState
+from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
     from hermes_core.outbox.worker import Outbox
 
-logger = logging.getLogger("hermes_core")
 
 #: Delivered writes are removed in batches of so many, but at least after so many seconds. One
 #: commit per write would cost as much as a fast provider's delivery. After a crash, the last
@@ -161,7 +160,7 @@ class OrderedDelivery:
             # The store remembers what was delivered, and removes it before the next round.
             self.due = self.owner.paused_until = self.owner.outbox.store.clock() + LONGEST_WAIT
             reason = describe(error)
-            logger.error("memory: the outbox can't be used: %s", reason)  # noqa: TRY400 - one line
+            logger.error("memory: the outbox can't be used: %s", reason)
             self._end_round()
 
     def _deliver(self) -> None:

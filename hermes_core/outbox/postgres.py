@@ -13,9 +13,9 @@ The rules are those of `OutboxStore`. What differs from a file:
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from hashlib import sha256
+from time import monotonic, time  # bound before a plugin can replace it
 from typing import Final, TypeVar
 
 from hermes_core.outbox.records import StreamKey
@@ -102,7 +102,7 @@ class PostgresOutbox:
 
     def clock(self) -> float:
         """The time by the server's clock, without asking it."""
-        return time.time() + self._ahead
+        return time() + self._ahead
 
     def change(self, work: Callable[[Connection], _T]) -> _T:
         """Run ``work`` in a transaction."""
@@ -116,12 +116,12 @@ class PostgresOutbox:
 
     def _measure(self, connection: Connection) -> None:
         """Compare the clocks, now and then."""
-        if time.monotonic() - self._measured < _CLOCK_SECONDS:
+        if monotonic() - self._measured < _CLOCK_SECONDS:
             return
-        before = time.time()
+        before = time()
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
-        self._ahead = float(row.fetchone()[0]) - (before + time.time()) / 2
-        self._measured = time.monotonic()
+        self._ahead = float(row.fetchone()[0]) - (before + time()) / 2
+        self._measured = monotonic()
 
     def this_process(self) -> str:
         """What this process is called in claims."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from pathlib import Path
+from time import time  # bound before a plugin can replace it
 from typing import Final
 
 from hermes_core.outbox.records import StreamKey
+from hermes_core.storage.logger import logger
 from hermes_core.storage.processes import is_alive, this_process
 from hermes_core.storage.sql import Connection
 from hermes_core.storage.sqlite import Schema, SqliteFile
-
-logger = logging.getLogger("hermes_core")
 
 # ``streams.due`` is not used since format 2. It stays, since dropping it would make the file
 # unreadable for an older version that runs beside this one.
@@ -99,7 +97,7 @@ class OutboxFile(SqliteFile):
 
     def clock(self) -> float:
         """The time."""
-        return time.time()
+        return time()
 
     def _note_new_file(self, damaged: str) -> None:
         name = self.path.name

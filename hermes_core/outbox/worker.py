@@ -6,7 +6,6 @@ session of another process, or an earlier session of this one, left behind.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -24,12 +23,12 @@ from hermes_core.outbox.delivery import InheritedDelivery, SessionStream, Stream
 from hermes_core.outbox.failures import DAY, LONGEST_SKIPPED_WAIT, SUSPECT, back_off
 from hermes_core.outbox.records import Stream, StreamKey
 from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore, open_store
+from hermes_core.storage.logger import logger
 from hermes_core.storage.sqlite import close_before_fork
 
 if TYPE_CHECKING:
     from hermes_core.storage.postgres import Database
 
-logger = logging.getLogger("hermes_core")
 
 _D = TypeVar("_D", bound=StreamDelivery)
 
@@ -112,7 +111,7 @@ class Outbox:
             session.stream = self.store.find_stream(key)
             waiting = bool(self.store.open_streams())
         except HermesError as error:
-            logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+            logger.error("memory: the outbox can't be read: %s", error)
         with self._lock:
             self._sessions[session] = make_provider
         if waiting:
@@ -302,7 +301,7 @@ class Outbox:
         try:
             return self._deliver_due()
         except HermesError as error:
-            logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+            logger.error("memory: the outbox can't be read: %s", error)
             return _POLL_SECONDS
 
     def _deliver_due(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from json import dumps
@@ -18,11 +17,11 @@ from hermes_core.outbox.records import StreamKey
 from hermes_core.outbox.store import DEFAULT_MAX_MB
 from hermes_core.outbox.worker import Outbox, ProviderFactory, open_outbox
 from hermes_core.session import SessionContext
+from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
     from hermes_core.storage.postgres import Database
 
-logger = logging.getLogger("hermes_core")
 
 #: What a value raises that can't be encoded as JSON, or can't be searched for secrets.
 _NOT_ENCODABLE: Final = (TypeError, ValueError, RecursionError, HermesError)
@@ -244,7 +243,7 @@ class OutboxWriter:
             for session in self._sessions:
                 session.report_unanswered()
         except HermesError as error:
-            logger.error("memory: %s", error)  # noqa: TRY400 - one line
+            logger.error("memory: %s", error)
 
     def _count(self) -> str:
         """How many writes wait, in words for the log."""
@@ -260,7 +259,7 @@ class OutboxWriter:
         try:
             return self._outbox.flush(sessions, timeout, once=once)
         except HermesError as error:
-            logger.error("memory: %s", error)  # noqa: TRY400 - one line
+            logger.error("memory: %s", error)
             return False
 
     def close(self, timeout: float = 0.0) -> None:

@@ -14,7 +14,6 @@ connection remains the owner, for whom the policies hold as well (``FORCE ROW LE
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import threading
@@ -35,8 +34,6 @@ from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage.address import shown_address
 from hermes_core.storage.sql import Rows
 from hermes_core.storage.sqlite import close_before_fork
-
-logger = logging.getLogger("hermes_core")
 
 _T = TypeVar("_T")
 

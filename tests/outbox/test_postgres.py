@@ -70,7 +70,7 @@ def test_a_clock_that_is_wrong_neither_takes_a_claim_nor_loses_one(
     elsewhere = "other/1/1@elsewhere"
     monkeypatch.setattr(theirs.database, "this_process", lambda: elsewhere)
     for ahead in (86_400.0, -86_400.0):
-        monkeypatch.setattr("hermes_core.outbox.postgres.time.time", lambda ahead=ahead: ahead)
+        monkeypatch.setattr("hermes_core.outbox.postgres.time", lambda ahead=ahead: ahead)
         assert not theirs.claim(stream)
         assert ours.keep_claim(stream)
         (found,) = theirs.waiting_streams()

@@ -15,8 +15,10 @@ from hermes_builtin.notes.guard import SECRET
 from hermes_builtin.notes.notebook import NotesFile
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.sessions.archive import Archive
+from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.location import locate
+from hermes_builtin.sessions.spool import Spool
 from hermes_core import HermesError
 from hermes_core.cli.output import amount
 from hermes_core.config import load_config
@@ -28,6 +30,7 @@ Row = tuple[str, str, str, str]
 NEWEST: Final = 1000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _SEVERAL: Final = 2
+_SPOOL_HINT: Final = "the next start of an agent stores them, or: hermes-plugins sessions stats"
 
 
 def diagnose(home: Path, *, fix: bool) -> Iterator[Row]:
@@ -37,6 +40,8 @@ def diagnose(home: Path, *, fix: bool) -> Iterator[Row]:
         detail, _, hint = warning.partition("; ")
         yield "USER.md", "warning", detail, hint
     yield from _archive(home, fix=fix)
+    for warning in spooled(home):
+        yield "conversations", "warning", warning.removesuffix(f"; {_SPOOL_HINT}"), _SPOOL_HINT
 
 
 def sharing(home: Path) -> list[str]:
@@ -54,6 +59,12 @@ def sharing(home: Path) -> list[str]:
         return []
     hint = "run: hermes-plugins config set memory.user_notes per-user"
     return [f"{users:,} users share one USER.md, which is in the prompt of each; {hint}"]
+
+
+def spooled(home: Path) -> list[str]:
+    """Warn if turns wait for the archive."""
+    text = Spool(home, partial(open_archive, home)).waiting().text
+    return [f"{text}; {_SPOOL_HINT}"] if text else []
 
 
 def problems(home: Path) -> list[HermesError]:

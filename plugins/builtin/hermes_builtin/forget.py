@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes import Notebook, Notes, NotesError, Person, previews
-from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session
-from hermes_builtin.sessions.conversations import keywords_of
+from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session, SessionFacts
+from hermes_builtin.sessions.conversations import keywords_of, open_archive
 from hermes_builtin.sessions.display import link
 from hermes_builtin.sessions.location import locate
+from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.tool import linked
 from hermes_core import DatabaseError, ForgetItem, ForgetReport, ForgetRequest, HermesError
 from hermes_core.config import load_config
-from hermes_core.session import identity_text
+from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.search import Needles
 
 #: How many passages of deleted conversations the files are searched for, and how long each is.
@@ -35,7 +37,8 @@ def forget(request: ForgetRequest) -> ForgetReport:
     home = Path(request.home)
     items: list[ForgetItem] = []
     problems: list[str] = []
-    for part in (_forget_notes, _forget_conversations):
+    # The spool first: what it hands over later must not have it any more.
+    for part in (_forget_spool, _forget_notes, _forget_conversations):
         # What is damaged in one place must not keep the rest from being deleted.
         try:
             items += part(home, request)
@@ -207,6 +210,22 @@ def _sessions(archive: Archive, request: ForgetRequest) -> list[Session]:
         other = archive.session(linked(request.session_id)[1], EVERYBODY)
         found = other if other is not None and link(other) == request.session_id.strip() else None
     return [] if found is None else [found]
+
+
+def _forget_spool(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
+    """Turns that are not in the archive yet."""
+    matches = Needles.of(request.text).found_in
+    user = identity_text(request.user_id) if request.user_id else None
+
+    def is_meant(facts: SessionFacts) -> bool:
+        if user is None:
+            name = request.session_id
+            return bool(name) and facts.id in (name, linked(name)[1])
+        platform = facts.platform or facts.source or TERMINAL
+        return facts.user_id == user and request.platform in ("", platform)
+
+    spool = Spool(home, partial(open_archive, home))
+    yield ForgetItem("turns in the spool", spool.forget(matches, is_meant, delete=request.delete))
 
 
 def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:

@@ -23,6 +23,7 @@ from hermes_builtin.notes.entries import (
 )
 from hermes_core.errors import DatabaseError
 from hermes_core.privacy.origin import ASSISTANT, PERSON, USER, lowest
+from hermes_core.storage.logger import SafeLogger
 from hermes_core.storage.sql import Connection
 from hermes_core.storage.sqlite import Schema, SqliteFile
 
@@ -56,7 +57,7 @@ def _add_origins(database: sqlite3.Connection) -> None:
         logger.warning("notes: the origins of older notes are not known: %s", error)
 
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 _SCHEMA: Final = Schema(
     "the history",

@@ -18,8 +18,9 @@ from hermes_builtin.notes.notebook import Author
 from hermes_core.privacy.origin import lowest
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import ensure_folder
+from hermes_core.storage.logger import SafeLogger
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 # An id comes from the command line and becomes part of a path, so nothing else is accepted.
 _NAME: Final = re.compile(r"[0-9a-f]{8}")

@@ -21,6 +21,7 @@ from hermes_builtin.notes.notebook import Author, Notebook, Page, Written, maske
 from hermes_builtin.notes.pending import Pending
 from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import HermesError
+from hermes_core.storage.logger import SafeLogger
 
 # -- The `memory` tool: what the model sees of the notes, and what it gets for an answer --------
 
@@ -326,7 +327,7 @@ def _message(operations: Sequence[Operation], written: Written) -> str:
 
 # -- The notes as the system prompt has them: taken once, the same bytes for a whole session ----
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 _LINE: Final = "═" * 46
 _HEADERS: Final = {
