@@ -66,9 +66,22 @@ _SHORTEST_ID: Final = 8
 #: A temporary file of a write that is being made is younger.
 _WRITE_SECONDS: Final = 5.0
 
-_SET_ASIDE: Final = re.compile(r".+\.damaged([-.].*)?")
-_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?")
+#: What our own stores leave: a database that was set aside, and a file that was not yet renamed.
+_SET_ASIDE: Final = r"(?:{})\.damaged(?:-\d{{8}}-\d{{6}}(?:-\d+)?)?(?:-wal|-shm|-journal)?"
+_TEMPORARY: Final = r"\.(?:{})\.[0-9a-f]{{8}}\.tmp(?:-wal|-shm|-journal)?"
 _ASIDE_PLACES: Final = {"files set aside": _SET_ASIDE, "temporary files": _TEMPORARY}
+#: The folders of these stores, and the names of their files. A file of the same name elsewhere, or
+#: one that is called like it, is a person's.
+_OWN_FILES: Final = {
+    "": r"state\.db|sessions\.db|outbox\.db|forget\.json",
+    "logs": r"memory-calls\.db",
+    "memories": r"history\.db|MEMORY\.md|USER\.md",
+    "memories/users/*": r"USER\.md|person\.json",
+    "pending/memory": r"[0-9a-f]{8}\.json",
+    "receipts": r"forget-[0-9a-f-]+\.json",
+}
+#: People keep them on another disk; every other link leads to what is not ours.
+_MAY_BE_LINKS: Final = frozenset({"", "memories"})
 
 Step = Callable[[str], None]
 
@@ -197,18 +210,43 @@ def survey(config: Config, subject: Subject, builtin: MemoryProvider) -> Survey:
     """Look for a subject in all stores, and in the bytes of all files."""
     items, problems = _in_stores(config, subject, builtin, delete=False)
     ignored = frozenset({config.home / JOURNAL})
-    search = search_files(config.home, subject.needles, ignored)
-    items += _set_aside(search)
+    search = search_files(config.home, subject.needles, ignored, sorted(_MAY_BE_LINKS))
+    items += _set_aside(config.home, search)
     return Survey(tuple(items), search, tuple(problems))
 
 
-def _set_aside(search: SearchResult) -> list[ForgetItem]:
+def _set_aside(home: Path, search: SearchResult) -> list[ForgetItem]:
     """Files that no program uses any more, which are deleted as a whole."""
     return [
-        ForgetItem(place, len(names), tuple(names))
-        for place, pattern in _ASIDE_PLACES.items()
-        if (names := [each.name for each in search.hits if pattern.fullmatch(each.name)])
+        ForgetItem(place, len(paths), tuple(each.name for each in paths))
+        for place in _ASIDE_PLACES
+        if (paths := _left_over(home, search, place))
     ]
+
+
+def _left_over(home: Path, search: SearchResult, place: str) -> list[Path]:
+    return [each for each in search.hits if _is_left_over(home, each, _ASIDE_PLACES[place])]
+
+
+def _is_left_over(home: Path, path: Path, pattern: str) -> bool:
+    """Whether a file is one that our own stores left, in its own folder, not behind a link."""
+    folder = path.parent.relative_to(home)
+    names = next((_OWN_FILES[each] for each in _OWN_FILES if _is_folder(folder, each)), "")
+    if not names or not re.fullmatch(pattern.format(names), path.name) or path.is_symlink():
+        return False
+    parts = [Path(), *reversed(folder.parents[:-1]), *([folder] if folder.parts else [])]
+    return not any(
+        (home / each).is_symlink()
+        for each in parts
+        if each.as_posix().removeprefix(".") not in _MAY_BE_LINKS
+    )
+
+
+def _is_folder(folder: Path, wanted: str) -> bool:
+    parts = Path(wanted).parts
+    return len(parts) == len(folder.parts) and all(
+        each in (name, "*") for name, each in zip(folder.parts, parts, strict=True)
+    )
 
 
 def _in_stores(
@@ -404,7 +442,7 @@ def finish(config: Config, journal: Journal, step: Step | None = None) -> dict[s
             break
         items, problems = _in_stores(config, subject, builtin, delete=True, step=note)
         done += _counted(items)
-        done += _delete_files(left.search, note)
+        done += _delete_files(config.home, left.search, note)
         # After the outbox, which could deliver it again, and before the files are searched again:
         # a provider may have some of its own.
         if not number and journal.provider:
@@ -449,12 +487,12 @@ def _is_kept(path: Path, subject: Subject) -> bool:
         return True
 
 
-def _delete_files(search: SearchResult, step: Step) -> Counter[str]:
+def _delete_files(home: Path, search: SearchResult, step: Step) -> Counter[str]:
     """Delete files that were set aside, and those that a killed process left."""
     done: Counter[str] = Counter()
-    for place, pattern in _ASIDE_PLACES.items():
-        for path in search.hits:
-            if pattern.fullmatch(path.name) and _is_abandoned(path):
+    for place in _ASIDE_PLACES:
+        for path in _left_over(home, search, place):
+            if _is_abandoned(path):
                 with suppress(OSError):
                     path.unlink()
                     done[place] += 1

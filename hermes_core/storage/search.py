@@ -10,7 +10,8 @@ import os
 import re
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -112,12 +113,14 @@ class SearchResult:
     unread: tuple[Path, ...] = ()
 
 
-def search_files(folder: Path, needles: Needles, ignored: frozenset[Path]) -> SearchResult:
-    """Search every file below a folder, byte by byte; links are followed."""
+def search_files(
+    folder: Path, needles: Needles, ignored: frozenset[Path], own: Iterable[str] = ()
+) -> SearchResult:
+    """Search every file below a folder, byte by byte; links are followed, ``own`` ones first."""
     files = size = 0
     hits: list[Path] = []
     unread: list[Path] = []
-    for path in files_below(folder):
+    for path in files_below(folder, own):
         if path in ignored:
             continue
         files += 1
@@ -134,23 +137,33 @@ def search_files(folder: Path, needles: Needles, ignored: frozenset[Path]) -> Se
     return SearchResult(files, size, tuple(hits), tuple(unread))
 
 
-def files_below(folder: Path) -> Iterator[Path]:
-    """Every regular file below a folder, in the same order each time."""
+def files_below(folder: Path, own: Iterable[str] = ()) -> Iterator[Path]:
+    """Every regular file below a folder, in the same order each time.
+
+    What is behind a link comes last, so that a file in a real folder has the path of that folder.
+    The folders ``own`` come before other links.
+    """
     seen: set[tuple[int, int]] = set()
-    for place, folders, names in os.walk(folder, followlinks=True):
-        at = os.stat(place)  # noqa: PTH116
-        if (at.st_dev, at.st_ino) in seen:  # a link back to where we came from
-            folders.clear()
-            continue
-        seen.add((at.st_dev, at.st_ino))
-        folders.sort()
-        for name in sorted(names):
-            path = Path(place, name)
-            try:
-                if stat.S_ISREG(path.stat().st_mode):
-                    yield path
-            except OSError:
+    waiting = [str(folder), *(os.path.join(folder, each) for each in own)]  # noqa: PTH118
+    while waiting:
+        for place, folders, names in os.walk(waiting.pop(0)):
+            at = os.stat(place)  # noqa: PTH116
+            if (at.st_dev, at.st_ino) in seen:  # a link back to where we came from
+                folders.clear()
                 continue
+            seen.add((at.st_dev, at.st_ino))
+            folders.sort()
+            below = (os.path.join(place, each) for each in folders)  # noqa: PTH118
+            waiting += [each for each in below if os.path.islink(each)]  # noqa: PTH114
+            yield from _regular_files(place, sorted(names))
+
+
+def _regular_files(place: str, names: list[str]) -> Iterator[Path]:
+    for name in names:
+        path = Path(place, name)
+        with suppress(OSError):
+            if stat.S_ISREG(path.stat().st_mode):
+                yield path
 
 
 def contains(path: Path, needles: Needles) -> bool:

@@ -235,6 +235,49 @@ def test_files_of_others_are_named_and_the_exit_code_says_so(machine):
     assert count(machine.home) == {}
 
 
+def test_only_what_our_own_stores_left_is_deleted(machine, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    theirs = [
+        other / "thesis.damaged.md",
+        other / "state.db.damaged-20261101-101010",
+        other / "linked.txt",
+        machine.home / "photo-report.damaged",
+        machine.home / "state.db.damaged-notes.txt",
+        machine.home / "exports" / "state.db.damaged",
+        machine.home / ".letter.odt.0123abcd.tmp",
+    ]
+    for path in theirs:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(TEXT, "utf-8")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    (machine.home / "link").symlink_to(other)
+    (machine.home / "receipts").symlink_to(other)
+    (machine.home / "outbox.db.damaged").symlink_to(other / "linked.txt")
+    receipt = machine.json("forget", TEXT, "--yes", "--receipt", tmp_path / "receipt", code=1)
+    assert [each.read_text("utf-8") for each in theirs] == [TEXT] * len(theirs)
+    assert (machine.home / "outbox.db.damaged").is_symlink()
+    after = receipt["searched"]["files_after"]
+    assert {"link/thesis.damaged.md", "photo-report.damaged", "outbox.db.damaged"} <= {*after}
+    assert len(after) == 8
+    assert receipt["deleted"]["files set aside"] == 3
+
+
+def test_a_home_and_notes_on_another_disk_are_the_home_all_the_same(machine, tmp_path):
+    home = machine.home
+    (home / "memories").rename(tmp_path / "notes")
+    (home / "memories").symlink_to(tmp_path / "notes")
+    (home / "a").symlink_to(tmp_path / "notes")  # another way to the same folder
+    home.rename(tmp_path / "disk")
+    home.symlink_to(tmp_path / "disk")
+    placed = count(home)
+    receipt = machine.json("forget", TEXT, "--yes")
+    assert (receipt["complete"], receipt["found"]["temporary files"]) == (True, 2)
+    assert receipt["found"]["files set aside"] == placed["files set aside"]
+    assert not list((tmp_path / "notes").glob(".*.tmp"))
+    assert grep(tmp_path / "disk") == grep(tmp_path / "notes") == []
+
+
 def test_a_file_whose_name_has_the_text_does_not_bring_it_into_the_receipt(machine):
     (machine.home / f"{TEXT}.txt").write_text("nothing", "utf-8")
     receipt = machine.json("forget", TEXT, "--yes", code=1)

@@ -132,6 +132,8 @@ class Pending:
         found = {}
         for path in sorted(self.folder.glob("*.json")):
             with suppress(OSError):
+                if not _NAME.fullmatch(path.stem) or path.is_symlink():
+                    continue  # not ours
                 found[path] = path.read_text("utf-8", "replace")
         return found
 
