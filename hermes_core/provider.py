@@ -452,7 +452,8 @@ class BuiltinMethods(Protocol):
 
         ``sessions`` are those to be deleted, or for a text one of each person: each with its
         ``session`` and ``keywords``. ``passages`` are texts from sessions to be deleted, to search
-        files for. ``platforms`` are those on which the user is known.
+        files for. ``platforms`` are those on which the user is known. If the conversations can't be
+        read, there is a ``problem`` instead of sessions.
         """
 
 

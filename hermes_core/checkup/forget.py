@@ -180,20 +180,32 @@ def subject_of(config: Config, request: ForgetRequest, provider: MemoryProvider)
     """Find out whose memories a request is about; ``provider`` is the built-in.
 
     Raises:
-        HermesError: Several platforms have a user of this id, who are different people.
+        HermesError: Several platforms have a user of this id, who are different people, or nobody
+            can tell.
     """
     builtin = as_builtin(provider)
     known = builtin.sessions_meant(request) if builtin is not None else {}
     if request.user_id and not request.platform:
-        platforms = {*known.get("platforms", ()), *_platforms_in_outbox(config, request.user_id)}
-        if len(platforms) > 1:
-            raise HermesError(
-                f"there are users of this id on {', '.join(sorted(platforms))}",
-                hint="say which one you mean with --platform",
-            )
-        request = request._replace(platform=next(iter(platforms), "cli"))
+        request = request._replace(platform=_platform(config, request.user_id, known))
         known = builtin.sessions_meant(request) if builtin is not None else {}
     return Subject(request, tuple(known.get("sessions", ())), tuple(known.get("passages", ())))
+
+
+def _platform(config: Config, user: str, known: Mapping[str, Any]) -> str:
+    """The platform of a user."""
+    hint = "say which one you mean with --platform"
+    try:
+        platforms = {*known.get("platforms", ()), *_platforms_in_outbox(config, user)}
+        problem = known.get("problem", "")
+    except (HermesError, OSError) as error:
+        platforms, problem = set(), describe(error)
+    if problem:
+        raise HermesError(f"the user's platform can't be found out: {problem}", hint=hint)
+    if len(platforms) > 1:
+        raise HermesError(
+            f"there are users of this id on {', '.join(sorted(platforms))}", hint=hint
+        )
+    return next(iter(platforms), "cli")
 
 
 def _platforms_in_outbox(config: Config, user: str) -> set[str]:

@@ -134,7 +134,9 @@ def _forgotten(config: Config, request: ForgetRequest, given: dict[str, Any]) ->
         theirs = ask_provider(config, subject, delete=False) if asks else ProviderAnswer()
     if given["dry_run"] or not given["json_wanted"]:
         _print_survey(config, subject, found, theirs, given)
-    nothing = is_gone(found, subject) and not theirs.found and not theirs.problems
+    # What can't be read may have it: then there is a receipt that says so.
+    problems = (*found.problems, *theirs.problems)
+    nothing = is_gone(found, subject) and not theirs.found and not problems
     if nothing and given["json_wanted"] and not given["dry_run"]:
         print_json(found={}, deleted={}, complete=True)
     if nothing or given["dry_run"]:

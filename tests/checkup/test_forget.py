@@ -284,14 +284,52 @@ def test_a_file_whose_name_has_the_text_does_not_bring_it_into_the_receipt(machi
     assert receipt["searched"]["files_after"] == ["(not shown: it contains what was forgotten)"]
 
 
-def test_a_damaged_store_is_named_and_the_others_are_emptied(machine):
-    history = machine.home / "memories" / "history.db"
+def _damage(path: Path, content: bytes = b"not a database" * 300) -> None:
     for suffix in ("-wal", "-shm"):
-        history.with_name(history.name + suffix).unlink(missing_ok=True)
-    history.write_bytes(b"not a database" * 100)
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("state.db", {"messages", "titles of conversations"}),
+        ("memories/history.db", {"note history", "refused notes"}),
+        ("memories/MEMORY.md", {"MEMORY.md"}),
+        ("outbox.db", {"outbox"}),
+        ("logs/memory-calls.db", {"call log"}),
+    ],
+)
+def test_a_damaged_store_is_named_and_all_others_are_emptied(machine, name, lost):
+    placed = count(machine.home)
+    path = machine.home / name
+    damaged = b"\xff\xfe no text" if path.suffix == ".md" else b"not a database" * 300
+    _damage(path, damaged)
     receipt = machine.json("forget", TEXT, "--yes", code=1)
-    assert any("history" in each for each in receipt["problems"])
-    assert receipt["deleted"]["messages"] == 16
+    wanted = {key: each for key, each in placed.items() if key.partition(":")[0] not in lost}
+    assert receipt["deleted"] == wanted
+    assert receipt["remaining"] == {}
+    assert [each for each in receipt["problems"] if path.name in each], receipt["problems"]
+    assert not receipt["complete"]
+    assert grep(machine.home) == []
+    assert path.read_bytes() == damaged
+    assert machine.run("forget", TEXT, "--yes").code == 1  # nobody can say that it is not there
+
+
+@pytest.mark.parametrize("what", [("--session", "session-3"), ("--user", "100100100")])
+@pytest.mark.parametrize("name", ["state.db", "memories/history.db", "outbox.db"])
+def test_a_damaged_store_keeps_no_other_from_forgetting_a_person(machine, what, name):
+    _damage(machine.home / name)
+    platform = ("--platform", "telegram") if what[0] == "--user" else ()
+    receipt = machine.json("forget", *what, *platform, "--yes", code=1)
+    assert receipt["deleted"].get("conversations", 0) == (name != "state.db")
+    assert receipt["deleted"].get("folder of a user", 0) == (what[0] == "--user")
+    assert [each for each in receipt["problems"] if Path(name).name in each]
+
+
+def test_without_the_archive_nobody_guesses_the_platform_of_a_person(machine):
+    _damage(machine.home / "state.db")
+    assert "--platform" in machine.run("forget", "--user", "100100100", "--yes").failed()
 
 
 def test_an_agent_that_runs_is_named_and_finds_nothing_any_more(machine):

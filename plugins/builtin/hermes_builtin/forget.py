@@ -7,12 +7,13 @@ conversation stays readable; its words leave the index. Nothing of it is recorde
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hermes_builtin.notes import Notebook, Notes, NotesError, Person, previews
+from hermes_builtin.notes import Notes, NotesError, Person, previews
 from hermes_builtin.notes.people import user_folder
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session
 from hermes_builtin.sessions.conversations import keywords_of
@@ -28,21 +29,41 @@ _PASSAGES: Final = 100
 _SHORTEST_PASSAGE: Final = 12
 _LONGEST_PASSAGE: Final = 60
 
-Matches = Callable[[str], bool]
+
+class _Parts:
+    """What the parts of a `forget` found. A damaged one does not keep the others from running."""
+
+    def __init__(self) -> None:
+        self.items: list[ForgetItem] = []
+        self.problems: list[str] = []
+
+    def run(self, part: Callable[[], Iterable[ForgetItem]]) -> None:
+        """Run one part: its items are kept, also those in front of an error."""
+        with self.noting():
+            for each in part():
+                self.items.append(each)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Take down what can't be read or changed, and go on."""
+        try:
+            yield
+        except (HermesError, OSError) as error:
+            self.problems.append(str(error))
 
 
 def forget(request: ForgetRequest) -> ForgetReport:
     """Find what a request means in the notes and conversations of a home, and delete it."""
     home = Path(request.home)
-    items: list[ForgetItem] = []
-    problems: list[str] = []
-    for part in (_forget_notes, _forget_conversations):
-        # What is damaged in one place must not keep the rest from being deleted.
-        try:
-            items += part(home, request)
-        except (HermesError, OSError) as error:
-            problems.append(str(error))
-    return ForgetReport(tuple(each for each in items if each.count), tuple(problems))
+    parts = _Parts()
+    with closing(Notes(home)) as notes:
+        (_forget_entries if request.text else _forget_origins)(notes, request, parts)
+        if request.delete and notes.history.exists:
+            with parts.noting():
+                notes.database.erase_free_space()
+    parts.run(partial(_forget_conversations, home, request))
+    items = tuple(each for each in parts.items if each.count)
+    return ForgetReport(items, tuple(dict.fromkeys(parts.problems)))
 
 
 def sessions_meant(request: ForgetRequest) -> dict[str, Any]:
@@ -52,11 +73,19 @@ def sessions_meant(request: ForgetRequest) -> dict[str, Any]:
     if request.user_id:
         people = Notes(home).people()
         platforms = {each.platform for each in people if each.user_id == request.user_id}
+    try:
+        return _sessions_meant(home, request, platforms)
+    except (HermesError, OSError) as error:
+        # The other stores can be emptied without it.
+        return {"platforms": sorted(platforms), "problem": str(error)}
+
+
+def _sessions_meant(home: Path, request: ForgetRequest, platforms: set[str]) -> dict[str, Any]:
     with _archive(home) as archive:
         chosen = _sessions(archive, request)
         if request.user_id:
             wanted = identity_text(request.user_id)
-            platforms |= {platform for platform, _ in archive.people(wanted)}
+            platforms = platforms | {platform for platform, _ in archive.people(wanted)}
         if request.text:
             # One of each person: memories of a provider belong to people, not to sessions.
             chosen = list({each.owner: each for each in archive.sessions(EVERYBODY)}.values())
@@ -83,47 +112,52 @@ def _passages(archive: Archive, sessions: list[Session]) -> list[str]:
 # -- notes --------------------------------------------------------------------------------------
 
 
-def _forget_notes(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
-    with closing(Notes(home)) as notes:
-        if request.text:
-            yield from _forget_entries(notes, request)
-        else:
-            yield from _forget_origins(notes, request)
-        if request.delete and notes.history.exists:
-            notes.database.erase_free_space()
-
-
-def _forget_entries(notes: Notes, request: ForgetRequest) -> Iterator[ForgetItem]:
+def _forget_entries(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
     """Entries of notebooks, and every other place that has their text."""
     matches = Needles.of(request.text).found_in
     books = [each for each in notes.all_notebooks() if each.file.path.exists()]
-    entries = {book.key: [e for e in book.read().entries if matches(e)] for book in books}
+    entries: dict[str, list[str]] = {}
+    for book in books:
+        with parts.noting():
+            entries[book.key] = [each for each in book.read().entries if matches(each)]
+    noted = [each for found in entries.values() for each in found]
+    # First what is recorded of the texts: it is found by them.
+    parts.run(partial(_forget_records, notes, request, noted))
+    for book in books:
+        with parts.noting():
+            if request.delete and book.key in entries:
+                book.forget(matches)
+        found = entries.get(book.key, [])
+        parts.items.append(ForgetItem(_name(book.key), len(found), tuple(previews(found))))
+    known = {*entries}
+    with parts.noting():
+        # Those whose file is gone, or can't be read.
+        if request.delete and notes.history.exists:
+            for target in set(notes.history.targets()) - known:
+                notes.history.erase(target, matches)
+    parts.run(partial(_forget_pending, notes, request))
+
+
+def _forget_records(notes: Notes, request: ForgetRequest, noted: list[str]) -> Iterator[ForgetItem]:
+    """What the history has of changes, and of refused and allowed texts."""
+    matches = Needles.of(request.text).found_in
     changes = notes.history.matching(matches) if notes.history.exists else []
     blocked = notes.decisions.matching(matches)
-    pending = [path for path, text in notes.pending.texts().items() if matches(text)]
     if request.delete:
-        texts = [*(e for found in entries.values() for e in found), *(b.text for b in blocked)]
+        texts = [*noted, *(each.text for each in blocked)]
         texts += [entry for _, _, having in changes for entry in having]
-        # First the hashes of allowed texts: they are found by the texts.
         notes.decisions.erase([each.id for each in blocked], texts)
-        _erase_entries(notes, books, matches)
-        for path in pending:
-            path.unlink(missing_ok=True)
-    for key, found in entries.items():
-        yield ForgetItem(_name(key), len(found), tuple(previews(found)))
     yield ForgetItem("note history", len(changes))
     yield ForgetItem("refused notes", len(blocked), tuple(previews([b.text for b in blocked])))
+
+
+def _forget_pending(notes: Notes, request: ForgetRequest) -> Iterator[ForgetItem]:
+    matches = Needles.of(request.text).found_in
+    pending = [path for path, text in notes.pending.texts().items() if matches(text)]
+    if request.delete:
+        for path in pending:
+            path.unlink(missing_ok=True)
     yield ForgetItem("pending notes", len(pending))
-
-
-def _erase_entries(notes: Notes, books: list[Notebook], matches: Matches) -> None:
-    for book in books:
-        book.forget(matches)
-    if notes.history.exists:
-        known = {book.key for book in books}
-        for target in notes.history.targets():
-            if target not in known:  # its file is gone
-                notes.history.erase(target, matches)
 
 
 def _name(key: str) -> str:
@@ -139,34 +173,49 @@ class _Origins(NamedTuple):
     key: str = ""  # of the person's own USER.md
 
 
-def _forget_origins(notes: Notes, request: ForgetRequest) -> Iterator[ForgetItem]:
+def _forget_origins(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
     """A person's own notebook, and which session a note was made in."""
-    said = sessions_meant(request)["sessions"]
+    said = sessions_meant(request).get("sessions", ())
     names = {name for each in said for name in (each["session"], each["id"])}
     key = ""
     if request.user_id:
         key = f"user/{Person(request.platform, request.user_id).folder}"
     whose = _Origins(frozenset(names | {request.session_id} - {""}), key)
+    parts.run(partial(_forget_staged, notes, request, whose))
+    own = user_folder(notes.folder, key.partition("/")[2]) if key else None
+    entries = _own_entries(notes, key) if own is not None and own.exists() else []
+    parts.run(partial(_forget_origin_records, notes, request, whose, entries))
+    if own is not None and own.exists():
+        if request.delete:
+            with parts.noting():
+                _drop_folder(notes, key, own)
+        parts.items.append(ForgetItem("USER.md of a user", len(entries), tuple(previews(entries))))
+        parts.items.append(ForgetItem("folder of a user", 1))
+
+
+def _forget_staged(notes: Notes, request: ForgetRequest, whose: _Origins) -> Iterator[ForgetItem]:
     pending = [each.id for each in notes.pending.all() if _is_of(each.session, each.target, whose)]
+    if request.delete:
+        for name in pending:
+            notes.pending.discard(name)
+    yield ForgetItem("pending notes", len(pending))
+
+
+def _forget_origin_records(
+    notes: Notes, request: ForgetRequest, whose: _Origins, entries: list[str]
+) -> Iterator[ForgetItem]:
+    key = whose.key
     blocked = [each.id for each in notes.blocked() if key and each.target == key]
     changes = of_session = 0
     if notes.history.exists:
         changes = notes.history.count(key) if key else 0
         of_session = notes.history.of_sessions(whose.sessions, clear=request.delete)
-    own = user_folder(notes.folder, key.partition("/")[2]) if key else None
-    has_folder = own is not None and own.exists()
-    entries = _own_entries(notes, key) if has_folder else []
     if request.delete:
-        for name in pending:
-            notes.pending.discard(name)
         notes.decisions.erase(blocked, entries)
-        if key and own is not None:
-            _drop_notebook(notes, key, own)
-    yield ForgetItem("USER.md of a user", len(entries), tuple(previews(entries)))
-    yield ForgetItem("folder of a user", int(has_folder))
+        if key and notes.history.exists:
+            notes.history.drop(key)
     yield ForgetItem("note history", changes + of_session)
     yield ForgetItem("refused notes", len(blocked))
-    yield ForgetItem("pending notes", len(pending))
 
 
 def _is_of(session: str, target: str, whose: _Origins) -> bool:
@@ -180,13 +229,10 @@ def _own_entries(notes: Notes, key: str) -> list[str]:
     return []
 
 
-def _drop_notebook(notes: Notes, key: str, folder: Path) -> None:
-    if folder.exists():
-        with notes.book(key).file.locked():
-            # With the lock's file: the name of the folder tells who it was.
-            shutil.rmtree(folder)
-    if notes.history.exists:
-        notes.history.drop(key)
+def _drop_folder(notes: Notes, key: str, folder: Path) -> None:
+    with notes.book(key).file.locked():
+        # With the lock's file: the name of the folder tells who it was.
+        shutil.rmtree(folder)
 
 
 # -- conversations ------------------------------------------------------------------------------
