@@ -53,6 +53,7 @@ from hermes_core.storage.search import (
 
 JOURNAL: Final = "forget.json"
 RECEIPTS: Final = "receipts"
+INTERRUPTED: Final = "a `forget` was interrupted; not everything is deleted"
 
 _LOCK: Final = "forget.json.lock"
 _LOCK_SECONDS: Final = 2.0
@@ -760,7 +761,8 @@ def _write_receipt(path: Path, receipt: dict[str, Any]) -> None:
 
 def needle_problem(text: str) -> str:
     """Why a text is too short to be searched for in bytes; "" if it is not."""
-    wanted = text.strip()
-    if len(wanted) < 2 or len(wanted.encode("utf-8", "replace")) < 4:  # noqa: PLR2004
+    wanted = folded(text).strip()
+    # Two characters are a name in Chinese, three letters are one in English.
+    if len(wanted) < 3 and len(wanted.encode("utf-8", "replace")) < 4:  # noqa: PLR2004
         return "the text is too short: it would be found nearly everywhere"
     return ""

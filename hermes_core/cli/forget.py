@@ -43,6 +43,8 @@ from hermes_core.provider import ForgetRequest
 from hermes_core.storage.home import resolve_home
 
 _SHOWN: Final = 10
+#: What the built-in calls conversations that can't be emptied without being deleted.
+_IDS: Final = "ids of conversations"
 
 
 @click.command("forget")
@@ -236,5 +238,10 @@ def _print_remaining(receipt: dict[str, Any]) -> None:
         say(f"problem: {paint(plain(each), 'broken')}", indent=2)
     for each in (*theirs.get("unreachable", ()), *receipt["unreachable"]):
         say(f"not reached: {plain(each)}", indent=2)
-    if receipt["searched"]["files_after"]:
+    if _IDS in rows:
+        note(
+            "hint: the text is part of the id of a conversation, a user or a chat; see\n"
+            "      `hermes-plugins forget TEXT --dry-run`, then use --session ID or --user ID"
+        )
+    elif receipt["searched"]["files_after"]:
         note("hint: change these files yourself, or run the same command when no agent runs")

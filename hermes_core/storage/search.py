@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_core.errors import DatabaseError
-from hermes_core.provider import folded
+from hermes_core.provider import folded, has_folded
 from hermes_core.storage.files import open_regular
 from hermes_core.storage.sqlite import read_only
 
@@ -27,9 +27,11 @@ ENCODINGS: Final = ("UTF-8", "JSON escapes")
 _CHUNK: Final = 1 << 20
 # A character takes up to 7 bytes as an escape within an escaped text, and 13 within two.
 _BYTES_PER_CHARACTER: Final = 16
+# For invisible characters and further blanks in it.
+_BYTES_BETWEEN: Final = 1024
 _DEEPEST: Final = 3
 _ESCAPE: Final = re.compile(r'\\(u[0-9a-fA-F]{4}|["\\/bfnrt])')
-_ESCAPED: Final = frozenset('"\\/')
+_ESCAPED: Final = frozenset(' "\\/')
 _LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SQLITE: Final = b"SQLite format 3\0"
 #: How files begin whose content is compressed: nobody can tell what is in them.
@@ -45,16 +47,20 @@ class Needles:
     @classmethod
     def of(cls, *texts: str) -> Needles:
         """Return the needles for some texts; empty ones are left out."""
-        return cls(tuple(dict.fromkeys(folded(each) for each in texts if each.strip())))
+        forms = (folded(each).strip() for each in texts)
+        return cls(tuple(dict.fromkeys(filter(None, forms))))
 
     def __bool__(self) -> bool:
         return bool(self.texts)
 
     def found_in(self, text: str) -> bool:
         """Return whether a text contains one of them, as it is or escaped."""
-        # JSON escapes no plain letter, so most files have to be read in one way only.
+        # JSON escapes no plain letter, so most files have to be read in one way only. A blank may
+        # be a line break there.
         mark = "\\u" if self._is_plain else "\\"
-        return any(needle in each for each in _readings(text, mark) for needle in self.texts)
+        return any(
+            has_folded(each, needle) for each in _readings(text, mark) for needle in self.texts
+        )
 
     @property
     def _is_plain(self) -> bool:
@@ -168,7 +174,7 @@ def _regular_files(place: str, names: list[str]) -> Iterator[Path]:
 
 def contains(path: Path, needles: Needles) -> bool:
     """Return whether the bytes of a file contain a needle."""
-    kept = needles.longest * _BYTES_PER_CHARACTER
+    kept = needles.longest * _BYTES_PER_CHARACTER + _BYTES_BETWEEN if needles else 0
     with open_regular(path) as file:
         before = b""
         while chunk := file.read(_CHUNK):

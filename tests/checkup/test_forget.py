@@ -167,11 +167,84 @@ def test_the_text_can_come_from_standard_input(machine):
     [
         ((), "say what to forget"),
         (("x",), "too short"),
+        (("a\u200bb",), "too short"),
         (("some text", "--session", "s"), "only one of them"),
     ],
 )
 def test_wrong_usage_is_one_line(machine, arguments, error):
     assert error in machine.run("forget", *arguments).misused()
+
+
+# -- what a person calls the same ---------------------------------------------------------------
+
+STREET = "Vimbleton Road 7"
+
+
+def _talk(home: Path, *texts: str, session: str = "talk", **who: str) -> None:
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all(session, **who)
+    for each in texts:
+        manager.sync_all(each, "ok")
+    manager.shutdown_all()
+
+
+def _stored(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file()).lower()
+
+
+@pytest.mark.parametrize("asked", [STREET, "vimble\u00adton  road\n7", "\ufeffVIMBLETON\tROAD 7"])
+def test_invisible_characters_and_blanks_do_not_count(tmp_path, asked):
+    machine = Machine(tmp_path, in_process=True)
+    spellings = (
+        "Vimble\u200bton Road 7",
+        "Vimbleton  Road\n 7",
+        "Vimb\u00adleton\u00a0Road\u2028\u20607",
+        json.dumps({"at": "Vimbleton\n\tRo\u200dad 7"}),
+    )
+    in_child(partial(_talk, machine.home, *(f"I live in {each}" for each in spellings)))
+    (machine.home / "memories").mkdir(exist_ok=True)
+    (machine.home / "memories" / "MEMORY.md").write_text("In\u200bto Vimbleton\nRoad 7", "utf-8")
+    theirs = machine.home / "export.json"
+    theirs.write_text(json.dumps("Vimb\u200bleton\n Road 7"))
+    receipt = machine.json("forget", asked, "--yes", code=1)
+    assert (receipt["deleted"]["messages"], receipt["deleted"]["MEMORY.md"]) == (4, 1)
+    assert receipt["searched"]["files_after"] == ["export.json"]
+    theirs.unlink()
+    assert b"vimb" not in _stored(machine.home)
+
+
+def test_a_name_of_three_letters_is_a_whole_word(tmp_path):
+    machine = Machine(tmp_path, in_process=True)
+    in_child(partial(_talk, machine.home, "My name is Ann", "I had a banana with Anna"))
+    receipt = machine.json("forget", "Ann", "--yes")
+    assert (receipt["deleted"], receipt["complete"]) == ({"messages": 1}, True)
+    shown = machine.run("sessions", "show", "talk").done().out
+    assert "a banana with Anna" in shown
+    assert "name" not in shown
+
+
+def test_the_marker_does_not_count_as_what_is_forgotten(tmp_path):
+    machine = Machine(tmp_path, in_process=True)
+    in_child(partial(_talk, machine.home, "I have forgotten my umbrella"))
+    assert machine.json("forget", "forgotten", "--yes")["complete"]
+    assert "[removed]" in machine.run("sessions", "show", "talk").done().out
+    assert b"forgotten" not in _stored(machine.home)
+
+
+def test_a_text_in_an_id_is_named_with_what_to_do(tmp_path):
+    machine = Machine(tmp_path, in_process=True)
+    talk = partial(_talk, machine.home, "hello there")
+    in_child(partial(talk, session="trip-to-zanzibar"))
+    in_child(partial(talk, session="s2", platform="telegram", user_id="zanzibar", chat_id="c1"))
+    result = machine.run("forget", "zanzibar", "--yes")
+    assert result.code == 1
+    assert "remaining: ids of conversations 2" in result.out
+    assert "use --session ID or --user ID" in result.err
+    assert "trip-to-zanzibar" in machine.run("forget", "zanzibar", "--dry-run").done().out
+    machine.run("forget", "--session", "trip-to-zanzibar", "--yes").done()
+    machine.run("forget", "--user", "zanzibar", "--yes").done()
+    assert machine.json("forget", "zanzibar", "--yes")["complete"]
+    assert b"zanzibar" not in _stored(machine.home)
 
 
 # -- sessions and people ------------------------------------------------------------------------
@@ -389,6 +462,8 @@ def test_what_was_killed_is_finished_by_the_next_command(machine, number):
     assert _killed_at(machine.home, number, ForgetRequest(str(machine.home), TEXT))
     assert (machine.home / forget.JOURNAL).exists()
     assert stat.S_IMODE((machine.home / forget.JOURNAL).stat().st_mode) == 0o600
+    status = machine.run("status")
+    assert (status.code, "run: hermes-plugins forget" in status.out) == (1, True)
     receipt = machine.json("forget")
     assert receipt["found"] == receipt["deleted"] == placed
     assert (receipt["resumed"], receipt["complete"]) == (1, True)

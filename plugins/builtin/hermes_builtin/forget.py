@@ -24,6 +24,8 @@ from hermes_core import DatabaseError, ForgetItem, ForgetReport, ForgetRequest, 
 from hermes_core.session import identity_text
 from hermes_core.storage.search import Needles
 
+#: Conversations whose id, user or chat has the text.
+_IDS: Final = "ids of conversations"
 #: How many passages of deleted conversations the files are searched for, and how long each is.
 _PASSAGES: Final = 100
 _SHORTEST_PASSAGE: Final = 12
@@ -286,6 +288,15 @@ def _forget_messages(archive: Archive, request: ForgetRequest) -> Iterator[Forge
     found = archive.replace_texts(matches) if request.delete else archive.texts(matches)
     yield ForgetItem("messages", len(found.messages), tuple(previews(found.previews)))
     yield ForgetItem("titles of conversations", len(found.titles))
+    if not request.delete:
+        # An id is part of other ids and of links: it goes with its conversation only.
+        named = [each for each in archive.sessions(EVERYBODY) if _is_named(each, matches)]
+        yield ForgetItem(_IDS, len(named), tuple(map(_described, named)))
+
+
+def _is_named(session: Session, matches: Callable[[str], bool]) -> bool:
+    ids = (session.id, session.name, session.parent, session.user_id, session.chat_id)
+    return any(map(matches, (*ids, session.profile)))
 
 
 def _described(session: Session) -> str:
