@@ -6,7 +6,6 @@ conversation stays readable; its words leave the index. Nothing of it is recorde
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -14,14 +13,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes import Notes, NotesError, Person, previews
-from hermes_builtin.notes.people import user_folder
-from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session
-from hermes_builtin.sessions.conversations import keywords_of
+from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session, SessionFacts
+from hermes_builtin.sessions.conversations import keywords_of, open_archive
 from hermes_builtin.sessions.display import link
 from hermes_builtin.sessions.location import locate
+from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.tool import linked
 from hermes_core import DatabaseError, ForgetItem, ForgetReport, ForgetRequest, HermesError
-from hermes_core.session import identity_text
+from hermes_core.config import load_config
+from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.search import Needles
 
 #: Conversations whose id, user or chat has the text.
@@ -30,6 +30,8 @@ _IDS: Final = "ids of conversations"
 _PASSAGES: Final = 100
 _SHORTEST_PASSAGE: Final = 12
 _LONGEST_PASSAGE: Final = 60
+
+Matches = Callable[[str], bool]
 
 
 class _Parts:
@@ -58,14 +60,22 @@ def forget(request: ForgetRequest) -> ForgetReport:
     """Find what a request means in the notes and conversations of a home, and delete it."""
     home = Path(request.home)
     parts = _Parts()
-    with closing(Notes(home)) as notes:
+    # The spool first: what it hands over later must not have it any more.
+    parts.run(partial(_forget_spool, home, request))
+    with parts.noting(), closing(_notes(home, parts)) as notes:
         (_forget_entries if request.text else _forget_origins)(notes, request, parts)
         if request.delete and notes.history.exists:
-            with parts.noting():
-                notes.database.erase_free_space()
+            notes.database.erase_free_space()
     parts.run(partial(_forget_conversations, home, request))
     items = tuple(each for each in parts.items if each.count)
     return ForgetReport(items, tuple(dict.fromkeys(parts.problems)))
+
+
+def _notes(home: Path, parts: _Parts) -> Notes:
+    """The notes of a home; those in its files if nobody can tell where they are."""
+    with parts.noting():
+        return Notes.open(home, load_config(home).memory)
+    return Notes(home)
 
 
 def sessions_meant(request: ForgetRequest) -> dict[str, Any]:
@@ -117,7 +127,7 @@ def _passages(archive: Archive, sessions: list[Session]) -> list[str]:
 def _forget_entries(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
     """Entries of notebooks, and every other place that has their text."""
     matches = Needles.of(request.text).found_in
-    books = [each for each in notes.all_notebooks() if each.file.path.exists()]
+    books = [each for each in notes.all_notebooks() if each.text.exists]
     entries: dict[str, list[str]] = {}
     for book in books:
         with parts.noting():
@@ -155,10 +165,10 @@ def _forget_records(notes: Notes, request: ForgetRequest, noted: list[str]) -> I
 
 def _forget_pending(notes: Notes, request: ForgetRequest) -> Iterator[ForgetItem]:
     matches = Needles.of(request.text).found_in
-    pending = [path for path, text in notes.pending.texts().items() if matches(text)]
+    pending = [name for name, text in notes.pending.texts().items() if matches(text)]
     if request.delete:
-        for path in pending:
-            path.unlink(missing_ok=True)
+        for name in pending:
+            notes.pending.erase(name)
     yield ForgetItem("pending notes", len(pending))
 
 
@@ -184,13 +194,13 @@ def _forget_origins(notes: Notes, request: ForgetRequest, parts: _Parts) -> None
         key = f"user/{Person(request.platform, request.user_id).folder}"
     whose = _Origins(frozenset(names | {request.session_id} - {""}), key)
     parts.run(partial(_forget_staged, notes, request, whose))
-    own = user_folder(notes.folder, key.partition("/")[2]) if key else None
-    entries = _own_entries(notes, key) if own is not None and own.exists() else []
+    has_folder = bool(key) and notes.has_own(key)
+    entries = _own_entries(notes, key) if has_folder else []
     parts.run(partial(_forget_origin_records, notes, request, whose, entries))
-    if own is not None and own.exists():
+    if has_folder:
         if request.delete:
             with parts.noting():
-                _drop_folder(notes, key, own)
+                notes.drop_own(key)
         parts.items.append(ForgetItem("USER.md of a user", len(entries), tuple(previews(entries))))
         parts.items.append(ForgetItem("folder of a user", 1))
 
@@ -231,12 +241,6 @@ def _own_entries(notes: Notes, key: str) -> list[str]:
     return []
 
 
-def _drop_folder(notes: Notes, key: str, folder: Path) -> None:
-    with notes.book(key).file.locked():
-        # With the lock's file: the name of the folder tells who it was.
-        shutil.rmtree(folder)
-
-
 # -- conversations ------------------------------------------------------------------------------
 
 
@@ -259,6 +263,22 @@ def _sessions(archive: Archive, request: ForgetRequest) -> list[Session]:
         other = archive.session(linked(request.session_id)[1], EVERYBODY)
         found = other if other is not None and link(other) == request.session_id.strip() else None
     return [] if found is None else [found]
+
+
+def _forget_spool(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
+    """Turns that are not in the archive yet."""
+    matches = Needles.of(request.text).found_in
+    user = identity_text(request.user_id) if request.user_id else None
+
+    def is_meant(facts: SessionFacts) -> bool:
+        if user is None:
+            name = request.session_id
+            return bool(name) and facts.id in (name, linked(name)[1])
+        platform = facts.platform or facts.source or TERMINAL
+        return facts.user_id == user and request.platform in ("", platform)
+
+    spool = Spool(home, partial(open_archive, home))
+    yield ForgetItem("turns in the spool", spool.forget(matches, is_meant, delete=request.delete))
 
 
 def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:

@@ -21,6 +21,7 @@ from hermes_builtin.notes.notebook import Author, Notebook, Page, Written, maske
 from hermes_builtin.notes.pending import Pending
 from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import HermesError
+from hermes_core.storage.logger import SafeLogger
 
 # -- The `memory` tool: what the model sees of the notes, and what it gets for an answer --------
 
@@ -204,7 +205,9 @@ class MemoryTool:
         replaced = [each.goes for each in plan(entries, operations) if each.goes]
         found, reason = [], ""
         for wanted in operations:
-            if wanted.action != "remove" and wanted.content not in entries:
+            # What is too long is refused below, and would take minutes to judge.
+            judged = wanted.action != "remove" and len(wanted.content) <= notebook.limit
+            if judged and wanted.content not in entries:
                 verdict = self._judge(wanted.content, author, replaced)
                 found.append(wanted._replace(origin=verdict.origin))
                 reason = reason or verdict.reason
@@ -324,7 +327,7 @@ def _message(operations: Sequence[Operation], written: Written) -> str:
 
 # -- The notes as the system prompt has them: taken once, the same bytes for a whole session ----
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 _LINE: Final = "═" * 46
 _HEADERS: Final = {
@@ -353,10 +356,10 @@ def _block(notebook: Notebook) -> str:
         return _framed(f"{header} [can't be read]", f"Tell the user: {error}")
     for entry, finding in seen.objections.items():
         logger.warning("notes: an entry of %s is kept out of the prompt (%s): %.80s",
-                       notebook.file.path.name, finding, without_secrets(entry))  # fmt: skip
+                       notebook.name, finding, without_secrets(entry))  # fmt: skip
     if seen.left_out:
         logger.warning("notes: %s is far over its cap: %d of %d entries are not in the prompt",
-                       notebook.file.path.name, seen.left_out, len(page.entries))  # fmt: skip
+                       notebook.name, seen.left_out, len(page.entries))  # fmt: skip
     shown = [*seen.labelled, *filter(None, [seen.remark])]
     if not shown:
         return ""
