@@ -104,19 +104,20 @@ class ForgetRequest(NamedTuple):
         characters and the kind and number of blanks do not count. A text of three letters has to
         be a whole word.
         """
-        return bool(self.text) and has_folded(folded(text), folded(self.text).strip())
+        return bool(self.text) and has_folded(folded(text), folded(self.text))
 
 
 def folded(text: str) -> str:
     """Return a text in the form in which texts to be forgotten are compared."""
-    import re  # noqa: PLC0415 - `list` imports this module
-    from unicodedata import normalize  # noqa: PLC0415 - as above
+    if text.isascii():
+        text = text.lower()
+    else:
+        import re  # noqa: PLC0415 - `list` imports this module
+        from unicodedata import normalize  # noqa: PLC0415 - as above
 
-    if not text.isascii():
         text = re.sub(_INVISIBLE, "", text)
         text = normalize("NFKC", normalize("NFKC", text).casefold())
-    # Only what is not one blank already: most texts stay as they are.
-    return re.sub(r"\s{2,}|[^\S ]", " ", text.lower())
+    return " ".join(text.split())
 
 
 #: Soft hyphens, joiners, marks of direction, variation selectors, tags: a person sees none of them.
@@ -130,7 +131,7 @@ _SHORTEST_PART: Final = 4
 
 def has_folded(text: str, wanted: str) -> bool:
     """Return whether a text has what is wanted; both are folded."""
-    if wanted not in text:
+    if not wanted or wanted not in text:
         return False
     if len(wanted.encode("utf-8", "replace")) >= _SHORTEST_PART:
         return True

@@ -762,7 +762,7 @@ def _write_receipt(path: Path, receipt: dict[str, Any]) -> None:
 
 def needle_problem(text: str) -> str:
     """Why a text is too short to be searched for in bytes; "" if it is not."""
-    wanted = folded(text).strip()
+    wanted = folded(text)
     # Two characters are a name in Chinese, three letters are one in English.
     if len(wanted) < 3 and len(wanted.encode("utf-8", "replace")) < 4:  # noqa: PLR2004
         return "the text is too short: it would be found nearly everywhere"

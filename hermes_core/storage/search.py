@@ -47,7 +47,7 @@ class Needles:
     @classmethod
     def of(cls, *texts: str) -> Needles:
         """Return the needles for some texts; empty ones are left out."""
-        forms = (folded(each).strip() for each in texts)
+        forms = map(folded, texts)
         return cls(tuple(dict.fromkeys(filter(None, forms))))
 
     def __bool__(self) -> bool:

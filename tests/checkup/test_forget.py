@@ -213,6 +213,11 @@ def test_invisible_characters_and_blanks_do_not_count(tmp_path, asked):
     assert b"vimb" not in _stored(machine.home)
 
 
+def test_a_text_of_nothing_that_is_seen_matches_nothing():
+    assert not ForgetRequest("", "\u200b \n").matches("whatever there is")
+    assert ForgetRequest("", "What\u200bever  there").matches("for whatever\nthere is")
+
+
 def test_a_name_of_three_letters_is_a_whole_word(tmp_path):
     machine = Machine(tmp_path, in_process=True)
     in_child(partial(_talk, machine.home, "My name is Ann", "I had a banana with Anna"))
