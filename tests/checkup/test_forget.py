@@ -394,6 +394,15 @@ def test_a_damaged_store_is_named_and_all_others_are_emptied(machine, name, lost
     assert machine.run("forget", TEXT, "--yes").code == 1  # nobody can say that it is not there
 
 
+def test_an_invalid_config_keeps_no_note_from_being_deleted(machine):
+    (machine.home / "config.yaml").write_text("memory: [what")
+    receipt = machine.json("forget", TEXT, "--yes", code=1)
+    assert receipt["deleted"]["MEMORY.md"] == 4
+    assert any("config.yaml" in each for each in receipt["problems"])
+    # Where conversations are stored is not known: what is left is named.
+    assert {*grep(machine.home)} <= {*receipt["searched"]["files_after"]}
+
+
 @pytest.mark.parametrize("what", [("--session", "session-3"), ("--user", "100100100")])
 @pytest.mark.parametrize("name", ["state.db", "memories/history.db", "outbox.db"])
 def test_a_damaged_store_keeps_no_other_from_forgetting_a_person(machine, what, name):

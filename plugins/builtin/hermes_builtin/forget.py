@@ -73,9 +73,11 @@ def forget(request: ForgetRequest) -> ForgetReport:
 
 def _notes(home: Path, parts: _Parts) -> Notes:
     """The notes of a home; those in its files if nobody can tell where they are."""
-    with parts.noting():
+    try:
         return Notes.open(home, load_config(home).memory)
-    return Notes(home)
+    except (HermesError, OSError) as error:
+        parts.problems.append(str(error))
+        return Notes(home)
 
 
 def sessions_meant(request: ForgetRequest) -> dict[str, Any]:
