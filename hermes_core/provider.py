@@ -100,18 +100,44 @@ class ForgetRequest(NamedTuple):
     def matches(self, text: str) -> bool:
         """Return whether a text contains the one to be forgotten.
 
-        Upper and lower case are the same, and so are the ways to write one character.
+        Upper and lower case are the same, and so are the ways to write one character. Invisible
+        characters and the kind and number of blanks do not count. A text of three letters has to
+        be a whole word.
         """
-        return bool(self.text) and folded(self.text) in folded(text)
+        return bool(self.text) and has_folded(folded(text), folded(self.text))
 
 
 def folded(text: str) -> str:
     """Return a text in the form in which texts to be forgotten are compared."""
     if text.isascii():
-        return text.lower()
-    from unicodedata import normalize  # noqa: PLC0415 - `list` imports this module
+        text = text.lower()
+    else:
+        import re  # noqa: PLC0415 - `list` imports this module
+        from unicodedata import normalize  # noqa: PLC0415 - as above
 
-    return normalize("NFKC", normalize("NFKC", text).casefold())
+        text = re.sub(_INVISIBLE, "", text)
+        text = normalize("NFKC", normalize("NFKC", text).casefold())
+    return " ".join(text.split())
+
+
+#: Soft hyphens, joiners, marks of direction, variation selectors, tags: a person sees none of them.
+_INVISIBLE: Final = (
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
+)
+#: A shorter text is found in many words: it has to be one itself.
+_SHORTEST_PART: Final = 4
+
+
+def has_folded(text: str, wanted: str) -> bool:
+    """Return whether a text has what is wanted; both are folded."""
+    if not wanted or wanted not in text:
+        return False
+    if len(wanted.encode("utf-8", "replace")) >= _SHORTEST_PART:
+        return True
+    import re  # noqa: PLC0415 - as above
+
+    return re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
 
 
 class ForgetItem(NamedTuple):
@@ -457,7 +483,8 @@ class BuiltinMethods(Protocol):
 
         ``sessions`` are those to be deleted, or for a text one of each person: each with its
         ``session`` and ``keywords``. ``passages`` are texts from sessions to be deleted, to search
-        files for. ``platforms`` are those on which the user is known.
+        files for. ``platforms`` are those on which the user is known. If the conversations can't be
+        read, there is a ``problem`` instead of sessions.
         """
 
 

@@ -28,7 +28,7 @@ from hermes_core.checkup.deliveries import (
     writes,
     writes_fail,
 )
-from hermes_core.checkup.forget import JOURNAL
+from hermes_core.checkup.forget import INTERRUPTED, JOURNAL
 from hermes_core.config import Config, load_config
 from hermes_core.config.settings import ProviderConfigError
 from hermes_core.discovery import ProviderInfo, hook_problems, manifest_of, pin_problem, scan
@@ -168,8 +168,7 @@ def examine_files(config: Config) -> Iterator[Finding]:
     """The home itself, config.yaml, locks, import hooks and secrets."""
     yield from examine_home(config.home)
     if (config.home / JOURNAL).exists():
-        detail = "a `forget` was interrupted; not everything is deleted"
-        yield Finding("forget", PROBLEM, detail, "run: hermes-plugins forget")
+        yield Finding("forget", PROBLEM, INTERRUPTED, "run: hermes-plugins forget")
     yield from examine_config(config.home)
     yield from examine_hooks()
     yield from examine_secrets(config.home, config.secrets_backend)

@@ -53,6 +53,7 @@ from hermes_core.storage.search import (
 
 JOURNAL: Final = "forget.json"
 RECEIPTS: Final = "receipts"
+INTERRUPTED: Final = "a `forget` was interrupted; not everything is deleted"
 
 _LOCK: Final = "forget.json.lock"
 _LOCK_SECONDS: Final = 2.0
@@ -66,9 +67,23 @@ _SHORTEST_ID: Final = 8
 #: A temporary file of a write that is being made is younger.
 _WRITE_SECONDS: Final = 5.0
 
-_SET_ASIDE: Final = re.compile(r".+\.damaged([-.].*)?")
-_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?")
+#: What our own stores leave: a database that was set aside, and a file that was not yet renamed.
+_SET_ASIDE: Final = r"(?:{})\.damaged(?:-\d{{8}}-\d{{6}}(?:-\d+)?)?(?:-wal|-shm|-journal)?"
+_TEMPORARY: Final = r"\.(?:{})\.[0-9a-f]{{8}}\.tmp(?:-wal|-shm|-journal)?"
 _ASIDE_PLACES: Final = {"files set aside": _SET_ASIDE, "temporary files": _TEMPORARY}
+#: The folders of these stores, and the names of their files. A file of the same name elsewhere, or
+#: one that is called like it, is a person's.
+_OWN_FILES: Final = {
+    "": r"state\.db|sessions\.db|outbox\.db|forget\.json",
+    "logs": r"memory-calls\.db",
+    "memories": r"history\.db|MEMORY\.md|USER\.md",
+    "memories/users/*": r"USER\.md|person\.json",
+    "pending/memory": r"[0-9a-f]{8}\.json",
+    "spool": r"turns-\d+-[0-9a-f]{12}\.jsonl|damaged\.jsonl",
+    "receipts": r"forget-[0-9a-f-]+\.json",
+}
+#: People keep them on another disk; every other link leads to what is not ours.
+_MAY_BE_LINKS: Final = frozenset({"", "memories"})
 
 Step = Callable[[str], None]
 
@@ -167,20 +182,32 @@ def subject_of(config: Config, request: ForgetRequest, provider: MemoryProvider)
     """Find out whose memories a request is about; ``provider`` is the built-in.
 
     Raises:
-        HermesError: Several platforms have a user of this id, who are different people.
+        HermesError: Several platforms have a user of this id, who are different people, or nobody
+            can tell.
     """
     builtin = as_builtin(provider)
     known = builtin.sessions_meant(request) if builtin is not None else {}
     if request.user_id and not request.platform:
-        platforms = {*known.get("platforms", ()), *_platforms_in_outbox(config, request.user_id)}
-        if len(platforms) > 1:
-            raise HermesError(
-                f"there are users of this id on {', '.join(sorted(platforms))}",
-                hint="say which one you mean with --platform",
-            )
-        request = request._replace(platform=next(iter(platforms), "cli"))
+        request = request._replace(platform=_platform(config, request.user_id, known))
         known = builtin.sessions_meant(request) if builtin is not None else {}
     return Subject(request, tuple(known.get("sessions", ())), tuple(known.get("passages", ())))
+
+
+def _platform(config: Config, user: str, known: Mapping[str, Any]) -> str:
+    """The platform of a user."""
+    hint = "say which one you mean with --platform"
+    try:
+        platforms = {*known.get("platforms", ()), *_platforms_in_outbox(config, user)}
+        problem = known.get("problem", "")
+    except (HermesError, OSError) as error:
+        platforms, problem = set(), describe(error)
+    if problem:
+        raise HermesError(f"the user's platform can't be found out: {problem}", hint=hint)
+    if len(platforms) > 1:
+        raise HermesError(
+            f"there are users of this id on {', '.join(sorted(platforms))}", hint=hint
+        )
+    return next(iter(platforms), "cli")
 
 
 def _platforms_in_outbox(config: Config, user: str) -> set[str]:
@@ -197,18 +224,43 @@ def survey(config: Config, subject: Subject, builtin: MemoryProvider) -> Survey:
     """Look for a subject in all stores, and in the bytes of all files."""
     items, problems = _in_stores(config, subject, builtin, delete=False)
     ignored = frozenset({config.home / JOURNAL})
-    search = search_files(config.home, subject.needles, ignored)
-    items += _set_aside(search)
+    search = search_files(config.home, subject.needles, ignored, sorted(_MAY_BE_LINKS))
+    items += _set_aside(config.home, search)
     return Survey(tuple(items), search, tuple(problems))
 
 
-def _set_aside(search: SearchResult) -> list[ForgetItem]:
+def _set_aside(home: Path, search: SearchResult) -> list[ForgetItem]:
     """Files that no program uses any more, which are deleted as a whole."""
     return [
-        ForgetItem(place, len(names), tuple(names))
-        for place, pattern in _ASIDE_PLACES.items()
-        if (names := [each.name for each in search.hits if pattern.fullmatch(each.name)])
+        ForgetItem(place, len(paths), tuple(each.name for each in paths))
+        for place in _ASIDE_PLACES
+        if (paths := _left_over(home, search, place))
     ]
+
+
+def _left_over(home: Path, search: SearchResult, place: str) -> list[Path]:
+    return [each for each in search.hits if _is_left_over(home, each, _ASIDE_PLACES[place])]
+
+
+def _is_left_over(home: Path, path: Path, pattern: str) -> bool:
+    """Whether a file is one that our own stores left, in its own folder, not behind a link."""
+    folder = path.parent.relative_to(home)
+    names = next((_OWN_FILES[each] for each in _OWN_FILES if _is_folder(folder, each)), "")
+    if not names or not re.fullmatch(pattern.format(names), path.name) or path.is_symlink():
+        return False
+    parts = [Path(), *reversed(folder.parents[:-1]), *([folder] if folder.parts else [])]
+    return not any(
+        (home / each).is_symlink()
+        for each in parts
+        if each.as_posix().removeprefix(".") not in _MAY_BE_LINKS
+    )
+
+
+def _is_folder(folder: Path, wanted: str) -> bool:
+    parts = Path(wanted).parts
+    return len(parts) == len(folder.parts) and all(
+        each in (name, "*") for name, each in zip(folder.parts, parts, strict=True)
+    )
 
 
 def _in_stores(
@@ -404,7 +456,7 @@ def finish(config: Config, journal: Journal, step: Step | None = None) -> dict[s
             break
         items, problems = _in_stores(config, subject, builtin, delete=True, step=note)
         done += _counted(items)
-        done += _delete_files(left.search, note)
+        done += _delete_files(config.home, left.search, note)
         # After the outbox, which could deliver it again, and before the files are searched again:
         # a provider may have some of its own.
         if not number and journal.provider:
@@ -449,12 +501,12 @@ def _is_kept(path: Path, subject: Subject) -> bool:
         return True
 
 
-def _delete_files(search: SearchResult, step: Step) -> Counter[str]:
+def _delete_files(home: Path, search: SearchResult, step: Step) -> Counter[str]:
     """Delete files that were set aside, and those that a killed process left."""
     done: Counter[str] = Counter()
-    for place, pattern in _ASIDE_PLACES.items():
-        for path in search.hits:
-            if pattern.fullmatch(path.name) and _is_abandoned(path):
+    for place in _ASIDE_PLACES:
+        for path in _left_over(home, search, place):
+            if _is_abandoned(path):
                 with suppress(OSError):
                     path.unlink()
                     done[place] += 1
@@ -710,7 +762,8 @@ def _write_receipt(path: Path, receipt: dict[str, Any]) -> None:
 
 def needle_problem(text: str) -> str:
     """Why a text is too short to be searched for in bytes; "" if it is not."""
-    wanted = text.strip()
-    if len(wanted) < 2 or len(wanted.encode("utf-8", "replace")) < 4:  # noqa: PLR2004
+    wanted = folded(text)
+    # Two characters are a name in Chinese, three letters are one in English.
+    if len(wanted) < 3 and len(wanted.encode("utf-8", "replace")) < 4:  # noqa: PLR2004
         return "the text is too short: it would be found nearly everywhere"
     return ""

@@ -19,6 +19,7 @@ from hermes_core.checkup.deliveries import (
 )
 from hermes_core.checkup.doctor import PROBLEM, Finding, home_limits, run_doctor
 from hermes_core.checkup.explain import explain
+from hermes_core.checkup.forget import INTERRUPTED, JOURNAL
 from hermes_core.checkup.status import ProviderCheck, check_configured, installed_of
 from hermes_core.cli.outbox import report_as_json
 from hermes_core.cli.output import (
@@ -75,6 +76,11 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
         ctx.exit(1)
 
 
+def _interrupted(home: Path) -> list[str]:
+    exists = (home / JOURNAL).exists()
+    return [f"{INTERRUPTED}; run: hermes-plugins forget"] if exists else []
+
+
 def _report(home: Path) -> tuple[dict[str, Any], str]:
     try:
         config = load_config(home)
@@ -93,7 +99,13 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
     # A provider without a probe proves nothing by loading: its old failures stay problems.
     deliveries = delivery_status(config, installed.active, answers=check.probes and not refused)
     full, limited = home_limits(home)
-    problems = [*full, *check.problems, *deliveries.problems, *filter(None, [refused])]
+    problems = [
+        *full,
+        *_interrupted(home),
+        *check.problems,
+        *deliveries.problems,
+        *filter(None, [refused]),
+    ]
     report = {
         "ok": not problems,
         "home": str(home),

@@ -43,6 +43,8 @@ from hermes_core.provider import ForgetRequest
 from hermes_core.storage.home import resolve_home
 
 _SHOWN: Final = 10
+#: What the built-in calls conversations that can't be emptied without being deleted.
+_IDS: Final = "ids of conversations"
 
 
 @click.command("forget")
@@ -134,7 +136,9 @@ def _forgotten(config: Config, request: ForgetRequest, given: dict[str, Any]) ->
         theirs = ask_provider(config, subject, delete=False) if asks else ProviderAnswer()
     if given["dry_run"] or not given["json_wanted"]:
         _print_survey(config, subject, found, theirs, given)
-    nothing = is_gone(found, subject) and not theirs.found and not theirs.problems
+    # What can't be read may have it: then there is a receipt that says so.
+    problems = (*found.problems, *theirs.problems)
+    nothing = is_gone(found, subject) and not theirs.found and not problems
     if nothing and given["json_wanted"] and not given["dry_run"]:
         print_json(found={}, deleted={}, complete=True)
     if nothing or given["dry_run"]:
@@ -234,5 +238,10 @@ def _print_remaining(receipt: dict[str, Any]) -> None:
         say(f"problem: {paint(plain(each), 'broken')}", indent=2)
     for each in (*theirs.get("unreachable", ()), *receipt["unreachable"]):
         say(f"not reached: {plain(each)}", indent=2)
-    if receipt["searched"]["files_after"]:
+    if _IDS in rows:
+        note(
+            "hint: the text is part of the id of a conversation, a user or a chat; see\n"
+            "      `hermes-plugins forget TEXT --dry-run`, then use --session ID or --user ID"
+        )
+    elif receipt["searched"]["files_after"]:
         note("hint: change these files yourself, or run the same command when no agent runs")

@@ -10,13 +10,14 @@ import os
 import re
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hermes_core.errors import DatabaseError
-from hermes_core.provider import folded
+from hermes_core.provider import folded, has_folded
 from hermes_core.storage.files import open_regular
 from hermes_core.storage.sqlite import read_only
 
@@ -26,9 +27,11 @@ ENCODINGS: Final = ("UTF-8", "JSON escapes")
 _CHUNK: Final = 1 << 20
 # A character takes up to 7 bytes as an escape within an escaped text, and 13 within two.
 _BYTES_PER_CHARACTER: Final = 16
+# For invisible characters and further blanks in it.
+_BYTES_BETWEEN: Final = 1024
 _DEEPEST: Final = 3
 _ESCAPE: Final = re.compile(r'\\(u[0-9a-fA-F]{4}|["\\/bfnrt])')
-_ESCAPED: Final = frozenset('"\\/')
+_ESCAPED: Final = frozenset(' "\\/')
 _LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SQLITE: Final = b"SQLite format 3\0"
 #: How files begin whose content is compressed: nobody can tell what is in them.
@@ -44,16 +47,20 @@ class Needles:
     @classmethod
     def of(cls, *texts: str) -> Needles:
         """Return the needles for some texts; empty ones are left out."""
-        return cls(tuple(dict.fromkeys(folded(each) for each in texts if each.strip())))
+        forms = map(folded, texts)
+        return cls(tuple(dict.fromkeys(filter(None, forms))))
 
     def __bool__(self) -> bool:
         return bool(self.texts)
 
     def found_in(self, text: str) -> bool:
         """Return whether a text contains one of them, as it is or escaped."""
-        # JSON escapes no plain letter, so most files have to be read in one way only.
+        # JSON escapes no plain letter, so most files have to be read in one way only. A blank may
+        # be a line break there.
         mark = "\\u" if self._is_plain else "\\"
-        return any(needle in each for each in _readings(text, mark) for needle in self.texts)
+        return any(
+            has_folded(each, needle) for each in _readings(text, mark) for needle in self.texts
+        )
 
     @property
     def _is_plain(self) -> bool:
@@ -112,12 +119,14 @@ class SearchResult:
     unread: tuple[Path, ...] = ()
 
 
-def search_files(folder: Path, needles: Needles, ignored: frozenset[Path]) -> SearchResult:
-    """Search every file below a folder, byte by byte; links are followed."""
+def search_files(
+    folder: Path, needles: Needles, ignored: frozenset[Path], own: Iterable[str] = ()
+) -> SearchResult:
+    """Search every file below a folder, byte by byte; links are followed, ``own`` ones first."""
     files = size = 0
     hits: list[Path] = []
     unread: list[Path] = []
-    for path in files_below(folder):
+    for path in files_below(folder, own):
         if path in ignored:
             continue
         files += 1
@@ -134,28 +143,38 @@ def search_files(folder: Path, needles: Needles, ignored: frozenset[Path]) -> Se
     return SearchResult(files, size, tuple(hits), tuple(unread))
 
 
-def files_below(folder: Path) -> Iterator[Path]:
-    """Every regular file below a folder, in the same order each time."""
+def files_below(folder: Path, own: Iterable[str] = ()) -> Iterator[Path]:
+    """Every regular file below a folder, in the same order each time.
+
+    What is behind a link comes last, so that a file in a real folder has the path of that folder.
+    The folders ``own`` come before other links.
+    """
     seen: set[tuple[int, int]] = set()
-    for place, folders, names in os.walk(folder, followlinks=True):
-        at = os.stat(place)  # noqa: PTH116
-        if (at.st_dev, at.st_ino) in seen:  # a link back to where we came from
-            folders.clear()
-            continue
-        seen.add((at.st_dev, at.st_ino))
-        folders.sort()
-        for name in sorted(names):
-            path = Path(place, name)
-            try:
-                if stat.S_ISREG(path.stat().st_mode):
-                    yield path
-            except OSError:
+    waiting = [str(folder), *(os.path.join(folder, each) for each in own)]  # noqa: PTH118
+    while waiting:
+        for place, folders, names in os.walk(waiting.pop(0)):
+            at = os.stat(place)  # noqa: PTH116
+            if (at.st_dev, at.st_ino) in seen:  # a link back to where we came from
+                folders.clear()
                 continue
+            seen.add((at.st_dev, at.st_ino))
+            folders.sort()
+            below = (os.path.join(place, each) for each in folders)  # noqa: PTH118
+            waiting += [each for each in below if os.path.islink(each)]  # noqa: PTH114
+            yield from _regular_files(place, sorted(names))
+
+
+def _regular_files(place: str, names: list[str]) -> Iterator[Path]:
+    for name in names:
+        path = Path(place, name)
+        with suppress(OSError):
+            if stat.S_ISREG(path.stat().st_mode):
+                yield path
 
 
 def contains(path: Path, needles: Needles) -> bool:
     """Return whether the bytes of a file contain a needle."""
-    kept = needles.longest * _BYTES_PER_CHARACTER
+    kept = needles.longest * _BYTES_PER_CHARACTER + _BYTES_BETWEEN if needles else 0
     with open_regular(path) as file:
         before = b""
         while chunk := file.read(_CHUNK):

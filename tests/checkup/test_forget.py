@@ -167,11 +167,89 @@ def test_the_text_can_come_from_standard_input(machine):
     [
         ((), "say what to forget"),
         (("x",), "too short"),
+        (("a\u200bb",), "too short"),
         (("some text", "--session", "s"), "only one of them"),
     ],
 )
 def test_wrong_usage_is_one_line(machine, arguments, error):
     assert error in machine.run("forget", *arguments).misused()
+
+
+# -- what a person calls the same ---------------------------------------------------------------
+
+STREET = "Vimbleton Road 7"
+
+
+def _talk(home: Path, *texts: str, session: str = "talk", **who: str) -> None:
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all(session, **who)
+    for each in texts:
+        manager.sync_all(each, "ok")
+    manager.shutdown_all()
+
+
+def _stored(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file()).lower()
+
+
+@pytest.mark.parametrize("asked", [STREET, "vimble\u00adton  road\n7", "\ufeffVIMBLETON\tROAD 7"])
+def test_invisible_characters_and_blanks_do_not_count(tmp_path, asked):
+    machine = Machine(tmp_path, in_process=True)
+    spellings = (
+        "Vimble\u200bton Road 7",
+        "Vimbleton  Road\n 7",
+        "Vimb\u00adleton\u00a0Road\u2028\u20607",
+        json.dumps({"at": "Vimbleton\n\tRo\u200dad 7"}),
+    )
+    in_child(partial(_talk, machine.home, *(f"I live in {each}" for each in spellings)))
+    (machine.home / "memories").mkdir(exist_ok=True)
+    (machine.home / "memories" / "MEMORY.md").write_text("In\u200bto Vimbleton\nRoad 7", "utf-8")
+    theirs = machine.home / "export.json"
+    theirs.write_text(json.dumps("Vimb\u200bleton\n Road 7"))
+    receipt = machine.json("forget", asked, "--yes", code=1)
+    assert (receipt["deleted"]["messages"], receipt["deleted"]["MEMORY.md"]) == (4, 1)
+    assert receipt["searched"]["files_after"] == ["export.json"]
+    theirs.unlink()
+    assert b"vimb" not in _stored(machine.home)
+
+
+def test_a_text_of_nothing_that_is_seen_matches_nothing():
+    assert not ForgetRequest("", "\u200b \n").matches("whatever there is")
+    assert ForgetRequest("", "What\u200bever  there").matches("for whatever\nthere is")
+
+
+def test_a_name_of_three_letters_is_a_whole_word(tmp_path):
+    machine = Machine(tmp_path, in_process=True)
+    in_child(partial(_talk, machine.home, "My name is Ann", "I had a banana with Anna"))
+    receipt = machine.json("forget", "Ann", "--yes")
+    assert (receipt["deleted"], receipt["complete"]) == ({"messages": 1}, True)
+    shown = machine.run("sessions", "show", "talk").done().out
+    assert "a banana with Anna" in shown
+    assert "name" not in shown
+
+
+def test_the_marker_does_not_count_as_what_is_forgotten(tmp_path):
+    machine = Machine(tmp_path, in_process=True)
+    in_child(partial(_talk, machine.home, "I have forgotten my umbrella"))
+    assert machine.json("forget", "forgotten", "--yes")["complete"]
+    assert "[removed]" in machine.run("sessions", "show", "talk").done().out
+    assert b"forgotten" not in _stored(machine.home)
+
+
+def test_a_text_in_an_id_is_named_with_what_to_do(tmp_path):
+    machine = Machine(tmp_path, in_process=True)
+    talk = partial(_talk, machine.home, "hello there")
+    in_child(partial(talk, session="trip-to-zanzibar"))
+    in_child(partial(talk, session="s2", platform="telegram", user_id="zanzibar", chat_id="c1"))
+    result = machine.run("forget", "zanzibar", "--yes")
+    assert result.code == 1
+    assert "remaining: ids of conversations 2" in result.out
+    assert "use --session ID or --user ID" in result.err
+    assert "trip-to-zanzibar" in machine.run("forget", "zanzibar", "--dry-run").done().out
+    machine.run("forget", "--session", "trip-to-zanzibar", "--yes").done()
+    machine.run("forget", "--user", "zanzibar", "--yes").done()
+    assert machine.json("forget", "zanzibar", "--yes")["complete"]
+    assert b"zanzibar" not in _stored(machine.home)
 
 
 # -- sessions and people ------------------------------------------------------------------------
@@ -235,20 +313,110 @@ def test_files_of_others_are_named_and_the_exit_code_says_so(machine):
     assert count(machine.home) == {}
 
 
+def test_only_what_our_own_stores_left_is_deleted(machine, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    theirs = [
+        other / "thesis.damaged.md",
+        other / "state.db.damaged-20261101-101010",
+        other / "linked.txt",
+        machine.home / "photo-report.damaged",
+        machine.home / "state.db.damaged-notes.txt",
+        machine.home / "exports" / "state.db.damaged",
+        machine.home / ".letter.odt.0123abcd.tmp",
+    ]
+    for path in theirs:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(TEXT, "utf-8")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    (machine.home / "link").symlink_to(other)
+    (machine.home / "receipts").symlink_to(other)
+    (machine.home / "outbox.db.damaged").symlink_to(other / "linked.txt")
+    receipt = machine.json("forget", TEXT, "--yes", "--receipt", tmp_path / "receipt", code=1)
+    assert [each.read_text("utf-8") for each in theirs] == [TEXT] * len(theirs)
+    assert (machine.home / "outbox.db.damaged").is_symlink()
+    after = receipt["searched"]["files_after"]
+    assert {"link/thesis.damaged.md", "photo-report.damaged", "outbox.db.damaged"} <= {*after}
+    assert len(after) == 8
+    assert receipt["deleted"]["files set aside"] == 3
+
+
+def test_a_home_and_notes_on_another_disk_are_the_home_all_the_same(machine, tmp_path):
+    home = machine.home
+    (home / "memories").rename(tmp_path / "notes")
+    (home / "memories").symlink_to(tmp_path / "notes")
+    (home / "a").symlink_to(tmp_path / "notes")  # another way to the same folder
+    home.rename(tmp_path / "disk")
+    home.symlink_to(tmp_path / "disk")
+    placed = count(home)
+    receipt = machine.json("forget", TEXT, "--yes")
+    assert (receipt["complete"], receipt["found"]["temporary files"]) == (True, 2)
+    assert receipt["found"]["files set aside"] == placed["files set aside"]
+    assert not list((tmp_path / "notes").glob(".*.tmp"))
+    assert grep(tmp_path / "disk") == grep(tmp_path / "notes") == []
+
+
 def test_a_file_whose_name_has_the_text_does_not_bring_it_into_the_receipt(machine):
     (machine.home / f"{TEXT}.txt").write_text("nothing", "utf-8")
     receipt = machine.json("forget", TEXT, "--yes", code=1)
     assert receipt["searched"]["files_after"] == ["(not shown: it contains what was forgotten)"]
 
 
-def test_a_damaged_store_is_named_and_the_others_are_emptied(machine):
-    history = machine.home / "memories" / "history.db"
+def _damage(path: Path, content: bytes = b"not a database" * 300) -> None:
     for suffix in ("-wal", "-shm"):
-        history.with_name(history.name + suffix).unlink(missing_ok=True)
-    history.write_bytes(b"not a database" * 100)
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("state.db", {"messages", "titles of conversations"}),
+        ("memories/history.db", {"note history", "refused notes"}),
+        ("memories/MEMORY.md", {"MEMORY.md"}),
+        ("outbox.db", {"outbox"}),
+        ("logs/memory-calls.db", {"call log"}),
+    ],
+)
+def test_a_damaged_store_is_named_and_all_others_are_emptied(machine, name, lost):
+    placed = count(machine.home)
+    path = machine.home / name
+    damaged = b"\xff\xfe no text" if path.suffix == ".md" else b"not a database" * 300
+    _damage(path, damaged)
     receipt = machine.json("forget", TEXT, "--yes", code=1)
-    assert any("history" in each for each in receipt["problems"])
-    assert receipt["deleted"]["messages"] == 16
+    wanted = {key: each for key, each in placed.items() if key.partition(":")[0] not in lost}
+    assert receipt["deleted"] == wanted
+    assert receipt["remaining"] == {}
+    assert [each for each in receipt["problems"] if path.name in each], receipt["problems"]
+    assert not receipt["complete"]
+    assert grep(machine.home) == []
+    assert path.read_bytes() == damaged
+    assert machine.run("forget", TEXT, "--yes").code == 1  # nobody can say that it is not there
+
+
+def test_an_invalid_config_keeps_no_note_from_being_deleted(machine):
+    (machine.home / "config.yaml").write_text("memory: [what")
+    receipt = machine.json("forget", TEXT, "--yes", code=1)
+    assert receipt["deleted"]["MEMORY.md"] == 4
+    assert any("config.yaml" in each for each in receipt["problems"])
+    # Where conversations are stored is not known: what is left is named.
+    assert {*grep(machine.home)} <= {*receipt["searched"]["files_after"]}
+
+
+@pytest.mark.parametrize("what", [("--session", "session-3"), ("--user", "100100100")])
+@pytest.mark.parametrize("name", ["state.db", "memories/history.db", "outbox.db"])
+def test_a_damaged_store_keeps_no_other_from_forgetting_a_person(machine, what, name):
+    _damage(machine.home / name)
+    platform = ("--platform", "telegram") if what[0] == "--user" else ()
+    receipt = machine.json("forget", *what, *platform, "--yes", code=1)
+    assert receipt["deleted"].get("conversations", 0) == (name != "state.db")
+    assert receipt["deleted"].get("folder of a user", 0) == (what[0] == "--user")
+    assert [each for each in receipt["problems"] if Path(name).name in each]
+
+
+def test_without_the_archive_nobody_guesses_the_platform_of_a_person(machine):
+    _damage(machine.home / "state.db")
+    assert "--platform" in machine.run("forget", "--user", "100100100", "--yes").failed()
 
 
 def test_an_agent_that_runs_is_named_and_finds_nothing_any_more(machine):
@@ -308,6 +476,8 @@ def test_what_was_killed_is_finished_by_the_next_command(machine, number):
     assert _killed_at(machine.home, number, ForgetRequest(str(machine.home), TEXT))
     assert (machine.home / forget.JOURNAL).exists()
     assert stat.S_IMODE((machine.home / forget.JOURNAL).stat().st_mode) == 0o600
+    status = machine.run("status")
+    assert (status.code, "run: hermes-plugins forget" in status.out) == (1, True)
     receipt = machine.json("forget")
     assert receipt["found"] == receipt["deleted"] == placed
     assert (receipt["resumed"], receipt["complete"]) == (1, True)

@@ -6,13 +6,13 @@ conversation stays readable; its words leave the index. Nothing of it is recorde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hermes_builtin.notes import Notebook, Notes, NotesError, Person, previews
+from hermes_builtin.notes import Notes, NotesError, Person, previews
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session, SessionFacts
 from hermes_builtin.sessions.conversations import keywords_of, open_archive
 from hermes_builtin.sessions.display import link
@@ -24,6 +24,8 @@ from hermes_core.config import load_config
 from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.search import Needles
 
+#: Conversations whose id, user or chat has the text.
+_IDS: Final = "ids of conversations"
 #: How many passages of deleted conversations the files are searched for, and how long each is.
 _PASSAGES: Final = 100
 _SHORTEST_PASSAGE: Final = 12
@@ -32,19 +34,50 @@ _LONGEST_PASSAGE: Final = 60
 Matches = Callable[[str], bool]
 
 
+class _Parts:
+    """What the parts of a `forget` found. A damaged one does not keep the others from running."""
+
+    def __init__(self) -> None:
+        self.items: list[ForgetItem] = []
+        self.problems: list[str] = []
+
+    def run(self, part: Callable[[], Iterable[ForgetItem]]) -> None:
+        """Run one part: its items are kept, also those in front of an error."""
+        with self.noting():
+            for each in part():
+                self.items.append(each)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Take down what can't be read or changed, and go on."""
+        try:
+            yield
+        except (HermesError, OSError) as error:
+            self.problems.append(str(error))
+
+
 def forget(request: ForgetRequest) -> ForgetReport:
     """Find what a request means in the notes and conversations of a home, and delete it."""
     home = Path(request.home)
-    items: list[ForgetItem] = []
-    problems: list[str] = []
+    parts = _Parts()
     # The spool first: what it hands over later must not have it any more.
-    for part in (_forget_spool, _forget_notes, _forget_conversations):
-        # What is damaged in one place must not keep the rest from being deleted.
-        try:
-            items += part(home, request)
-        except (HermesError, OSError) as error:
-            problems.append(str(error))
-    return ForgetReport(tuple(each for each in items if each.count), tuple(problems))
+    parts.run(partial(_forget_spool, home, request))
+    with parts.noting(), closing(_notes(home, parts)) as notes:
+        (_forget_entries if request.text else _forget_origins)(notes, request, parts)
+        if request.delete and notes.history.exists:
+            notes.database.erase_free_space()
+    parts.run(partial(_forget_conversations, home, request))
+    items = tuple(each for each in parts.items if each.count)
+    return ForgetReport(items, tuple(dict.fromkeys(parts.problems)))
+
+
+def _notes(home: Path, parts: _Parts) -> Notes:
+    """The notes of a home; those in its files if nobody can tell where they are."""
+    try:
+        return Notes.open(home, load_config(home).memory)
+    except (HermesError, OSError) as error:
+        parts.problems.append(str(error))
+        return Notes(home)
 
 
 def sessions_meant(request: ForgetRequest) -> dict[str, Any]:
@@ -54,11 +87,19 @@ def sessions_meant(request: ForgetRequest) -> dict[str, Any]:
     if request.user_id:
         people = Notes(home).people()
         platforms = {each.platform for each in people if each.user_id == request.user_id}
+    try:
+        return _sessions_meant(home, request, platforms)
+    except (HermesError, OSError) as error:
+        # The other stores can be emptied without it.
+        return {"platforms": sorted(platforms), "problem": str(error)}
+
+
+def _sessions_meant(home: Path, request: ForgetRequest, platforms: set[str]) -> dict[str, Any]:
     with _archive(home) as archive:
         chosen = _sessions(archive, request)
         if request.user_id:
             wanted = identity_text(request.user_id)
-            platforms |= {platform for platform, _ in archive.people(wanted)}
+            platforms = platforms | {platform for platform, _ in archive.people(wanted)}
         if request.text:
             # One of each person: memories of a provider belong to people, not to sessions.
             chosen = list({each.owner: each for each in archive.sessions(EVERYBODY)}.values())
@@ -85,47 +126,52 @@ def _passages(archive: Archive, sessions: list[Session]) -> list[str]:
 # -- notes --------------------------------------------------------------------------------------
 
 
-def _forget_notes(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
-    with closing(Notes.open(home, load_config(home).memory)) as notes:
-        if request.text:
-            yield from _forget_entries(notes, request)
-        else:
-            yield from _forget_origins(notes, request)
-        if request.delete and notes.history.exists:
-            notes.database.erase_free_space()
-
-
-def _forget_entries(notes: Notes, request: ForgetRequest) -> Iterator[ForgetItem]:
+def _forget_entries(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
     """Entries of notebooks, and every other place that has their text."""
     matches = Needles.of(request.text).found_in
     books = [each for each in notes.all_notebooks() if each.text.exists]
-    entries = {book.key: [e for e in book.read().entries if matches(e)] for book in books}
+    entries: dict[str, list[str]] = {}
+    for book in books:
+        with parts.noting():
+            entries[book.key] = [each for each in book.read().entries if matches(each)]
+    noted = [each for found in entries.values() for each in found]
+    # First what is recorded of the texts: it is found by them.
+    parts.run(partial(_forget_records, notes, request, noted))
+    for book in books:
+        with parts.noting():
+            if request.delete and book.key in entries:
+                book.forget(matches)
+        found = entries.get(book.key, [])
+        parts.items.append(ForgetItem(_name(book.key), len(found), tuple(previews(found))))
+    known = {*entries}
+    with parts.noting():
+        # Those whose file is gone, or can't be read.
+        if request.delete and notes.history.exists:
+            for target in set(notes.history.targets()) - known:
+                notes.history.erase(target, matches)
+    parts.run(partial(_forget_pending, notes, request))
+
+
+def _forget_records(notes: Notes, request: ForgetRequest, noted: list[str]) -> Iterator[ForgetItem]:
+    """What the history has of changes, and of refused and allowed texts."""
+    matches = Needles.of(request.text).found_in
     changes = notes.history.matching(matches) if notes.history.exists else []
     blocked = notes.decisions.matching(matches)
-    pending = [name for name, text in notes.pending.texts().items() if matches(text)]
     if request.delete:
-        texts = [*(e for found in entries.values() for e in found), *(b.text for b in blocked)]
+        texts = [*noted, *(each.text for each in blocked)]
         texts += [entry for _, _, having in changes for entry in having]
-        # First the hashes of allowed texts: they are found by the texts.
         notes.decisions.erase([each.id for each in blocked], texts)
-        _erase_entries(notes, books, matches)
-        for name in pending:
-            notes.pending.erase(name)
-    for key, found in entries.items():
-        yield ForgetItem(_name(key), len(found), tuple(previews(found)))
     yield ForgetItem("note history", len(changes))
     yield ForgetItem("refused notes", len(blocked), tuple(previews([b.text for b in blocked])))
+
+
+def _forget_pending(notes: Notes, request: ForgetRequest) -> Iterator[ForgetItem]:
+    matches = Needles.of(request.text).found_in
+    pending = [name for name, text in notes.pending.texts().items() if matches(text)]
+    if request.delete:
+        for name in pending:
+            notes.pending.erase(name)
     yield ForgetItem("pending notes", len(pending))
-
-
-def _erase_entries(notes: Notes, books: list[Notebook], matches: Matches) -> None:
-    for book in books:
-        book.forget(matches)
-    if notes.history.exists:
-        known = {book.key for book in books}
-        for target in notes.history.targets():
-            if target not in known:  # its file is gone
-                notes.history.erase(target, matches)
 
 
 def _name(key: str) -> str:
@@ -141,33 +187,49 @@ class _Origins(NamedTuple):
     key: str = ""  # of the person's own USER.md
 
 
-def _forget_origins(notes: Notes, request: ForgetRequest) -> Iterator[ForgetItem]:
+def _forget_origins(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
     """A person's own notebook, and which session a note was made in."""
-    said = sessions_meant(request)["sessions"]
+    said = sessions_meant(request).get("sessions", ())
     names = {name for each in said for name in (each["session"], each["id"])}
     key = ""
     if request.user_id:
         key = f"user/{Person(request.platform, request.user_id).folder}"
     whose = _Origins(frozenset(names | {request.session_id} - {""}), key)
+    parts.run(partial(_forget_staged, notes, request, whose))
+    has_folder = bool(key) and notes.has_own(key)
+    entries = _own_entries(notes, key) if has_folder else []
+    parts.run(partial(_forget_origin_records, notes, request, whose, entries))
+    if has_folder:
+        if request.delete:
+            with parts.noting():
+                notes.drop_own(key)
+        parts.items.append(ForgetItem("USER.md of a user", len(entries), tuple(previews(entries))))
+        parts.items.append(ForgetItem("folder of a user", 1))
+
+
+def _forget_staged(notes: Notes, request: ForgetRequest, whose: _Origins) -> Iterator[ForgetItem]:
     pending = [each.id for each in notes.pending.all() if _is_of(each.session, each.target, whose)]
+    if request.delete:
+        for name in pending:
+            notes.pending.discard(name)
+    yield ForgetItem("pending notes", len(pending))
+
+
+def _forget_origin_records(
+    notes: Notes, request: ForgetRequest, whose: _Origins, entries: list[str]
+) -> Iterator[ForgetItem]:
+    key = whose.key
     blocked = [each.id for each in notes.blocked() if key and each.target == key]
     changes = of_session = 0
     if notes.history.exists:
         changes = notes.history.count(key) if key else 0
         of_session = notes.history.of_sessions(whose.sessions, clear=request.delete)
-    has_folder = bool(key) and notes.has_own(key)
-    entries = _own_entries(notes, key) if has_folder else []
     if request.delete:
-        for name in pending:
-            notes.pending.discard(name)
         notes.decisions.erase(blocked, entries)
-        if key:
-            _drop_notebook(notes, key)
-    yield ForgetItem("USER.md of a user", len(entries), tuple(previews(entries)))
-    yield ForgetItem("folder of a user", int(has_folder))
+        if key and notes.history.exists:
+            notes.history.drop(key)
     yield ForgetItem("note history", changes + of_session)
     yield ForgetItem("refused notes", len(blocked))
-    yield ForgetItem("pending notes", len(pending))
 
 
 def _is_of(session: str, target: str, whose: _Origins) -> bool:
@@ -179,13 +241,6 @@ def _own_entries(notes: Notes, key: str) -> list[str]:
     with suppress(NotesError):
         return notes.book(key).read().entries
     return []
-
-
-def _drop_notebook(notes: Notes, key: str) -> None:
-    if notes.has_own(key):
-        notes.drop_own(key)
-    if notes.history.exists:
-        notes.history.drop(key)
 
 
 # -- conversations ------------------------------------------------------------------------------
@@ -255,6 +310,15 @@ def _forget_messages(archive: Archive, request: ForgetRequest) -> Iterator[Forge
     found = archive.replace_texts(matches) if request.delete else archive.texts(matches)
     yield ForgetItem("messages", len(found.messages), tuple(previews(found.previews)))
     yield ForgetItem("titles of conversations", len(found.titles))
+    if not request.delete:
+        # An id is part of other ids and of links: it goes with its conversation only.
+        named = [each for each in archive.sessions(EVERYBODY) if _is_named(each, matches)]
+        yield ForgetItem(_IDS, len(named), tuple(map(_described, named)))
+
+
+def _is_named(session: Session, matches: Callable[[str], bool]) -> bool:
+    ids = (session.id, session.name, session.parent, session.user_id, session.chat_id)
+    return any(map(matches, (*ids, session.profile)))
 
 
 def _described(session: Session) -> str:

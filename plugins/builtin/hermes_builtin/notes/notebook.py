@@ -443,7 +443,10 @@ class Notebook:
     def _without(self, matches: Callable[[str], bool]) -> int:
         """Write the file without some entries; returns which file it is then, 0 for the same."""
         before, inode = self.text.look()
-        entries = self._history.catch_up(self.key, before, inode)
+        try:
+            entries = self._history.catch_up(self.key, before, inode)
+        except NotesError:  # a damaged history must not keep an entry in the file
+            entries = self._history.entries(self.key, before, inode)
         kept = [each for each in entries if not matches(each)]
         if kept == entries:
             return 0

@@ -97,6 +97,8 @@ class RecordFiles:
         found = {}
         for path in sorted(self.folder.glob("*.json")):
             with suppress(OSError):
+                if not _NAME.fullmatch(path.stem) or path.is_symlink():
+                    continue  # not ours
                 found[path.stem] = path.read_text("utf-8", "replace")
         return found
 

@@ -334,8 +334,14 @@ class Stats(NamedTuple):
 
 #: Stands for the text of a message that a person had forgotten.
 FORGOTTEN: Final = "[forgotten]"
+_OTHER_MARKERS: Final = ("[removed]", "[...]")
 
 Matches = Callable[[str], bool]
+
+
+def marker(matches: Matches) -> str:
+    """What stands for a text that was forgotten; it must not be found itself."""
+    return next(each for each in (FORGOTTEN, *_OTHER_MARKERS) if not matches(each))
 
 
 class Replaced(NamedTuple):

@@ -18,7 +18,6 @@ from psycopg.errors import UniqueViolation
 
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
-    FORGOTTEN,
     HIDDEN_SOURCES,
     NO_PLATFORMS,
     ROLES,
@@ -38,6 +37,7 @@ from hermes_builtin.sessions.archive import (
     Window,
     facts_of,
     indexed_words,
+    marker,
 )
 from hermes_builtin.sessions.numbers import (
     OTHER,
@@ -276,7 +276,7 @@ class PostgresArchive:
         return Replaced(messages[::-1], titles, previews[::-1][:_SHOWN])
 
     def replace_texts(self, matches: Matches) -> Replaced:
-        """Put `FORGOTTEN` in the place of messages that have a text, and remove such titles."""
+        """Put a marker in the place of messages that have a text, and remove such titles."""
         self._index_all()
         found = self.texts(matches)
         for start in range(0, len(found.messages), _STEP):
@@ -291,6 +291,7 @@ class PostgresArchive:
 
     def _replace(self, database: Connection, numbers: list[int], matches: Matches) -> None:
         rows = []
+        forgotten = marker(matches)
         query = "SELECT id, content, extra FROM hermes.archive_messages WHERE id = ANY (%s)"
         for number, content, extra in database.execute(query, (numbers,)).fetchall():
             text = from_text(content)
@@ -299,7 +300,7 @@ class PostgresArchive:
             kept = {
                 key: each for key, each in facts.items() if not matches(json.dumps({key: each}))
             }
-            text = (FORGOTTEN if matches(text) else text) or FORGOTTEN
+            text = (forgotten if matches(text) else text) or forgotten
             rows.append((number, text, _json(kept) if kept else None))
         for number, text, facts_text in rows:
             database.execute(

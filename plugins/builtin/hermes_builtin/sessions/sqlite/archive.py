@@ -170,7 +170,7 @@ class SqliteArchive:
         return maintenance.find_texts(self._file, matches)
 
     def replace_texts(self, matches: Matches) -> Replaced:
-        """Put `FORGOTTEN` in the place of messages that have a text, and remove such titles."""
+        """Put a marker in the place of messages that have a text, and remove such titles."""
         behind = self.index_pending()
         if behind is not None and not is_damage(behind):
             raise behind

@@ -13,7 +13,6 @@ from time import monotonic
 from typing import Final
 
 from hermes_builtin.sessions.archive import (
-    FORGOTTEN,
     Matches,
     Progress,
     Replaced,
@@ -21,6 +20,7 @@ from hermes_builtin.sessions.archive import (
     Stats,
     facts_of,
     indexed_words,
+    marker,
 )
 from hermes_builtin.sessions.numbers import bounds, session_of
 from hermes_builtin.sessions.ranking import Totals
@@ -137,8 +137,9 @@ def _replace(database: sqlite3.Connection, numbers: list[int], matches: Matches)
     # A message that is not in the index yet can't be taken out of it.
     indexed = [row for row in rows if not _is_unindexed(database, row[0])]
     _unindex(database, [row[:3] for row in indexed])
+    forgotten = marker(matches)
     for number, content, extra, at in rows:
-        text = FORGOTTEN if matches(content) else content
+        text = forgotten if matches(content) else content
         # A tool's call is dropped as a whole: its arguments without the text would be another call.
         kept = {
             key: each
@@ -146,7 +147,7 @@ def _replace(database: sqlite3.Connection, numbers: list[int], matches: Matches)
             if not matches(json.dumps({key: each}))
         }
         facts = json.dumps(kept, ensure_ascii=False) if kept else None
-        text = text or FORGOTTEN  # it was nothing but a call of a tool
+        text = text or forgotten  # it was nothing but a call of a tool
         database.execute(
             "UPDATE archive_messages SET content = ?, size = ?, extra = ?, checksum = ?"
             " WHERE id = ?",
