@@ -75,6 +75,7 @@ MANIFEST = yaml.safe_dump(
 #: How to run every command. `demo` has no text but ours, and `memory edit` needs an editor.
 RUNS: dict[str, list[list[str]]] = {
     "bridge": [["bridge", "alpha"], ["bridge", HOSTILE]],
+    "chat": [],  # a dialogue
     "check": [["check", "--list"], ["check", HOSTILE]],
     "config set": [["config", "set", "alpha.place", HOSTILE], ["config", "set", HOSTILE, "x"]],
     "config show": [["config", "show"], ["config", "show", "alpha"]],
@@ -83,14 +84,17 @@ RUNS: dict[str, list[list[str]]] = {
     "doctor": [["doctor"], ["--debug", "doctor"]],
     "enable": [["enable", "broken"], ["--debug", "enable", "broken"], ["enable", HOSTILE]],
     "explain": [["explain", f"what {HOSTILE}"]],
+    "forget": [["forget", HOSTILE, "--dry-run"], ["forget", "--session", HOSTILE, "--dry-run"]],
     "info": [["info", "alpha"], ["info", "broken"], ["info", HOSTILE]],
     "install": [["install", HOSTILE, "--yes"]],
     "list": [["list"], ["list", "--all"]],
     "log": [["log"], ["log", "--provider", HOSTILE]],
+    "mcp install": [["mcp", "install", HOSTILE]],
     "memory add": [["memory", "add", f"note {HOSTILE}"]],
     "memory allow": [["memory", "allow", HOSTILE]],
     "memory approve": [["memory", "approve", HOSTILE]],
     "memory edit": [],
+    "memory export": [["memory", "export"]],
     "memory history": [["memory", "history"]],
     "memory pending": [["memory", "pending"]],
     "memory reject": [["memory", "reject", HOSTILE]],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 
 import pytest
 from support.commands import Machine
@@ -131,7 +132,8 @@ def test_enabling_again_pins_what_is_there_now(pinned):
     assert pinned.providers()["alpha"]["state"] == "active"
 
 
-def test_bytecode_and_metadata_are_no_change(pinned):
+def test_bytecode_and_metadata_are_no_change(pinned, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)  # whatever runs the tests
     pinned.run("status").done()
     assert list(pinned.site.folder.rglob("*.pyc"))  # loading has left some
     be_strict(pinned)
@@ -141,7 +143,8 @@ def test_bytecode_and_metadata_are_no_change(pinned):
     assert pinned.run("status").done().code == 0
 
 
-def test_a_directory_plugin_is_pinned_by_its_files(machine):
+def test_a_directory_plugin_is_pinned_by_its_files(machine, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     folder = machine.add_directory("beta", manifest="version: 1.0\n")
     machine.run("enable", "beta").done()
     shutil.rmtree(folder / "__pycache__")  # bytecode comes and goes

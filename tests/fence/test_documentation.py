@@ -26,7 +26,9 @@ def test_the_block_on_the_page_is_what_is_made():
     block = fenced(
         [
             RecalledText("builtin", "- Drinks green tea.\n- The staging server is stage-2."),
-            RecalledText("honcho", f"{order}\n\n{rest}", "Which port was it?"),
+            RecalledText(
+                "honcho", f"{order}\n\n{rest}", "Which port was it?", origin="provider:honcho"
+            ),
         ],
         max_chars=len(shown),
         scan=lambda text: ["instruction-override"] if text == order else [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import stat
 from contextlib import closing
@@ -9,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from support.commands import posix_only
-from support.fielded import rows_of
 
 from hermes_core.checkup.doctor import run_doctor
 from hermes_core.config import load_config
@@ -19,10 +19,11 @@ from hermes_core.config import load_config
 @pytest.mark.parametrize("name", ["state.db", "sessions.db", "outbox.db"])
 def test_a_database_that_others_can_read_is_left_to_a_person(machine, name):
     path = machine.home / name
-    with closing(sqlite3.connect(path)):
-        path.touch()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE somebody (s)")  # a file without a byte counts as damaged
         path.chmod(0o644)
-    row = rows_of(machine, "--fix")[name]
+    report = json.loads(machine.run("doctor", "--fix", "--json").out)  # it is not our database
+    row = {each["check"]: each for each in report["checks"]}[name]
     assert (row["state"], row["fixable"]) == ("warning", False)
     assert f"chmod 600 {path}" in row["todo"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
