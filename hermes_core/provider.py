@@ -406,8 +406,13 @@ class BuiltinMethods(Protocol):
     def mirror_to(self, mirror: Callable[[str, str, str, dict[str, Any]], None], /) -> None:
         """Call ``mirror`` with action, target, content and metadata after each change of notes."""
 
-    def report_to(self, report: Callable[[HermesError], None], /) -> None:
-        """Call ``report`` if a change of notes could not be stored."""
+    def report_to(
+        self, report: Callable[[HermesError], None], spooled: Callable[[HermesError], None], /
+    ) -> None:
+        """Call ``report`` if a change of notes is not stored, ``spooled`` if a turn has to wait."""
+
+    def waiting(self) -> str:
+        """Return how many turns wait until they can be stored, and why; "" if none does."""
 
     def prepare_archive(self, home: Path, /) -> None:
         """Open the archive of conversations, before the first turn needs it."""

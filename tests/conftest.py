@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from support import postgres
 from support.fielded import run_forked
 from support.sites import Site
+from support.storages import Storage
 
 from hermes_core.checkup import child_process
 from hermes_core.dispatch import caller
@@ -50,6 +51,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("stress")]
     config.hook.pytest_deselected(items=slow)
     items[:] = [item for item in items if not item.get_closest_marker("stress")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of modules that use ``both_storages`` over files and PostgreSQL.
+
+    Over PostgreSQL only in `make stress`, unless the module is marked as ``FAST``.
+    """
+    if "both_storages" in metafunc.fixturenames:
+        marks = () if getattr(metafunc.module, "FAST", False) else pytest.mark.stress
+        both = ["files", pytest.param("postgres", marks=marks)]
+        only_files = metafunc.definition.get_closest_marker("files_only")
+        metafunc.parametrize("both_storages", both[:1] if only_files else both, indirect=True)
+
+
+@pytest.fixture
+def both_storages(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Storage]:
+    """Where the homes of this test store what they remember."""
+    url = request.getfixturevalue("shared_url") if request.param == "postgres" else ""
+    made = Storage(url)
+    monkeypatch.setattr(Storage, "current", made)
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +150,13 @@ def _patient_observers(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
 def postgres_server() -> postgres.Server:
     """A real PostgreSQL, or a skip that says why there is none."""
     return postgres.start()
+
+
+@pytest.fixture(scope="session")
+def shared_url(postgres_server: postgres.Server) -> Iterator[str]:
+    """The address of a database for many tests, each with its own namespace."""
+    with postgres_server.database() as name:
+        yield postgres_server.url(name)
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ SHARED_STATE = {
     "privacy/error_text.py: _IN_USE": "a process has one environment, with these secrets in it",
     "storage/postgres.py: _DATABASES": "managers share connections, of which a server has few",
     "storage/sqlite.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
+    "storage/sqlite.py: _WATCH": "descriptors belong to the process",
 }
 
 #: What is copied into somebody's project as it is, and modules that stand for hermes-agent's.

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from time import time  # bound before a plugin can replace it
 from typing import ClassVar, Final, NamedTuple
 
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError, HermesError, describe, one_line
+from hermes_core.storage.logger import logger
 from hermes_core.storage.sqlite import Schema, SqliteFile, close_before_fork
-
-logger = logging.getLogger("hermes_core")
 
 #: Some weeks of a busy agent. Enough for the percentiles of `status`, small enough to scan.
 MAX_ROWS: Final = 100_000
@@ -82,7 +80,7 @@ def _create_tables(database: sqlite3.Connection) -> None:
         " error TEXT NOT NULL)"
     )
     # Numbers continue to grow in a new file, so that a reader that follows the log misses nothing.
-    first = int(time.time() * 1_000_000)
+    first = int(time() * 1_000_000)
     database.execute("INSERT INTO sqlite_sequence VALUES ('calls', ?)", (first,))
     database.execute("CREATE TABLE lost (calls INTEGER NOT NULL, at REAL NOT NULL)")
 
@@ -122,7 +120,7 @@ class CallLog:
         """Return a listener for a provider's adapter that adds each call to the log."""
 
         def listen(hook: str, outcome: str, seconds: float, size: int, error: str) -> None:
-            began = time.time() - seconds
+            began = time() - seconds
             self.add(LoggedCall(began, provider, hook, session(), outcome, seconds, size, error))
 
         return listen
@@ -416,7 +414,7 @@ def _number(value: float) -> float:
 
 
 def _count_lost(database: sqlite3.Connection, calls: int) -> None:
-    now = time.time()
+    now = time()
     counted = database.execute("UPDATE lost SET calls = calls + ?, at = ?", (calls, now))
     if not counted.rowcount:
         database.execute("INSERT INTO lost VALUES (?, ?)", (calls, now))

@@ -319,7 +319,7 @@ def _outbox(config: Config, active: ActiveProvider, *, answers: bool) -> Iterato
     try:
         with closing(admin.open_store(config, set_aside=False)) as store:
             # SQLite's own integrity check, since a damaged page may not be read by the report.
-            whole = store.file.is_whole()
+            whole = store.database.is_whole()
             report = admin.report(store)
     except DatabaseError as error:
         todo = error.hint or "the next agent that runs sets a damaged file aside"

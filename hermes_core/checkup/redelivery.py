@@ -14,6 +14,7 @@ from typing import Any, Final
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.checkup.deliveries import ActiveProvider, active_provider
 from hermes_core.config import Config, load_config
+from hermes_core.config.storage import home_database
 from hermes_core.dispatch import as_builtin
 from hermes_core.errors import HermesError
 from hermes_core.loading.activation import activate, activate_builtin, deadlines_of
@@ -111,7 +112,12 @@ def deliver(home: Path, stream: int) -> Iterator[StreamDelivery]:
     if activation.error is not None:
         raise activation.error
     active = active_provider(config)
-    outbox = open_outbox(config.home, max_mb=admin.max_mb(config), durable=config.durable)
+    outbox = open_outbox(
+        config.home,
+        max_mb=admin.max_mb(config),
+        durable=config.durable,
+        database=home_database(config.home, config.memory),
+    )
     for each in outbox.store.waiting_streams():
         if stream in (0, each.id):
             yield _delivered(outbox, each, active)

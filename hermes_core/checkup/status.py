@@ -300,7 +300,16 @@ def _installed(config: Config, found: list[ProviderInfo]) -> Installed:
 
 def _as_an_agent(manager: MemoryManager, activation: Activation, home: Path) -> ProviderCheck:
     external = [each.name for each in manager.providers if each.name != BUILTIN]
-    result = replace(
+    shown: dict[str, Any] = {}
+    if external and activation.provider is not None:
+        with SingleProvider(activation.provider, external[0]) as single:
+            shown = {
+                "shown": _status_lines(single, manager.setting_rows),
+                "confirms": single.confirms_delivery,
+                "probes": single.overrides("probe"),
+            }
+    # Last, so that the warnings say what these calls have changed in the process, too.
+    return replace(
         _result(
             [*manager.problems, *_unusable(manager, home)],
             [*manager.warnings, *_of_builtin(manager, home)],
@@ -308,16 +317,8 @@ def _as_an_agent(manager: MemoryManager, activation: Activation, home: Path) -> 
         ),
         settings=tuple(manager.setting_rows),
         withheld=activation.withheld,
+        **shown,
     )
-    if not external or activation.provider is None:
-        return result
-    with SingleProvider(activation.provider, external[0]) as single:
-        return replace(
-            result,
-            shown=_status_lines(single, manager.setting_rows),
-            confirms=single.confirms_delivery,
-            probes=single.overrides("probe"),
-        )
 
 
 def _unusable(manager: MemoryManager, home: Path) -> list[HermesError]:

@@ -50,7 +50,7 @@ from hermes_core.install import (
     remove_folder,
     stage,
 )
-from hermes_core.outbox import DEFAULT_MAX_MB, OutboxStore
+from hermes_core.outbox import admin
 from hermes_core.provider import BUILTIN
 from hermes_core.storage.home import resolve_home
 
@@ -496,8 +496,7 @@ def _disable_first(config: Config, found: Iterable[ProviderInfo]) -> None:
 
 
 def _waiting(config: Config, key: str) -> int:
-    # The size limit has no effect on reading.
-    store = OutboxStore(config.home / "outbox.db", max_bytes=DEFAULT_MAX_MB * 1_000_000)
+    store = admin.open_store(config, set_aside=False)
     try:
         return sum(
             each.writes for each in store.waiting_streams() if normalise(each.key.provider) == key

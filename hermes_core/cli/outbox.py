@@ -94,7 +94,7 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
     report = outbox_report(config)
     active = active_provider(config)
     if json_wanted:
-        print_json(path=str(config.home / "outbox.db"), **report_as_json(report, active))
+        print_json(path=report.place, **report_as_json(report, active))
     else:
         _print_status(report, active)
     if any(each.skipped or each.failed or each.missed for each in report.backlogs):

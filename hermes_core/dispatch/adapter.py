@@ -10,7 +10,6 @@ worker of the hook's lane, its deadline) -> `Invocation` (arguments) -> the prov
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -37,7 +36,7 @@ from hermes_core.dispatch.health import SLOW_SECONDS, CallStatistics, HookHealth
 from hermes_core.dispatch.isolation import IsolatedProvider
 from hermes_core.dispatch.process_state import (
     State,
-    changes,
+    changes_since,
     module_of,
     process_state,
     put_back_methods,
@@ -64,8 +63,7 @@ from hermes_core.errors import (
 from hermes_core.hookspecs import HOOKS, HookRule, Lane, Messages
 from hermes_core.provider import ForgetRequest, MemoryProvider
 from hermes_core.session import OPTIONAL, SessionContext
-
-logger = logging.getLogger("hermes_core")
+from hermes_core.storage.logger import logger
 
 _STARTS: Final = frozenset({"initialize", "initialize_for_inspection"})
 
@@ -154,8 +152,8 @@ class ProviderAdapter:
         self._config = {} if config is None else {"provider_config": config}
         self._session: SessionContext | None = None
         self._restarting = threading.Lock()
-        #: What changed in the process while its code ran, in words.
-        self.noticed: list[str] = []
+        #: What changed in the process while its code ran, in words, by what it is.
+        self._noticed: dict[str, str] = {}
         ours = inline or isinstance(provider, IsolatedProvider)
         self._first_state: State = {} if ours else process_state()
         self._closed = False
@@ -267,9 +265,8 @@ class ProviderAdapter:
     def shutdown(self) -> Outcome:
         self._ending = True
         outcome = self._run("shutdown")
-        if self._first_state:
-            self._look_for_replaced()
         self.unload_plugin()
+        _ = self.noticed
         return outcome
 
     def on_turn_start(self, turn_number: int, message: str, extra: Mapping[str, Any]) -> Outcome:
@@ -571,7 +568,8 @@ class ProviderAdapter:
     def _keep_methods(self) -> None:
         """Put back what the provider replaced of `MemoryManager`: the built-in needs its turns."""
         for name in put_back_methods(self._first_state, module=module_of(self.provider)):
-            self._notice([f"plugin {self.name}: replaced MemoryManager.{name}, which was put back"])
+            method = f"MemoryManager.{name}"
+            self._notice({method: f"plugin {self.name}: replaced {method}, which was put back"})
 
     def _refusal(self, hook: str) -> ProviderPaused | None:
         """Why a hook can't be called at all; None if it can."""
@@ -675,18 +673,19 @@ class ProviderAdapter:
         with streams, watched(self.name, _WATCHED[hook], self._notice, lambda: module):
             return call()
 
-    def _notice(self, lines: list[str]) -> None:
-        """Report what changed in the process while code of the provider ran."""
-        for line in dict.fromkeys(lines):
-            if line not in self.noticed:
-                self.noticed.append(line)
+    def _notice(self, lines: Mapping[str, str]) -> None:
+        """Report what changed in the process while code of the provider ran, each once."""
+        for what, line in lines.items():
+            if what not in self._noticed:
+                self._noticed[what] = line
                 logger.warning("memory: %s", line)
 
-    def _look_for_replaced(self) -> None:
-        """Report functions that the provider has replaced since it was added."""
-        module = module_of(self.provider)
-        now = changes(self.name, "", self._first_state, process_state(), module)
-        self._notice([each for each in now if each.startswith("plugin ")])
+    @property
+    def noticed(self) -> list[str]:
+        """What has changed in the process since the provider was added, until it was closed."""
+        if self._first_state and not self._closed:
+            self._notice(changes_since(self.name, self._first_state, module_of(self.provider)))
+        return list(self._noticed.values())
 
     def _on_own_thread(self) -> bool:
         """Whether the provider itself calls us, from one of its threads."""
@@ -715,6 +714,10 @@ class ProviderAdapter:
     def record_failure(self, hook: str, error: Exception, seconds: float = 0.0) -> None:
         """Record a call that could not be queued, or that failed after its caller had left."""
         self._record(hook, seconds, error)
+
+    def record_spooled(self, hook: str, error: Exception) -> None:
+        """Let `health` show why a write has to wait. It is stored, so it is no failed call."""
+        self._statistics.record(hook, 0.0, error, self.error_text(error))
 
     def _record(self, hook: str, seconds: float, error: Exception | None, size: int = 0) -> None:
         text = "" if error is None else self.error_text(error)

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from hermes_core.errors import AnswerLate, ProviderPaused
 from hermes_core.hookspecs import HOOKS, Lane
-
-logger = logging.getLogger("hermes_core")
+from hermes_core.storage.logger import logger
 
 #: Hooks with their own breaker. That one of them fails says nothing about the other or about
 #: writes, and a warm-up that works does not mean that recall does.

@@ -15,7 +15,6 @@ initialises it for the current session. A child that ends again and again is sta
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -29,6 +28,7 @@ from functools import partial
 from inspect import Parameter, Signature, iscoroutine, signature
 from io import BufferedReader, BufferedWriter
 from itertools import count
+from json import dumps, loads  # bound before a plugin can replace them
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Final, NamedTuple
@@ -50,8 +50,6 @@ from hermes_core.hookspecs import HOOKS, Lane
 from hermes_core.provider import PARTS, MemoryProvider, ProbeResult, RecallStatus, hand_over
 from hermes_core.session import SessionContext
 from hermes_core.storage.child import end_child
-
-logger = logging.getLogger("hermes_core")
 
 #: The variable with the token of a child; a child of `checkup` may have another one besides.
 ISOLATED: Final = "HERMES_PLUGINS_ISOLATED"
@@ -107,12 +105,14 @@ class _Writer:
     def send(self, message: Mapping[str, Any]) -> None:
         data = _as_json(message, self._default)
         with self.lock:
+            if self.file.closed:  # the child has ended since; a ValueError would blame the message
+                raise BrokenPipeError
             self.file.write(_LENGTH.pack(len(data)) + data)
             self.file.flush()
 
 
 def _as_json(message: Mapping[str, Any], default: Callable[[Any], Any]) -> bytes:
-    text = json.dumps(message, ensure_ascii=False, default=default, skipkeys=True)
+    text = dumps(message, ensure_ascii=False, default=default, skipkeys=True)
     # Lone surrogates, which people's ids may have, pass in both directions.
     return text.encode("utf-8", "surrogatepass")
 
@@ -142,7 +142,7 @@ def _received(file: BufferedReader, *, trusted: bool) -> dict[str, Any] | None:
     if not trusted and data.count(b"[") + data.count(b"{") > _MOST_BRACKETS:
         raise MessageError("sent too many values at once")
     try:
-        message = json.loads(data, object_hook=_restored)
+        message = loads(data, object_hook=_restored)
     except (ValueError, RecursionError) as error:
         raise MessageError("sent something that is not an answer") from error
     if not isinstance(message, dict):
@@ -283,6 +283,12 @@ class ProviderServer:
                 self._workers[lane].submit(partial(self._call, request))
 
     def _call(self, request: Mapping[str, Any]) -> None:
+        try:
+            self._answer(request)
+        except BaseException:  # noqa: BLE001 - the plugin has broken what an answer needs
+            os._exit(1)  # or the host would wait until its deadline
+
+    def _answer(self, request: Mapping[str, Any]) -> None:
         number, hook = request["id"], request["hook"]
         set_caller(self._instance)
         if hook == "prefetch":

@@ -7,7 +7,6 @@ is dropped, one that raises is left out of that call; `health` shows both.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Generator
 from functools import partial, wraps
@@ -20,8 +19,7 @@ from hermes_core.dispatch.health import HookHealth, HookStats
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DeadlineExceeded, HermesError, WrongReturnType, describe
 from hermes_core.hookspecs import HOOKS
-
-logger = logging.getLogger("hermes_core")
+from hermes_core.storage.logger import logger
 
 # Not None: that is what an implementation returns if it has nothing to say.
 _SKIPPED: Final = object()

@@ -1,13 +1,13 @@
-"""What a plugin changes in the agent's process: noticed around its import, its start and its end.
+"""What a plugin changes in the agent's process: noticed at its import, its start and its end.
 
 A plugin that runs in the process can replace any function and change whatever belongs to the
 process. Nothing here prevents that, and nothing is put back, with one exception: a replaced
 method of `MemoryManager` would keep turns from the built-in provider, too. `isolation: process`
 is the way out; see docs/security.md.
 
-The state is compared only there, not on every turn: it takes about 0.1 ms. Other threads of the
-host may change it at the same time. So a message says when something changed, and names the plugin
-as the cause only if the new function is the plugin's.
+The state is compared only there, and whenever somebody asks for the warnings, not on every turn: it
+takes about 0.1 ms. Other threads of the host may change it at the same time. So a message says when
+something changed, and names the plugin as the cause only if the new function is the plugin's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from io import open as open_file  # bound before a plugin can replace it
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -32,11 +32,15 @@ _MANAGER: Final = "hermes_core.manager"
 #: The methods through which turns reach the built-in provider.
 _METHODS: Final = ("sync_all", "handle_tool_call", "on_session_end", "on_session_switch", "_write")
 
+_HANDLERS: Final = "the handlers of logging"
+#: What hosts rarely change once they run.
+_LASTING: Final = ("the umask", "the working directory", "the limit", "the level of", _HANDLERS)
+
 State = Mapping[str, Any]
 
 
 def process_state() -> State:
-    """What belongs to the process now, by what people call it."""
+    """What belongs to the process now, by what people call it; "" for what can't be read."""
     found: dict[str, Any] = {"the umask": _umask(), "the working directory": _folder()}
     for module, name in _FUNCTIONS:
         found[f"{module}.{name}"] = vars(sys.modules.get(module) or os).get(name)
@@ -48,13 +52,13 @@ def process_state() -> State:
     found |= _limits()
     root = logging.getLogger()
     found["the level of logging"] = (root.level, logging.root.manager.disable)
-    found["the handlers of logging"] = tuple(root.handlers)
+    found[_HANDLERS] = tuple(root.handlers)
     return MappingProxyType(found)
 
 
 def _umask() -> str:
     """The umask, where it can be read without setting it: other threads create files."""
-    with suppress(OSError), Path("/proc/self/status").open("rb") as file:
+    with suppress(OSError), open_file("/proc/self/status", "rb") as file:  # noqa: UP020
         for line in file:
             if line.startswith(b"Umask:"):
                 return line.split()[1].decode()
@@ -73,8 +77,9 @@ def _limits() -> dict[str, Any]:
         import resource  # noqa: PLC0415 - not on Windows
     except ImportError:
         return {}
-    names = [each for each in dir(resource) if each.startswith("RLIMIT_")]
-    return {f"the limit {each}": resource.getrlimit(getattr(resource, each)) for each in names}
+    # By number, since RLIMIT_OFILE is another name of RLIMIT_NOFILE.
+    names = {vars(resource)[each]: each for each in dir(resource)[::-1] if each[:7] == "RLIMIT_"}
+    return {f"the limit {name}": resource.getrlimit(each) for each, name in names.items()}
 
 
 def _signal_name(number: int) -> str:
@@ -90,8 +95,8 @@ def _manager() -> Any:
     return getattr(sys.modules.get(f"{_MANAGER}._manager"), "MemoryManager", None)
 
 
-def changes(name: str, when: str, before: State, after: State, module: str = "") -> list[str]:
-    """Return a line for each thing that changed while a plugin ran.
+def changes(name: str, when: str, before: State, after: State, module: str = "") -> dict[str, str]:
+    """Return a line for each thing that changed while a plugin ran, by what it is.
 
     Args:
         name: The plugin.
@@ -100,18 +105,35 @@ def changes(name: str, when: str, before: State, after: State, module: str = "")
         after: The state after.
         module: The module that its provider's class is from.
     """
-    found = []
+    found = {}
     for what, old in before.items():
         new = after.get(what)
-        if new is old or new == old:
+        if new is old or new in (old, ""):
             continue
         if callable(new) and is_of(new, module):
-            found.append(f"plugin {name}: replaced {what} in the agent's process")
+            found[what] = f"plugin {name}: replaced {what} in the agent's process"
         elif isinstance(old, str):
-            found.append(f"while plugin {name} {when}, {what} changed from {old} to {new}")
+            found[what] = f"while plugin {name} {when}, {what} changed from {old} to {new}"
         else:
-            found.append(f"while plugin {name} {when}, {what} changed")
+            found[what] = f"while plugin {name} {when}, {what} changed"
     return found
+
+
+def changes_since(name: str, before: State, module: str) -> dict[str, str]:
+    """Return what has changed since a plugin was added, without what hosts change themselves.
+
+    A host that starts installs signal handlers, excepthooks and handlers of logging. Only those
+    that are the plugin's are reported, and handlers of logging that are gone.
+    """
+    after = process_state()
+    found = changes(name, "was active", before, after, module)
+    if {*before.get(_HANDLERS, ())} <= {*after[_HANDLERS]}:
+        found.pop(_HANDLERS, None)
+    return {
+        what: line
+        for what, line in found.items()
+        if line.startswith("plugin ") or what.startswith(_LASTING)
+    }
 
 
 def is_of(function: Callable[..., Any], module: str) -> bool:
@@ -145,7 +167,10 @@ def put_back_methods(before: State, *, module: str = "") -> list[str]:
 
 @contextmanager
 def watched(
-    name: str, when: str, report: Callable[[list[str]], object], module: Callable[[], str] = str
+    name: str,
+    when: str,
+    report: Callable[[dict[str, str]], object],
+    module: Callable[[], str] = str,
 ) -> Iterator[None]:
     """Report what changes while code of a plugin runs; put back methods of `MemoryManager`."""
     before = process_state()

@@ -10,7 +10,6 @@ an executor's threads at exit, so a provider that hangs would prevent the agent 
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -23,11 +22,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.errors import DeadlineExceeded, ProviderCallError, ProviderPaused, describe
+from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-logger = logging.getLogger("hermes_core")
 
 #: How often a caller that waits looks whether the call ahead of it hangs.
 _POLL_SECONDS: Final = 0.05
@@ -467,7 +466,7 @@ class Worker:
     def _take_step(self, step: Callable[[], float | None]) -> float | None:
         try:
             return step()
-        except Exception:
+        except Exception:  # noqa: BLE001 - the thread goes on
             logger.exception("%s failed, and is tried again in %g s", self.name, _RETRY_SECONDS)
             return _RETRY_SECONDS
 

@@ -223,15 +223,15 @@ def load_for(
     instance = ProviderInstance(
         info.name, config.home, around=lease.applied, may_read=sources.grants.allows
     )
-    noticed: list[str] = []
+    noticed: dict[str, str] = {}
     modules: list[str] = []
-    with watched(info.name, "was loaded", noticed.extend, lambda: "".join(modules)):
+    with watched(info.name, "was loaded", noticed.update, lambda: "".join(modules)):
         loaded = load(info, config.home, deadline=deadlines.load, pin=pin, instance=instance)
         modules.append(module_of(loaded.provider))
     # Its class allows no weak references, so its calls would not find the instance.
     if instance_of(loaded.provider, info.name) is not instance:
         lease.hold()
-    return loaded._replace(warnings=(*loaded.warnings, *noticed))
+    return loaded._replace(warnings=(*loaded.warnings, *noticed.values()))
 
 
 def is_isolated(config: Config, info: ProviderInfo) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import logging
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from copy import deepcopy
@@ -27,6 +26,7 @@ from hermes_core.config.names import normalise
 from hermes_core.dispatch.caller import Unload
 from hermes_core.errors import HermesError, describe
 from hermes_core.storage.home import resolve_home
+from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:  # asyncio takes 60 ms, for one method that few plugins call
     import asyncio
@@ -37,8 +37,6 @@ from hashlib import sha256
 
 from hermes_core.storage.files import file_lock, replace_file
 from hermes_core.storage.home import ensure_folder
-
-logger = logging.getLogger("hermes_core")
 
 _P = ParamSpec("_P")
 

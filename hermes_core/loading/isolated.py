@@ -7,7 +7,6 @@ child process loads it, with the same code and the same pin, and `IsolatedProvid
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import signal
 import subprocess
@@ -39,8 +38,7 @@ from hermes_core.loading.loader import Loaded, load
 from hermes_core.privacy import without_secrets
 from hermes_core.service import BackendError, RefusedError
 from hermes_core.storage.child import SYSTEM_VARIABLES, TOKEN, start_child
-
-logger = logging.getLogger("hermes_core")
+from hermes_core.storage.logger import logger
 
 #: What a program needs to know about its user, its language and its network.
 _USER_VARIABLES: Final = (

@@ -18,7 +18,6 @@ turn::
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -53,14 +52,13 @@ from hermes_core.provider import (
     described,
 )
 from hermes_core.session import SessionContext
+from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
     from hermes_core.call_log import CallLog
     from hermes_core.manager.conversation import Conversation, Conversations
     from hermes_core.outbox.writer import OutboxSettings, OutboxWriter
     from hermes_core.privacy import Redactor
-
-logger = logging.getLogger("hermes_core")
 
 
 class MemoryManager:
@@ -198,7 +196,7 @@ class MemoryManager:
             self._builtin_methods = methods = as_builtin(provider)
             if methods is not None:
                 methods.mirror_to(self._notes.from_builtin)
-                methods.report_to(self._on_unstored_note)
+                methods.report_to(self._on_unstored_note, self._on_spooled_turn)
         else:
             self._external = adapter
             self._equip(adapter)
@@ -232,6 +230,8 @@ class MemoryManager:
         unkept = self._writes.warnings if self._writes is not None else []
         unkept = [*filter(None, (each.text for each in self._unstored.values())), *unkept]
         noticed = [line for each in self._adapters() for line in each.noticed]
+        if self._builtin_methods is not None and (waiting := self._builtin_methods.waiting()):
+            unkept = [waiting, *unkept]
         return (*self._warnings, *noticed, *starts, *self._tools.warnings, *unkept)
 
     def _refuse(self, reason: str) -> bool:
@@ -551,6 +551,10 @@ class MemoryManager:
         if self._builtin is not None:
             self._builtin.record_failure("handle_tool_call", error)
             self._unstored["handle_tool_call"].add(self._builtin.error_text(error))
+
+    def _on_spooled_turn(self, error: HermesError) -> None:
+        if self._builtin is not None:
+            self._builtin.record_spooled("sync_turn", error)
 
     def pending_nudge(self) -> str:
         """Return a reminder to take notes, for the next user message; "" most of the time."""

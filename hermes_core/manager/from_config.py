@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from hermes_core.call_log import CallLog
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
+from hermes_core.config.storage import home_database
 from hermes_core.discovery import ProviderInfo, find_observer
 from hermes_core.dispatch import ProviderAdapter
 from hermes_core.errors import ConfigError, HermesError, HomeError
@@ -30,10 +30,10 @@ from hermes_core.outbox.writer import OutboxSettings
 from hermes_core.privacy import Redactor
 from hermes_core.secrets import Secrets
 from hermes_core.storage.home import resolve_home
+from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
     from hermes_core.manager import MemoryManager
-logger = logging.getLogger("hermes_core")
 
 
 def assemble(
@@ -120,6 +120,7 @@ def outbox_settings(config: Config, activation: Activation) -> OutboxSettings:
         durable=config.durable,
         owner=activation.info.owner if activation.info is not None else "",
         make_provider=partial(revive, config.home),
+        database=home_database(config.home, config.memory),
     )
 
 

@@ -7,15 +7,13 @@ the host's own, whose results the host passes to `MemoryManager.notify_memory_to
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, Protocol
 
 from hermes_core.errors import describe
-
-logger = logging.getLogger("hermes_core")
+from hermes_core.storage.logger import logger
 
 #: What a tool call says about itself, for the metadata of what it writes.
 _TOOL_CALL: Final[ContextVar[Mapping[str, Any]]] = ContextVar("hermes_tool_call")

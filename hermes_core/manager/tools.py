@@ -7,7 +7,6 @@ that a model API refuses would break every turn.
 from __future__ import annotations
 
 import copy
-import logging
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -16,8 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter
 from hermes_core.errors import HermesError, describe
-
-logger = logging.getLogger("hermes_core")
+from hermes_core.storage.logger import logger
 
 #: Names that only the built-in may use.
 RESERVED: Final = frozenset({"memory", "session_search"})

@@ -1,6 +1,7 @@
 """The outbox: stores writes for the external provider until it has accepted them.
 
-`writer` puts the writes of a manager into the file, `store` is the file, `records` are its rows,
+`writer` puts the writes of a manager into the `store`, which keeps them in a file (`sqlite`) or in
+PostgreSQL (`postgres`), `records` are its rows,
 `delivery` delivers one stream, `failures` decides whether to retry, `worker` starts deliveries
 when they are due, `admin` is what a person can do: list, retry, drop, backfill.
 """
@@ -9,9 +10,8 @@ from __future__ import annotations
 
 from hermes_core.outbox.delivery import SessionStream, StreamDelivery
 from hermes_core.outbox.records import Stream, StreamKey, Write, WriteState
-from hermes_core.outbox.store import OutboxFull, OutboxStore
+from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxFull, OutboxStore
 from hermes_core.outbox.worker import (
-    DEFAULT_MAX_MB,
     FreshProvider,
     Outbox,
     ProviderFactory,

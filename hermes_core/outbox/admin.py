@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from json import dumps, loads  # before a plugin can replace them
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_core.config import Config
+from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
+from hermes_core.outbox import store as stores
 from hermes_core.outbox.records import Stream, StreamKey, WriteState
-from hermes_core.outbox.store import OutboxStore, used_bytes
-from hermes_core.outbox.worker import DEFAULT_MAX_MB
+from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore
 from hermes_core.session import SessionContext, identity_text
-from hermes_core.storage.processes import is_alive
+from hermes_core.storage.sql import Connection
 
 _ENTRY: Final = (
     "SELECT writes.id, event_id, hook, state, created, attempts, failing_since, error, "
@@ -26,17 +25,19 @@ _ENTRY: Final = (
 )
 # One pass over the table, however many providers and states there are: `status` runs it each time.
 _BACKLOGS: Final = (
-    "SELECT provider, owner, sum(state = 'waiting'), sum(state = 'aside'), sum(state = 'dead'), "
-    "sum(state = 'missed'), "
+    "SELECT provider, owner, count(*) FILTER (WHERE state = 'waiting'), "
+    "count(*) FILTER (WHERE state = 'aside'), count(*) FILTER (WHERE state = 'dead'), "
+    "count(*) FILTER (WHERE state = 'missed'), "
     "min(created) FILTER (WHERE state = 'waiting'), "
     "min(failing_since) FILTER (WHERE state = 'waiting') "
-    "FROM writes JOIN streams ON streams.id = stream "
+    "FROM writes JOIN streams ON streams.id = stream WHERE {own} "
     "GROUP BY provider, owner ORDER BY provider, owner"
 )
 _LAST_ERROR: Final = (
     "SELECT error FROM writes JOIN streams ON streams.id = stream "
-    "WHERE provider = ? AND owner = ? AND state = ? AND error != '' "
-    "ORDER BY failing_since DESC, writes.id DESC LIMIT 1"
+    "WHERE {own} AND provider = ? AND owner = ? AND state = ? AND error != '' "
+    # In PostgreSQL, NULL would come first.
+    "ORDER BY failing_since IS NULL, failing_since DESC, writes.id DESC LIMIT 1"
 )
 
 
@@ -98,12 +99,14 @@ class OutboxReport(NamedTuple):
         bytes: How much of the file is in use.
         max_bytes: How large it may grow.
         damaged: The names of damaged files beside it.
+        place: Where it is: a path, or the address of a database without its password.
     """
 
     backlogs: tuple[Backlog, ...]
     bytes: int
     max_bytes: int
     damaged: tuple[str, ...]
+    place: str = ""
 
 
 def report(store: OutboxStore) -> OutboxReport:
@@ -115,27 +118,29 @@ def report(store: OutboxStore) -> OutboxReport:
     # Two reads: what changes in between shows in one of them only. The counts come last, so that
     # they are the newest.
     streams = store.waiting_streams()
+    own = store.database.of_home("writes")
 
-    def work(database: sqlite3.Connection) -> tuple[list[Backlog], int]:
-        rows = database.execute(_BACKLOGS).fetchall()
-        return [_backlog(database, row, streams, store.clock()) for row in rows], used_bytes(
-            database
-        )
+    def work(connection: Connection) -> tuple[list[Backlog], int]:
+        rows = connection.execute(_BACKLOGS.format(own=own)).fetchall()
+        found = [_backlog(store, connection, row, streams) for row in rows]
+        return found, store.database.used_bytes(connection)
 
-    backlogs, size = store.file.read(work)
-    if not store.file.path.exists():
+    backlogs, size = store.database.read(work)
+    if not store.database.exists:
         size = 0  # an empty database in memory was read instead
-    return OutboxReport(tuple(backlogs), size, store.max_bytes, damaged_files(store.file.path))
+    database = store.database
+    return OutboxReport(tuple(backlogs), size, store.max_bytes, database.damaged, database.place)
 
 
 def _backlog(
-    database: sqlite3.Connection, row: tuple[Any, ...], streams: Sequence[Stream], now: float
+    store: OutboxStore, connection: Connection, row: tuple[Any, ...], streams: Sequence[Stream]
 ) -> Backlog:
     provider, owner, waiting, skipped, failed, missed, oldest, failing_since = row
     own = [each for each in streams if each.key[:2] == (provider, owner)]
 
     def last_error(state: str) -> str:
-        found = database.execute(_LAST_ERROR, (provider, owner, state)).fetchone()
+        which = _LAST_ERROR.format(own=store.database.of_home("writes"))
+        found = connection.execute(which, (provider, owner, state)).fetchone()
         return str(found[0]) if found else ""
 
     return Backlog(
@@ -144,29 +149,20 @@ def _backlog(
         error=last_error(WriteState.WAITING),
         skipped_error=last_error(WriteState.SKIPPED),
         failed_error=last_error(WriteState.FAILED),
-        deliverers=tuple(sorted({each.holder for each in own if is_held(each, now)})),
+        deliverers=tuple(sorted({each.holder for each in own if store.is_held(each)})),
     )  # fmt: skip
-
-
-def is_held(stream: Stream, now: float) -> bool:
-    """Whether a running process delivers a stream."""
-    return bool(stream.holder) and stream.expires > now and is_alive(stream.holder)
-
-
-def damaged_files(path: Path) -> tuple[str, ...]:
-    """Return the names of damaged files beside the outbox."""
-    found = path.parent.glob(f"{path.name}.damaged-*")
-    return tuple(sorted(each.name for each in found if not each.name.endswith(("-wal", "-shm"))))
 
 
 # -- single writes ---------------------------------------------------------------------------
 
 
-def entries(store: OutboxStore, state: WriteState | None = None, limit: int = -1) -> list[Entry]:
+def entries(store: OutboxStore, state: WriteState | None = None, limit: int = 2**62) -> list[Entry]:
     """Return the writes in the outbox, the oldest first."""
-    rows = store.file.read(
-        lambda database: database.execute(
-            f"{_ENTRY} WHERE ? IN ('', state) ORDER BY writes.id LIMIT ?", (state or "", limit)
+    own = store.database.of_home("writes")
+    rows = store.database.read(
+        lambda connection: connection.execute(
+            f"{_ENTRY} WHERE {own} AND ? IN ('', state) ORDER BY writes.id LIMIT ?",
+            (state or "", limit),
         ).fetchall()
     )
     return [_entry(row) for row in rows]
@@ -178,9 +174,8 @@ def entry(store: OutboxStore, number: int) -> Entry:
     Raises:
         HermesError: There is no write with that number.
     """
-    row = store.file.read(
-        lambda database: database.execute(f"{_ENTRY} WHERE writes.id = ?", (number,)).fetchone()
-    )
+    which = f"{_ENTRY} WHERE {store.database.of_home('writes')} AND writes.id = ?"
+    row = store.database.read(lambda connection: connection.execute(which, (number,)).fetchone())
     if row is None:
         raise HermesError(
             f"there is no write {number} in the outbox",
@@ -197,11 +192,8 @@ def _entry(row: tuple[Any, ...]) -> Entry:
 
 def content(store: OutboxStore, number: int) -> dict[str, Any]:
     """Return the arguments of a write's hook; {} if there was no room for them."""
-    row = store.file.read(
-        lambda database: database.execute(
-            "SELECT payload FROM writes WHERE id = ?", (number,)
-        ).fetchone()
-    )
+    which = f"SELECT payload FROM writes WHERE {store.database.of_home('writes')} AND id = ?"
+    row = store.database.read(lambda connection: connection.execute(which, (number,)).fetchone())
     found: dict[str, Any] = loads(row[0]) if row and row[0] else {}
     return found
 
@@ -214,11 +206,12 @@ def retry(store: OutboxStore, number: int = 0) -> int:
     """
     # `faults` and `attempts` stay: they make it suspect at once, and tell the provider that it may
     # know the write. `failing_since` does not: a skipped write has another day.
-    count = store.file.change(
-        lambda database: (
-            database.execute(
+    own = store.database.of_home("writes")
+    count = store.database.change(
+        lambda connection: (
+            connection.execute(
                 "UPDATE writes SET state = 'waiting', failing_since = NULL "
-                "WHERE state IN ('dead', 'aside') AND ? IN (0, id)",
+                f"WHERE {own} AND state IN ('dead', 'aside') AND ? IN (0, id)",
                 (number,),
             ).rowcount
         )
@@ -229,9 +222,8 @@ def retry(store: OutboxStore, number: int = 0) -> int:
 
 def drop(store: OutboxStore, number: int) -> None:
     """Delete a write: it will not be delivered."""
-    store.file.change(
-        lambda database: database.execute("DELETE FROM writes WHERE id = ?", (number,))
-    )
+    which = f"DELETE FROM writes WHERE {store.database.of_home('writes')} AND id = ?"
+    store.database.change(lambda connection: connection.execute(which, (number,)))
     store.compact()
 
 
@@ -256,13 +248,14 @@ def forget(
     Returns:
         How many writes there are of each state; of "sessions" those that are named here.
     """
-    if not store.file.path.exists():
+    if not store.database.exists:
         return {}
+    own = store.database.of_home("streams")
 
-    def work(database: sqlite3.Connection) -> Counter[str]:
+    def work(database: Connection) -> Counter[str]:
         found: Counter[str] = Counter()
-        database.execute("PRAGMA secure_delete = 1")
-        for stream, *key in database.execute(_STREAM_KEYS).fetchall():
+        store.database.overwrite_deleted(database)
+        for stream, *key in database.execute(_STREAM_KEYS.format(own=own)).fetchall():
             named = StreamKey(*key)
             theirs = is_theirs(named)
             for number, state, payload, error in database.execute(_CONTENTS, (stream,)).fetchall():
@@ -273,22 +266,23 @@ def forget(
             if theirs or matches(named.session) or matches(named.keywords):
                 found["sessions"] += 1
                 if delete:
-                    _forget_stream(database, stream, named, matches, drop=theirs)
+                    _forget_stream(store, database, stream, named, matches, drop=theirs)
         return found
 
-    counts = store.file.change(work)
+    counts = store.database.change(work)
     if delete:
         store.compact()
-        store.file.erase_free_space()
+        store.database.erase_free_space()
     return dict(counts)
 
 
-_STREAM_KEYS: Final = "SELECT id, provider, owner, session, keywords FROM streams"
+_STREAM_KEYS: Final = "SELECT id, provider, owner, session, keywords FROM streams WHERE {own}"
 _CONTENTS: Final = "SELECT id, state, payload, error FROM writes WHERE stream = ?"
 
 
 def _forget_stream(
-    database: sqlite3.Connection,
+    store: OutboxStore,
+    database: Connection,
     stream: int,
     key: StreamKey,
     matches: Callable[[str], bool],
@@ -303,10 +297,8 @@ def _forget_stream(
         return
     known = loads(key.keywords)
     kept = {name: value for name, value in known.items() if not matches(str(value))}
-    database.execute(
-        # OR IGNORE: then there is one like it, and the writes of this one stay where they are.
-        "UPDATE OR IGNORE streams SET keywords = ? WHERE id = ?",
-        (dumps(kept, sort_keys=True), stream),
+    store.database.rename_stream(
+        database, stream, key._replace(keywords=dumps(kept, sort_keys=True))
     )
 
 
@@ -316,17 +308,17 @@ def _forget_stream(
 def refill(store: OutboxStore, number: int, payload: str) -> bool:
     """Add the content of a missed write, so that it waits; False if there is no room."""
 
-    def work(database: sqlite3.Connection) -> bool:
+    def work(connection: Connection) -> bool:
         # Measured each time, unlike in `OutboxStore.put`: no turn waits for a backfill.
-        if used_bytes(database) + len(payload) > store.max_bytes:
+        if store.database.used_bytes(connection) + len(payload) > store.max_bytes:
             return False
-        database.execute(
+        connection.execute(
             "UPDATE writes SET state = 'waiting', payload = ? WHERE id = ? AND state = 'missed'",
             (payload, number),
         )
         return True
 
-    return store.file.change(work)
+    return store.database.change(work)
 
 
 def add_turn(
@@ -334,24 +326,19 @@ def add_turn(
 ) -> bool:
     """Store an earlier turn, so that it waits; False if there is no room."""
 
-    def work(database: sqlite3.Connection) -> bool:
-        if used_bytes(database) + len(payload) > store.max_bytes:
+    def work(connection: Connection) -> bool:
+        if store.database.used_bytes(connection) + len(payload) > store.max_bytes:
             return False
-        database.execute(
-            "INSERT OR IGNORE INTO streams (provider, owner, session, keywords) "
-            "VALUES (?, ?, ?, ?)",
-            key,
-        )
+        stream = store.database.add_stream(connection, key)
         # With a new number: it is delivered behind what waits already.
-        database.execute(
+        connection.execute(
             "INSERT INTO writes (stream, event_id, hook, payload, created) "
-            "SELECT id, ?, 'sync_turn', ?, ? FROM streams "
-            "WHERE provider = ? AND owner = ? AND session = ? AND keywords = ?",
-            (event_id, payload, created, *key),
+            "VALUES (?, ?, 'sync_turn', ?, ?)",
+            (stream, event_id, payload, created),
         )
         return True
 
-    return store.file.change(work)
+    return store.database.change(work)
 
 
 def known_key(store: OutboxStore, wanted: StreamKey) -> StreamKey | None:
@@ -359,10 +346,11 @@ def known_key(store: OutboxStore, wanted: StreamKey) -> StreamKey | None:
 
     Several people may have sessions of this name.
     """
-    rows = store.file.read(
-        lambda database: database.execute(
+    own = store.database.of_home("streams")
+    rows = store.database.read(
+        lambda connection: connection.execute(
             "SELECT provider, owner, session, keywords FROM streams "
-            "WHERE provider = ? AND owner = ? AND session = ? ORDER BY id DESC",
+            f"WHERE {own} AND provider = ? AND owner = ? AND session = ? ORDER BY id DESC",
             wanted[:3],
         ).fetchall()
     )
@@ -384,9 +372,13 @@ def max_mb(config: Config) -> float:
 
 def open_store(config: Config, *, set_aside: bool) -> OutboxStore:
     """Return the store of a home; with ``set_aside``, a damaged file is renamed and replaced."""
-    limit = int(max_mb(config) * 1_000_000)
-    path = config.home / "outbox.db"
-    return OutboxStore(path, max_bytes=limit, durable=config.durable, set_aside=set_aside)
+    return stores.open_store(
+        config.home,
+        max_mb=max_mb(config),
+        durable=config.durable,
+        set_aside=set_aside,
+        database=home_database(config.home, config.memory),
+    )
 
 
 # -- backfill --------------------------------------------------------------------------------

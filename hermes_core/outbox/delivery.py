@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from functools import lru_cache
 from inspect import signature
@@ -32,11 +31,11 @@ from hermes_core.outbox.failures import (
     skipped_wait,
 )
 from hermes_core.outbox.records import NO_LIMITS, TURN, Limits, StreamKey, Write, WriteState
+from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
     from hermes_core.outbox.worker import Outbox
 
-logger = logging.getLogger("hermes_core")
 
 #: Delivered writes are removed in batches of so many, but at least after so many seconds. One
 #: commit per write would cost as much as a fast provider's delivery. After a crash, the last
@@ -59,7 +58,7 @@ class OrderedDelivery:
     before them. Everything else waits for the turns before it, too.
 
     ``active`` is True from the moment a job is queued until its last call has returned. It is
-    changed only under the lock of the outbox's file, so that a write that is stored while a
+    changed only under the lock of the store, so that a write that is stored while a
     delivery ends is not overlooked.
 
     What happens after a failure, in `_failed`:
@@ -141,7 +140,7 @@ class OrderedDelivery:
         """
         if self.active and self.job is not None and self.job.claim():
             self._end_round()
-        with self.owner.outbox.store.file.lock, suppress(DatabaseError):  # the store remembers it
+        with self.owner.outbox.store.lock, suppress(DatabaseError):  # the store remembers it
             if self._done:
                 self._remove_done(release=False)
 
@@ -161,16 +160,16 @@ class OrderedDelivery:
             # The store remembers what was delivered, and removes it before the next round.
             self.due = self.owner.paused_until = self.owner.outbox.store.clock() + LONGEST_WAIT
             reason = describe(error)
-            logger.error("memory: the outbox can't be used: %s", reason)  # noqa: TRY400 - one line
+            logger.error("memory: the outbox can't be used: %s", reason)
             self._end_round()
 
     def _deliver(self) -> None:
         """Deliver until nothing is left, something fails, or another call needs the worker."""
         owner = self.owner
-        file = owner.outbox.store.file
+        database = owner.outbox.store.database
         began = monotonic()
         while owner.open and owner.adapter.on_lane_of(self._hook) and owner.is_still_claimed():
-            replacements = file.replacements
+            replacements = database.replacements
             write = self._next()
             if write is None:
                 if self._finish():
@@ -186,7 +185,7 @@ class OrderedDelivery:
                 self._requeue()
                 return
             late = monotonic() - began > _BATCH_SECONDS
-            if len(self._done) >= _BATCH or late or replacements != file.replacements:
+            if len(self._done) >= _BATCH or late or replacements != database.replacements:
                 self._remove_and_continue()
                 began = monotonic()
         self._end_round()
@@ -207,7 +206,7 @@ class OrderedDelivery:
     def _finish(self) -> bool:
         """End the round, unless there is more to do; whether it has ended."""
         owner = self.owner
-        with owner.outbox.store.file.lock:
+        with owner.outbox.store.lock:
             other = owner.other(self)
             release = not other.active and not (self.turns and other.retries_skipped)
             first = self._remove_done(release=release)
@@ -230,7 +229,7 @@ class OrderedDelivery:
     def _remove_and_continue(self) -> None:
         """Remove what was delivered, and start other writes that waited for these turns."""
         owner = self.owner
-        with owner.outbox.store.file.lock:
+        with owner.outbox.store.lock:
             first = self._remove_done(release=False)
             start = first not in ("", TURN) and owner.start_others()
         if start:
@@ -242,7 +241,7 @@ class OrderedDelivery:
         self._queue()
 
     def _remove_done(self, *, release: bool) -> str:
-        """Remove what was delivered; the caller holds the lock of the file."""
+        """Remove what was delivered; the caller holds the lock of the store."""
         done, self._done = self._done, []  # the store remembers them if it can't remove them
         first = self.owner.outbox.store.remove_delivered(self.owner.stream, done, release=release)
         self._last = 0  # not before: a row that is still there must not be delivered again
@@ -255,7 +254,7 @@ class OrderedDelivery:
             return self._failed(write, error)
         self._tried = self._accepted = True
         self.owner.succeeded_at = self._succeeded_at = self.owner.outbox.store.clock()
-        with self.owner.outbox.store.file.lock:  # `stop` may be removing them
+        with self.owner.outbox.store.lock:  # `stop` may be removing them
             self._done.append(write)
         self._last = write.id
         self._passing = NO_LIMITS  # one write passes; then the suspect turns are tried again
@@ -369,7 +368,7 @@ class OrderedDelivery:
         """Stop with writes left: another process, or this one later, continues."""
         owner = self.owner
         start = False
-        with owner.outbox.store.file.lock:
+        with owner.outbox.store.lock:
             with suppress(DatabaseError):  # the store remembers it
                 self._remove_done(release=False)
                 start = self.turns and self._suspect is not None and owner.start_others(SUSPECT)
@@ -436,19 +435,25 @@ class StreamDelivery:
         """Return the oldest waiting write of a kind that this instance may deliver."""
         return self.outbox.store.next_waiting(self.stream, after, turns=turns, passing=passing)
 
-    def try_start(self) -> bool:
-        """Claim the stream and start to deliver; False if that is not possible now."""
-        with self.outbox.store.file.lock:
-            if self.busy or not self.open or not self.outbox.store.claim(self.stream):
+    def try_start(self, stream: int) -> bool:
+        """Claim the stream and start to deliver; False if that is not possible now.
+
+        Args:
+            stream: The number that the stream has in the file now. Another process may have
+                created it after this session was opened, also in a new file.
+        """
+        with self.outbox.store.lock:
+            if self.busy or not self.open or not self.outbox.store.claim(stream):
                 return False
+            self.stream = stream
             self.mark_claimed()
         self.start()
         return True
 
-    def retry_now(self) -> None:
-        """Try what waits for a later attempt."""
+    def retry_now(self, stream: int) -> None:
+        """Try what waits for a later attempt; see `try_start`."""
         self.stop_waiting()
-        self.try_start()
+        self.try_start(stream)
 
     def stop_waiting(self) -> None:
         """Let the next attempt come at once."""
@@ -514,7 +519,7 @@ class StreamDelivery:
     def unclaim(self, *, released: bool) -> bool:
         """End the claim if both kinds have ended; return whether it has, then call `finish`.
 
-        The caller holds the lock of the file. Whoever stores a write after that finds the stream
+        The caller holds the lock of the store. Whoever stores a write after that finds the stream
         free, and claims it for a new round.
         """
         if self.busy or not self._claimed:
@@ -595,7 +600,7 @@ class SessionStream(StreamDelivery):
         """
         store = self.outbox.in_this_process().store
         kind = self.turns if hook == TURN else self.others
-        with store.file.lock:
+        with store.lock:
             # Other writes come after the turns before them: the turns' delivery starts them.
             behind = kind is self.others and self.turns.active
             waits = store.clock() < max(self.turns.due, kind.due, self.paused_until)

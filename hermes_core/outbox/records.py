@@ -1,4 +1,4 @@
-"""The rows of outbox.db as types, and the tables that contain them."""
+"""The rows of the outbox as types."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Final, NamedTuple
 
 from hermes_core.errors import HermesError
 from hermes_core.session import SessionContext, identity_from, identity_text
-from hermes_core.storage.sqlite import Schema
 
 TURN: Final = "sync_turn"
 
 
 class WriteState(StrEnum):
-    """The state of a write in the outbox. The values are what the file contains."""
+    """The state of a write in the outbox. The values are what is stored."""
 
     #: It will be delivered, in order.
     WAITING = "waiting"
@@ -28,51 +27,6 @@ class WriteState(StrEnum):
     def label(self) -> str:
         """The state in words for people."""
         return "failed permanently" if self is WriteState.FAILED else self.name.lower()
-
-
-# ``streams.due`` is not used since format 2. It stays, since dropping it would make the file
-# unreadable for an older version that runs beside this one.
-# AUTOINCREMENT, so that a number is never used again: processes remember the numbers of streams and
-# writes, and the order of the numbers is the order of delivery. The indexes cover only the states
-# that are looked for all the time, so that many writes that failed permanently cost nothing.
-_TABLES: Final = """
-CREATE TABLE streams (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    provider TEXT NOT NULL,
-    owner TEXT NOT NULL,
-    session TEXT NOT NULL,
-    keywords TEXT NOT NULL,
-    holder TEXT NOT NULL DEFAULT '',
-    expires REAL NOT NULL DEFAULT 0,
-    due REAL NOT NULL DEFAULT 0,
-    UNIQUE (provider, owner, session, keywords)
-);
-CREATE TABLE writes (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    stream INTEGER NOT NULL REFERENCES streams,
-    event_id TEXT NOT NULL,
-    hook TEXT NOT NULL,
-    payload TEXT NOT NULL,
-    created REAL NOT NULL,
-    attempts INTEGER NOT NULL DEFAULT 0,
-    failing_since REAL,
-    error TEXT NOT NULL DEFAULT '',
-    state TEXT NOT NULL DEFAULT 'waiting'
-);
-CREATE INDEX waiting_writes ON writes (stream, id) WHERE state = 'waiting';
-CREATE INDEX missed_writes ON writes (stream) WHERE state = 'missed';
-"""
-
-#: ``due``: when to retry a write. ``faults``: how often it failed for what may be its own reason.
-_OWN_RETRIES: Final = """
-ALTER TABLE writes ADD COLUMN due REAL NOT NULL DEFAULT 0;
-ALTER TABLE writes ADD COLUMN faults INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX aside_writes ON writes (stream, id) WHERE state = 'aside';
-"""
-
-OUTBOX: Final = Schema(
-    "the outbox", 0x48504F42, (_TABLES, _OWN_RETRIES), prepare="PRAGMA auto_vacuum = INCREMENTAL"
-)
 
 
 class StreamKey(NamedTuple):
@@ -143,7 +97,7 @@ class Stream(NamedTuple):
     """The writes of one session for one provider, and which process delivers them.
 
     Attributes:
-        id: Its number in the file.
+        id: Its number.
         key: What identifies it.
         holder: The process that has claimed it; "" if none has.
         expires: When the claim ends unless that process renews it.

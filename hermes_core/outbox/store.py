@@ -1,20 +1,22 @@
-"""Everything that reads or changes outbox.db. Knows no provider."""
+"""Everything that reads or changes the outbox. Knows no provider.
+
+`OutboxStore` has the rules: order, claims, attempts, room. They are the same whether the rows are
+in a file (`outbox.sqlite`) or in PostgreSQL (`outbox.postgres`). `OutboxDatabase` is what these two
+must offer.
+"""
 
 from __future__ import annotations
 
-import logging
-import sqlite3
-import time
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.outbox.records import (
     NO_LIMITS,
-    OUTBOX,
     TURN,
     Limits,
     Stream,
@@ -22,29 +24,26 @@ from hermes_core.outbox.records import (
     Write,
     WriteState,
 )
-from hermes_core.storage.processes import is_alive, machine_of, this_process
-from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.outbox.sqlite import OutboxFile
+from hermes_core.storage.processes import machine_of
+from hermes_core.storage.sql import Connection
 
-logger = logging.getLogger("hermes_core")
+if TYPE_CHECKING:
+    from hermes_core.storage.postgres import Database
+
+_T = TypeVar("_T")
+
+DEFAULT_MAX_MB: Final = 256
 
 #: How long the claim of a process that does not renew it is respected. The worker renews it every
 #: 15 seconds, so only a process that was suspended, or another machine's, loses it by time. One of
 #: this machine that ended is known to be gone at once.
 LEASE_SECONDS: Final = 300.0
 
-# Little at a time, since it happens while a person talks with the agent.
-_VACUUM_PAGES: Final = 64
-# Four times SQLite's own: a checkpoint happens within somebody's commit, and a turn waits for it.
-_CHECKPOINT_PAGES: Final = 4000
-_BACKFILL: Final = "run: hermes-plugins outbox backfill --since WHEN"
-_DAMAGE_HINT: Final = "the next agent sets it aside, or run: hermes-plugins outbox retry"
 #: Notes and delegations are small and in no archive, so they may use this much more room.
 _RESERVE: Final = 0.125
 _ARCHIVED: Final = ("sync_turn", "on_session_end")
 
-#: The size of a row without content.
-_MISSED_BYTES: Final = 90
-_COUNT_MISSED: Final = "SELECT count(*) FROM writes WHERE state = 'missed'"
 _PROCESS_ENDED: Final = "the process that delivered it ended before there was an answer"
 
 _WRITE: Final = (
@@ -65,17 +64,19 @@ _OTHERS: Final = (
 _HEADS: Final = (
     "SELECT heads.stream, is_turn, first, due, waiting, oldest FROM ("
     "SELECT stream, hook = 'sync_turn' AS is_turn, min(id) AS first, count(*) AS waiting, "
-    "min(created) AS oldest FROM writes WHERE state = 'waiting' GROUP BY 1, 2"
+    "min(created) AS oldest FROM writes WHERE {own} AND state = 'waiting' GROUP BY 1, 2"
     ") AS heads JOIN writes ON writes.id = first"
 )
-_SKIPPED_HEADS: Final = "SELECT stream, min(due) FROM writes WHERE state = 'aside' GROUP BY 1"
+_SKIPPED_HEADS: Final = (
+    "SELECT stream, min(due) FROM writes WHERE {own} AND state = 'aside' GROUP BY 1"
+)
 
 
 class _Head(NamedTuple):
     """The first waiting write of one kind in a stream, and how many there are."""
 
     stream: int
-    is_turn: int
+    is_turn: bool
     id: int
     due: float
     writes: int
@@ -94,71 +95,137 @@ class OutboxFull(HermesError):  # noqa: N818 - reads as what happened
     """There is no room for another write."""
 
 
+class OutboxDatabase(Protocol):
+    """Where the rows are: a file or a server.
+
+    Every method raises `DatabaseError` if it can't be used.
+
+    Attributes:
+        lock: Held by whoever reads or changes something. `OrderedDelivery` takes it to be sure that
+            nothing of this process is stored between its last look and the end of its round.
+        replacements: How often another file took the place of the one in use: numbers of rows mean
+            others then.
+        place: Where it is, for people.
+        problem: What happened to it, as a warning for people; "" if nothing did.
+        locked: Ends a query whose rows nobody else may change until the transaction ends.
+        skip_locked: The same, but rows that somebody else has locked are left out.
+        now: The time by which claims expire, with one value: an injected time.
+    """
+
+    replacements: int
+    place: str
+    problem: str
+    locked: str
+    skip_locked: str
+    now: str
+
+    @property
+    def lock(self) -> threading.RLock:
+        """See above."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever stored."""
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        """The names of damaged files beside it."""
+
+    def clock(self) -> float:
+        """The time that all processes share."""
+
+    def change(self, work: Callable[[Connection], _T], /) -> _T:
+        """Run ``work`` in a transaction; it may be run again."""
+
+    def read(self, work: Callable[[Connection], _T], /) -> _T:
+        """Run ``work``, which only reads; it may be run again."""
+
+    def this_process(self) -> str:
+        """What this process is called in claims."""
+
+    def is_alive(self, process: str) -> bool:
+        """Whether a process that has a claim still runs, as far as that can be known."""
+
+    def of_home(self, table: str) -> str:
+        """The condition for the rows of this home."""
+
+    def find_stream(self, connection: Connection, key: StreamKey) -> int:
+        """Return the number of a stream; 0 if it does not exist."""
+
+    def add_stream(self, connection: Connection, key: StreamKey) -> int:
+        """Return the number of a stream, locked; it is created if it does not exist."""
+
+    def rename_stream(self, connection: Connection, stream: int, key: StreamKey) -> None:
+        """Give a stream another key, unless another one has it."""
+
+    def overwrite_deleted(self, connection: Connection) -> None:
+        """Have what this transaction deletes overwritten, where we can decide that."""
+
+    def erase_free_space(self) -> bool:
+        """Leave nothing of what was deleted; returns whether that could be done."""
+
+    def used_bytes(self, connection: Connection) -> int:
+        """Return how much room the writes use, without those that were missed."""
+
+    def compact(self, connection: Connection) -> bool:
+        """Remove empty streams and return free space; return whether there is more."""
+
+    def is_whole(self) -> bool:
+        """Whether a check of all of it finds no damage."""
+
+    def close(self) -> None:
+        """Close it; the next use opens it again."""
+
+
 class OutboxStore:
     """Stores writes, and remembers who delivers them.
 
     Args:
-        path: The file; created with the first write.
+        database: Where.
         max_bytes: How large it may grow.
-        durable: Whether a write survives a power cut, too.
-        clock: Returns the time.
-        set_aside: Whether a damaged file is renamed, and a new one created; otherwise damage is
-            an error.
+        clock: Returns the time; the database's own by default.
     """
 
     def __init__(
         self,
-        path: Path,
+        database: OutboxDatabase,
         *,
         max_bytes: int,
-        durable: bool = False,
-        clock: Callable[[], float] = time.time,
-        set_aside: bool = True,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        # One connection, and one lock, for reading and writing: `OrderedDelivery` relies on it that
-        # nothing is stored between its last look and the end of its round.
-        self.file = SqliteFile(
-            path,
-            OUTBOX,
-            durable=durable,
-            pragmas={"wal_autocheckpoint": _CHECKPOINT_PAGES},
-            set_aside=set_aside,
-            damage_hint=_DAMAGE_HINT,
-            on_new_file=self._note_new_file,
-        )
-        #: What happened to the file, as a warning for people; "" if nothing did.
-        self.problem = ""
-        self.clock = clock
+        self.database = database
+        self.clock = clock or database.clock
+        self._own_clock = database.clock
         #: The streams that this process has claimed, each for one `StreamDelivery`. The claim in
         #: the file names only the process, so it does not separate two managers in one process.
         self.claimed: set[int] = set()
         #: What happened while the file could not be changed, by stream. It is recorded together
-        #: with the next change of the stream's claim, so that nobody can claim the stream and
-        #: find the writes as they were before.
+        #: with the next change of the stream, so that nobody can deliver it and find the writes as
+        #: they were before.
         self._unrecorded: defaultdict[int, _Unrecorded] = defaultdict(_Unrecorded)
         self._max_bytes = max_bytes
         self._room = 0
 
     @property
     def max_bytes(self) -> int:
-        """How large the file may grow."""
+        """How large the outbox may grow."""
         return self._max_bytes
 
-    def _note_new_file(self, damaged: str) -> None:
-        name = self.file.path.name
-        what = (
-            f"{name} was damaged and is set aside as {damaged}"
-            if damaged
-            else f"{name} was moved or removed while it was in use"
-        )
-        self.problem = f"{what}; writes that waited in it were not delivered ({_BACKFILL})"
-        logger.error("memory: %s", self.problem)
+    @property
+    def problem(self) -> str:
+        """What happened to the database, as a warning for people; "" if nothing did."""
+        return self.database.problem
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while the database is in use. Take it to make several steps one."""
+        return self.database.lock
 
     # -- storing --------------------------------------------------------------------------
 
     def find_stream(self, key: StreamKey) -> int:
         """Return the number of a stream; 0 if it does not exist yet."""
-        return self.file.read(lambda database: _find(database, key))
+        return self.database.read(lambda connection: self.database.find_stream(connection, key))
 
     def put(
         self, key: StreamKey, stream: int, event: tuple[str, str, str], *, claim: bool
@@ -180,41 +247,45 @@ class OutboxStore:
         now = self.clock()
         event_id, hook, payload = event
 
-        def work(database: sqlite3.Connection) -> tuple[int, bool, bool]:
+        def work(connection: Connection) -> tuple[int, bool, bool]:
             # Another process may have removed an empty stream, or set the whole file aside.
-            found = _exists(database, stream, key)
-            number = stream if found else _stream(database, key)
+            found = self._lock_stream(connection, stream, key)
+            number = stream if found else self.database.add_stream(connection, key)
             wanted = claim or (not found and stream in self.claimed)
             self.claimed -= {stream} if not found else set()
+            # The write may start a delivery under a claim that there is already.
+            if number in self.claimed:
+                self._catch_up(connection, number)
             # Without room, the row is stored all the same: `backfill` finds its turn by it.
-            fits = self._has_room(database, hook, len(payload))
+            fits = self._has_room(connection, hook, len(payload))
             state, kept = (WriteState.WAITING, payload) if fits else (WriteState.MISSED, "")
-            database.execute(
+            connection.execute(
                 "INSERT INTO writes (stream, event_id, hook, payload, created, state) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
                 (number, event_id, hook, kept, now, state),
             )
-            claimed = fits and wanted and self._claim(database, number, now)
+            claimed = fits and wanted and self._claim(connection, number)
             return number, claimed, fits
 
-        number, claimed, fits = self.file.change(work)
-        if claimed:
-            self._note_claim(number)
+        with self.lock:
+            number, claimed, fits = self.database.change(work)
+            if claimed or number in self.claimed:
+                self._note_claim(number)
         if not fits:
             raise OutboxFull(
                 f"the outbox is full ({self._max_bytes / 1e6:g} MB): this write is not queued",
-                where=str(self.file.path),
+                where=self.database.place,
                 hint="when the service works again, run: hermes-plugins outbox backfill",
             )
         return number, claimed
 
-    def _has_room(self, database: sqlite3.Connection, hook: str, size: int) -> bool:
+    def _has_room(self, connection: Connection, hook: str, size: int) -> bool:
         """Whether a write fits."""
         # The file is measured only when it may have become too large: that takes three queries.
         self._room -= size + 256
         if self._room <= 0:
             # Other processes write, too, so use a part of what is left before measuring again.
-            left = self._max_bytes - used_bytes(database) - size
+            left = self._max_bytes - self.database.used_bytes(connection) - size
             self._room = int(min(left, self._max_bytes / 16))
         reserve = 0 if hook in _ARCHIVED else self._max_bytes * _RESERVE
         return self._room + reserve > 0
@@ -223,9 +294,8 @@ class OutboxStore:
 
     def claim(self, stream: int) -> bool:
         """Claim a stream; False if this process or another one that runs has it already."""
-        now = self.clock()
-        with self.file.lock:
-            claimed = self.file.change(lambda database: self._claim(database, stream, now))
+        with self.lock:
+            claimed = self.database.change(lambda connection: self._claim(connection, stream))
             if claimed:
                 self._note_claim(stream)
         return claimed
@@ -234,31 +304,54 @@ class OutboxStore:
         self.claimed.add(stream)
         self._unrecorded.pop(stream, None)
 
-    def _claim(self, database: sqlite3.Connection, stream: int, now: float) -> bool:
+    def _lock_stream(self, connection: Connection, stream: int, key: StreamKey) -> bool:
+        """Whether a stream is still there; nobody else stores in it until the transaction ends.
+
+        So the order of the numbers in a stream is the order in which its writes became visible.
+        """
+        found = connection.execute(
+            "SELECT provider, owner, session, keywords FROM streams WHERE id = ?"
+            + self.database.locked,
+            (stream,),
+        ).fetchone()
+        return bool(found == key)  # in a new file, the number may belong to another stream
+
+    def _now(self) -> float | None:
+        """The time for claims: an injected one, else the database's own."""
+        return None if self.clock == self._own_clock and self.database.now != "?" else self.clock()
+
+    def _claim(self, connection: Connection, stream: int) -> bool:
         if stream in self.claimed:
             return False
-        self._catch_up(database, stream)
-        me = this_process()
-        row = database.execute("SELECT holder, expires FROM streams WHERE id = ?", (stream,))
-        holder, expires = row.fetchone() or ("", 0)
-        if _is_held(holder, expires, now):
+        self._catch_up(connection, stream)
+        me, now = self.database.this_process(), self._now()
+        # A row that somebody else has locked is being claimed, or gets a write: look again later.
+        row = connection.execute(
+            f"SELECT holder, expires - {self.database.now} FROM streams WHERE id = ?"
+            + self.database.skip_locked,
+            (now, stream),
+        ).fetchone()
+        if row is None:
             return False
-        database.execute(
-            "UPDATE streams SET holder = ?, expires = ? WHERE id = ?",
-            (me, now + LEASE_SECONDS, stream),
+        holder, left = row
+        if holder != me and self._is_held(holder, left):
+            return False
+        connection.execute(
+            f"UPDATE streams SET holder = ?, expires = {self.database.now} + ? WHERE id = ?",
+            (me, now, LEASE_SECONDS, stream),
         )
         if not holder:
             return True
         # Whoever had it did not release it: another process that ended, or a session of this one
         # that ended while the file could not be changed. It may have delivered some of these. A
         # higher attempt number lets the provider check for that.
-        database.execute(
+        connection.execute(
             "UPDATE writes SET attempts = attempts + 1 "
             "WHERE stream = ? AND state IN ('waiting', 'aside')",
             (stream,),
         )
         if holder != me:
-            database.execute(
+            connection.execute(
                 "UPDATE writes SET error = ? WHERE error = '' AND id = "
                 "(SELECT min(id) FROM writes WHERE stream = ? AND state = 'waiting')",
                 (_PROCESS_ENDED, stream),
@@ -267,20 +360,33 @@ class OutboxStore:
 
     def is_claimed_elsewhere(self, stream: Stream) -> bool:
         """Whether another running process delivers a stream."""
-        return _is_held(stream.holder, stream.expires, self.clock())
+        return stream.holder != self.database.this_process() and self.is_held(stream)
+
+    def is_held(self, stream: Stream) -> bool:
+        """Whether a running process delivers a stream."""
+        return self._is_held(stream.holder, stream.expires - self.clock())
+
+    def _is_held(self, holder: str, left: float) -> bool:
+        if not holder or left <= 0 or not self.database.is_alive(holder):
+            return False
+        # A claim that ends later than any can was made before the clock went back. A process of
+        # this machine renews it in a moment; one of another machine may be gone.
+        ours = machine_of(holder) == machine_of(self.database.this_process())
+        return ours or left <= 2 * LEASE_SECONDS
 
     def keep_claim(self, stream: int) -> bool:
         """Renew the claim of one stream; False if another process has it now.
 
         That happens to a process that was suspended for longer than its claim.
         """
-        me = this_process()
-        expires = self.clock() + LEASE_SECONDS
-        return self.file.change(
-            lambda database: (
-                database.execute(
-                    "UPDATE streams SET holder = ?, expires = ? WHERE id = ? AND holder IN ('', ?)",
-                    (me, expires, stream, me),
+        me = self.database.this_process()
+        values = (me, self._now(), LEASE_SECONDS, stream, me)
+        return self.database.change(
+            lambda connection: (
+                connection.execute(
+                    f"UPDATE streams SET holder = ?, expires = {self.database.now} + ? "
+                    "WHERE id = ? AND holder IN ('', ?)",
+                    values,
                 ).rowcount
                 > 0
             )
@@ -288,15 +394,16 @@ class OutboxStore:
 
     def renew_claims(self) -> None:
         """Renew the claims of this process."""
-        expires = self.clock() + LEASE_SECONDS
+        now, me = self._now(), self.database.this_process()
         # A copy, since other threads claim and release meanwhile. Each row names the holder: after
         # a suspension, another process may have the stream.
-        rows = [(expires, stream, this_process()) for stream in list(self.claimed)]
+        rows = [(now, LEASE_SECONDS, stream, me) for stream in list(self.claimed)]
         if not rows:
             return
-        self.file.change(
-            lambda database: database.executemany(
-                "UPDATE streams SET expires = ? WHERE id = ? AND holder = ?", rows
+        self.database.change(
+            lambda connection: connection.executemany(
+                f"UPDATE streams SET expires = {self.database.now} + ? WHERE id = ? AND holder = ?",
+                rows,
             )
         )
 
@@ -350,8 +457,8 @@ class OutboxStore:
         )
 
     def _first(self, which: str, values: tuple[object, ...]) -> Write | None:
-        row = self.file.read(
-            lambda database: database.execute(f"{_WRITE} {which}", values).fetchone()
+        row = self.database.read(
+            lambda connection: connection.execute(f"{_WRITE} {which}", values).fetchone()
         )
         return None if row is None else Write._make(row)._replace(state=WriteState(row[9]))
 
@@ -362,16 +469,16 @@ class OutboxStore:
         can't be changed, the writes are remembered and removed later.
         """
 
-        def work(database: sqlite3.Connection) -> str:
-            self._catch_up(database, stream)
-            first = _first_waiting(database, stream)
+        def work(connection: Connection) -> str:
+            self._catch_up(connection, stream)
+            first = _first_waiting(connection, stream)
             if release and not first:
-                _release(database, stream)
+                self._release(connection, stream)
             return first
 
-        with self.file.lock:
+        with self.lock:
             self._unrecorded[stream].delivered.extend(done)
-            first = self.file.change(work)
+            first = self.database.change(work)
             del self._unrecorded[stream]
             if release and not first:
                 self.claimed.discard(stream)
@@ -396,19 +503,19 @@ class OutboxStore:
             own_fault: Whether the error may be about this write alone.
         """
 
-        def work(database: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             # The state in the file, not the one in `write`: a person may have changed it while
             # the attempt was under way (`outbox retry`).
-            database.execute(
+            connection.execute(
                 "UPDATE writes SET attempts = attempts + 1, faults = faults + ?, error = ?, "
                 "state = CASE WHEN ? THEN 'dead' ELSE state END, due = ?, "
                 "failing_since = coalesce(failing_since, ?) WHERE id = ? AND event_id = ?",
-                (own_fault, error, permanently, due, self.clock(), write.id, write.event_id),
+                (int(own_fault), error, permanently, due, self.clock(), write.id, write.event_id),
             )
 
-        with self.file.lock:
+        with self.lock:
             try:
-                self.file.change(work)
+                self.database.change(work)
             except DatabaseError:
                 self._unrecorded[write.stream].failed.append(write)
                 raise
@@ -418,18 +525,19 @@ class OutboxStore:
 
         It counts as one that failed by its own fault at least so often, whatever its errors said.
         """
-        self.file.change(
-            lambda database: database.execute(
-                "UPDATE writes SET state = ?, due = ?, faults = max(faults, ?) "
+        self.database.change(
+            lambda connection: connection.execute(
+                "UPDATE writes SET state = ?, due = ?, "
+                "faults = CASE WHEN faults < ? THEN ? ELSE faults END "
                 "WHERE id = ? AND event_id = ?",
-                (WriteState.SKIPPED, due, faults, write.id, write.event_id),
+                (WriteState.SKIPPED, due, faults, faults, write.id, write.event_id),
             )
         )
 
     def postpone(self, write: Write, due: float, why: str = "") -> None:
         """Retry a write at ``due`` without counting a failure."""
-        self.file.change(
-            lambda database: database.execute(
+        self.database.change(
+            lambda connection: connection.execute(
                 "UPDATE writes SET due = ?, error = coalesce(nullif(?, ''), error) "
                 "WHERE id = ? AND event_id = ?",
                 (due, why, write.id, write.event_id),
@@ -438,8 +546,8 @@ class OutboxStore:
 
     def explain(self, write: Write, why: str) -> None:
         """Record why a write waits, unless an earlier failure says more."""
-        self.file.change(
-            lambda database: database.execute(
+        self.database.change(
+            lambda connection: connection.execute(
                 "UPDATE writes SET error = ? WHERE id = ? AND event_id = ? AND error = ''",
                 (why, write.id, write.event_id),
             )
@@ -448,25 +556,31 @@ class OutboxStore:
     def release(self, stream: int) -> None:
         """End the claim of a stream."""
 
-        def work(database: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             # In one transaction: as long as a delivered write is in the file, so is our claim.
             # If we die, whoever claims the stream then knows that its writes may have arrived.
-            self._catch_up(database, stream)
-            _release(database, stream)
+            self._catch_up(connection, stream)
+            self._release(connection, stream)
 
-        with self.file.lock:
+        with self.lock:
             self.claimed.discard(stream)  # if the file can't be changed, the claim expires
-            self.file.change(work)
+            self.database.change(work)
             self._unrecorded.pop(stream, None)
 
-    def _catch_up(self, database: sqlite3.Connection, stream: int) -> None:
+    def _catch_up(self, connection: Connection, stream: int) -> None:
         """Record what could not be recorded when it happened."""
         if stream in self._unrecorded:
-            _delete(database, self._unrecorded[stream].delivered)
-            database.executemany(
+            _delete(connection, self._unrecorded[stream].delivered)
+            connection.executemany(
                 "UPDATE writes SET attempts = attempts + 1 WHERE id = ? AND event_id = ?",
                 [(each.id, each.event_id) for each in self._unrecorded[stream].failed],
             )
+
+    def _release(self, connection: Connection, stream: int) -> None:
+        connection.execute(
+            "UPDATE streams SET holder = '', expires = 0 WHERE id = ? AND holder = ?",
+            (stream, self.database.this_process()),
+        )
 
     def reset_after_fork(self) -> None:
         """Forget the claims of the parent, and what it has delivered: it removes that itself."""
@@ -476,15 +590,16 @@ class OutboxStore:
     def make_due(self, streams: Iterable[int] | None = None) -> None:
         """Make waiting writes due now: those of these streams, or all."""
 
-        def work(database: sqlite3.Connection) -> None:
-            which = "UPDATE writes SET due = 0 WHERE state = 'waiting' AND due > 0"
+        def work(connection: Connection) -> None:
+            own = self.database.of_home("writes")
+            which = f"UPDATE writes SET due = 0 WHERE {own} AND state = 'waiting' AND due > 0"
             if streams is None:
-                database.execute(which)
+                connection.execute(which)
             else:
                 rows = [(each,) for each in streams]
-                database.executemany(f"{which} AND stream = ?", rows)
+                connection.executemany(f"{which} AND stream = ?", rows)
 
-        self.file.change(work)
+        self.database.change(work)
 
     def correct_times(self, *, latest: float) -> None:
         """Forget times that only a clock that went back can explain: nobody would wait for them.
@@ -492,39 +607,26 @@ class OutboxStore:
         Args:
             latest: When a write can be due at most.
         """
-        now = self.clock()
+        own = self.database.of_home("writes")
 
-        def work(database: sqlite3.Connection) -> None:
-            database.execute("UPDATE writes SET due = 0 WHERE due > ?", (latest,))
-            database.execute(
-                "UPDATE writes SET failing_since = ? WHERE failing_since > ?", (now, now)
+        def work(connection: Connection) -> None:
+            now = self.clock()  # here: while this waited for the file, a write may have failed
+            connection.execute(f"UPDATE writes SET due = 0 WHERE {own} AND due > ?", (latest,))
+            connection.execute(
+                f"UPDATE writes SET failing_since = ? WHERE {own} AND failing_since > ?",
+                (now, now),
             )
 
-        if self.file.path.exists():
-            self.file.change(work)
+        if self.database.exists:
+            self.database.change(work)
 
     def compact(self) -> bool:
-        """Remove empty streams, and return some of the free space to the file system.
+        """Remove empty streams, and return some of the free space.
 
         Returns:
             Whether there is more free space.
         """
-        if not self.file.path.exists():
-            return False
-
-        def work(database: sqlite3.Connection) -> bool:
-            # Not claimed ones: their process is about to store a write, or to find that it did.
-            database.execute(
-                "DELETE FROM streams WHERE holder = '' "
-                "AND NOT EXISTS (SELECT 1 FROM writes WHERE stream = streams.id)"
-            )
-            free = int(database.execute("PRAGMA freelist_count").fetchone()[0])
-            # SQLite frees one page per step of the statement, and Python makes one step only.
-            for _ in range(min(free, _VACUUM_PAGES)):
-                database.execute("PRAGMA incremental_vacuum(1)")
-            return free > _VACUUM_PAGES
-
-        return self.file.change(work)
+        return self.database.exists and self.database.change(self.database.compact)
 
     # -- reading --------------------------------------------------------------------------
 
@@ -534,55 +636,32 @@ class OutboxStore:
 
     def open_streams(self) -> list[Stream]:
         """The streams with waiting writes, the oldest first; then those with skipped ones."""
+        own = self.database.of_home("writes")
 
-        def work(database: sqlite3.Connection) -> list[Stream]:
+        def work(connection: Connection) -> list[Stream]:
             heads: dict[int, list[_Head]] = {}
-            for row in database.execute(_HEADS):
+            for row in connection.execute(_HEADS.format(own=own)).fetchall():
                 heads.setdefault(row[0], []).append(_Head(*row))
-            found = [_stream_of(database, own) for own in sorted(heads.values(), key=_oldest)]
-            for number, due in database.execute(_SKIPPED_HEADS).fetchall():
+            found = sorted(heads.values(), key=_oldest)
+            for number, due in connection.execute(_SKIPPED_HEADS.format(own=own)).fetchall():
                 if number not in heads:
-                    nothing = _Head(number, 0, 0, due, 0, 0.0)
-                    found.append(_stream_of(database, [nothing]))
-            return found
+                    found.append([_Head(number, False, 0, due, 0, 0.0)])
+            return [stream for each in found if (stream := _stream_of(connection, each))]
 
-        return self.file.read(work)
+        return self.database.read(work)
 
     def count(self, stream: int) -> int:
         """Return how many writes of a stream wait."""
-        row = self.file.read(
-            lambda database: database.execute(
+        row = self.database.read(
+            lambda connection: connection.execute(
                 "SELECT count(*) FROM writes WHERE stream = ? AND state = 'waiting'", (stream,)
             ).fetchone()
         )
         return int(row[0])
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        self.file.close()
-
-
-def used_bytes(database: sqlite3.Connection) -> int:
-    """Return how much of the file is in use, without the rows of missed writes.
-
-    Otherwise these alone could fill it, and there would never be room again.
-    """
-    pages, free, size = (
-        int(database.execute(f"PRAGMA {name}").fetchone()[0])
-        for name in ("page_count", "freelist_count", "page_size")
-    )
-    missed = int(database.execute(_COUNT_MISSED).fetchone()[0])
-    return max((pages - free) * size - missed * _MISSED_BYTES, 0)
-
-
-def _is_held(holder: str, expires: float, now: float) -> bool:
-    """Whether another running process has a claim."""
-    me = this_process()
-    if holder in ("", me) or expires <= now or not is_alive(holder):
-        return False
-    # A claim that ends later than any can was made before the clock went back. A process of this
-    # machine renews it in a moment; one of another machine may be gone.
-    return machine_of(holder) == machine_of(me) or expires <= now + 2 * LEASE_SECONDS
+        """Close the database; the next use opens it again."""
+        self.database.close()
 
 
 def _kind(passing: Limits, *, turns: bool | None) -> tuple[str, tuple[int, ...]]:
@@ -592,37 +671,14 @@ def _kind(passing: Limits, *, turns: bool | None) -> tuple[str, tuple[int, ...]]
     return (f" AND {_TURNS}", ()) if turns else (f" AND {_OTHERS}", passing)
 
 
-def _stream(database: sqlite3.Connection, key: StreamKey) -> int:
-    database.execute(
-        "INSERT OR IGNORE INTO streams (provider, owner, session, keywords) VALUES (?, ?, ?, ?)",
-        key,
-    )
-    return _find(database, key)
-
-
-def _find(database: sqlite3.Connection, key: StreamKey) -> int:
-    found = database.execute(
-        "SELECT id FROM streams WHERE provider = ? AND owner = ? AND session = ? AND keywords = ?",
-        key,
-    ).fetchone()
-    return int(found[0]) if found else 0
-
-
-def _exists(database: sqlite3.Connection, stream: int, key: StreamKey) -> bool:
-    found = database.execute(
-        "SELECT provider, owner, session, keywords FROM streams WHERE id = ?", (stream,)
-    ).fetchone()
-    return bool(found == key)  # in a new file, the number may belong to another stream
-
-
-def _delete(database: sqlite3.Connection, writes: Sequence[Write]) -> None:
+def _delete(connection: Connection, writes: Sequence[Write]) -> None:
     # In a new file, created after damage, the number may belong to another write.
     rows = [(each.id, each.event_id) for each in writes]
-    database.executemany("DELETE FROM writes WHERE id = ? AND event_id = ?", rows)
+    connection.executemany("DELETE FROM writes WHERE id = ? AND event_id = ?", rows)
 
 
-def _first_waiting(database: sqlite3.Connection, stream: int) -> str:
-    found = database.execute(
+def _first_waiting(connection: Connection, stream: int) -> str:
+    found = connection.execute(
         "SELECT hook FROM writes WHERE stream = ? AND state = 'waiting' ORDER BY id LIMIT 1",
         (stream,),
     ).fetchone()
@@ -633,22 +689,44 @@ def _oldest(heads: list[_Head]) -> int:
     return min(each.id for each in heads)
 
 
-def _stream_of(database: sqlite3.Connection, heads: list[_Head]) -> Stream:
+def _stream_of(connection: Connection, heads: list[_Head]) -> Stream | None:
     """Build a `Stream`. What is behind a turn is not due before that turn."""
     first = min(heads, key=lambda each: each.id)
     due = first.due if first.is_turn else min(each.due for each in heads)
-    provider, owner, session, keywords, holder, expires = database.execute(
+    row = connection.execute(
         "SELECT provider, owner, session, keywords, holder, expires FROM streams WHERE id = ?",
         (first.stream,),
     ).fetchone()
+    if row is None:  # another process has just delivered the last of it
+        return None
+    provider, owner, session, keywords, holder, expires = row
     key = StreamKey(provider, owner, session, keywords)
     count = sum(each.writes for each in heads)
     oldest = min(each.oldest for each in heads)
     return Stream(first.stream, key, holder, expires, due, count, oldest)
 
 
-def _release(database: sqlite3.Connection, stream: int) -> None:
-    database.execute(
-        "UPDATE streams SET holder = '', expires = 0 WHERE id = ? AND holder = ?",
-        (stream, this_process()),
-    )
+def open_store(
+    home: Path,
+    *,
+    max_mb: float = DEFAULT_MAX_MB,
+    durable: bool = False,
+    set_aside: bool = True,
+    database: Database | None = None,
+) -> OutboxStore:
+    """Return the store of a home.
+
+    Args:
+        home: The home.
+        max_mb: How large it may grow.
+        durable: Whether a write survives a power cut, too.
+        set_aside: Whether a damaged file is renamed and replaced.
+        database: Where the home stores what it remembers; None for files.
+    """
+    size = int(max_mb * 1_000_000)
+    if database is None:
+        file = OutboxFile(home / "outbox.db", durable=durable, set_aside=set_aside)
+        return OutboxStore(file, max_bytes=size)
+    from hermes_core.outbox.postgres import PostgresOutbox  # noqa: PLC0415 - imports psycopg
+
+    return OutboxStore(PostgresOutbox(database), max_bytes=size)

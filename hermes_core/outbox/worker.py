@@ -6,7 +6,6 @@ session of another process, or an earlier session of this one, left behind.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -15,7 +14,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hermes_core.dispatch import HookCalls, Job, ProviderAdapter
 from hermes_core.dispatch.worker import Worker
@@ -23,12 +22,13 @@ from hermes_core.errors import HermesError, describe
 from hermes_core.outbox.delivery import InheritedDelivery, SessionStream, StreamDelivery
 from hermes_core.outbox.failures import DAY, LONGEST_SKIPPED_WAIT, SUSPECT, back_off
 from hermes_core.outbox.records import Stream, StreamKey
-from hermes_core.outbox.store import OutboxStore
+from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore, open_store
+from hermes_core.storage.logger import logger
 from hermes_core.storage.sqlite import close_before_fork
 
-logger = logging.getLogger("hermes_core")
+if TYPE_CHECKING:
+    from hermes_core.storage.postgres import Database
 
-DEFAULT_MAX_MB: Final = 256
 
 _D = TypeVar("_D", bound=StreamDelivery)
 
@@ -61,12 +61,15 @@ class Outbox:
     """Stores writes until the external provider has accepted them, and delivers them."""
 
     def __init__(
-        self, home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = False
+        self,
+        home: Path,
+        *,
+        max_mb: float = DEFAULT_MAX_MB,
+        durable: bool = False,
+        database: Database | None = None,
     ) -> None:
         self.home = home
-        self.store = OutboxStore(
-            home / "outbox.db", max_bytes=int(max_mb * 1_000_000), durable=durable
-        )
+        self.store = open_store(home, max_mb=max_mb, durable=durable, database=database)
         #: The open sessions of this process, each with the factory for inherited streams.
         self._sessions: dict[StreamDelivery, ProviderFactory | None] = {}
         self._users = 0
@@ -101,14 +104,18 @@ class Outbox:
         """Return the stream of a session. What waits in it from before is delivered first."""
         session = SessionStream(self, key, adapter, hooks)
         session.after = adapter.session_switch
-        with self.in_this_process()._lock:  # noqa: SLF001 - ours
-            self._sessions[session] = make_provider
+        waiting = False
+        self.in_this_process()
         try:
+            # Before the worker knows the session, and sets the number itself.
             session.stream = self.store.find_stream(key)
-            if self.store.open_streams():
-                self.wake()
+            waiting = bool(self.store.open_streams())
         except HermesError as error:
-            logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+            logger.error("memory: the outbox can't be read: %s", error)
+        with self._lock:
+            self._sessions[session] = make_provider
+        if waiting:
+            self.wake()
         return session
 
     def close_session(self, session: StreamDelivery) -> None:
@@ -163,9 +170,9 @@ class Outbox:
         unreachable for one of them is so for all.
         """
         now = self.store.clock()
-        own = {each.stream for each in sessions}
-        ours = [each.due > now for each in left if each.id in own]
-        theirs = [each.due > now for each in left if each.id not in own]
+        own = {each.key for each in sessions}
+        ours = [each.due > now for each in left if each.key in own]
+        theirs = [each.due > now for each in left if each.key not in own]
         return all(ours) and (any(theirs) or not theirs)
 
     def _is_stranded(self, stream: Stream, sessions: list[StreamDelivery]) -> bool:
@@ -185,9 +192,9 @@ class Outbox:
     def undelivered(self, sessions: Iterable[StreamDelivery]) -> list[Stream]:
         """Return the streams with waiting writes that these sessions can or could deliver."""
         sessions = [*sessions]
-        own = {each.stream for each in sessions}
+        own = {each.key for each in sessions}
         found = self.store.waiting_streams()
-        return [each for each in found if each.id in own or self._inherits(each, sessions)]
+        return [each for each in found if each.key in own or self._inherits(each, sessions)]
 
     def _inherits(self, stream: Stream, sessions: list[StreamDelivery]) -> bool:
         """Whether a stream's own session is gone, and one of these sessions can deliver it."""
@@ -215,10 +222,10 @@ class Outbox:
         if not waiting:
             return
         self.store.make_due(each.id for each in waiting)
-        ids = {each.id for each in waiting}
+        ids = {each.key: each.id for each in waiting}
         for each in sessions:
-            if each.stream in ids:
-                each.retry_now()
+            if each.key in ids:
+                each.retry_now(ids[each.key])
         self.wake()
 
     def _delivers_inherited(self) -> bool:
@@ -294,7 +301,7 @@ class Outbox:
         try:
             return self._deliver_due()
         except HermesError as error:
-            logger.error("memory: the outbox can't be read: %s", error)  # noqa: TRY400
+            logger.error("memory: the outbox can't be read: %s", error)
             return _POLL_SECONDS
 
     def _deliver_due(self) -> float:
@@ -308,7 +315,7 @@ class Outbox:
         with self._lock:
             sessions = dict(self._sessions)
         for stream in streams:
-            paused = (each.paused_until for each in sessions if each.stream == stream.id)
+            paused = (each.paused_until for each in sessions if each.key == stream.key)
             due = max(stream.due, *paused, 0.0)
             if due > now:
                 soonest = min(soonest, due)
@@ -343,7 +350,7 @@ class Outbox:
         # must not see a second one of its session beside it.
         for session in sessions:
             if session.key == stream.key:
-                return session.busy or session.try_start()
+                return session.busy or session.try_start(stream.id)
         related = [each for each in sessions if each.key[:2] == stream.key[:2] and each.open]
         factory = next((sessions[each] for each in related if sessions[each]), None)
         if factory is not None:
@@ -353,7 +360,7 @@ class Outbox:
                 substitute = self._substitute(stream, session)
                 busy = [each for each in self._substitutes if each.busy]
                 self._substitutes = [*busy, substitute]
-                return substitute.try_start()
+                return substitute.try_start(stream.id)
         return True  # it waits for its own session
 
     def _substitute(self, stream: Stream, session: StreamDelivery) -> InheritedDelivery:
@@ -515,13 +522,19 @@ class _SharedOutboxes:
 _SHARED: Final = _SharedOutboxes()
 
 
-def open_outbox(home: Path, *, max_mb: float = DEFAULT_MAX_MB, durable: bool = False) -> Outbox:
+def open_outbox(
+    home: Path,
+    *,
+    max_mb: float = DEFAULT_MAX_MB,
+    durable: bool = False,
+    database: Database | None = None,
+) -> Outbox:
     """Return the outbox of a home. Every call needs an `Outbox.release`."""
     close_before_fork(_SHARED)
     with _SHARED.lock:
         outbox = _SHARED.outboxes.get(home)
         if outbox is None:
-            outbox = Outbox(home, max_mb=max_mb, durable=durable)
+            outbox = Outbox(home, max_mb=max_mb, durable=durable, database=database)
             _SHARED.outboxes[home] = outbox
         outbox.in_this_process().acquire()
         return outbox

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from json import dumps
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_core.dispatch import HookCalls, ProviderAdapter, Unstored, new_event
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import IDENTITIES
 from hermes_core.outbox.delivery import SessionStream
 from hermes_core.outbox.records import StreamKey
-from hermes_core.outbox.worker import DEFAULT_MAX_MB, Outbox, ProviderFactory, open_outbox
+from hermes_core.outbox.store import DEFAULT_MAX_MB
+from hermes_core.outbox.worker import Outbox, ProviderFactory, open_outbox
 from hermes_core.session import SessionContext
+from hermes_core.storage.logger import logger
 
-logger = logging.getLogger("hermes_core")
+if TYPE_CHECKING:
+    from hermes_core.storage.postgres import Database
+
 
 #: What a value raises that can't be encoded as JSON, or can't be searched for secrets.
 _NOT_ENCODABLE: Final = (TypeError, ValueError, RecursionError, HermesError)
@@ -32,12 +35,14 @@ class OutboxSettings(NamedTuple):
         durable: Whether a write survives a power cut, too.
         owner: The distribution that the provider came from.
         make_provider: Makes a new instance of the provider for inherited streams.
+        database: Where the home stores what it remembers; None for files.
     """
 
     max_mb: float = DEFAULT_MAX_MB
     durable: bool = False
     owner: str = ""
     make_provider: ProviderFactory | None = None
+    database: Database | None = None
 
 
 class OutboxWriter:
@@ -78,8 +83,12 @@ class OutboxWriter:
     def begin(self, session: SessionContext) -> None:
         """A session starts: what it writes is stored under this context."""
         if self._outbox is None:
+            settings = self._settings
             self._outbox = open_outbox(
-                self._home(), max_mb=self._settings.max_mb, durable=self._settings.durable
+                self._home(),
+                max_mb=settings.max_mb,
+                durable=settings.durable,
+                database=settings.database,
             )
         if self._current is not None:
             self._outbox.close_session(self._current)
@@ -234,7 +243,7 @@ class OutboxWriter:
             for session in self._sessions:
                 session.report_unanswered()
         except HermesError as error:
-            logger.error("memory: %s", error)  # noqa: TRY400 - one line
+            logger.error("memory: %s", error)
 
     def _count(self) -> str:
         """How many writes wait, in words for the log."""
@@ -250,7 +259,7 @@ class OutboxWriter:
         try:
             return self._outbox.flush(sessions, timeout, once=once)
         except HermesError as error:
-            logger.error("memory: %s", error)  # noqa: TRY400 - one line
+            logger.error("memory: %s", error)
             return False
 
     def close(self, timeout: float = 0.0) -> None:

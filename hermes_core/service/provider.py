@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import time
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -344,7 +344,7 @@ class ServiceProvider(MemoryProvider):
         """Store a turn."""
         # Taken now, not when the write runs: a queued write may run after a change of session.
         session = session_id or self.session_id
-        said = said_at or time.time()  # a host without an outbox does not pass it
+        said = said_at or time()  # a host without an outbox does not pass it
 
         def write(key: str, nth: int) -> None:
             turn = Turn(key, nth, session, user_content, assistant_content, messages, said)
@@ -390,7 +390,7 @@ class ServiceProvider(MemoryProvider):
         **kwargs: Any,  # noqa: ARG002 - later hosts pass more
     ) -> None:
         """Store the result of a subagent."""
-        session, said = self.session_id, said_at or time.time()
+        session, said = self.session_id, said_at or time()
 
         def write(key: str, nth: int) -> None:
             delegation = Delegation(key, nth, session, task, result, child_session_id, said)

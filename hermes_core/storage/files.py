@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from typing import BinaryIO, Final, NamedTuple
 
 from hermes_core.errors import HermesError
+from hermes_core.storage.home import let_owner_use
 
 if sys.platform == "win32":
     import msvcrt
@@ -153,6 +154,7 @@ def stage_file(path: Path, content: bytes, *, mode: int | None = None) -> Staged
     handle = os.open(temporary, flags, 0o600)
     try:
         inode = _filled(handle, content)
+        let_owner_use(temporary)
         # Wider only after the content is there; a secret is never readable by others in between.
         if mode != 0o600:  # noqa: PLR2004
             os.chmod(temporary, mode)  # noqa: PTH101 - a path by name, beside the calls around it
@@ -222,6 +224,7 @@ def file_lock(path: Path, seconds: float) -> Iterator[None]:
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
+        let_owner_use(path)
         _acquire(handle, path, seconds)
         try:
             yield

@@ -47,10 +47,19 @@ def default_home() -> Path:
     return Path.home() / ".hermes"
 
 
+def let_owner_use(path: str | os.PathLike[str], mode: int = 0o600) -> None:
+    """Set the mode of a new file or folder if a plugin's umask keeps us from using it."""
+    # Not always: some file systems refuse every change of a mode.
+    if not os.access(path, os.R_OK | os.W_OK):
+        os.chmod(path, mode)  # noqa: PTH101 - the path may be a name
+
+
 def ensure_folder(folder: Path) -> Path:
     """Return a folder; create it if needed, for its owner alone."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            let_owner_use(folder, 0o700)
     except OSError as error:
         raise HomeError(
             f"can't be created: {error.strerror or error}",

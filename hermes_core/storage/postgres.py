@@ -14,16 +14,16 @@ connection remains the owner, for whom the policies hold as well (``FORCE ROW LE
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -32,9 +32,10 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage.address import shown_address
+from hermes_core.storage.sql import Rows
 from hermes_core.storage.sqlite import close_before_fork
 
-logger = logging.getLogger("hermes_core")
+_T = TypeVar("_T")
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Migration = str | Callable[[Connection], None]
@@ -639,3 +640,116 @@ _DATABASES: Final = _Databases()
 def shared_database(url: str, namespace: str, password: str = "") -> Database:
     """The `Database` that all managers of this process share for an address and a namespace."""
     return _DATABASES.get(url, namespace, password)
+
+
+# -- statements that SQLite understands, too -------------------------------------------------
+
+
+class Transactions:
+    """The transactions of one store, one at a time for all threads of a process.
+
+    A nested one is part of the outer one, but what it did is undone if it fails.
+
+    Args:
+        database: Where.
+        component: Its tables.
+        tables: Their names in the statements, without the name of the component.
+        scope: For the policies; see `Database.transaction`.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        component: Component,
+        tables: tuple[str, ...],
+        scope: Mapping[str, str] | None = None,
+    ) -> None:
+        #: Held during a transaction. Take it to make several steps one for this process.
+        self.lock = threading.RLock()
+        self.where = database.where
+        self._database = database
+        self._component = component
+        self._names = (tables, f"{component.name}_")
+        self._scope = scope
+        self._current: Connection | None = None
+        self._pid = os.getpid()
+        close_before_fork(self)
+
+    @contextmanager
+    def begin(self) -> Iterator[TranslatedConnection]:
+        """Commit everything done inside, or nothing."""
+        with self.lock:
+            if self._current is not None:
+                with self._current.transaction():
+                    yield TranslatedConnection(self._current, *self._names)
+                return
+            with self._database.transaction(self._component, self._scope) as connection:
+                self._current = connection
+                try:
+                    yield TranslatedConnection(connection, *self._names)
+                finally:
+                    self._current = None
+
+    def read(self, work: Callable[[TranslatedConnection], _T]) -> _T:
+        """Run ``work``, which only reads; each of its statements sees what is committed then."""
+        with self.lock:
+            if self._current is None:
+                # One message per statement, instead of three. It fails if the server has closed
+                # the connection; then the next try gets a new one.
+                try:
+                    with self._database.connection(self._component) as connection:
+                        return work(TranslatedConnection(connection, *self._names))
+                except PostgresError as error:
+                    if isinstance(error.__cause__, PoolTimeout):  # there is no connection at all
+                        raise
+            with self.begin() as translated:
+                return work(translated)
+
+    def before_fork(self) -> None:
+        """Don't wait for the lock: whoever holds it may wait for that of the database."""
+
+    def after_fork(self) -> None:
+        """In a child, forget the transaction of another thread, which does not exist there."""
+        if self._pid != os.getpid():
+            self._pid, self.lock, self._current = os.getpid(), threading.RLock(), None
+
+
+class TranslatedConnection:
+    """A connection that takes statements as `storage.sql` describes them.
+
+    Args:
+        connection: The connection.
+        tables: The names of the tables in the statements. In PostgreSQL, where one schema has the
+            tables of all stores, they begin with ``prefix``.
+        prefix: Such as ``outbox_``.
+    """
+
+    def __init__(self, connection: Connection, tables: tuple[str, ...], prefix: str) -> None:
+        self._connection = connection
+        self._names = (tables, prefix)
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run a statement."""
+        cursor = self._connection.cursor(row_factory=_decoded)
+        return cursor.execute(_translated(statement, *self._names), _encoded(values))
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Rows:
+        """Run a statement once for each row of values."""
+        cursor = self._connection.cursor()
+        cursor.executemany(_translated(statement, *self._names), [_encoded(row) for row in rows])
+        return cursor
+
+
+@lru_cache(maxsize=256)
+def _translated(statement: str, tables: tuple[str, ...], prefix: str) -> str:
+    text = statement.replace("%", "%%").replace("?", "%s")
+    return re.sub(rf"\b({'|'.join(tables)})\b", rf"{prefix}\1", text)
+
+
+def _encoded(values: Sequence[Any]) -> list[Any]:
+    return [to_text(each) if isinstance(each, str) else each for each in values]
+
+
+def _decoded(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:  # noqa: ARG001 - psycopg's signature
+    """Makes the rows of a cursor."""
+    return lambda row: tuple(from_text(each) if isinstance(each, str) else each for each in row)

@@ -14,8 +14,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
+from uuid import getnode
 
 _STARTED_FIELD: Final = 19  # of those behind the name in /proc/PID/stat
 
@@ -46,6 +48,35 @@ def is_alive(process: str) -> bool:
     if host != socket.gethostname():
         return True
     return began != "" and started(int(pid)) == began
+
+
+def fleet_process() -> str:
+    """Return the name of this process for a store that several machines use.
+
+    It also says on which machine and in which container: elsewhere, the number means another
+    process, whatever the host is called.
+    """
+    return f"{this_process()}@{_process_space()}"
+
+
+def may_be_alive(process: str) -> bool:
+    """Return whether a process, named by `fleet_process`, may still run.
+
+    One of another machine or container always may.
+    """
+    name, _, space = process.rpartition("@")
+    return space != _process_space() or is_alive(name)
+
+
+@lru_cache(maxsize=1)
+def _process_space() -> str:
+    """A few letters for what all processes have in common that this one can see."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - not a path
+    except OSError:
+        namespace = ""
+    known = f"{socket.gethostname()}\0{_boot() or getnode()}\0{namespace}"
+    return sha256(known.encode()).hexdigest()[:12]
 
 
 def started(pid: int) -> str:

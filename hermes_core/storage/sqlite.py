@@ -7,28 +7,25 @@ the same for a single connection.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sqlite3
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from sqlite3 import connect  # bound before a plugin can replace it, as `monotonic` and `sleep`
-from time import monotonic, sleep
+from time import monotonic, sleep, strftime
 from typing import Final, Protocol, TypeVar
 from weakref import WeakSet, finalize
 
 from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
-from hermes_core.storage.home import ensure_folder
-
-logger = logging.getLogger("hermes_core")
+from hermes_core.storage.home import ensure_folder, let_owner_use
+from hermes_core.storage.logger import logger
 
 _T = TypeVar("_T")
 
@@ -64,7 +61,7 @@ _HINTS: Final = {
     sqlite3.SQLITE_FULL: "free some disk space; what was stored before is safe",
     sqlite3.SQLITE_READONLY: "it can't be written: check its permissions and its file system",
     sqlite3.SQLITE_CANTOPEN: "check its permissions and those of its folder",
-    sqlite3.SQLITE_IOERR: "check whether the disk is full or failing",
+    sqlite3.SQLITE_IOERR: "check whether the disk is full or failing, and `ulimit -f`",
     sqlite3.SQLITE_BUSY: "another process is using it; try again",
 }
 
@@ -155,6 +152,72 @@ class _Opened:
             self.folder.remove()
 
 
+class _DescriptorWatch:
+    """Notices that something in this process has closed descriptors that are not its own.
+
+    SQLite goes on writing to the numbers of its descriptors, and these may be other files by then.
+    A new connection does not help: SQLite shares descriptors between the connections of a process
+    to one file. So that file is not used again in this process.
+
+    The end of a pipe stands for all descriptors: a process has no other one with its identity.
+    On Windows pipes have no identity, and nothing is noticed.
+    """
+
+    def __init__(self) -> None:
+        self.files: WeakSet[SqliteFile] = WeakSet()
+        self._handle = -1
+        self._identity = _NO_FILE
+        self._unusable: set[tuple[int, ...]] = set()
+
+    def check(self, name: str) -> None:
+        """Raise if the descriptors of a file are gone; begin to watch if nobody has yet."""
+        # Without a lock, which a forked child could inherit taken: two threads that both find it
+        # do the same twice.
+        self.look()
+        if self._identity == _NO_FILE:
+            self._begin()
+        if self._unusable and _identity(name) in self._unusable:
+            raise DatabaseError(
+                "something in this process has closed its file descriptors",
+                where=name,
+                hint="restart the agent; a plugin may have done it: see isolation: process",
+            )
+
+    def look(self) -> None:
+        """Give up every open file if descriptors were closed."""
+        if self._identity == _NO_FILE or _descriptor_identity(self._handle) == self._identity:
+            return
+        for file in list(self.files):
+            self._unusable |= file.abandon()
+        self._begin()
+
+    def _begin(self) -> None:
+        with suppress(OSError):
+            self._handle, other = os.pipe()
+            os.close(other)
+            self._identity = _descriptor_identity(self._handle)
+
+
+def _descriptor_identity(handle: int) -> tuple[int, int]:
+    try:
+        found = os.fstat(handle)
+    except OSError:
+        return _NO_FILE
+    return found.st_dev, found.st_ino
+
+
+def _never_close(connection: sqlite3.Connection) -> None:
+    """Keep a connection for good: closing it would write to, and close, whatever it finds."""
+    import ctypes  # noqa: PLC0415 - hardly ever needed
+
+    # A reference of ours would be dropped when the interpreter ends, and the connection closed.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+# Module state: descriptors belong to the process.
+_WATCH: Final = _DescriptorWatch()
+
+
 class SqliteFile:
     """One database file for all threads of a process.
 
@@ -221,6 +284,7 @@ class SqliteFile:
         self._writer: _Opened | None = None
         self._reader: _Opened | None = None
         close_before_fork(self)
+        _WATCH.files.add(self)
 
     # -- whole steps: these may be repeated with a new file --------------------------------
 
@@ -266,12 +330,14 @@ class SqliteFile:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """The connection that writes, for this thread alone; each statement commits by itself."""
         with self.lock, self._errors():
+            _WATCH.check(self._name)
             yield self._current_writer()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection to read from; an empty database in memory if there is no file."""
         with self._reader_lock, self._errors():
+            _WATCH.check(self._name)
             reader = self._current_reader() if self._separate else self._existing_writer()
             if reader is None:
                 with closing(empty_database(self.schema)) as nothing:
@@ -316,16 +382,25 @@ class SqliteFile:
             for _ in range(_CHECKPOINTS):
                 if not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                     return fits
-                time.sleep(_CHECKPOINT_PAUSE)
+                sleep(_CHECKPOINT_PAUSE)
         return False
 
     def close(self) -> None:
         """Close the connections; the next use opens new ones."""
         with self.lock, self._reader_lock:
+            _WATCH.look()
             for opened in (self._reader, self._writer):
                 if opened is not None:
                     opened.close()
             self._reader = self._writer = None
+
+    def abandon(self) -> set[tuple[int, ...]]:
+        """Leave the connections as they are, for good; returns which files they have open."""
+        all_opened = [each for each in (self._reader, self._writer) if each is not None]
+        self._reader = self._writer = None
+        for opened in all_opened:
+            _never_close(opened.connection)
+        return {opened.identity[:2] for opened in all_opened}
 
     def _current_writer(self) -> sqlite3.Connection:
         if self._writer is not None and self._was_replaced(self._writer):
@@ -682,6 +757,7 @@ def _create(path: Path, schema: Schema) -> None:
     ensure_folder(path.parent)
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    let_owner_use(aside)  # SQLite gives its own files the mode of the database
     try:
         with closing(connect(aside, isolation_level=None)) as database:
             database.executescript(schema.prepare)
@@ -715,7 +791,7 @@ def _move_orphans(path: Path) -> None:
 
 def _free_name(path: Path) -> str:
     """A name for what is set aside of a database, with the time, that nothing has yet."""
-    stamp = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+    stamp = f"{path.name}.damaged-{strftime('%Y%m%d-%H%M%S')}"
     names = (f"{stamp}-{number}" if number else stamp for number in count())
     return next(
         each
@@ -773,6 +849,7 @@ def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
 
 
 def _connection(path: Path, way: str) -> sqlite3.Connection:
+    _WATCH.check(os.fspath(path))
     database = connect(
         f"{path.absolute().as_uri()}?{way}",
         uri=True,
@@ -814,9 +891,17 @@ def _journal(path: Path) -> str:
 
 def _checked(database: sqlite3.Connection, path: Path, schema: Schema) -> int:
     """Return the version of the database; raise if it is not ours."""
-    version = int(database.execute("PRAGMA user_version").fetchone()[0])
-    owner = int(database.execute("PRAGMA application_id").fetchone()[0])
-    if owner != schema.application_id and not (version == owner == 0 and _is_empty(database)):
+    # In one transaction: another process may be filling an empty file at this moment, and what is
+    # not yet its version must not meet what are already its tables.
+    database.execute("BEGIN")
+    try:
+        version = int(database.execute("PRAGMA user_version").fetchone()[0])
+        owner = int(database.execute("PRAGMA application_id").fetchone()[0])
+        is_new = version == owner == 0 and _is_empty(database)
+    finally:
+        with suppress(sqlite3.Error):  # after an I/O error SQLite has ended it already
+            database.execute("ROLLBACK")
+    if owner != schema.application_id and not is_new:
         raise ForeignDatabase(
             f"is not {schema.name} of hermes-plugins",
             where=str(path),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.commands import Machine
 from support.notes import Agent
+from support.storages import Storage
 
 from hermes_core.storage.postgres import shared_database
 
@@ -79,7 +80,8 @@ def agent(home: Path) -> Iterator[StartAgent]:
 def machine(tmp_path: Path, storage: str) -> Machine:
     """The installed command on a home of its own."""
     made = Machine(tmp_path / "machine", in_process=True)
-    if storage != "files":
+    lines = Storage.current.config if storage == "files" else f"  storage: {storage}\n"
+    if lines:
         made.home.mkdir(parents=True, exist_ok=True)
-        (made.home / "config.yaml").write_text(f"memory:\n  storage: {storage}\n")
+        (made.home / "config.yaml").write_text(f"memory:\n{lines}")
     return made

@@ -49,7 +49,7 @@ def prepare(home: Path) -> None:
     """A home with three notes."""
     shutil.rmtree(home, ignore_errors=True)
     notes = Notes(home)
-    tool = notes.tool(lambda *_: None)
+    tool = notes.tool(lambda *_: None, lambda _: None)
     for entry in OLD:
         tool.call({"target": "memory", "action": "add", "content": entry}, Author())
     notes.close()
@@ -62,7 +62,7 @@ def attempt(home: Path, name: str, number: int, kind: int) -> tuple[str, bool]:
     if child == 0:
         os.close(receive)
         notes = Notes(home, Settings())
-        tool = notes.tool(lambda *_: None)
+        tool = notes.tool(lambda *_: None, lambda _: None)
         shim.fault_arm(number, kind)
         try:
             answer = tool.call({"target": "memory", **OPERATIONS[name]}, Author())
@@ -101,7 +101,7 @@ def judge(home: Path, name: str, answer: str) -> str:
 def next_one_works(home: Path, found: list[str]) -> str:
     """Whether the notebook can be used as if nothing had happened."""
     notes = Notes(home)
-    tool = notes.tool(lambda *_: None)
+    tool = notes.tool(lambda *_: None, lambda _: None)
     answer = tool.call({"target": "memory", "action": "add", "content": "afterwards"}, Author())
     changes = notes.history.changes()
     notes.close()

@@ -9,6 +9,8 @@ from support.notes import POISON, Agent, refused, saved, stored, write_notes
 
 from hermes_builtin.notes import NotesError, entry_id
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 def refused_id(session: Agent, content: str) -> str:
     """The id that the refusal of a write names."""
@@ -104,6 +106,7 @@ def test_a_poisoned_entry_in_the_file_does_not_stop_other_writes(agent, home: Pa
     assert stored(home) == ["likes tea", POISON, "uses vim"]
 
 
+@pytest.mark.files_only
 def test_an_unreadable_notebook_prevents_only_what_may_be_in_it(agent, home: Path) -> None:
     session = agent()
     name = refused_id(session, POISON)

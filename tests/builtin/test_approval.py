@@ -12,6 +12,7 @@ from support.notes import (
     POISON,
     Agent,
     notes_file,
+    notes_text,
     recorded,
     refused,
     stored,
@@ -20,6 +21,8 @@ from support.notes import (
 
 from hermes_builtin.notes import Author, NotesError, Refused, Settings
 from hermes_core import MemoryManager
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 PERSON = Author("tool, approved")
 
@@ -90,6 +93,7 @@ def test_a_rejected_write_is_never_made(session: Agent, home: Path) -> None:
         session.notes.approve(name, PERSON)
 
 
+@pytest.mark.files_only
 def test_a_waiting_write_has_hermes_agents_form(session: Agent, home: Path) -> None:
     start = time.time()
     found = record(home, name := staged(session.add("two", "user")))
@@ -104,6 +108,7 @@ def test_a_waiting_write_has_hermes_agents_form(session: Agent, home: Path) -> N
     assert (payload["action"], payload["target"], payload["content"]) == ("add", "user", "two")
 
 
+@pytest.mark.files_only
 def test_a_waiting_batch_has_hermes_agents_form(session: Agent, home: Path) -> None:
     operations = [{"action": "add", "content": "two"}, {"action": "remove", "old_text": "one"}]
     found = record(home, staged(session.batch(*operations)))
@@ -113,6 +118,7 @@ def test_a_waiting_batch_has_hermes_agents_form(session: Agent, home: Path) -> N
         assert kept.items() >= wanted.items()
 
 
+@pytest.mark.files_only
 def test_what_hermes_agent_staged_can_be_approved(session: Agent, home: Path) -> None:
     payload = {"action": "replace", "target": "memory", "content": "1", "old_text": "one"}
     common = {"subsystem": "memory", "summary": "s", "origin": "background_review"}
@@ -160,6 +166,7 @@ def test_no_tool_of_the_model_decides(session: Agent, home: Path) -> None:
 # -- what goes wrong --------------------------------------------------------------------------
 
 
+@pytest.mark.files_only
 def test_what_can_not_be_carried_out_stays_pending(session: Agent, home: Path) -> None:
     name = staged(session.replace("one", "1"))
     write_notes(home, "something else")
@@ -178,10 +185,10 @@ def test_what_can_not_be_carried_out_stays_pending(session: Agent, home: Path) -
 def test_only_the_entry_that_was_meant_is_touched(now, action, session: Agent, home) -> None:
     arguments = {"content": "1"} if action == "replace" else {}
     name = staged(session.memory(action=action, old_text="on", **arguments))
-    path = write_notes(home, now)
+    write_notes(home, now)
     with pytest.raises(Refused):
         session.notes.approve(name, PERSON)
-    assert path.read_text("utf-8") == now
+    assert notes_text(home) == now
     assert [each.id for each in session.notes.pending.all()] == [name]
 
 

@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.notes import POISON, file_state, notes_file, recorded, refused, saved, stored
+from support.notes import (
+    POISON,
+    notes_state,
+    recorded,
+    refused,
+    saved,
+    stored,
+)
+
+#: Over PostgreSQL in `make test`, too.
+FAST = True
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 def add(content: Any) -> dict[str, Any]:
@@ -75,15 +86,14 @@ FAILING = {
 @pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
 @pytest.mark.parametrize("position", ["first", "last"])
 def test_if_one_fails_nothing_is_changed(failing, position, session, home: Path) -> None:
-    path = notes_file(home)
-    before = path.read_bytes(), path.stat().st_mtime_ns, recorded(home)
+    before = notes_state(home), recorded(home)
     good = [add("four"), remove("one")]
     operations = [failing, *good] if position == "first" else [*good, failing]
     answer = session.memory(operations=operations)
     refused(answer)
     assert answer["current_entries"] == ["one", "two", "three"]
     assert answer["usage"] == "0% — 17/2,200 chars"
-    assert (path.read_bytes(), path.stat().st_mtime_ns, recorded(home)) == before
+    assert (notes_state(home), recorded(home)) == before
 
 
 @pytest.mark.parametrize("kind", ["no content", "unknown action", "not an object"])
@@ -110,9 +120,9 @@ def test_a_duplicate_does_not_fail_a_batch(session, home: Path) -> None:
 
 
 def test_a_batch_of_duplicates_changes_nothing(session, home: Path) -> None:
-    before = file_state(notes_file(home)), recorded(home)
+    before = notes_state(home), recorded(home)
     saved(session.batch(add("one"), add("two")))
-    assert (file_state(notes_file(home)), recorded(home)) == before
+    assert (notes_state(home), recorded(home)) == before
 
 
 def test_a_batch_of_many_operations_is_answered(agent, home: Path) -> None:

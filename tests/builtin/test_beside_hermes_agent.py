@@ -56,7 +56,7 @@ import json, os, sys
 from pathlib import Path
 from hermes_builtin.notes import Notes, Author, Settings
 notes = Notes(Path(os.environ["HERMES_HOME"]), Settings(memory_char_limit={LIMIT}))
-tool = notes.tool(lambda *told: None)
+tool = notes.tool(lambda *_: None, lambda _: None)
 def call(**arguments):
     return json.loads(tool.call({{"target": "memory", **arguments}}, Author("tool", "ours")))
 def add(text): return call(action="add", content=text)

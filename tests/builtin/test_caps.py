@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.notes import notes_file, refused, saved, stored, write_notes
+from support.notes import notes_text, refused, saved, stored, write_notes
 
 from hermes_core import MemoryManager
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 @pytest.mark.parametrize(("target", "limit"), [("memory", 2200), ("user", 1375)])
@@ -17,7 +19,7 @@ def test_the_default_cap_is_reached_and_not_passed(target, limit, agent, home: P
     refused(session.add("yyy", target))
     answer = saved(session.add("yy", target))
     assert answer["usage"] == f"100% — {limit:,}/{limit:,} chars"
-    assert len(notes_file(home, target).read_text("utf-8")) == limit
+    assert len(notes_text(home, target)) == limit
 
 
 def test_full_says_what_is_there_and_asks_to_consolidate(agent, home: Path) -> None:
@@ -53,7 +55,7 @@ def test_the_cap_counts_what_is_written_for_the_delimiter_in_an_entry(agent, hom
     session = agent(memory_char_limit=6)
     saved(session.add("a\n§\nb"))
     assert session.memory(action="read")["usage"] == "100% — 6/6 chars"
-    assert len(notes_file(home).read_text("utf-8")) == 6
+    assert len(notes_text(home)) == 6
 
 
 def test_one_target_that_is_full_does_not_fill_the_other(agent) -> None:

@@ -10,9 +10,9 @@ from support.archives import search, stored
 from support.providers import Clock
 
 from hermes_builtin.notes.entries import Operation
-from hermes_builtin.notes.history import Change, GuardDecisions, History, NotesDatabase
+from hermes_builtin.notes.history import Change, GuardDecisions, History, HistoryFile
 from hermes_builtin.notes.notebook import Author
-from hermes_builtin.notes.pending import Pending
+from hermes_builtin.notes.pending import Pending, RecordFiles
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core.call_log import LoggedCall, path_of
@@ -28,7 +28,7 @@ JUMPS = [NOW, NOW + YEAR, NOW + 60, NOW - 10 * YEAR, 1.0, NOW + 120]
 
 def test_staged_writes_stay_in_order(home: Path) -> None:
     clock = Clock()
-    pending = Pending(home, clock)
+    pending = Pending(RecordFiles(home), clock)
     for at in JUMPS:
         clock.now = at
         pending.stage("memory", [Operation("add", f"note {at}")], Author())
@@ -38,7 +38,7 @@ def test_staged_writes_stay_in_order(home: Path) -> None:
 
 def test_the_newest_refused_texts_are_kept(tmp_path: Path) -> None:
     clock = Clock(NOW)
-    with closing(NotesDatabase(tmp_path / "history.db")) as file:
+    with closing(HistoryFile(tmp_path / "history.db")) as file:
         decisions = GuardDecisions(file, clock)
         for number in range(120):
             clock.now = NOW if number < 100 else 1.0
@@ -49,7 +49,7 @@ def test_the_newest_refused_texts_are_kept(tmp_path: Path) -> None:
 
 def test_the_last_change_is_the_one_that_undo_takes_back(tmp_path: Path) -> None:
     clock = Clock()
-    with closing(NotesDatabase(tmp_path / "history.db")) as file:
+    with closing(HistoryFile(tmp_path / "history.db")) as file:
         history = History(file, clock)
         text = ""
         for at in JUMPS:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.notes import Agent, output_of, recorded, refused, saved, start_python, stored
 from support.scripts import run_script
+from support.storages import Storage
 
 from hermes_builtin.notes import Author, Notes, Settings
 from hermes_builtin.notes.notebook import NotesFile
@@ -26,11 +27,12 @@ PROCESSES, ADDS = (16, 200) if STRESS else (3, 8)
 WORKER = """
 import json, sys
 from pathlib import Path
-from hermes_builtin.notes import Notes, Author, Settings
+from hermes_builtin.notes import Author, Notes
 
 home, name, count, mode = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
-notes = Notes(home, Settings(memory_char_limit=10**7))
-tool = notes.tool(lambda *told: None)
+where = json.loads(sys.argv[5])
+notes = Notes.open(home, {"memory_char_limit": 10**7, **where})
+tool = notes.tool(lambda *_: None, lambda _: None)
 
 def call(**arguments):
     answer = json.loads(tool.call({"target": "memory", **arguments}, Author("tool", name)))
@@ -51,8 +53,10 @@ for number in range(count):
 
 
 def start_workers(home: Path, count: int, mode: str = "add", processes: int = PROCESSES) -> list:
+    where = json.dumps(Storage.current.settings)
     workers = [
-        start_python(WORKER, home, f"worker-{number}", count, mode) for number in range(processes)
+        start_python(WORKER, home, f"worker-{number}", count, mode, where)
+        for number in range(processes)
     ]
     for worker in workers:
         assert worker.stdout.readline() == "ready\n"
@@ -76,6 +80,7 @@ def expected(count: int, mode: str) -> set[str]:
     return notes
 
 
+@pytest.mark.usefixtures("both_storages")
 @pytest.mark.parametrize("mode", ["add", "remove", "replace"])
 def test_what_many_processes_wrote_is_there_once(mode: str, home: Path) -> None:
     for worker in start_workers(home, ADDS, mode):
@@ -90,6 +95,7 @@ def test_what_many_processes_wrote_is_there_once(mode: str, home: Path) -> None:
     assert changes[0]["after"].split("\n§\n") == stored(home)
 
 
+@pytest.mark.usefixtures("both_storages")
 def test_what_was_acknowledged_before_a_kill_is_there(home: Path) -> None:
     """Killed anywhere, again and again: no lock is left behind, no file is cut off."""
     workers = start_workers(home, 10_000, "remove", processes=3)
@@ -134,7 +140,7 @@ def test_threads_that_share_the_notes_lose_nothing(home: Path) -> None:
     answers: list[str] = []
 
     def work(name: str) -> None:
-        tool = notes.tool(lambda *told: None)
+        tool = notes.tool(lambda *_: None, lambda _: None)
         for number in range(10):
             arguments = {"target": "memory", "action": "add", "content": f"{name} {number}."}
             answers.append(tool.call(arguments, Author("tool", name)))
@@ -180,7 +186,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from hermes_builtin.notes import Notes
-with Notes(Path(sys.argv[1])).notebooks["memory"].file.locked():
+with Notes(Path(sys.argv[1])).notebooks["memory"].text.locked():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -198,12 +204,12 @@ def test_a_lock_that_is_not_free_in_time_is_an_error_that_names_its_holder(home,
     session = agent()
     saved(session.add("one"))
     notebook = session.notes.notebooks["memory"]
-    notebook.file = NotesFile(notebook.file.path, lock_seconds=0.2)
+    notebook.text = NotesFile(Path(notebook.text.place), lock_seconds=0.2)
     process = start_python(HOLDER, home)
     try:
         assert process.stdout.readline() == "held\n"
         error = refused(session.add("two"))
-        assert str(notebook.file.path) in error
+        assert notebook.text.place in error
         if sys.platform.startswith("linux"):
             assert str(process.pid) in error
         assert session.entries() == ["one"]  # a look needs no lock

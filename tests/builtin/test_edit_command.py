@@ -12,7 +12,10 @@ import pytest
 from support.commands import Machine, Result
 from support.notes import POISON, recorded, stored, write_notes
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="the editor is a shell command")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="the editor is a shell command"),
+    pytest.mark.usefixtures("both_storages"),
+]
 
 Edit = Callable[..., Result]
 
@@ -121,6 +124,7 @@ def test_a_text_that_is_refused_is_shown_so_that_it_is_not_lost(text, edit, mach
     assert stored(machine.home) == ["one"]
 
 
+@pytest.mark.files_only
 def test_a_text_for_a_file_that_became_unreadable_is_shown(edit: Edit, machine) -> None:
     path = write_notes(machine.home, "one")
     result = edit(f"Path({str(path)!r}).write_bytes(b'\\xff'); path.write_text('precious words')")

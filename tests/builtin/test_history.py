@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.notes import (
     POISON,
-    notes_file,
+    notes_text,
     recorded,
     refused,
     saved,
@@ -21,6 +21,8 @@ from support.notes import (
 )
 
 from hermes_builtin.notes import Author
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 def test_a_change_by_the_tool_is_recorded_with_its_session_and_both_texts(home, agent) -> None:
@@ -68,7 +70,7 @@ def test_the_newest_state_in_the_history_is_the_file(home: Path, agent) -> None:
     for number, text in enumerate(("one\r\n§\r\ntwo", "three\n", "\ufefffour")):
         write_notes(home, text)
         saved(session.add(f"note {number}"))
-        assert recorded(home)[0]["after"].encode() == notes_file(home).read_bytes()
+        assert recorded(home)[0]["after"] == notes_text(home)
 
 
 def test_the_history_is_shared_by_all_who_write(home: Path, agent) -> None:
@@ -108,6 +110,7 @@ notes.change("memory", [Operation("add", "two")], Author("tool", "killed"))
 """
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("when", "made"), [("before", ["one"]), ("after", ["one", "two"])], ids=["before", "after"]
 )
@@ -126,6 +129,7 @@ def test_a_change_is_recorded_if_and_only_if_the_file_has_it(when, made, home, a
     assert sessions == (["s2", "killed", "s1"] if len(made) == 2 else ["s2", "s1"])
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_edit_after_a_killed_write_is_told_from_it(when, home: Path, agent) -> None:
     """The text says nothing then; whether the temporary file is left does."""
@@ -167,6 +171,7 @@ PRAGMA user_version = 1;
 """
 
 
+@pytest.mark.files_only
 def test_a_history_of_the_first_format_is_taken_over(home: Path, agent) -> None:
     """One with a table of texts, and a change that was begun but not made."""
     write_notes(home, "one\n§\ntwo")

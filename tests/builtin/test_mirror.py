@@ -8,6 +8,8 @@ import pytest
 from support.notes import POISON, Agent, append, notes_file, refused, saved, write_notes
 from support.providers import Recorder, raising
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 @pytest.fixture
 def session(agent) -> Agent:
@@ -64,6 +66,7 @@ def test_what_changed_nothing_is_not_told(session: Agent) -> None:
     assert len(session.mirrored) == 1
 
 
+@pytest.mark.files_only
 def test_what_was_refused_is_not_told(session: Agent, home: Path) -> None:
     saved(session.add("one"))
     refused(session.remove("no such entry"))

@@ -9,6 +9,8 @@ from support.notes import POISON, saved, write_notes
 
 from hermes_core import MemoryManager
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 def turns(session, count: int) -> list[bool]:
     """Whether there was a reminder after each of so many turns."""
@@ -151,6 +153,7 @@ def test_the_review_of_nothing_is_a_text(agent) -> None:
     assert agent().manager.review_prompt([])
 
 
+@pytest.mark.files_only
 def test_the_review_says_which_notebook_can_not_be_read(agent, home: Path) -> None:
     session = agent()
     path = write_notes(home, b"caf\xe9")

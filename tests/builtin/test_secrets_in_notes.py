@@ -26,6 +26,8 @@ from hermes_builtin.doctor import diagnose
 from hermes_builtin.notes import Author, Notes, NotesError, Refused, entry_id
 from hermes_builtin.notes.commands import memory
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 CORPUS = Path(__file__).parents[1]
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 NOTE = f"Deploy key: {TOKEN}"
@@ -185,6 +187,7 @@ def test_an_appended_secret_is_kept_and_not_passed_on(home: Path, agent: StartAg
     assert recorded(home)
 
 
+@pytest.mark.files_only
 def test_the_person_sees_it_and_what_to_do(home: Path) -> None:
     write_notes(home, f"likes tea\n§\n{NOTE}")
     shown = command(home, "show").output
@@ -195,6 +198,7 @@ def test_the_person_sees_it_and_what_to_do(home: Path) -> None:
     assert [each["objection"] for each in entries] == ["", "secret: github-token"]
 
 
+@pytest.mark.files_only
 def test_doctor_names_the_kind_and_not_the_secret(home: Path) -> None:
     write_notes(home, NOTE)
     rows = [row for row in diagnose(home, fix=False) if row[1] == "warning" and "secret" in row[2]]

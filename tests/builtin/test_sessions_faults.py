@@ -20,6 +20,7 @@ from support.commands import Machine
 from support.notes import start_python
 
 from hermes_builtin.sessions.archive import NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.sqlite import SqliteArchive
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
@@ -149,6 +150,9 @@ def test_a_full_disk_is_an_error_and_costs_nothing_that_was_there(limit: int, ho
     assert "Traceback" not in error
     assert readable or told < 0
     assert notes
+    # The limit holds for each file, so turns were spooled until that file was full, too.
+    with closing(SqliteArchive(home / "state.db")) as archive:
+        assert Spool(home, lambda: archive).hand_over(archive) is None
     questions = stored(home / "state.db")["s1"][::2]
     assert questions == [*(f"question {number}" for number in range(told + 1)), "afterwards"]
     assert_sound(home / "state.db")
@@ -223,7 +227,8 @@ def test_what_is_no_archive_is_an_error_and_stays_as_it_is(
     talk = Talk(home, "s1")
     try:
         talk.say("The okapi sleeps.")
-        for arguments in ({"query": "okapi"}, {"session_id": "s1"}, {}):
+        assert [each for each in talk.manager.warnings if "1 turn waits in the spool" in each]
+        for arguments in ({"query": "okapi"}, {"session_id": "s2"}, {}):
             answer = talk.ask(**arguments)
             assert not answer.get("success"), answer
             assert str(path) in answer["error"]

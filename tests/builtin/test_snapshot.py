@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.notes import POISON, append, saved, write_notes
+from support.notes import POISON, append, notes_text, saved, write_notes
+from support.storages import Storage
 
 from hermes_core import MemoryManager
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 LINE = "═" * 46
 MEMORY = "MEMORY (your personal notes)"
@@ -154,16 +157,18 @@ def test_each_notebook_can_be_switched_off(settings, shown, targets, home: Path,
 
 
 def test_what_is_switched_off_is_not_written_to(home: Path, agent) -> None:
-    path = write_notes(home, "of the agent")
+    write_notes(home, "of the agent")
     session = agent(memory_enabled=False)
     assert "user" in session.add("new")["error"]
-    assert path.read_text("utf-8") == "of the agent"
+    assert notes_text(home) == "of the agent"
 
 
 def test_the_switches_come_from_the_configuration(home: Path) -> None:
     write_notes(home, "of the agent")
     write_notes(home, "of the user", "user")
-    (home / "config.yaml").write_text("memory:\n  memory_enabled: no\n", "utf-8")
+    (home / "config.yaml").write_text(
+        f"memory:\n  memory_enabled: no\n{Storage.current.config}", "utf-8"
+    )
     manager = MemoryManager.from_config(home)
     manager.initialize_all("s1")
     assert "of the user" in manager.build_system_prompt()
@@ -177,11 +182,11 @@ def test_the_switches_come_from_the_configuration(home: Path) -> None:
 def test_an_entry_that_the_guard_objects_to_is_left_out_and_the_others_are_there(
     home: Path, agent
 ) -> None:
-    path = write_notes(home, f"likes tea\n§\n{POISON}\n§\nuses vim")
+    write_notes(home, f"likes tea\n§\n{POISON}\n§\nuses vim")
     session = agent()
     (text,) = blocks(session.prompt).values()
     assert text == "likes tea\n§\nuses vim"
-    assert POISON in path.read_text("utf-8")
+    assert POISON in notes_text(home)
 
 
 def test_no_marker_in_the_text_switches_the_guard_off(home: Path, agent) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from support.notes import (
     POISON,
-    file_state,
     notes_file,
+    notes_state,
+    notes_text,
     recorded,
     refused,
     saved,
@@ -20,6 +21,8 @@ from support.notes import (
 from hermes_builtin import BuiltinProvider
 from hermes_builtin.notes import entry_id
 from hermes_core import MemoryManager
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def test_the_last_entry_can_be_removed(agent, home: Path) -> None:
     session = agent()
     saved(session.add("one"))
     assert saved(session.remove("one"))["usage"] == "0% — 0/2,200 chars"
-    assert notes_file(home).read_bytes() == b""
+    assert notes_text(home) == ""
 
 
 def test_read_gives_the_entries_as_they_are_now(session, agent) -> None:
@@ -92,7 +95,7 @@ def test_before_a_session_has_begun_the_answer_is_an_error(home: Path) -> None:
 
 def test_the_usage_counts_the_characters_of_the_whole_file(session, home: Path) -> None:
     answer = session.add("é" * 100 + "🙂")
-    length = len(notes_file(home).read_text("utf-8"))
+    length = len(notes_text(home))
     assert answer["usage"] == f"{length * 100 // 2200}% — {length}/2,200 chars"
 
 
@@ -101,24 +104,24 @@ def test_the_usage_counts_the_characters_of_the_whole_file(session, home: Path) 
 
 @pytest.mark.parametrize("content", ["likes green tea", "  likes green tea\r\n"])
 def test_an_exact_duplicate_is_a_success_that_changes_nothing(content, session, home) -> None:
-    before = file_state(notes_file(home)), recorded(home)
+    before = notes_state(home), recorded(home)
     answer = saved(session.add(content))
     assert answer["entry_count"] == 3
-    assert (file_state(notes_file(home)), recorded(home)) == before
+    assert (notes_state(home), recorded(home)) == before
 
 
 def test_a_duplicate_with_headings_in_it_changes_nothing_either(agent, home: Path) -> None:
     session = agent()
     saved(session.add("## Deploy\nmake release\n## Roll back\nmake undo"))
-    before = file_state(notes_file(home)), recorded(home)
+    before = notes_state(home), recorded(home)
     saved(session.add("## Deploy\nmake release\n## Roll back\nmake undo"))
-    assert (file_state(notes_file(home)), recorded(home)) == before
+    assert (notes_state(home), recorded(home)) == before
 
 
 def test_replacing_an_entry_by_itself_is_a_success_that_changes_nothing(session, home) -> None:
-    before = file_state(notes_file(home)), recorded(home)
+    before = notes_state(home), recorded(home)
     saved(session.replace("green", "likes green tea"))
-    assert (file_state(notes_file(home)), recorded(home)) == before
+    assert (notes_state(home), recorded(home)) == before
 
 
 def test_replacing_an_entry_by_another_that_is_there_leaves_that_one_once(session, home) -> None:
@@ -148,12 +151,12 @@ def test_a_text_in_several_entries_is_refused_with_their_beginnings(action, sess
 
 @pytest.mark.parametrize("action", ["replace", "remove"])
 def test_a_text_in_no_entry_is_refused_with_all_entries(action, session, home: Path) -> None:
-    before = file_state(notes_file(home))
+    before = notes_state(home)
     answer = session.memory(action=action, old_text="Tea", content="new")
     assert "Tea" in refused(answer)
     assert answer["current_entries"] == ["likes green tea", "likes black coffee", "works on Linux"]
     assert answer["usage"] == "2% — 53/2,200 chars"
-    assert file_state(notes_file(home)) == before
+    assert notes_state(home) == before
 
 
 @pytest.mark.parametrize("action", ["replace", "remove"])

@@ -9,6 +9,7 @@ from support.notes import (
     Agent,
     append,
     notes_file,
+    notes_text,
     recorded,
     refused,
     saved,
@@ -17,6 +18,10 @@ from support.notes import (
 )
 
 from hermes_builtin.notes import Author, NotesError, history
+
+#: Over PostgreSQL in `make test`, too.
+FAST = True
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 PERSON = Author("command")
 
@@ -50,7 +55,7 @@ def test_an_addition_is_taken_back(session: Agent, home: Path) -> None:
 def test_a_replacement_is_taken_back_in_its_place(session: Agent, home: Path) -> None:
     saved(session.replace("one", "1"))
     undo(session)
-    assert notes_file(home).read_text("utf-8") == "one\n§\ntwo"
+    assert notes_text(home) == "one\n§\ntwo"
 
 
 def test_a_removal_is_taken_back_in_its_place(session: Agent, home: Path) -> None:
@@ -154,6 +159,7 @@ def test_appended_text_that_was_noticed_is_still_the_newest_change(session, home
     assert stored(home) == ["one", "two"]
 
 
+@pytest.mark.files_only
 def test_a_deleted_file_is_brought_back(session: Agent, home: Path) -> None:
     notes_file(home).unlink()
     undo(session)
@@ -175,9 +181,9 @@ def test_an_undo_of_an_edit_can_be_undone(session: Agent, home: Path) -> None:
 
 
 def test_a_conversion_of_line_ends_has_nothing_to_take_back(session: Agent, home: Path) -> None:
-    path = write_notes(home, "one\r\n§\r\ntwo\r\n")
+    write_notes(home, "one\r\n§\r\ntwo\r\n")
     undo(session)
-    assert path.read_bytes() == "one\r\n§\r\ntwo\r\n".encode()
+    assert notes_text(home) == "one\r\n§\r\ntwo\r\n"
 
 
 # -- what can't be undone ---------------------------------------------------------------------
@@ -203,6 +209,7 @@ def test_a_change_that_there_is_not_is_a_clear_error(number: int, session: Agent
         undo(session, number)
 
 
+@pytest.mark.files_only
 def test_an_unreadable_file_is_not_overwritten_by_an_undo(session: Agent, home: Path) -> None:
     path = write_notes(home, b"caf\xe9")
     with pytest.raises(NotesError, match="UTF-8"):
@@ -255,6 +262,7 @@ def test_a_text_appended_to_a_notebook_that_has_not_changed_for_long_is_an_entry
     assert session.entries("user") == ["precious", "by a shell"]
 
 
+@pytest.mark.files_only
 def test_the_oldest_change_that_is_kept_still_says_what_was_before_it(
     agent, home: Path, monkeypatch
 ) -> None:

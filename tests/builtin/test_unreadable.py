@@ -231,7 +231,7 @@ def test_a_read_only_folder_is_a_clear_error_and_its_notes_are_in_the_prompt(hom
 
 
 def test_an_error_under_the_lock_is_not_taken_for_one_of_the_lock(home: Path, agent) -> None:
-    file = agent().notes.notebooks["memory"].file
+    file = agent().notes.notebooks["memory"].text
 
     def full() -> None:
         with file.locked():

@@ -21,6 +21,8 @@ from hermes_core import MemoryManager
 from hermes_core.config import load_config
 from hermes_core.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 ADA = {"platform": "telegram", "user_id": "1001"}
 BOB = {"platform": "discord", "user_id": "1001"}
 NOBODY = {"platform": "telegram"}
@@ -83,6 +85,7 @@ def configure(home: Path, **more: Any) -> None:
     (home / "config.yaml").write_text(json.dumps({"memory": memory}), "utf-8")
 
 
+@pytest.mark.files_only
 def test_by_default_all_share_the_file_of_hermes_agent(home: Path, agent: Start) -> None:
     assert agent(**ADA).add("Likes tea.")["success"]
     assert (home / "memories" / "USER.md").read_text("utf-8") == "Likes tea."
@@ -206,6 +209,7 @@ def test_the_external_provider_hears_of_it_as_the_user(per_user: Path, agent: St
     assert write.args[:3] == ("add", "user", "Likes tea.")
 
 
+@pytest.mark.files_only
 def test_a_config_that_cannot_be_read_shows_nobody_the_profile_of_another(
     home: Path, agent: Start
 ) -> None:

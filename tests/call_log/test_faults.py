@@ -87,7 +87,7 @@ def test_damage_while_it_is_in_use_is_noticed_too(home, log, caplog):
     log.add(call(provider="new"))
     assert wait_until(lambda: path_of(home).with_name("memory-calls.db.damaged").exists())
     assert has(home, "new")
-    assert len(messages(caplog)) == 1
+    assert wait_until(lambda: len(messages(caplog)) == 1)
 
 
 def test_the_wal_of_a_damaged_log_goes_with_it(home):
@@ -163,7 +163,7 @@ def test_a_log_that_can_not_be_written_is_closed_without_a_wait(home, log, caplo
     path_of(home).mkdir(parents=True)
     log.add(A_CALL)
     log.close()
-    assert [each for each in threading.enumerate() if each.name == "hermes-call-log"] == []
+    assert wait_until(lambda: "hermes-call-log" not in {t.name for t in threading.enumerate()})
     assert len(messages(caplog)) == 1
 
 

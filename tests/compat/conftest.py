@@ -20,5 +20,6 @@ def _nothing_offered() -> Iterator[None]:
 def _take_back() -> None:
     sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, OfferFinder)]
     for name, module in list(sys.modules.items()):
-        if isinstance(module, OfferedModule) or name.startswith("plugins.memory"):
+        # A site may have a folder `plugins`: a namespace package, which remembers its `memory`.
+        if isinstance(module, OfferedModule) or name.partition(".")[0] == "plugins":
             del sys.modules[name]

@@ -8,8 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from hermes_core.outbox import OutboxStore, StreamKey, admin
+from hermes_core.outbox import StreamKey, admin
 from hermes_core.outbox.admin import add_archived, refill_missed
+from hermes_core.outbox.store import open_store
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 
@@ -139,7 +140,8 @@ ORIGIN = StreamKey("alpha", "directory", "s1", "{}")
 
 @pytest.fixture
 def store(tmp_path):
-    made = OutboxStore(tmp_path / "outbox.db", max_bytes=1_000_000, clock=lambda: 1000.0)
+    made = open_store(tmp_path, max_mb=1)
+    made.clock = lambda: 1000.0
     yield made
     made.close()
 
@@ -147,7 +149,7 @@ def store(tmp_path):
 def miss(store, created, hook="sync_turn"):
     """A write of that time that had no room."""
     store.put(ORIGIN, 0, ("e" + str(created), hook, "{}"), claim=True)
-    store.file.change(
+    store.database.change(
         lambda database: database.execute(
             "UPDATE writes SET state = 'missed', payload = '', created = ? WHERE created = 1000",
             (created,),

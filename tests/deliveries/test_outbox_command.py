@@ -14,6 +14,8 @@ from support.terminals import Dialogue
 
 from hermes_core import MemoryManager
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 AGENT = """
 import sys, time
 from hermes_core import MemoryManager
@@ -51,7 +53,7 @@ def test_status_says_how_many_wait_since_when_and_why(down):
 
 def test_what_waits_for_a_provider_that_is_not_active_says_so(down):
     down.talk("s1", "one")
-    down.machine.write_config("memory: {provider: ''}\n")
+    down.configure(provider="")
     (each,) = down.machine.json("outbox", "status")["providers"]
     assert each["active"] is False
     assert "hermes-plugins enable alpha" in down.machine.run("outbox", "status").out
@@ -284,6 +286,7 @@ def test_drop_asks_on_a_terminal(down):
 # -- a file that is broken -------------------------------------------------------------------
 
 
+@pytest.mark.files_only
 def test_a_broken_file_is_said_and_only_looked_at(down):
     down.outbox.write_bytes(b"this is no database at all, not even nearly" * 99)
     with down.machine.unchanged():
@@ -293,6 +296,7 @@ def test_a_broken_file_is_said_and_only_looked_at(down):
             assert "not a database" in line
 
 
+@pytest.mark.files_only
 def test_a_file_that_was_set_aside_is_a_warning_with_what_to_run(down):
     down.outbox.write_bytes(b"this is no database at all, not even nearly" * 99)
     down.talk("s1", "one")
@@ -303,6 +307,7 @@ def test_a_file_that_was_set_aside_is_a_warning_with_what_to_run(down):
     assert (down.home / name).exists()
 
 
+@pytest.mark.files_only
 def test_a_file_of_another_program_is_left_alone(alpha):
     with closing(sqlite3.connect(alpha.outbox)) as database:
         database.execute("CREATE TABLE theirs (a)")
@@ -341,6 +346,7 @@ def test_what_a_retry_delivers_is_in_the_log_of_calls(down):
     assert (last["outcome"], last["session"]) == ("ok", "s1")
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("command", ["retry", "backfill"])
 def test_a_damaged_outbox_is_set_aside_and_that_is_told(down, command):
     down.talk("s1", "one")

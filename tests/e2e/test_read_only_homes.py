@@ -18,6 +18,7 @@ from support.other_user import bound_by_modes
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core.errors import DatabaseError
 from hermes_core.outbox import OutboxStore, StreamKey
+from hermes_core.outbox.sqlite import OutboxFile
 
 pytestmark = posix_only
 
@@ -43,13 +44,14 @@ AGENT = """
 import os, sys, time
 from hermes_core import MemoryManager
 from hermes_core.outbox import OutboxStore, StreamKey
+from hermes_core.outbox.sqlite import OutboxFile
 from pathlib import Path
 manager = MemoryManager.from_config(sys.argv[1])
 manager.initialize_all("s1")
 manager.sync_all("Where does the okapi sleep?", "In the barn.")
 arguments = {"action": "add", "target": "memory", "content": "Likes boats."}
 manager.handle_tool_call("memory", arguments)
-store = OutboxStore(Path(sys.argv[1]) / "outbox.db", max_bytes=10**6)
+store = OutboxStore(OutboxFile(Path(sys.argv[1]) / "outbox.db"), max_bytes=10**6)
 store.put(StreamKey("ext", "", "s1", "{}"), 0, ("event", "sync_turn", "{}"), claim=False)
 if sys.argv[2] == "killed":
     os._exit(0)
@@ -162,15 +164,15 @@ def test_a_damaged_index_that_can_not_be_rebuilt_is_replaced_in_memory(folder: P
 def test_an_outbox_that_may_not_be_written_is_read_and_refuses_writes(folder: Path) -> None:
     path = folder / "outbox.db"
     key = StreamKey("ext", "", "s1", "{}")
-    with closing(OutboxStore(path, max_bytes=10**6)) as store:
+    with closing(OutboxStore(OutboxFile(path), max_bytes=10**6)) as store:
         stream, _ = store.put(key, 0, ("one", "sync_turn", "{}"), claim=False)
     folder.chmod(0o555)
-    with bound_by_modes(), closing(OutboxStore(path, max_bytes=10**6)) as store:
+    with bound_by_modes(), closing(OutboxStore(OutboxFile(path), max_bytes=10**6)) as store:
         assert store.count(stream) == 1
         with pytest.raises(DatabaseError):
             store.put(key, stream, ("two", "sync_turn", "{}"), claim=False)
     folder.chmod(0o755)
-    with closing(OutboxStore(path, max_bytes=10**6)) as store:
+    with closing(OutboxStore(OutboxFile(path), max_bytes=10**6)) as store:
         store.put(key, stream, ("two", "sync_turn", "{}"), claim=False)
         assert store.count(stream) == 2
 

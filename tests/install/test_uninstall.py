@@ -8,7 +8,8 @@ from support.commands import Machine
 from support.sites import MEMORY, provider_source
 from support.wheels import Venv, make_wheel
 
-from hermes_core.outbox import OutboxStore, StreamKey
+from hermes_core.outbox import StreamKey
+from hermes_core.outbox.store import open_store
 
 
 def test_a_package_is_disabled_then_removed_and_its_turns_wait(venv: Venv):
@@ -17,7 +18,7 @@ def test_a_package_is_disabled_then_removed_and_its_turns_wait(venv: Venv):
     venv.put(make_wheel(venv.links, "two", groups=groups, files=files))
     venv.run("enable", "one").done()
     venv.run("bridge", "one").done()
-    store = OutboxStore(venv.home / "outbox.db", max_bytes=1_000_000)
+    store = open_store(venv.home, max_mb=1)
     origin = StreamKey("one", "two", "session", "{}")
     for number in range(2):
         store.put(origin, 0, (f"event-{number}", "sync_turn", "{}"), claim=False)

@@ -9,17 +9,29 @@ from typing import Any
 
 import pytest
 from support.journals import PLUGIN, Journal
+from support.outboxes import open_store
 from support.providers import eventually, memory_threads
 from support.sites import add_directory
+from support.storages import Storage
 
 from hermes_core import MemoryManager
+from hermes_core.outbox import worker
+
+
+@pytest.fixture
+def both_storages(both_storages: Storage, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """Where the outboxes of this test are, also those of managers without a config.yaml."""
+    monkeypatch.setattr(worker, "open_store", open_store)
+    return both_storages
 
 
 @pytest.fixture
 def plugged(home: Path) -> Path:
     """A home whose active provider is a journal, as a directory plugin."""
     add_directory(home, "journal", PLUGIN)
-    (home / "config.yaml").write_text("memory:\n  provider: journal\n", "utf-8")
+    (home / "config.yaml").write_text(
+        f"memory:\n  provider: journal\n{Storage.current.config}", "utf-8"
+    )
     return home
 
 

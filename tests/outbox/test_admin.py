@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes_core.outbox import OutboxStore, StreamKey, admin
+from hermes_core.outbox import StreamKey, admin
+from hermes_core.outbox.store import open_store
 
 
 def test_a_write_that_failed_permanently_gets_another_day_when_retried(tmp_path: Path) -> None:
-    store = OutboxStore(tmp_path / "outbox.db", max_bytes=1_000_000)
+    store = open_store(tmp_path, max_mb=1)
     stream, _ = store.put(StreamKey("p", "o", "s", "{}"), 0, ("e", "sync_turn", "{}"), claim=True)
     write = store.next_waiting(stream)
     assert write is not None

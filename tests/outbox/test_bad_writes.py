@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from support.journals import texts
-from support.outboxes import outbox_of, rows, session
+from support.outboxes import open_store, outbox_of, rows, session
 from support.providers import Recorder, eventually, raising
 
 from hermes_core import MemoryManager, MemoryProvider, WriteRefused
-from hermes_core.outbox import OutboxStore, WriteState
+from hermes_core.outbox import WriteState
 from hermes_core.outbox import delivery as delivery_module
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 @pytest.fixture
@@ -206,7 +208,7 @@ def test_what_was_set_aside_is_delivered_by_another_process_s_instance(
     first.sync_all("turn", "answer")
     first.shutdown_all()
     (plugged / "down").unlink()
-    store = OutboxStore(plugged / "outbox.db", max_bytes=10**8)
+    store = open_store(plugged)
     (stream,) = store.waiting_streams()
     write = store.next_waiting(stream.id)
     assert write is not None

@@ -169,7 +169,7 @@ def test_a_file_that_breaks_under_a_running_session_costs_it_nothing_that_comes_
     other = ("other", "sync_turn", "{}")
     store = manager._writes._outbox.store
     store.put(StreamKey("journal", "", "other", "{}"), 0, other, claim=False)
-    with store.file.lock:  # the worker must not open it in between
+    with store.lock:  # the worker must not open it in between
         store.close()
         (home / "outbox.db").write_bytes(b"\xff" * 9000)
     for number in range(2, 12):
@@ -196,7 +196,7 @@ def test_an_outbox_that_can_t_be_written_any_more_does_not_keep_a_provider_from_
         manager.sync_all("turn", "answer")
         assert eventually(lambda: provider.of("sync_turn"))
         outbox = manager._writes._outbox  # type: ignore[union-attr]
-        outbox.store.file.read(lambda database: database.execute("PRAGMA query_only = 1"))  # type: ignore[union-attr]
+        outbox.store.database.read(lambda database: database.execute("PRAGMA query_only = 1"))  # type: ignore[union-attr]
         gate.open()
         manager.shutdown_all()
     assert provider.of("shutdown")

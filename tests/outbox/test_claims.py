@@ -7,10 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.outboxes import database_class, open_store
 from support.providers import Clock
 
 from hermes_core.outbox import OutboxFull, OutboxStore, StreamKey, Write
-from hermes_core.outbox import store as store_module
+
+#: Over PostgreSQL in `make test`, too.
+FAST = True
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 ORIGIN = StreamKey("p", "", "s", "{}")
 
@@ -23,15 +27,17 @@ def clock() -> Clock:
 @pytest.fixture
 def stores(tmp_path: Path, clock: Clock) -> Iterator[tuple[OutboxStore, OutboxStore]]:
     """Two stores of one file, as two processes would have them."""
-    made = [OutboxStore(tmp_path / "outbox.db", max_bytes=10**8, clock=clock) for _ in range(2)]
+    made = [open_store(tmp_path) for _ in range(2)]
+    for each in made:
+        each.clock = clock
     yield made[0], made[1]
     for each in made:
         each.close()
 
 
 def as_process(monkeypatch: pytest.MonkeyPatch, name: str, *alive: str) -> None:
-    monkeypatch.setattr(store_module, "this_process", lambda: name)
-    monkeypatch.setattr(store_module, "is_alive", lambda process: process in (name, *alive))
+    monkeypatch.setattr(database_class(), "this_process", lambda _: name)
+    monkeypatch.setattr(database_class(), "is_alive", lambda _, process: process in (name, *alive))
 
 
 def put(store: OutboxStore, name: str, *, claim: bool = True) -> tuple[int, bool]:
@@ -100,6 +106,7 @@ def test_a_write_is_never_put_where_no_stream_is(
     assert [each.id for each in theirs.waiting_streams()] == [put_again]
 
 
+@pytest.mark.files_only
 def test_only_the_write_that_was_delivered_is_removed_not_one_that_has_its_number(
     stores: tuple[OutboxStore, OutboxStore], tmp_path: Path
 ) -> None:
@@ -117,7 +124,7 @@ def test_only_the_write_that_was_delivered_is_removed_not_one_that_has_its_numbe
 
 
 def test_turns_don_t_use_the_room_that_is_kept_for_notes(tmp_path: Path) -> None:
-    store = OutboxStore(tmp_path / "outbox.db", max_bytes=1_000_000)
+    store = open_store(tmp_path, max_mb=1)
     turn = ("t", "sync_turn", "x" * 10_000)
     for _ in range(200):
         with suppress(OutboxFull):
@@ -132,12 +139,12 @@ def test_turns_don_t_use_the_room_that_is_kept_for_notes(tmp_path: Path) -> None
 
 
 def test_a_full_outbox_says_so_and_remembers_what_it_missed(tmp_path: Path) -> None:
-    store = OutboxStore(tmp_path / "outbox.db", max_bytes=1_000_000)
+    store = open_store(tmp_path, max_mb=1)
     event = ("big", "sync_turn", "x" * 2_000_000)
     with pytest.raises(OutboxFull, match="backfill"):
         store.put(ORIGIN, 0, event, claim=True)
     store.put(ORIGIN, store.find_stream(ORIGIN), ("small", "sync_turn", "x"), claim=True)
-    rows = store.file.read(
+    rows = store.database.read(
         lambda database: database.execute("SELECT event_id, state, payload FROM writes").fetchall()
     )
     assert rows == [("big", "missed", ""), ("small", "waiting", "x")]

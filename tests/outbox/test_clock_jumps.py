@@ -11,6 +11,7 @@ from support.outboxes import outbox_of, rows, session, settled
 from support.providers import Clock, Recorder, eventually
 
 from hermes_core.outbox import OutboxStore, StreamKey, WriteState
+from hermes_core.outbox.sqlite import OutboxFile
 from hermes_core.storage.processes import this_process
 
 NOW = 1_795_000_000.0
@@ -91,11 +92,13 @@ def test_a_process_that_starts_after_the_clock_went_back_waits_for_nothing(home:
 
 def test_a_claim_from_the_future_of_another_machine_does_not_last_for_years(home: Path) -> None:
     clock = Clock(NOW)
-    with closing(OutboxStore(home / "outbox.db", max_bytes=10**6, clock=clock)) as store:
+    with closing(
+        OutboxStore(OutboxFile(home / "outbox.db"), max_bytes=10**6, clock=clock)
+    ) as store:
         stream, _ = store.put(KEY, 0, ("one", "sync_turn", "{}"), claim=False)
 
         def claimed_until(holder: str, expires: float) -> None:
-            store.file.change(
+            store.database.change(
                 lambda database: database.execute(
                     "UPDATE streams SET holder = ?, expires = ?", (holder, expires)
                 )
@@ -110,11 +113,37 @@ def test_a_claim_from_the_future_of_another_machine_does_not_last_for_years(home
 def test_a_claim_of_a_living_process_of_this_machine_is_kept(home: Path, monkeypatch) -> None:
     clock = Clock(NOW)
     me = this_process()
-    with closing(OutboxStore(home / "outbox.db", max_bytes=10**6, clock=clock)) as store:
+    with closing(
+        OutboxStore(OutboxFile(home / "outbox.db"), max_bytes=10**6, clock=clock)
+    ) as store:
         stream, claimed = store.put(KEY, 0, ("one", "sync_turn", "{}"), claim=True)
         assert claimed
         other = f"{me.rpartition('/')[0]}/other"
-        monkeypatch.setattr("hermes_core.outbox.store.this_process", lambda: other)
+        monkeypatch.setattr("hermes_core.outbox.sqlite.this_process", lambda: other)
         clock.now -= YEAR
-        with closing(OutboxStore(home / "outbox.db", max_bytes=10**6, clock=clock)) as theirs:
+        with closing(
+            OutboxStore(OutboxFile(home / "outbox.db"), max_bytes=10**6, clock=clock)
+        ) as theirs:
             assert not theirs.claim(stream)
+
+
+def test_a_write_that_fails_while_times_are_corrected_keeps_its_time(home: Path) -> None:
+    clock = Clock(NOW)
+    file = OutboxFile(home / "outbox.db")
+    with closing(OutboxStore(file, max_bytes=10**6, clock=clock)) as store:
+        stream, _ = store.put(KEY, 0, ("one", "sync_turn", "{}"), claim=False)
+        write = store.next_waiting(stream)
+        assert write is not None
+        change = file.change
+
+        def changed(work: Any) -> Any:
+            file.change = change  # type: ignore[method-assign]
+            clock.now += 1
+            store.mark_failed(write, "down", NOW + 2)
+            return change(work)
+
+        file.change = changed  # type: ignore[method-assign,assignment]
+        store.correct_times(latest=NOW + YEAR)
+        after = store.next_waiting(stream)
+        assert after is not None
+        assert after.failing_since == NOW + 1

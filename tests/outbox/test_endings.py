@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.outboxes import outbox_of, rows
+from support.outboxes import open_store, outbox_of, rows
 from support.providers import Recorder, eventually, raising
 from support.scripts import run_script
 
 from hermes_core import Deadlines, MemoryManager
-from hermes_core.config import Config
 from hermes_core.outbox import OutboxStore, admin
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 class Cut(Recorder):
@@ -54,7 +55,7 @@ def ended(home: Path, provider: Cut) -> None:
 
 @contextmanager
 def outbox(home: Path) -> Iterator[OutboxStore]:
-    store = admin.open_store(Config(home), set_aside=False)
+    store = open_store(home, set_aside=False)
     try:
         yield store
     finally:
@@ -63,7 +64,7 @@ def outbox(home: Path) -> Iterator[OutboxStore]:
 
 def cause(home: Path) -> tuple[str, int]:
     with outbox(home) as store:
-        (row,) = store.file.read(
+        (row,) = store.database.read(
             lambda database: database.execute("SELECT error, attempts FROM writes").fetchall()
         )
     return row
@@ -107,6 +108,7 @@ assert eventually(provider.under_way.is_set, 30)
 """
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("errors", "attempts", "told"),
     [
@@ -123,6 +125,7 @@ def test_an_agent_that_does_not_shut_down_leaves_the_real_cause_too(
     assert cause(home) == (told, attempts)
 
 
+@pytest.mark.files_only
 def test_a_failure_beside_a_main_thread_that_ended_is_told_as_it_is(home: Path) -> None:
     done = run_script(
         f"""

@@ -16,9 +16,11 @@ from hermes_core.hookspecs import Lane as LaneName
 from hermes_core.outbox import OutboxStore, StreamKey, WriteState
 from hermes_core.outbox import delivery as delivery_module
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 def rows(store: OutboxStore, what: str = "event_id, state, attempts, error") -> list[Any]:
-    return store.file.read(
+    return store.database.read(
         lambda database: database.execute(f"SELECT {what} FROM writes ORDER BY id").fetchall()
     )
 
@@ -258,7 +260,8 @@ def test_a_backend_that_was_down_for_a_thousand_turns_gets_them_all_in_order(
     with session(home, provider) as manager:
         for number in range(1000):
             manager.sync_all(f"turn {number}", "answer " * 20)
-        assert (home / "outbox.db").stat().st_size < 2_000_000
+        store = outbox_of(manager).store
+        assert store.database.read(store.database.used_bytes) < 2_000_000
         assert manager._external._workers[LaneName.WRITE].pending() <= 2  # type: ignore[union-attr]
         provider.calls.clear()
         provider.answers["sync_turn"] = None
@@ -288,7 +291,8 @@ def test_a_stand_in_that_never_came_to_its_turn_leaves_no_claim_behind(home: Pat
         assert manager.add_provider(Recorder(on_session_switch=gate))
         manager.initialize_all("s2")
         outbox = outbox_of(manager)
-        waiting = outbox.store.next_waiting(1)
+        (stream,) = outbox.store.waiting_streams()
+        waiting = outbox.store.next_waiting(stream.id)
         assert waiting is not None
         outbox.store.postpone(waiting, outbox.store.clock() + 1000)
         manager.on_session_switch("s3")
@@ -304,7 +308,7 @@ def test_a_stand_in_that_never_came_to_its_turn_leaves_no_claim_behind(home: Pat
 def test_a_claim_that_is_lost_during_a_call_is_noticed_before_the_next_one(home: Path) -> None:
     def answer(*_: Any, **__: Any) -> None:
         now[0] += 400
-        store.file.change(
+        store.database.change(
             lambda database: database.execute(
                 "UPDATE streams SET holder = ?, expires = ?", (f"elsewhere/1/{now[0]}", now[0] + 99)
             )

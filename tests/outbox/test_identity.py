@@ -9,10 +9,13 @@ from uuid import UUID
 
 import pytest
 from support.journals import noted
+from support.outboxes import open_store
 
 from hermes_core import MemoryManager, SessionContext
-from hermes_core.outbox import OutboxStore, StreamKey
+from hermes_core.outbox import StreamKey
 from hermes_core.outbox.admin import add_archived, entries
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 Begin = Callable[..., MemoryManager]
 
@@ -65,7 +68,7 @@ def test_what_an_ended_process_left_is_delivered_for_the_person_who_said_it(
 
 def test_a_turn_of_one_is_not_taken_for_the_same_turn_of_another(home: Path) -> None:
     """Both said it at the same moment in sessions of one name; one of them waits already."""
-    store = OutboxStore(home / "outbox.db", max_bytes=10**7)
+    store = open_store(home)
     turn = {"at": 1.0, "user_content": "hi", "assistant_content": "ho", "messages": None}
     sessions = [
         {

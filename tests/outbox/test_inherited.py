@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support.agents import STAY, agent, kill_after
 from support.journals import noted
+from support.outboxes import stored
 from support.providers import eventually
 
 from hermes_core import FakeProvider, MemoryManager
@@ -25,14 +24,14 @@ FLUSH = "print(manager.flush_pending(timeout=20), flush=True); manager.shutdown_
 SHUT_DOWN = "manager.shutdown_all()"
 
 pytestmark = [
+    pytest.mark.usefixtures("both_storages"),
     pytest.mark.scaled,
     pytest.mark.skipif(os.name != "posix", reason="signals are POSIX"),
 ]
 
 
 def kept(home: Path) -> int:
-    with closing(sqlite3.connect(home / "outbox.db")) as database:
-        return int(database.execute("SELECT count(*) FROM writes").fetchone()[0])
+    return len(stored(home))
 
 
 def leave_turns(home: Path, session: str, *, plugin: bool) -> None:

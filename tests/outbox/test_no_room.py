@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.archives import stored
 from support.journals import texts
+from support.outboxes import open_store
+from support.outboxes import stored as rows_of
 from support.scripts import run_script
 
 from hermes_core import MemoryManager
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 def archived(home: Path) -> set[str]:
@@ -23,8 +25,7 @@ def archived(home: Path) -> set[str]:
 
 
 def states(home: Path) -> list[tuple[str, str]]:
-    with closing(sqlite3.connect(home / "outbox.db")) as database:
-        return database.execute("SELECT hook, state FROM writes ORDER BY id").fetchall()
+    return rows_of(home)
 
 
 def test_a_full_outbox_is_loud_keeps_notes_and_leaves_turns_to_the_archive(
@@ -46,7 +47,8 @@ def test_a_full_outbox_is_loud_keeps_notes_and_leaves_turns_to_the_archive(
     assert found.count(("sync_turn", "missed")) > 10
     assert found.count(("on_memory_write", "waiting")) == 15
     assert {f"turn {number}" for number in range(150)} <= archived(plugged)
-    assert (plugged / "outbox.db").stat().st_size < 1_500_000
+    store = open_store(plugged)
+    assert store.database.read(store.database.used_bytes) < 1_200_000
     (plugged / "down").unlink()
     assert manager.flush_pending(30)
     manager.sync_all("turn after", "answer")
@@ -111,6 +113,7 @@ def test_a_disk_that_is_full_stops_no_turn_and_later_turns_are_kept_again(home: 
     )
 
 
+@pytest.mark.files_only
 def test_a_database_that_may_not_grow_is_told_of_and_the_turn_is_in_the_archive(
     plugged: Path, begun: Callable[..., MemoryManager], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,7 +124,7 @@ def test_a_database_that_may_not_grow_is_told_of_and_the_turn_is_in_the_archive(
     store = manager._writes._outbox.store  # type: ignore[union-attr]
 
     def limit(pages: int) -> None:
-        store.file.read(lambda database: database.execute(f"PRAGMA max_page_count = {pages}"))
+        store.database.read(lambda database: database.execute(f"PRAGMA max_page_count = {pages}"))
 
     limit(1)
     manager.sync_all("turn 1", "word " * 10_000)

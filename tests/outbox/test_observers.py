@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.providers import Recorder
 
 from hermes_core import MemoryManager, hookimpl
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 def test_an_observer_sees_each_attempt_and_what_came_of_it(home: Path) -> None:

@@ -15,6 +15,8 @@ from support.providers import Clock, Recorder, eventually, raising
 from hermes_core import Deadlines, MemoryManager
 from hermes_core.outbox import Outbox, StreamKey, worker
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 def test_two_managers_of_one_session_never_deliver_one_turn_twice(
     home: Path, begun: Callable[..., MemoryManager]

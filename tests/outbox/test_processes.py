@@ -11,24 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agents import AT_ONCE, STAY, agent, kill_after
+from support.agents import AT_ONCE, SHUT_DOWN, STAY, agent, kill_after
 from support.journals import noted, texts, twice_at_once
+from support.outboxes import open_store
 from support.providers import eventually
 
 from hermes_core import MemoryManager
-from hermes_core.outbox import OutboxStore
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 KILLS = 200 if STRESS else 4
 
 pytestmark = [
+    pytest.mark.usefixtures("both_storages"),
     pytest.mark.scaled,
     pytest.mark.skipif(os.name != "posix", reason="signals are POSIX"),
 ]
 
 
 def left(home: Path) -> int:
-    store = OutboxStore(home / "outbox.db", max_bytes=10**9)
+    store = open_store(home)
     try:
         return sum(stream.writes for stream in store.waiting_streams())
     finally:
@@ -137,8 +138,8 @@ def test_two_live_processes_of_one_session_never_deliver_one_turn_at_once(
     for process in processes:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
-    last = agent(home, "s1", "u0", count=1)
-    last.communicate(timeout=60)
+    last = agent(home, "s1", "u0", count=1, ending=f"manager.flush_pending(60)\n{SHUT_DOWN}")
+    last.communicate(timeout=90)
     assert left(home) == 0
     rows = noted(home)
     assert twice_at_once(rows) == []
@@ -182,8 +183,8 @@ def test_a_stopped_process_that_comes_back_delivers_nothing_that_is_another_s_by
             stopped.stdout.readline()
         stopped.send_signal(signal.SIGSTOP)
         os.waitpid(stopped.pid, os.WUNTRACED)  # it has stopped, and takes no lock any more
-        store = OutboxStore(home / "outbox.db", max_bytes=10**9)
-        store.file.change(lambda database: database.execute("UPDATE streams SET expires = 1"))
+        store = open_store(home)
+        store.database.change(lambda database: database.execute("UPDATE streams SET expires = 1"))
         store.close()
         (home / "hold").unlink()
         other = agent(home, "s1", "u", count=1)

@@ -13,6 +13,8 @@ from support.providers import Clock, Recorder, eventually, raising
 from hermes_core.outbox import WriteState, admin
 from hermes_core.outbox import delivery as delivery_module
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 DOWN = ConnectionError("down")
 
 

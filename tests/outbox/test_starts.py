@@ -19,6 +19,8 @@ from hermes_core.outbox import FreshProvider, StreamKey, WriteState
 from hermes_core.outbox.store import LEASE_SECONDS
 from hermes_core.outbox.writer import OutboxSettings
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 class Sessions:
     """Managers of one provider, and the instances that were made for inherited streams."""

@@ -9,22 +9,31 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack, closing
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.outboxes import as_process, is_busy, kill, limit_changes, outbox_of, settled
+from support.outboxes import (
+    as_process,
+    is_busy,
+    kill,
+    limit_changes,
+    open_store,
+    outbox_of,
+    settled,
+    stored,
+)
 from support.providers import eventually
+from support.storages import Storage
 
 from hermes_core import Deadlines, MemoryManager, MemoryProvider, WriteRefused
 from hermes_core.dispatch import ProviderAdapter
@@ -101,6 +110,9 @@ class World:
         self.overtaken: Counter[tuple[str, str]] = Counter()
         #: How often a round may have ended before it came back to a write that was passed.
         self.interruptions = 0
+        #: How often a claim may have ended without a release: each counts as an attempt at all
+        #: writes of the stream, since nobody knows which of them were tried.
+        self.unreleased = 0
         self.problems: list[str] = []
 
     def clock(self) -> float:
@@ -111,12 +123,8 @@ class World:
         return self.mood == "up" and self.calls_left < 0
 
     def rows(self) -> list[Row]:
-        path = self.home / "outbox.db"
-        if not path.exists():
-            return []
-        with closing(sqlite3.connect(path, timeout=60)) as database:
-            found = database.execute("SELECT payload, state, error, failing_since FROM writes")
-            return [Row(_text(payload), *rest) for payload, *rest in found]
+        found = stored(self.home, "payload, state, error, failing_since")
+        return [Row(_text(payload), *rest) for payload, *rest in found]
 
     # -- a call of the backend -------------------------------------------------------------
 
@@ -198,7 +206,7 @@ class World:
     def suspect(self, text: str) -> bool:
         return (
             self.faults[text] >= delivery.SUSPECT.faults
-            or self.attempts[text] >= delivery.SUSPECT.attempts
+            or self.attempts[text] + self.unreleased >= delivery.SUSPECT.attempts
         )
 
 
@@ -240,9 +248,15 @@ class Backend(MemoryProvider):
 
 
 class Outboxes(RuleBasedStateMachine):
+    #: Where the outbox is; "" for a file.
+    url = ""
+
     def __init__(self) -> None:
         super().__init__()
         self._stack = ExitStack()
+        storage = Storage(self.url)
+        self._stack.callback(storage.close)
+        self._stack.enter_context(patch.object(Storage, "current", storage))
         self.world = World(Path(self._stack.enter_context(tempfile.TemporaryDirectory())))
         self.process = 0
         self.pause = 1.0
@@ -250,14 +264,18 @@ class Outboxes(RuleBasedStateMachine):
         self.manager: MemoryManager | None = None
         self.session = ""
         self.disk_was_full = False
-        timed = partial(OutboxStore, clock=self.world.clock)
         for module, name, value in (
-            (worker, "OutboxStore", timed),
+            (worker, "open_store", self._open_store),
             (delivery, "back_off", lambda *_: self.pause),
             (worker, "back_off", lambda *_: self.pause),
         ):
             self._stack.enter_context(patch.object(module, name, value))
         self._stack.enter_context(as_process(lambda: f"host/{self.process}/1"))
+
+    def _open_store(self, home: Path, **settings: Any) -> OutboxStore:
+        store = open_store(home, **settings)
+        store.clock = self.world.clock
+        return store
 
     def teardown(self) -> None:
         """In the end, everything that was put has arrived."""
@@ -391,6 +409,7 @@ class Outboxes(RuleBasedStateMachine):
         self.manager.shutdown_all()
         self.manager = None
         if self.disk_was_full:  # perhaps until now: what arrived could not be removed
+            self.world.unreleased += 1
             self._doubt()
 
     @precondition(lambda self: self.manager is not None)
@@ -399,6 +418,7 @@ class Outboxes(RuleBasedStateMachine):
         """The process dies after so many changes of the file; another one comes."""
         assert self.manager is not None
         self.world.interruptions += 1
+        self.world.unreleased += 1
         limit_changes(self.outbox.store, lambda number: number >= changes)
         if kinds:
             self.say(kinds)
@@ -418,6 +438,7 @@ class Outboxes(RuleBasedStateMachine):
         """For a while the file can't be changed."""
         self.disk_was_full = True
         self.world.interruptions += changes
+        self.world.unreleased += changes
         limit_changes(self.outbox.store, lambda number: first <= number < first + changes)
 
     # -- waiting ---------------------------------------------------------------------------
@@ -464,7 +485,11 @@ class Outboxes(RuleBasedStateMachine):
             assert row.error or row.state == WriteState.WAITING
 
 
-Outboxes.TestCase.settings = settings(
+class PostgresOutboxes(Outboxes):
+    """The same in PostgreSQL."""
+
+
+SETTINGS = settings(
     max_examples=200 if STRESS else 8,
     stateful_step_count=30 if STRESS else 15,
     # The same examples in every run. To search for others: --hypothesis-seed=N and False here.
@@ -473,4 +498,17 @@ Outboxes.TestCase.settings = settings(
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
+Outboxes.TestCase.settings = SETTINGS
+PostgresOutboxes.TestCase.settings = settings(SETTINGS, max_examples=60)
 TestOutboxes = Outboxes.TestCase
+
+
+@pytest.fixture
+def _in_postgres(shared_url: str) -> None:
+    PostgresOutboxes.url = shared_url
+
+
+@pytest.mark.stress
+@pytest.mark.usefixtures("_in_postgres")
+class TestPostgresOutboxes(PostgresOutboxes.TestCase):  # type: ignore[name-defined]
+    pass

@@ -16,6 +16,8 @@ from support.providers import TOOL, Gate, Recorder, eventually, raising
 
 from hermes_core import Deadlines, MemoryManager
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 @contextmanager
 def talking(home: Path, provider: Recorder, **deadlines: float) -> Iterator[MemoryManager]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from support.journals import texts
 from support.providers import eventually
 
 from hermes_core import MemoryManager
 
+pytestmark = pytest.mark.usefixtures("both_storages")
 
+
+@pytest.mark.files_only
 def test_room_that_a_backlog_took_is_given_back_when_it_is_delivered(
     home: Path, begun: Callable[..., MemoryManager]
 ) -> None:
@@ -22,7 +26,9 @@ def test_room_that_a_backlog_took_is_given_back_when_it_is_delivered(
 
     def pages() -> int:
         return int(
-            store.file.read(lambda database: database.execute("PRAGMA page_count").fetchone()[0])
+            store.database.read(
+                lambda database: database.execute("PRAGMA page_count").fetchone()[0]
+            )
         )
 
     assert pages() > 500
@@ -48,7 +54,7 @@ def test_sessions_that_are_done_leave_nothing_behind(
 
     def streams() -> int:
         return int(
-            outbox.store.file.read(
+            outbox.store.database.read(
                 lambda database: database.execute("SELECT count(*) FROM streams").fetchone()[0]
             )
         )

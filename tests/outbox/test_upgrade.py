@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from hermes_core.outbox import OutboxStore, WriteState
-from hermes_core.outbox.records import OUTBOX
+from hermes_core.outbox.sqlite import OUTBOX, OutboxFile
 from hermes_core.storage.sqlite import Schema, open_database
 
 
@@ -23,7 +23,7 @@ def test_what_waits_in_a_file_of_the_first_version_still_does(home: Path) -> Non
             "INSERT INTO writes (stream, event_id, hook, payload, created) "
             "VALUES (1, 'e', 'sync_turn', '{}', 5.0)"
         )
-    store = OutboxStore(path, max_bytes=10**8)
+    store = OutboxStore(OutboxFile(path), max_bytes=10**8)
     (stream,) = store.waiting_streams()
     assert (stream.writes, stream.due) == (1, 0.0)
     write = store.next_waiting(1, turns=True)

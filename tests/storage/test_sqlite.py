@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -96,6 +96,24 @@ def test_what_is_no_database_is_an_error_with_its_path(path: Path, make) -> None
         "is not a regular file",
         "the shelf can't be opened: file is not a database",
     )
+
+
+def test_an_empty_file_that_another_process_fills_meanwhile_is_not_foreign(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version, its owner and its tables are looked at in one moment."""
+    path.parent.mkdir()
+    path.touch()
+    is_empty = sqlite._is_empty
+
+    def filled_by_another(database: sqlite3.Connection) -> bool:
+        with closing(sqlite3.connect(path, timeout=0)) as other, suppress(sqlite3.OperationalError):
+            other.execute("CREATE TABLE books (title TEXT)")
+        return is_empty(database)
+
+    monkeypatch.setattr(sqlite, "_is_empty", filled_by_another)
+    with closing(open_database(path, ONE)) as database:
+        assert columns(database) == ["title"]
 
 
 OPENER = """

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from support.notes import start_python
+from support.storages import Storage
 
 _TESTS = str(Path(__file__).parents[1])
 
@@ -15,11 +16,15 @@ sys.path.insert(0, {_TESTS!r})
 from hermes_core import Deadlines, MemoryManager
 from support.journals import Journal
 
-home, session, user, plugin, count, ending = sys.argv[1:]
+home, session, user, plugin, count, ending, url, namespace = sys.argv[1:]
 if plugin == "True":
     manager = MemoryManager.from_config(home)
 else:
     manager = MemoryManager(home=home, deadlines=Deadlines(shutdown=2))
+    if url:
+        from hermes_core.outbox.writer import OutboxSettings
+        from hermes_core.storage.postgres import shared_database
+        manager._outbox_settings = OutboxSettings(database=shared_database(url, namespace))
     manager.add_provider(Journal())
 manager.initialize_all(session, user_id=user)
 print("ready", flush=True)
@@ -45,7 +50,10 @@ def agent(
     ending: str = SHUT_DOWN,
 ) -> subprocess.Popen[str]:
     """Start an agent that takes turns and says which were acknowledged."""
-    return start_python(_AGENT, home, session, user, plugin, count, ending)
+    where = Storage.current
+    return start_python(
+        _AGENT, home, session, user, plugin, count, ending, where.url, where.namespace
+    )
 
 
 def kill_after(process: subprocess.Popen[str], lines: int) -> int:

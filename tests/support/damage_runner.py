@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -146,6 +147,7 @@ def main() -> None:
     assert all(answer["success"] for answer in expected), expected
     wrong = []
     for kind, place, value in json.load(sys.stdin):
+        shutil.rmtree(folder / "spool", ignore_errors=True)  # turns for the last case's archive
         for name in folder.iterdir():
             name.unlink()
         state.write_bytes(damaged(content, kind, place, value))

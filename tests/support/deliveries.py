@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes_core import MemoryManager
 from support.commands import Machine
+from support.storages import Storage
 
 #: What it takes goes to got.jsonl. Files beside that say how it behaves.
 PLUGIN = """
@@ -72,7 +73,8 @@ class Alpha:
         self.configure()
 
     def configure(self, **keys: Any) -> None:
-        self.machine.write_config(json.dumps({"memory": {"provider": "alpha", **keys}}))
+        where = Storage.current.settings
+        self.machine.write_config(json.dumps({"memory": {"provider": "alpha", **where, **keys}}))
 
     def set(self, state: str, text: str = "") -> None:
         (self.home / state).write_text(text, "utf-8")

@@ -132,7 +132,7 @@ def _queue_writes(home: Path) -> None:
             store.put(key, 0, (f"event-{number}-{write}", "sync_turn", payload), claim=False)
         kept = json.dumps({"user_content": KEPT, "assistant_content": "ok"})
         store.put(key, 0, (f"event-{number}-kept", "sync_turn", kept), claim=False)
-    with store.file.transaction() as database:
+    with store.database.transaction() as database:
         database.execute("UPDATE writes SET state = 'dead' WHERE id IN (2, 7)")
         database.execute("UPDATE writes SET state = 'aside' WHERE id = 3")
         database.execute(

@@ -14,6 +14,7 @@ from hermes_builtin import BuiltinProvider
 from hermes_builtin.notes import Notes
 from hermes_core import MemoryManager
 from support.providers import Recorder
+from support.storages import Storage
 
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 
@@ -47,7 +48,8 @@ class Agent:
         self.external = external
         self.builtin = BuiltinProvider()
         self.manager = MemoryManager(home=home)
-        self.manager.add_provider(self.builtin, provider_config=settings)
+        where = Storage.current.settings
+        self.manager.add_provider(self.builtin, provider_config={**where, **settings})
         if external is not None:
             self.manager.add_provider(external)
         self.manager.initialize_all(session, platform=platform, agent_context=context)
@@ -127,6 +129,14 @@ def notes_file(home: Path, target: str = "memory") -> Path:
 def write_notes(home: Path, content: str | bytes, target: str = "memory") -> Path:
     """Write a notebook as any program would that knows nothing of us."""
     path = notes_file(home, target)
+    if Storage.current.url:
+        text = content if isinstance(content, str) else content.decode()
+        _execute(
+            "INSERT INTO notes_texts (target, text) VALUES (%s, %s)"
+            " ON CONFLICT (namespace, target) DO UPDATE SET text = excluded.text",
+            target, text,
+        )  # fmt: skip
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
@@ -134,6 +144,9 @@ def write_notes(home: Path, content: str | bytes, target: str = "memory") -> Pat
 
 def append(home: Path, text: str, target: str = "memory") -> None:
     """What a shell's ``>>`` does."""
+    if Storage.current.url:
+        _execute("UPDATE notes_texts SET text = text || %s WHERE target = %s", text, target)
+        return
     with notes_file(home, target).open("ab") as file:
         file.write(text.encode())
 
@@ -144,25 +157,63 @@ def file_state(path: Path) -> tuple[int, int, int, int]:
     return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns
 
 
+def notes_text(home: Path, target: str = "memory") -> str:
+    """The text of a notebook."""
+    if Storage.current.url:
+        return "".join(row[0] for row in _query("SELECT text FROM notes_texts", target))
+    return notes_file(home, target).read_bytes().decode()
+
+
+def notes_state(home: Path, target: str = "memory") -> Any:
+    """What tells whether a notebook was touched."""
+    if Storage.current.url:  # xmin: the transaction that wrote the row
+        return _query("SELECT text, xmin::text FROM notes_texts", target)
+    return file_state(notes_file(home, target))
+
+
 def stored(home: Path, target: str = "memory") -> list[str]:
     """The entries in the file, as hermes-agent reads them: by other code than ours."""
-    text = notes_file(home, target).read_bytes().decode()
+    text = notes_text(home, target)
     pieces = (piece.strip() for piece in text.split("\n§\n"))
     return [piece for piece in pieces if piece]
 
 
+_RECORDED = (
+    "SELECT id, target, who, action, session, at, temporary, after, coalesce(before,"
+    " lag(after, 1, '') OVER (PARTITION BY target ORDER BY id)) AS before"
+)
+
+
+def _query(query: str, target: str = "") -> list[Any]:
+    """Rows of the test's namespace, read by other code than ours."""
+    which = "namespace = %s AND %s IN ('', target)"
+    order = " ORDER BY id" if "changes" in query else ""
+    return _execute(f"{query} WHERE {which}{order}", Storage.current.namespace, target).fetchall()
+
+
+def _execute(statement: str, *values: str) -> Any:
+    import psycopg
+
+    with psycopg.connect(Storage.current.url, autocommit=True) as connection:
+        connection.execute("SET search_path = hermes")
+        connection.execute(
+            "SELECT set_config('hermes.namespace', %s, false)", (Storage.current.namespace,)
+        )
+        return connection.execute(statement, values)
+
+
 def recorded(home: Path) -> list[dict[str, Any]]:
     """The changes in the history, newest first, read by other code than ours."""
+    if Storage.current.url:
+        rows = _query(f"{_RECORDED} FROM notes_changes")
+        names = ("id", "target", "who", "action", "session", "at", "temporary", "after", "before")
+        return [dict(zip(names, row, strict=True)) for row in reversed(rows)]
     path = home / "memories" / "history.db"
     if not path.exists():
         return []
     with closing(sqlite3.connect(path)) as database:
         database.row_factory = sqlite3.Row
-        rows = database.execute(
-            "SELECT id, target, who, action, session, at, temporary, after, coalesce(before,"
-            " lag(after, 1, '') OVER (PARTITION BY target ORDER BY id)) AS before"
-            " FROM changes ORDER BY id DESC"
-        )
+        rows = database.execute(f"{_RECORDED} FROM changes ORDER BY id DESC")
         return [dict(row) for row in rows if not Path(row["temporary"] or "none").exists()]
 
 

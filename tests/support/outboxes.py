@@ -13,10 +13,11 @@ from unittest.mock import patch
 from hermes_core import Deadlines, MemoryManager
 from hermes_core.errors import DatabaseError
 from hermes_core.outbox import Outbox, OutboxStore, worker
-from hermes_core.outbox import store as store_module
-from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.outbox import store as stores
+from hermes_core.outbox.sqlite import OutboxFile
 
 from .providers import Clock, eventually
+from .storages import Storage
 
 
 @contextmanager
@@ -35,6 +36,25 @@ def session(
         manager.shutdown_all()
 
 
+def open_store(home: Path, **settings: Any) -> OutboxStore:
+    """The store of a home, where the running test has it."""
+    return stores.open_store(home, **{**settings, "database": Storage.current.database})
+
+
+def stored(home: Path, what: str = "hook, state") -> list[Any]:
+    """Columns of the writes that the outbox of a home has."""
+    store = open_store(home)
+    own = store.database.of_home("writes")
+    try:
+        return store.database.read(
+            lambda connection: connection.execute(
+                f"SELECT {what} FROM writes WHERE {own} ORDER BY id"
+            ).fetchall()
+        )
+    finally:
+        store.close()
+
+
 def outbox_of(manager: MemoryManager) -> Outbox:
     """The outbox of a manager."""
     outbox = manager._writes._outbox  # type: ignore[union-attr]
@@ -44,9 +64,7 @@ def outbox_of(manager: MemoryManager) -> Outbox:
 
 def rows(manager: MemoryManager, what: str = "hook, state, attempts, error") -> list[Any]:
     """Columns of the writes that are in the file."""
-    return outbox_of(manager).store.file.read(
-        lambda database: database.execute(f"SELECT {what} FROM writes ORDER BY id").fetchall()
-    )
+    return stored(outbox_of(manager).home, what)
 
 
 def is_busy(outbox: Outbox) -> bool:
@@ -85,14 +103,14 @@ def rounds(manager: MemoryManager, clock: Clock, count: int) -> None:
 def limit_changes(store: OutboxStore, fails: Callable[[int], bool]) -> None:
     """Let changes of the file fail on all threads but this one, as ``fails`` says by number."""
     here, numbers = threading.current_thread(), count()
-    change = SqliteFile.change.__get__(store.file)
+    change = type(store.database).change.__get__(store.database)
 
     def limited(work: Callable[..., Any]) -> Any:
         if threading.current_thread() is not here and fails(next(numbers)):
             raise DatabaseError("the file can't be changed")
         return change(work)
 
-    store.file.change = limited  # type: ignore[method-assign]
+    store.database.change = limited  # type: ignore[method-assign]
 
 
 def kill(manager: MemoryManager) -> None:
@@ -116,7 +134,16 @@ def kill(manager: MemoryManager) -> None:
 def as_process(name: Callable[[], str]) -> Iterator[None]:
     """Have claims made in the name of a process, which is the only one that is alive."""
     with (
-        patch.object(store_module, "this_process", name),
-        patch.object(store_module, "is_alive", lambda process: process == name()),
+        patch.object(database_class(), "this_process", lambda _: name()),
+        patch.object(database_class(), "is_alive", lambda _, process: process == name()),
     ):
         yield
+
+
+def database_class() -> Any:
+    """Where the rows of the running test are."""
+    if not Storage.current.url:
+        return OutboxFile
+    from hermes_core.outbox.postgres import PostgresOutbox
+
+    return PostgresOutbox

@@ -210,6 +210,8 @@ def _fill(server: Server) -> None:
 
 def components() -> list[Any]:
     """What the template has in it, so that no test has to create it."""
+    from hermes_builtin.notes.postgres import NOTES
     from hermes_builtin.sessions.postgres import schema
+    from hermes_core.outbox.postgres import OUTBOX
 
-    return [schema.COMPONENT]
+    return [schema.COMPONENT, NOTES, OUTBOX]

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from hermes_core import Deadlines, MemoryManager, MemoryProvider
+from hermes_core import Deadlines, ForgetRequest, MemoryManager, MemoryProvider
 from hermes_core.hookspecs import HOOKS, MemoryHooks
 
 TOOL = {"name": "ext_tool", "description": "A tool.", "parameters": {"type": "object"}}
@@ -173,6 +173,9 @@ class Recorder(MemoryProvider):
     def post_setup(self, hermes_home, config):
         return self._note("post_setup", hermes_home, config)
 
+    def forget(self, request):
+        return self._note("forget", request)
+
 
 #: How a host makes each hook happen.
 DRIVE: dict[str, Callable[[MemoryManager], Any]] = {
@@ -208,6 +211,7 @@ _SAMPLES: dict[str, Any] = {
     "parent_session_id": "s1",
     "provider_config": {},
     "query": "q",
+    "request": ForgetRequest("home", text="x"),
     "reset": False,
     "result": "r",
     "rewound": False,

@@ -26,6 +26,7 @@ from hermes_core.loading.compat._plugins import resolve_module_origin
 from hermes_core.loading.loader import load
 from hermes_core.loading.modules import import_directory, package_name
 from hermes_core.provider import BUILTIN, MemoryProvider
+from hermes_core.storage.logger import logger
 
 #: By hermes-agent's module: the names that can be imported from it.
 OFFERS: Final[dict[str, tuple[str, ...]]] = {
@@ -59,8 +60,6 @@ OFFERS: Final[dict[str, tuple[str, ...]]] = {
 # -- plugins.memory: which memory providers there are. Those that we find, load and guard
 
 ENTRY_POINTS_GROUP: Final = "hermes_agent.memory_providers"
-
-logger = logging.getLogger("hermes_core")
 
 
 def load_memory_provider(

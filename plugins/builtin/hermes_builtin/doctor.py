@@ -12,10 +12,13 @@ from typing import Final
 
 from hermes_builtin.notes import Finding, Notes, Settings
 from hermes_builtin.notes.guard import SECRET
+from hermes_builtin.notes.notebook import NotesFile
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.sessions.archive import Archive
+from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.location import locate
+from hermes_builtin.sessions.spool import Spool
 from hermes_core import HermesError
 from hermes_core.cli.output import amount
 from hermes_core.config import load_config
@@ -27,6 +30,7 @@ Row = tuple[str, str, str, str]
 NEWEST: Final = 1000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _SEVERAL: Final = 2
+_SPOOL_HINT: Final = "the next start of an agent stores them, or: hermes-plugins sessions stats"
 
 
 def diagnose(home: Path, *, fix: bool) -> Iterator[Row]:
@@ -36,6 +40,8 @@ def diagnose(home: Path, *, fix: bool) -> Iterator[Row]:
         detail, _, hint = warning.partition("; ")
         yield "USER.md", "warning", detail, hint
     yield from _archive(home, fix=fix)
+    for warning in spooled(home):
+        yield "conversations", "warning", warning.removesuffix(f"; {_SPOOL_HINT}"), _SPOOL_HINT
 
 
 def sharing(home: Path) -> list[str]:
@@ -55,10 +61,16 @@ def sharing(home: Path) -> list[str]:
     return [f"{users:,} users share one USER.md, which is in the prompt of each; {hint}"]
 
 
+def spooled(home: Path) -> list[str]:
+    """Warn if turns wait for the archive."""
+    text = Spool(home, partial(open_archive, home)).waiting().text
+    return [f"{text}; {_SPOOL_HINT}"] if text else []
+
+
 def problems(home: Path) -> list[HermesError]:
     """Which files can't be used, by a quick look; `diagnose` reads all of them."""
     found: list[HermesError] = []
-    with closing(Notes(home)) as notes:
+    with closing(_opened(home)) as notes:
         looks: list[Callable[[], object]] = [book.read for book in notes.all_notebooks()]
         if notes.history.exists:
             looks.append(partial(notes.history.changes, limit=1))
@@ -71,32 +83,41 @@ def problems(home: Path) -> list[HermesError]:
     return found
 
 
+def _opened(home: Path) -> Notes:
+    try:
+        memory = load_config(home).memory
+    except HermesError:  # other checks report it
+        memory = {}
+    return Notes.open(home, memory)
+
+
 def _look_at_archive(home: Path) -> None:
     with closing(locate(home).open()) as archive:
         archive.stats()
 
 
 def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
-    notes = Notes(home)
+    notes = _opened(home)
     try:
         for notebook in notes.all_notebooks():
-            path = notebook.file.path
+            name = notebook.name
             try:
                 # With the code that an agent runs: a separate check could pass while the agent
                 # fails.
                 page = notebook.read()
                 left_out = notebook.findings(page.entries)
             except HermesError as error:
-                yield path.name, "problem", getattr(error, "what", str(error)), error.hint
+                yield name, "problem", getattr(error, "what", str(error)), error.hint
                 continue
             if left_out:
-                yield from _left_out(path.name, list(left_out.values()))
+                yield from _left_out(name, list(left_out.values()))
             else:
-                yield path.name, "ok", amount(len(page.entries), "entry"), ""
-            yield from _mode(path, fix=fix)
+                yield name, "ok", amount(len(page.entries), "entry"), ""
+            if isinstance(notebook.text, NotesFile):
+                yield from _mode(notebook.text.path, fix=fix)
         if notes.history.exists:
             try:
-                notes.database.check()
+                notes.check()
                 yield "note history", "ok", "no damage", ""
             except HermesError as error:
                 yield "note history", "problem", error.what, error.hint

@@ -6,21 +6,22 @@ conversation stays readable; its words leave the index. Nothing of it is recorde
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes import Notebook, Notes, NotesError, Person, previews
-from hermes_builtin.notes.people import user_folder
-from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session
-from hermes_builtin.sessions.conversations import keywords_of
+from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session, SessionFacts
+from hermes_builtin.sessions.conversations import keywords_of, open_archive
 from hermes_builtin.sessions.display import link
 from hermes_builtin.sessions.location import locate
+from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.tool import linked
 from hermes_core import DatabaseError, ForgetItem, ForgetReport, ForgetRequest, HermesError
-from hermes_core.session import identity_text
+from hermes_core.config import load_config
+from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.search import Needles
 
 #: How many passages of deleted conversations the files are searched for, and how long each is.
@@ -36,7 +37,8 @@ def forget(request: ForgetRequest) -> ForgetReport:
     home = Path(request.home)
     items: list[ForgetItem] = []
     problems: list[str] = []
-    for part in (_forget_notes, _forget_conversations):
+    # The spool first: what it hands over later must not have it any more.
+    for part in (_forget_spool, _forget_notes, _forget_conversations):
         # What is damaged in one place must not keep the rest from being deleted.
         try:
             items += part(home, request)
@@ -84,7 +86,7 @@ def _passages(archive: Archive, sessions: list[Session]) -> list[str]:
 
 
 def _forget_notes(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
-    with closing(Notes(home)) as notes:
+    with closing(Notes.open(home, load_config(home).memory)) as notes:
         if request.text:
             yield from _forget_entries(notes, request)
         else:
@@ -96,19 +98,19 @@ def _forget_notes(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
 def _forget_entries(notes: Notes, request: ForgetRequest) -> Iterator[ForgetItem]:
     """Entries of notebooks, and every other place that has their text."""
     matches = Needles.of(request.text).found_in
-    books = [each for each in notes.all_notebooks() if each.file.path.exists()]
+    books = [each for each in notes.all_notebooks() if each.text.exists]
     entries = {book.key: [e for e in book.read().entries if matches(e)] for book in books}
     changes = notes.history.matching(matches) if notes.history.exists else []
     blocked = notes.decisions.matching(matches)
-    pending = [path for path, text in notes.pending.texts().items() if matches(text)]
+    pending = [name for name, text in notes.pending.texts().items() if matches(text)]
     if request.delete:
         texts = [*(e for found in entries.values() for e in found), *(b.text for b in blocked)]
         texts += [entry for _, _, having in changes for entry in having]
         # First the hashes of allowed texts: they are found by the texts.
         notes.decisions.erase([each.id for each in blocked], texts)
         _erase_entries(notes, books, matches)
-        for path in pending:
-            path.unlink(missing_ok=True)
+        for name in pending:
+            notes.pending.erase(name)
     for key, found in entries.items():
         yield ForgetItem(_name(key), len(found), tuple(previews(found)))
     yield ForgetItem("note history", len(changes))
@@ -153,15 +155,14 @@ def _forget_origins(notes: Notes, request: ForgetRequest) -> Iterator[ForgetItem
     if notes.history.exists:
         changes = notes.history.count(key) if key else 0
         of_session = notes.history.of_sessions(whose.sessions, clear=request.delete)
-    own = user_folder(notes.folder, key.partition("/")[2]) if key else None
-    has_folder = own is not None and own.exists()
+    has_folder = bool(key) and notes.has_own(key)
     entries = _own_entries(notes, key) if has_folder else []
     if request.delete:
         for name in pending:
             notes.pending.discard(name)
         notes.decisions.erase(blocked, entries)
-        if key and own is not None:
-            _drop_notebook(notes, key, own)
+        if key:
+            _drop_notebook(notes, key)
     yield ForgetItem("USER.md of a user", len(entries), tuple(previews(entries)))
     yield ForgetItem("folder of a user", int(has_folder))
     yield ForgetItem("note history", changes + of_session)
@@ -180,11 +181,9 @@ def _own_entries(notes: Notes, key: str) -> list[str]:
     return []
 
 
-def _drop_notebook(notes: Notes, key: str, folder: Path) -> None:
-    if folder.exists():
-        with notes.book(key).file.locked():
-            # With the lock's file: the name of the folder tells who it was.
-            shutil.rmtree(folder)
+def _drop_notebook(notes: Notes, key: str) -> None:
+    if notes.has_own(key):
+        notes.drop_own(key)
     if notes.history.exists:
         notes.history.drop(key)
 
@@ -211,6 +210,22 @@ def _sessions(archive: Archive, request: ForgetRequest) -> list[Session]:
         other = archive.session(linked(request.session_id)[1], EVERYBODY)
         found = other if other is not None and link(other) == request.session_id.strip() else None
     return [] if found is None else [found]
+
+
+def _forget_spool(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
+    """Turns that are not in the archive yet."""
+    matches = Needles.of(request.text).found_in
+    user = identity_text(request.user_id) if request.user_id else None
+
+    def is_meant(facts: SessionFacts) -> bool:
+        if user is None:
+            name = request.session_id
+            return bool(name) and facts.id in (name, linked(name)[1])
+        platform = facts.platform or facts.source or TERMINAL
+        return facts.user_id == user and request.platform in ("", platform)
+
+    spool = Spool(home, partial(open_archive, home))
+    yield ForgetItem("turns in the spool", spool.forget(matches, is_meant, delete=request.delete))
 
 
 def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:

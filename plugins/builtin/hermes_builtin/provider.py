@@ -43,6 +43,7 @@ from hermes_builtin.sessions.archive import content_text
 from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
 from hermes_core.privacy.origin import ASSISTANT, is_external
+from hermes_core.storage.logger import SafeLogger
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
 Report = Callable[[HermesError], None]
@@ -57,7 +58,7 @@ _UNVERIFIED: Final = 64
 #: Earlier notes that are judged again after one was found to be external.
 _VERIFIED: Final = 16
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 
 class _Unverified(NamedTuple):
@@ -88,6 +89,7 @@ class BuiltinProvider(MemoryProvider):
         self._verified: list[_Unverified] = []
         self._has_external = False
         self._report: Report | None = None
+        self._spooled: Report | None = None
 
     @property
     def name(self) -> str:
@@ -107,13 +109,14 @@ class BuiltinProvider(MemoryProvider):
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Open the notebooks, and take the snapshot for this session."""
-        settings = Settings.of(kwargs.get("provider_config") or {})
+        memory = kwargs.get("provider_config") or {}
+        settings = Settings.of(memory)
         # A second `initialize` is a new session in the same process: the files of the old one are
         # closed.
         self.shutdown()
         home = Path(kwargs["hermes_home"])
-        self._conversations = Conversations(home, session_id, kwargs)
-        self._notes = Notes(home, settings, Person.of(kwargs))
+        self._conversations = Conversations(home, session_id, kwargs, self._on_spooled)
+        self._notes = Notes.open(home, memory, Person.of(kwargs))
         self._tool = self._tool_of(self._notes)
         self._unverified, self._verified = [], []
         self._home = home
@@ -155,7 +158,7 @@ class BuiltinProvider(MemoryProvider):
         is_other = person != self._notes.person
         if is_other:
             self._notes.close()
-            self._notes = Notes(self._home, self._notes.settings, person)
+            self._notes = self._notes.of(person)
             self._tool = self._tool_of(self._notes)
             self._unverified, self._verified = [], []
         # After a compression the prompt is built again in any case, so newer notes cost nothing.
@@ -226,7 +229,7 @@ class BuiltinProvider(MemoryProvider):
         person = Person.of(kwargs, self.notes.person)
         if person == self.notes.person:
             return self._tool.call(args, Author("tool", session))
-        theirs = Notes(self._home, self.notes.settings, person)  # the host names somebody else
+        theirs = self.notes.of(person)  # the host names somebody else
         try:
             return self._tool_of(theirs).call(args, Author("tool", session))
         finally:
@@ -245,9 +248,14 @@ class BuiltinProvider(MemoryProvider):
         """Call ``mirror`` for every change that was made: action, target, content, metadata."""
         self._mirror = mirror
 
-    def report_to(self, report: Report) -> None:
-        """Call ``report`` if a call of the memory tool fails because of the files of the notes."""
+    def report_to(self, report: Report, spooled: Report) -> None:
+        """Call these if a note can't be stored, and if a turn waits in the spool."""
         self._report = report
+        self._spooled = spooled
+
+    def waiting(self) -> str:
+        """How many turns wait for the archive, and why; "" if none does."""
+        return self._conversations.spool.waiting().text if self._conversations is not None else ""
 
     def mirror(self, target: str, steps: list[Step], origin: str, session: str = "") -> None:
         """Pass on the steps of a change that was made, without secrets.
@@ -276,9 +284,9 @@ class BuiltinProvider(MemoryProvider):
 
     def warnings(self, home: Path) -> list[str]:
         """What `status` should know of the notes of a home."""
-        from hermes_builtin.doctor import sharing  # noqa: PLC0415 - no agent needs it
+        from hermes_builtin.doctor import sharing, spooled  # noqa: PLC0415 - no agent needs it
 
-        return sharing(home)
+        return [*sharing(home), *spooled(home)]
 
     def problems(self, home: Path) -> list[HermesError]:
         """Which files of a home can't be used, by a quick look."""
@@ -436,6 +444,10 @@ class BuiltinProvider(MemoryProvider):
                 if step.action != "remove" and not is_external(step.origin)
             ]
             self.mirror(target, written.steps, "assistant_tool", author.session)
+
+    def _on_spooled(self, error: HermesError) -> None:
+        if self._spooled is not None:
+            self._spooled(error)
 
     def _unstored(self, error: HermesError) -> None:
         if self._report is not None:

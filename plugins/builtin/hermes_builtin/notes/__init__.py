@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_builtin.notes.entries import (
     NotesError,
@@ -27,7 +27,6 @@ from hermes_builtin.notes.history import (
     Change,
     GuardDecisions,
     History,
-    NotesDatabase,
     settled_origin,
 )
 from hermes_builtin.notes.notebook import COMMAND, TARGETS, Author, Notebook, Page, Written, view
@@ -35,11 +34,9 @@ from hermes_builtin.notes.pending import Pending, Staged
 from hermes_builtin.notes.people import (
     PER_USER,
     Person,
-    introduce,
-    known_people,
-    person_in,
-    user_folder,
+    checked_name,
 )
+from hermes_builtin.notes.storage import open_storage
 from hermes_builtin.notes.tool import (
     ALLOW,
     ASK,
@@ -54,8 +51,12 @@ from hermes_builtin.notes.tool import (
     schema,
     snapshot,
 )
+from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
 from hermes_core.privacy.origin import is_external
+
+if TYPE_CHECKING:
+    from hermes_core.storage.postgres import Database
 
 __all__ = [
     "ALLOW",
@@ -132,18 +133,39 @@ class Notes:
     """
 
     def __init__(
-        self, home: Path, settings: Settings | None = None, person: Person | None = None
+        self,
+        home: Path,
+        settings: Settings | None = None,
+        person: Person | None = None,
+        database: Database | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.person = person or Person()
-        self.pending = Pending(home)
-        # Files, names and limits are hermes-agent's: both programs may use one home.
+        self._home, self._database = home, database
+        #: Where its files are, if it has any: notes, copies of them, and older ones.
         self.folder = home / "memories"
-        self.database = NotesDatabase(self.folder / "history.db")
-        self.history = History(self.database)
-        self.decisions = GuardDecisions(self.database)
-        keys = {"memory": "memory", "user": self._user_key()}
+        key = self._user_key()
+        only = "" if key == "user" else key or "nobody"
+        self._storage = open_storage(home, database, only)
+        self.database = self._storage.database
+        self.pending = Pending(self._storage.records)
+        self.history = History(self._storage.database)
+        self.decisions = GuardDecisions(self._storage.database)
+        keys = {"memory": "memory", "user": key}
         self.notebooks = {target: self.book(key) for target, key in keys.items() if key}
+
+    @classmethod
+    def open(cls, home: Path, memory: Mapping[str, Any], person: Person | None = None) -> Notes:
+        """The notes of a home, where its section ``memory`` of config.yaml says.
+
+        Raises:
+            HermesError: They are in a database that can't be used here.
+        """
+        return cls(home, Settings.of(memory), person, home_database(home, memory))
+
+    def of(self, person: Person) -> Notes:
+        """The notes as another person has them."""
+        return Notes(self._home, self.settings, person, self._database)
 
     def _user_key(self) -> str:
         """Which USER.md it is; "" for none."""
@@ -161,16 +183,16 @@ class Notes:
         if target not in TARGETS or (slash and target != "user"):
             raise NotesError(f"there is no notebook {key!r}")
         limits = (self.settings.memory_char_limit, self.settings.user_char_limit)
-        folder = user_folder(self.folder, name) if slash else self.folder
         person = self.person if name == self.person.folder else None
+        people = self._storage.people
         return Notebook(
-            folder,
+            self._storage.text(target, name),
             target,
             dict(zip(TARGETS, limits, strict=True))[target],
             self.history,
             self.decisions,
             key=key,
-            before_write=None if person is None else partial(introduce, folder, person),
+            before_write=None if person is None else partial(people.introduce, person),
         )
 
     def owner(self, key: str) -> Person:
@@ -182,14 +204,24 @@ class Notes:
         name = key.partition("/")[2]
         if not name:
             return Person()
-        folder = user_folder(self.folder, name)
-        if (person := person_in(folder)) is None:
-            raise NotesError("it is not known whose notes these are", where=str(folder))
+        if (person := self._storage.people.person(checked_name(name))) is None:
+            where = self._storage.text("user", name).place
+            raise NotesError("it is not known whose notes these are", where=where)
         return person
 
     def people(self) -> list[Person]:
         """Everybody who has a USER.md of their own."""
-        return known_people(self.folder)
+        return self._storage.people.all()
+
+    def has_own(self, key: str) -> bool:
+        """Whether the user with this notebook has anything of their own."""
+        return self._storage.people.exists(checked_name(key.partition("/")[2]))
+
+    def drop_own(self, key: str) -> None:
+        """Delete a user's notebook, and who it is; its history stays."""
+        with self.book(key).text.locked():
+            # With the lock's file: the name of the folder tells who it was.
+            self._storage.people.drop(key.partition("/")[2])
 
     def all_notebooks(self) -> list[Notebook]:
         """These notebooks, and those of everybody else."""
@@ -243,8 +275,8 @@ class Notes:
     def catch_up(self) -> None:
         """Record what others did to the files."""
         for notebook in self.notebooks.values():
-            with notebook.file.locked():
-                self.history.catch_up(notebook.key, *notebook.file.look())
+            with notebook.text.locked():
+                self.history.catch_up(notebook.key, *notebook.text.look())
 
     def approve(self, name: str, author: Author) -> tuple[Staged, Written]:
         """Carry out a write that waited; it stays pending if that fails."""
@@ -302,4 +334,8 @@ class Notes:
 
     def close(self) -> None:
         """Close the files."""
-        self.database.close()
+        self._storage.close()
+
+    def check(self) -> None:
+        """Raise `NotesError` unless the history has no damage."""
+        self._storage.database.check()

@@ -31,7 +31,6 @@ from hermes_builtin.notes import (
     Person,
     Planned,
     Refused,
-    Settings,
     Staged,
     Written,
     entry_id,
@@ -39,7 +38,9 @@ from hermes_builtin.notes import (
     previews,
     render,
 )
+from hermes_builtin.notes.export import Export
 from hermes_builtin.notes.guard import SECRET
+from hermes_builtin.notes.notebook import NotesFile
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
@@ -75,22 +76,22 @@ def notes_of(ctx: click.Context, user: str = "", platform: str = "") -> Notes:
         HermesError: All users share one USER.md, or it is not clear who is meant.
     """
     home = resolve_home(ctx.obj)
-    settings = Settings.of(load_config(home).memory)
+    notes = Notes.open(home, load_config(home).memory)
     if not user:
-        return Notes(home, settings)
-    if settings.user_notes != PER_USER:
+        return notes
+    if notes.settings.user_notes != PER_USER:
         hint = "run: hermes-plugins config set memory.user_notes per-user"
         raise HermesError("all users share one USER.md", hint=hint)
     if platform:
-        return Notes(home, settings, Person(platform, user))
-    known = [each for each in Notes(home, settings).people() if each.user_id == user]
+        return notes.of(Person(platform, user))
+    known = [each for each in notes.people() if each.user_id == user]
     if len(known) != 1:
         platforms = ", ".join(plain(each.platform) for each in known) or "none"
         raise HermesError(
             f"it is not clear who {plain(user)} is: platforms with notes of that user: {platforms}",
             hint="add --platform",
         )
-    return Notes(home, settings, known[0])
+    return notes.of(known[0])
 
 
 @contextmanager
@@ -339,7 +340,7 @@ _target = click.option(
 def memory() -> None:
     """Show and change the notes that the agent keeps.
 
-    The notes are the files MEMORY.md and USER.md.
+    The notes are MEMORY.md and USER.md, as files or in PostgreSQL.
     """
 
 
@@ -349,7 +350,8 @@ def _print_result(
     builtin.mirror(target, written.steps, "command")
     page = written.page
     if json_wanted:
-        _print_state(target, page, changed=written.changed, durable=written.durable)
+        conflicts = {"conflicts": list(written.conflicts)} if written.conflicts else {}
+        _print_state(target, page, changed=written.changed, durable=written.durable, **conflicts)
         return
     say(text if written.changed else "Nothing to change.")
     say(f"{target}: {amount(len(page.entries), 'entry')}, {page.usage}")
@@ -357,13 +359,16 @@ def _print_result(
         note("The disk did not confirm it: a power cut could undo it.")
 
 
-def _print_state(target: str, page: Page, *, changed: bool, durable: bool = True) -> None:
+def _print_state(
+    target: str, page: Page, *, changed: bool, durable: bool = True, **more: Any
+) -> None:
     print_json(
         changed=changed,
         target=target,
         usage=page.usage,
         entry_count=len(page.entries),
         durable=durable,
+        **more,
     )
 
 
@@ -393,7 +398,7 @@ def show(
 
 
 def _book(notebook: Notebook) -> dict[str, Any]:
-    book: dict[str, Any] = {"path": str(notebook.file.path), "usage": "", "entries": []}
+    book: dict[str, Any] = {"path": notebook.text.place, "usage": "", "entries": []}
     try:
         page = notebook.read()
         findings = notebook.findings(page.entries)
@@ -514,6 +519,9 @@ def edit(ctx: click.Context, target: str, user: str, platform: str, json_wanted:
         with writable(ctx, notes.person) as builtin:
             written = builtin.notes.notebooks[target].edited(page.entries, text, _COMMAND)
             _print_result(builtin, target, written, "Saved.", json_wanted)
+            if written.conflicts and not json_wanted:
+                entries = amount(len(written.conflicts), "entry")
+                note(f"Somebody else changed {entries} that you changed, too: both are kept.")
     except HermesError as error:
         if not json_wanted:
             # Twice on purpose, on the terminal and in the file: the person wrote it and it is
@@ -592,6 +600,56 @@ def undo(ctx: click.Context, number: int | None, json_wanted: bool) -> None:
         change, written = builtin.notes.undo(number, _COMMAND)
         target = notes.book(change.target).target
         _print_result(builtin, target, written, f"Change {change.id} was undone.", json_wanted)
+
+
+#: How often `memory export --watch` looks at the notes and at their copies.
+_WATCH_SECONDS: Final = 1.0
+
+
+@memory.command()
+@click.option("--watch", is_flag=True, help="Keep the files in step until you press Ctrl-C.")
+@json_option
+@click.pass_context
+def export(ctx: click.Context, watch: bool, json_wanted: bool) -> None:
+    """Write notes that are in PostgreSQL to MEMORY.md and USER.md.
+
+    What you change in these files is taken over when you export again, or at once with --watch.
+    """
+    notes = notes_of(ctx)
+    if isinstance(notes.notebooks["memory"].text, NotesFile):
+        paths = {name: book.text.place for name, book in notes.notebooks.items()}
+        if json_wanted:
+            print_json(exported=[], files=paths)
+        else:
+            say(f"The notes are files already: {', '.join(paths.values())}")
+        return
+    export_to = Export(resolve_home(ctx.obj) / "memories")
+    with suppress(KeyboardInterrupt):
+        _export(notes, export_to, json_wanted, everything=True)
+        while watch:
+            time.sleep(_WATCH_SECONDS)
+            try:
+                _export(notes, export_to, json_wanted, everything=False)
+            except HermesError as error:  # the server may come back
+                note(str(error))
+
+
+def _export(notes: Notes, copies: Export, json_wanted: bool, *, everything: bool) -> None:
+    done = [copies.step(book) for book in notes.all_notebooks()]
+    new = [each for each in done if everything or each.written or each.edited]
+    if json_wanted:
+        if new:
+            print_json(exported=[each._asdict() for each in new])
+        return
+    for each in new:
+        if each.kept:
+            note(f"{each.path} was not a copy of the notes; it is kept as {each.kept}")
+        if each.edited:
+            say(f"{each.target}: your changes were taken over from {each.path}")
+        elif each.written:
+            say(f"{each.target}: written to {each.path}")
+        else:
+            say(f"{each.target}: up to date in {each.path}")
 
 
 for _each in (allow, pending, approve, reject):

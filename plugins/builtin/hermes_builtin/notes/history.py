@@ -1,4 +1,4 @@
-"""``memories/history.db``: changes, origins of notes, refused writes, texts a person allowed."""
+"""The history: changes, origins of notes, refused writes, texts a person allowed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from hermes_builtin.notes.entries import (
     Known,
@@ -24,6 +24,8 @@ from hermes_builtin.notes.entries import (
 from hermes_builtin.sessions.session_text import SessionText
 from hermes_core.errors import DatabaseError
 from hermes_core.privacy.origin import ASSISTANT, PERSON, USER, is_external, lowest
+from hermes_core.storage.logger import SafeLogger
+from hermes_core.storage.sql import Connection
 from hermes_core.storage.sqlite import Schema, SqliteFile
 
 # -- ``memories/history.db``: what it holds, and the one connection to it -----------------------
@@ -36,6 +38,8 @@ FOUND: Final = "found"
 _BY_AUTHOR: Final = {"command": PERSON, FILE_EDIT: PERSON}
 #: From this share of its words on, an edited text is still the one that it was.
 _MOSTLY: Final = 0.6
+#: Characters of it that are compared.
+_JUDGED: Final = 10_000
 
 
 def _add_origins(database: sqlite3.Connection) -> None:
@@ -58,7 +62,7 @@ def _add_origins(database: sqlite3.Connection) -> None:
         logger.warning("notes: the origins of older notes are not known: %s", error)
 
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 _SCHEMA: Final = Schema(
     "the history",
@@ -122,8 +126,53 @@ Matches = Callable[[str], bool]
 _UNTOUCHED: Final = "the notes themselves are untouched; move the file away to start with a new one"
 
 
-class NotesDatabase:
+class NotesDatabase(Protocol):
+    """Where the history and the decisions are: in history.db, or in PostgreSQL.
+
+    Every method raises `NotesError` if it can't be used.
+
+    Attributes:
+        order: The column that says in which order rows of ``blocked`` were stored.
+    """
+
+    order: str
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever stored."""
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """Commit everything done inside, or nothing. A nested one is part of the outer one."""
+
+    def opened(self) -> AbstractContextManager[Connection]:
+        """The connection, for this thread alone; each statement is a transaction."""
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A connection to look something up, also where nothing can be written."""
+
+    def of_home(self, table: str) -> str:
+        """The condition for the rows of this home."""
+
+    def overwrite_deleted(self, connection: Connection) -> None:
+        """Have what this transaction deletes overwritten, where we can decide that."""
+
+    def erase_free_space(self) -> bool:
+        """Leave nothing of what was deleted; returns whether that could be done."""
+
+    def insert(self, connection: Connection, statement: str, values: Sequence[Any]) -> int:
+        """Insert a row, and return its number."""
+
+    def check(self) -> None:
+        """Raise `NotesError` unless there is no damage."""
+
+    def close(self) -> None:
+        """Close it; the next use opens it again."""
+
+
+class HistoryFile:
     """The file history.db. Its errors say that the notes themselves are untouched."""
+
+    order = "rowid"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -134,17 +183,35 @@ class NotesDatabase:
         """Close the file; the next use opens it again."""
         self._file.close()
 
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever stored."""
+        return self.path.exists()
+
+    def of_home(self, table: str) -> str:  # noqa: ARG002 - the file has no other rows
+        """The condition for the rows of this home."""
+        return "TRUE"
+
+    def insert(self, connection: Connection, statement: str, values: Sequence[Any]) -> int:
+        """Insert a row, and return its number."""
+        connection.execute(statement, values)
+        return int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
+
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[Connection]:
         """Commit everything done inside, or nothing. A nested one is part of the outer one."""
         with _as_notes_errors(), self._file.transaction() as database:
             yield database
 
     @contextmanager
-    def opened(self) -> Iterator[sqlite3.Connection]:
+    def opened(self) -> Iterator[Connection]:
         """The connection, for this thread alone; each statement is a transaction."""
         with _as_notes_errors(), self._file.writing() as database:
             yield database
+
+    def overwrite_deleted(self, connection: Connection) -> None:
+        """Have what is deleted overwritten."""
+        connection.execute("PRAGMA secure_delete = 1")
 
     def erase_free_space(self) -> bool:
         """Leave nothing of what was deleted in the file; returns whether that could be done."""
@@ -152,7 +219,7 @@ class NotesDatabase:
             return self._file.erase_free_space()
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[Connection]:
         """A connection to look something up, also where nothing can be written."""
         with _as_notes_errors(), self._file.reading() as database:
             yield database
@@ -188,10 +255,14 @@ _PRUNED_EVERY: Final = 100
 
 #: What the change before it left.
 _EARLIER: Final = (
-    "(SELECT after FROM changes earlier WHERE earlier.target = changes.target"
+    "(SELECT after FROM changes earlier WHERE {earlier} AND earlier.target = changes.target"
     " AND earlier.id < changes.id ORDER BY earlier.id DESC LIMIT 1)"
 )
-_NEWEST: Final = "SELECT id, at, inode FROM changes WHERE target = ? ORDER BY id DESC LIMIT 1"
+_NEWEST: Final = (
+    "SELECT id, at, inode FROM changes WHERE {own} AND target = ? ORDER BY id DESC LIMIT 1"
+)
+#: More than there are.
+_ALL: Final = 2**62
 
 
 class Change(NamedTuple):
@@ -240,7 +311,7 @@ class HistoryRecord(NamedTuple):
 
 
 class History:
-    """The changes in ``memories/history.db``; callers hold the notebook's lock.
+    """The changes of the notes; callers hold the notebook's lock.
 
     They are in the order of their numbers: the clock is for people, and may jump.
     """
@@ -248,6 +319,8 @@ class History:
     def __init__(self, file: NotesDatabase, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
+        self._own = file.of_home("changes")
+        self._earlier = _EARLIER.format(earlier=file.of_home("earlier"))
         # The newest change as last seen, compared by its row: usually no text has to be read from
         # the file.
         self._latest: dict[str, HistoryRecord] = {}
@@ -255,7 +328,7 @@ class History:
     @property
     def exists(self) -> bool:
         """Whether anything has ever been noted."""
-        return self._file.path.exists()
+        return self._file.exists
 
     # -- noting ---------------------------------------------------------------------------
 
@@ -271,15 +344,15 @@ class History:
         """
         with self._file.transaction() as database:
             # Also right if the change fails: it is about the text, wherever it stands.
-            _record(database, origins or {})
-            return _insert(database, change, entries, self._clock())
+            self._record(database, origins or {})
+            return self._insert(database, change, entries)
 
     def finish(self, target: str, noted: HistoryRecord) -> None:
         """The change was made."""
         self._latest[target] = noted
         if noted.id % _PRUNED_EVERY == 0:
             with self._file.transaction() as database:
-                _prune(database, target, noted.id - KEPT)
+                self._prune(database, target)
 
     def forget(self, number: int) -> None:
         """The change was not made."""
@@ -320,15 +393,16 @@ class History:
                 seen = json.dumps(entries, ensure_ascii=False) if text else None
                 action, before = ("edit", last.after) if last else (FOUND, text)
                 edit = Change(target, FILE_EDIT, action, "", before, text, seen, inode)
-                _insert(database, edit, entries, self._clock())
-                recorded = _recorded(database, entries)
-                gone = _recorded(database, set(last.known.entries if last else ()) - set(entries))
+                self._insert(database, edit, entries)
+                recorded = self._recorded(database, entries)
+                before_it = set(last.known.entries if last else ())
+                gone = self._recorded(database, before_it.difference(entries))
                 origins = {
                     each: ASSISTANT if action == FOUND else edited_origin(each, gone)
                     for each in entries
                     if each not in recorded
                 }
-                _record(database, origins)
+                self._record(database, origins)
         if unmade is not None:
             with suppress(OSError):
                 # After the commit: as long as the record exists, the file must exist, or the change
@@ -339,13 +413,16 @@ class History:
     def targets(self) -> list[str]:
         """The notebooks that the record knows."""
         with self._file.opened() as database:
-            return [name for (name,) in database.execute("SELECT DISTINCT target FROM changes")]
+            rows = database.execute(f"SELECT DISTINCT target FROM changes WHERE {self._own}")  # noqa: S608
+            return [name for (name,) in rows.fetchall()]
 
     def matching(self, matches: Matches) -> list[tuple[int, str, list[str]]]:
         """The changes that have an entry which matches: number, notebook and those entries."""
         with self._file.opened() as database:
-            rows = database.execute("SELECT id, target, before, after, entries FROM changes")
-            found = [(number, target, _entries_of(*texts)) for number, target, *texts in rows]
+            rows = database.execute(
+                f"SELECT id, target, before, after, entries FROM changes WHERE {self._own}"  # noqa: S608
+            ).fetchall()
+        found = [(number, target, _entries_of(*texts)) for number, target, *texts in rows]
         return [
             (number, target, having)
             for number, target, entries in found
@@ -360,13 +437,13 @@ class History:
         """
         numbers = [number for number, each, _ in self.matching(matches) if each == target]
         with self._file.transaction() as database:
-            database.execute("PRAGMA secure_delete = 1")
+            self._file.overwrite_deleted(database)
             for number in numbers:
                 _erase_in(database, number, matches)
             if inode:
                 database.execute(
-                    "UPDATE changes SET inode = ? WHERE id ="
-                    " (SELECT max(id) FROM changes WHERE target = ?)",
+                    "UPDATE changes SET inode = ? WHERE id ="  # noqa: S608
+                    f" (SELECT max(id) FROM changes WHERE {self._own} AND target = ?)",
                     (inode, target),
                 )
         self._latest.pop(target, None)
@@ -375,25 +452,29 @@ class History:
     def drop(self, target: str) -> int:
         """Delete all changes of a notebook; returns how many there were."""
         with self._file.transaction() as database:
-            database.execute("PRAGMA secure_delete = 1")
-            return database.execute("DELETE FROM changes WHERE target = ?", (target,)).rowcount
+            self._file.overwrite_deleted(database)
+            which = f"DELETE FROM changes WHERE {self._own} AND target = ?"  # noqa: S608
+            return database.execute(which, (target,)).rowcount
 
     def count(self, target: str) -> int:
         """How many changes of a notebook are recorded."""
         with self._file.opened() as database:
-            row = database.execute("SELECT count(*) FROM changes WHERE target = ?", (target,))
+            which = f"SELECT count(*) FROM changes WHERE {self._own} AND target = ?"  # noqa: S608
+            row = database.execute(which, (target,))
             return int(row.fetchone()[0])
 
     def of_sessions(self, sessions: Collection[str], *, clear: bool = False) -> int:
         """How many changes were made in some sessions; with ``clear``, no longer say so."""
-        wanted = json.dumps(sorted(sessions))
-        where = "WHERE session != '' AND session IN (SELECT value FROM json_each(?))"
+        query = f"SELECT id, session FROM changes WHERE {self._own} AND session != ''"  # noqa: S608
         with self._file.transaction() as database:
+            found = [
+                (number,)
+                for number, session in database.execute(query).fetchall()
+                if session in sessions
+            ]
             if clear:
-                changed = database.execute(f"UPDATE changes SET session = '' {where}", (wanted,))  # noqa: S608
-                return changed.rowcount
-            row = database.execute(f"SELECT count(*) FROM changes {where}", (wanted,))  # noqa: S608
-            return int(row.fetchone()[0])
+                database.executemany("UPDATE changes SET session = '' WHERE id = ?", found)
+        return len(found)
 
     def _up_to_date(self, target: str, text: str) -> Known | None:
         """What is known of the text, if the newest change left it; else None.
@@ -401,7 +482,7 @@ class History:
         The text of the newest change is read only if it is not the one seen last.
         """
         with self._file.opened() as database:
-            row = database.execute(_NEWEST, (target,)).fetchone()
+            row = database.execute(_NEWEST.format(own=self._own), (target,)).fetchone()
             latest = self._latest.get(target)
             if latest is None or latest.row != row:
                 newest = self._newest(target)
@@ -434,7 +515,7 @@ class History:
             return dict.fromkeys(entries, ASSISTANT)
         try:
             with self._file.opened() as database:
-                found = _recorded(database, entries)
+                found = self._recorded(database, entries)
             if len(found) < len(set(entries)):
                 last = self.last(target)
                 # What our last look at the file did not show is somebody's edit.
@@ -453,12 +534,12 @@ class History:
     def recorded_origins(self, texts: Iterable[str]) -> dict[str, str]:
         """Where texts come from, as far as it was recorded."""
         with self._file.opened() as database:
-            return _recorded(database, texts)
+            return self._recorded(database, texts)
 
     def record_origins(self, origins: Mapping[str, str]) -> None:
         """Record where texts come from, whether they are notes already or not."""
         with self._file.transaction() as database:
-            _record(database, origins)
+            self._record(database, origins)
 
     def before(self, change: Change) -> list[str]:
         """The entries that there were before a change."""
@@ -472,7 +553,7 @@ class History:
     def changes(self, target: str | None = None, limit: int = 50) -> list[Change]:
         """The newest changes first."""
         if target is None:
-            return self._made("1", limit=limit)
+            return self._made("TRUE", limit=limit)
         return self._made("target = ?", target, limit=limit)
 
     def newest(self, targets: Collection[str]) -> Change | None:
@@ -503,25 +584,61 @@ class History:
         with self._file.reading() as database:
             rows = database.execute(
                 "SELECT target, who, action, session,"  # noqa: S608
-                f" coalesce(before, {_EARLIER}, ''), after, entries, inode, temporary, id, at"
-                f" FROM changes WHERE {where} ORDER BY id DESC LIMIT ?",
-                (*values, limit),
+                f" coalesce(before, {self._earlier}, ''), after, entries, inode, temporary, id, at"
+                f" FROM changes WHERE {self._own} AND {where} ORDER BY id DESC LIMIT ?",
+                (*values, limit if limit >= 0 else _ALL),
             ).fetchall()
         return [Change(*row) for row in rows]
 
+    def _insert(self, database: Connection, change: Change, entries: list[str]) -> HistoryRecord:
+        # NULL means "what the change before it left": every text is stored once.
+        before = change.before if change.action == FOUND else None
+        at = self._clock()
+        number = self._file.insert(
+            database,
+            "INSERT INTO changes"
+            " (target, who, action, session, before, after, entries, inode, temporary, at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*change[:4], before, *change[5:9], at),
+        )
+        return HistoryRecord(number, at, Known(change.after, entries, change.inode))
 
-def _insert(
-    database: sqlite3.Connection, change: Change, entries: list[str], at: float
-) -> HistoryRecord:
-    # NULL means "what the change before it left": every text is stored once.
-    before = change.before if change.action == FOUND else None
-    row = database.execute(
-        "INSERT INTO changes"
-        " (target, who, action, session, before, after, entries, inode, temporary, at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*change[:4], before, *change[5:9], at),
-    )
-    return HistoryRecord(row.lastrowid or 0, at, Known(change.after, entries, change.inode))
+    def _recorded(self, database: Connection, texts: Iterable[str]) -> dict[str, str]:
+        """The origins of those texts that have one."""
+        query = f"SELECT origin FROM origins WHERE {self._file.of_home('origins')} AND hash = ?"  # noqa: S608
+        rows = (
+            (text, database.execute(query, (text_hash(text),)).fetchone()) for text in set(texts)
+        )
+        return {text: str(row[0]) for text, row in rows if row is not None}
+
+    def _record(self, database: Connection, origins: Mapping[str, str]) -> None:
+        known = self._recorded(database, origins)
+        own = self._file.of_home("origins")
+        for text, origin in origins.items():
+            hashed, settled = text_hash(text), settled_origin(known.get(text), origin)
+            database.execute(f"DELETE FROM origins WHERE {own} AND hash = ?", (hashed,))  # noqa: S608
+            database.execute("INSERT INTO origins (hash, origin) VALUES (?, ?)", (hashed, settled))
+
+    def _prune(self, database: Connection, target: str) -> None:
+        """Drop the oldest changes of a notebook; the first one left gets its own `before`."""
+        row = database.execute(
+            f"SELECT id FROM changes WHERE {self._own} AND target = ?"  # noqa: S608
+            " ORDER BY id DESC LIMIT 1 OFFSET ?",
+            (target, KEPT),
+        ).fetchone()
+        if row is None:
+            return
+        (oldest,) = row
+        database.execute(
+            # The oldest row that stays loses its predecessor, so it gets its text first.
+            f"UPDATE changes SET before = {self._earlier} WHERE before IS NULL AND id ="  # noqa: S608
+            f" (SELECT min(id) FROM changes WHERE {self._own} AND target = ? AND id > ?)",
+            (target, oldest),
+        )
+        database.execute(
+            f"DELETE FROM changes WHERE {self._own} AND target = ? AND id <= ?",  # noqa: S608
+            (target, oldest),
+        )
 
 
 def _entries_of(before: str | None, after: str, seen: str | None) -> list[str]:
@@ -529,7 +646,7 @@ def _entries_of(before: str | None, after: str, seen: str | None) -> list[str]:
     return [*(split(before) if before else ()), *(json.loads(seen) if seen else split(after))]
 
 
-def _erase_in(database: sqlite3.Connection, number: int, matches: Matches) -> None:
+def _erase_in(database: Connection, number: int, matches: Matches) -> None:
     before, after, seen = database.execute(
         "SELECT before, after, entries FROM changes WHERE id = ?", (number,)
     ).fetchone()
@@ -542,24 +659,6 @@ def _erase_in(database: sqlite3.Connection, number: int, matches: Matches) -> No
             render([each for each in entries if not matches(each)]),
             number,
         ),
-    )
-
-
-def _recorded(database: sqlite3.Connection, texts: Iterable[str]) -> dict[str, str]:
-    """The origins of those texts that have one."""
-    query = "SELECT origin FROM origins WHERE hash = ?"
-    rows = ((text, database.execute(query, (text_hash(text),)).fetchone()) for text in set(texts))
-    return {text: str(row[0]) for text, row in rows if row is not None}
-
-
-def _record(database: sqlite3.Connection, origins: Mapping[str, str]) -> None:
-    known = _recorded(database, origins)
-    database.executemany(
-        "INSERT OR REPLACE INTO origins VALUES (?, ?)",
-        [
-            (text_hash(text), settled_origin(known.get(text), origin))
-            for text, origin in origins.items()
-        ],
     )
 
 
@@ -581,19 +680,9 @@ def edited_origin(text: str, gone: Mapping[str, str]) -> str:
     external = [each for each in gone.items() if is_external(each[1])]
     if not external:
         return PERSON
-    found = SessionText().judge(text, replaced=external)
+    # A file may have anything in it, and a long text takes long to judge.
+    found = SessionText().judge(text[:_JUDGED], replaced=external)
     return found.origin if is_external(found.origin) and found.share >= _MOSTLY else PERSON
-
-
-def _prune(database: sqlite3.Connection, target: str, oldest: int) -> None:
-    """Drop the changes of a notebook up to ``oldest``; the first one left gets its own `before`."""
-    database.execute(
-        # The oldest row that stays loses its predecessor, so it gets its text first.
-        f"UPDATE changes SET before = {_EARLIER} WHERE before IS NULL AND id ="  # noqa: S608
-        " (SELECT min(id) FROM changes WHERE target = ? AND id > ?)",
-        (target, oldest),
-    )
-    database.execute("DELETE FROM changes WHERE target = ? AND id <= ?", (target, oldest))
 
 
 # -- what the guard refused, and what a person allowed ------------------------------------------
@@ -618,24 +707,28 @@ class GuardDecisions:
     def __init__(self, file: NotesDatabase, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
+        self._own = file.of_home("blocked")
 
     def allow(self, text: str) -> None:
         """A person vouches for a text."""
         with self._file.transaction() as database:
             database.execute(
                 # The hash, not the text: what a person allowed may be a secret.
-                "INSERT OR IGNORE INTO allowed VALUES (?, ?)",
+                "INSERT INTO allowed (hash, at) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 (text_hash(text), self._clock()),
             )
-            database.execute("DELETE FROM blocked WHERE id = ?", (entry_id(text),))
+            self._unblock(database, text)
 
     def is_allowed(self, text: str) -> bool:
         """Whether a person has vouched for exactly this text."""
-        if not self._file.path.exists():
+        if not self._file.exists:
             return False
         try:
             with self._file.reading() as database:
-                found = database.execute("SELECT 1 FROM allowed WHERE hash = ?", (text_hash(text),))
+                found = database.execute(
+                    f"SELECT 1 FROM allowed WHERE {self._file.of_home('allowed')} AND hash = ?",  # noqa: S608
+                    (text_hash(text),),
+                )
                 return found.fetchone() is not None
         except NotesError:  # nobody can tell, so it is not
             return False
@@ -646,34 +739,46 @@ class GuardDecisions:
 
     def erase(self, blocked: Collection[str], allowed: Collection[str] = ()) -> None:
         """Delete refused writes by their ids, and what is recorded of some texts."""
-        if not self._file.path.exists():
+        if not self._file.exists:
             return
         with self._file.transaction() as database:
-            database.execute("PRAGMA secure_delete = 1")
-            database.executemany("DELETE FROM blocked WHERE id = ?", [(each,) for each in blocked])
+            self._file.overwrite_deleted(database)
+            names = [(each,) for each in blocked]
+            database.executemany(f"DELETE FROM blocked WHERE {self._own} AND id = ?", names)  # noqa: S608
             hashes = [(text_hash(each),) for each in allowed]
-            database.executemany("DELETE FROM allowed WHERE hash = ?", hashes)
-            database.executemany("DELETE FROM origins WHERE hash = ?", hashes)
+            for table in ("allowed", "origins"):
+                own = self._file.of_home(table)
+                database.executemany(f"DELETE FROM {table} WHERE {own} AND hash = ?", hashes)  # noqa: S608
 
     def block(self, target: str, text: str, reason: str) -> str:
         """Remember a refused write, so that a person can allow it; returns its id."""
         with self._file.transaction() as database:
+            self._unblock(database, text)
             database.execute(
-                "INSERT OR REPLACE INTO blocked VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO blocked (id, at, target, text, reason) VALUES (?, ?, ?, ?, ?)",
                 (entry_id(text), self._clock(), target, text, reason),
             )
             database.execute(
                 # By row: with a clock that went back, the newest would be the first to go.
-                "DELETE FROM blocked WHERE rowid NOT IN"
-                " (SELECT rowid FROM blocked ORDER BY rowid DESC LIMIT ?)",
+                f"DELETE FROM blocked WHERE {self._own} AND id NOT IN (SELECT id FROM blocked"  # noqa: S608
+                f" WHERE {self._own} ORDER BY {self._file.order} DESC LIMIT ?)",
                 (_BLOCKED_KEPT,),
             )
         return entry_id(text)
 
+    def _unblock(self, database: Connection, text: str) -> None:
+        database.execute(
+            f"DELETE FROM blocked WHERE {self._own} AND id = ?",  # noqa: S608
+            (entry_id(text),),
+        )
+
     def blocked(self) -> list[Blocked]:
         """The refused writes that nobody has allowed, newest first."""
-        if not self._file.path.exists():
+        if not self._file.exists:
             return []
         with self._file.reading() as database:
-            rows = database.execute("SELECT * FROM blocked ORDER BY rowid DESC").fetchall()
+            rows = database.execute(
+                f"SELECT id, at, target, text, reason FROM blocked WHERE {self._own}"  # noqa: S608
+                f" ORDER BY {self._file.order} DESC"
+            ).fetchall()
         return [Blocked(*row) for row in rows]

@@ -1,6 +1,7 @@
-"""A notebook (MEMORY.md or USER.md): its file, its cap, its guard and its history.
+"""A notebook (MEMORY.md or USER.md): its text, its cap, its guard and its history.
 
-Files are read with care and replaced under the lock that hermes-agent takes too.
+Files are read with care and replaced under the lock that hermes-agent takes too. In a database,
+the lock is that of a row, and text and history change in one transaction.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from hermes_builtin.notes.entries import (
     DELIMITER,
@@ -54,15 +55,70 @@ class Seen(NamedTuple):
     inode: int
 
 
+class Staged(Protocol):
+    """A new text that is ready to be put in place; `StagedFile`, or one in a database.
+
+    Attributes:
+        path: The temporary file; "" if there is none.
+        inode: Its inode.
+    """
+
+    @property
+    def path(self) -> str:
+        """See above."""
+
+    @property
+    def inode(self) -> int:
+        """See above."""
+
+    def discard(self) -> None:
+        """Forget it."""
+
+
+class NotesText(Protocol):
+    """The text of one notebook: in a file, or in a database.
+
+    Attributes:
+        place: Where it is, for people.
+    """
+
+    place: str
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is one, whatever is in it."""
+
+    def read(self) -> str:
+        """The text; "" if there is none. Any other problem raises."""
+
+    def look(self) -> Seen:
+        """The text, and which file it is in."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the lock, so that what is read inside is still true when it is written."""
+
+    def write_aside(self, text: str) -> Staged:
+        """A new text, ready to be put in place."""
+
+    def put_in_place(self, staged: Any, expected: str) -> bool:
+        """Let it take the place of ``expected``; False if it may not survive a power cut."""
+
+
 class NotesFile:
     """A file, its lock, and the promise that it holds the old text or the new."""
 
     def __init__(self, path: Path, *, lock_seconds: float = 30.0) -> None:
         self.path = path
+        self.place = str(path)
         self._name = str(path)
         self._folder = path.parent
         self._lock_path = path.with_name(f"{path.name}.lock")
         self._lock_seconds = lock_seconds
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self.path.exists()
 
     def read(self) -> str:
         """The text; "" if there is no file. Any other problem raises."""
@@ -169,8 +225,8 @@ def _whole(handle: int, size: int) -> bytes:
 # The file under the lock is the truth. Whatever somebody else wrote to it (an editor,
 # ``echo >>``, another agent) is taken over as it stands and noted as a file edit.
 
-_FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}
-TARGETS: Final = tuple(_FILES)
+FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}
+TARGETS: Final = tuple(FILES)
 
 UNDO: Final = "undo"
 
@@ -208,12 +264,22 @@ class Page(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What came of a change. ``durable`` is False if a power cut could undo it."""
+    """What came of a change.
+
+    Attributes:
+        page: What is in the notebook now.
+        steps: What was done to it.
+        durable: False if a power cut could undo it.
+        changed: Whether anything was changed.
+        conflicts: Entries that somebody else changed, too, while a person edited them. Both new
+            versions are in the notebook.
+    """
 
     page: Page
     steps: list[Step]
     durable: bool = True
     changed: bool = False
+    conflicts: tuple[str, ...] = ()
 
 
 class Notebook:
@@ -221,7 +287,7 @@ class Notebook:
 
     def __init__(
         self,
-        folder: Path,
+        text: NotesText,
         target: str,
         limit: int,
         history: History,
@@ -235,13 +301,18 @@ class Notebook:
         self.key = key or target
         self.limit = limit
         self._before_write = before_write
-        self.file = NotesFile(folder / _FILES[target])
+        self.text = text
         self._history = history
         self._vouching = decisions
 
+    @property
+    def name(self) -> str:
+        """MEMORY.md or USER.md."""
+        return FILES[self.target]
+
     def read(self) -> Page:
         """What is in it now. Takes no lock: a file is always whole."""
-        return self._page(self._history.entries(self.key, *self.file.look()))
+        return self._page(self._history.entries(self.key, *self.text.look()))
 
     def findings(self, entries: Sequence[str]) -> dict[str, Finding]:
         """The entries that the prompt must not have, unless a person has allowed them.
@@ -269,7 +340,7 @@ class Notebook:
             if len(wanted.content) > self.limit:
                 raise Refused(
                     f"{which}This entry alone has {len(wanted.content):,} characters, and all of "
-                    f"{_FILES[self.target]} may have {self.limit:,}. Save the gist of it.",
+                    f"{FILES[self.target]} may have {self.limit:,}. Save the gist of it.",
                     current=True,
                 )
             # First, since the guard stores what it refuses.
@@ -328,7 +399,22 @@ class Notebook:
         # Only new entries are checked: a person must be able to save a notebook that has an older
         # objection.
         self.check([Operation("add", entry) for entry in wanted if entry not in base])
-        return self._rewrite(_merger(base, wanted), "edit", author)
+        merge = _merger(base, wanted)
+        conflicts: list[str] = []
+
+        def edit(entries: list[str]) -> tuple[list[str], list[Step]]:
+            conflicts[:] = _changed_by_both(base, wanted, entries)
+            return merge(entries)
+
+        written = self._rewrite(edit, "edit", author)
+        return written._replace(conflicts=tuple(conflicts))
+
+    def take_over(self, base: Sequence[str], wanted: Sequence[str]) -> Written:
+        """Store what somebody made of the entries ``base`` in a copy of the file.
+
+        As it stands, like any edit of a file: the guard keeps objections out of the prompt.
+        """
+        return self._rewrite(_merger(base, wanted), "edit", Author(FILE_EDIT), capped=False)
 
     def undo(self, change: Change, author: Author) -> Written:
         """Undo one change, and leave what came after it.
@@ -347,24 +433,24 @@ class Notebook:
 
         Nothing is recorded: a record would have the entry in it.
         """
-        with self.file.locked():
+        with self.text.locked():
             for _ in range(_TRIES):
                 with suppress(FileChanged):
                     inode = self._without(matches)
                     self._history.erase(self.key, matches, inode)
                     return
-        raise NotesError("is being changed all the time", where=str(self.file.path))
+        raise NotesError("is being changed all the time", where=self.text.place)
 
     def _without(self, matches: Callable[[str], bool]) -> int:
         """Write the file without some entries; returns which file it is then, 0 for the same."""
-        before, inode = self.file.look()
+        before, inode = self.text.look()
         entries = self._history.catch_up(self.key, before, inode)
         kept = [each for each in entries if not matches(each)]
         if kept == entries:
             return 0
-        aside = self.file.write_aside(render(kept))
+        aside = self.text.write_aside(render(kept))
         try:
-            self.file.put_in_place(aside, expected=before)
+            self.text.put_in_place(aside, expected=before)
         except BaseException:
             aside.discard()
             raise
@@ -379,7 +465,7 @@ class Notebook:
         capped: bool = True,
     ) -> Written:
         self.prepare()
-        with self.file.locked():
+        with self.text.locked():
             for _ in range(_TRIES):
                 try:
                     return self._rewrite_once(edit, action, author, capped=capped)
@@ -387,7 +473,7 @@ class Notebook:
                     continue  # an editor was faster; its text is the truth now
         raise NotesError(
             "is being changed all the time by a program that does not take its lock",
-            where=str(self.file.path),
+            where=self.text.place,
             hint="nothing was changed",
         )
 
@@ -399,7 +485,7 @@ class Notebook:
         *,
         capped: bool,
     ) -> Written:
-        before, inode = self.file.look()
+        before, inode = self.text.look()
         entries = self._history.catch_up(self.key, before, inode)
         changed, steps = edit(list(entries))
         if changed == entries:
@@ -441,7 +527,7 @@ class Notebook:
         """Record a change and make it; False if a power cut could undo it."""
         # The order covers every crash. Before the rename, the temporary file exists and says "not
         # made". After it, the temporary name is gone and the record is true. See `Change.made`.
-        aside = self.file.write_aside(change.after)
+        aside = self.text.write_aside(change.after)
         try:
             noted = self._history.begin(
                 change._replace(inode=aside.inode, temporary=aside.path), entries, origins
@@ -450,7 +536,7 @@ class Notebook:
             aside.discard()
             raise
         try:
-            durable = self.file.put_in_place(aside, expected=change.before)
+            durable = self.text.put_in_place(aside, expected=change.before)
         except BaseException:
             # Until the note is gone, the temporary file says that nothing was changed.
             with suppress(NotesError):
@@ -468,9 +554,9 @@ class Notebook:
         if last is None or last.who != FILE_EDIT or parse(before) == entries:
             return
         text = render(entries)
-        aside = self.file.write_aside(text)
+        aside = self.text.write_aside(text)
         try:
-            self.file.put_in_place(aside, expected=before)
+            self.text.put_in_place(aside, expected=before)
         except BaseException:
             aside.discard()
             raise
@@ -497,6 +583,16 @@ def _merger(
         return result, steps_between(entries, result)
 
     return merge
+
+
+def _changed_by_both(
+    base: Sequence[str], wanted: Sequence[str], entries: Sequence[str]
+) -> list[str]:
+    """The entries of ``base`` that are neither in ``wanted`` nor there any more."""
+    if not _surplus(wanted, base) or not _surplus(entries, base):
+        return []  # one of them only removed something
+    theirs = _surplus(base, entries)
+    return [entry for entry in _surplus(base, wanted) if entry in theirs]
 
 
 def steps_between(before: Sequence[str], after: Sequence[str]) -> list[Step]:

@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf, nextafter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from hermes_builtin.notes.entries import NotesError, Operation, Refused, operation, previews
 from hermes_builtin.notes.notebook import Author
 from hermes_core.privacy.origin import lowest
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import ensure_folder
+from hermes_core.storage.logger import SafeLogger
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 # An id comes from the command line and becomes part of a path, so nothing else is accepted.
 _NAME: Final = re.compile(r"[0-9a-f]{8}")
@@ -43,11 +44,83 @@ class Staged(NamedTuple):
         return lowest((each.origin for each in self.operations if each.origin), "")
 
 
-class Pending:
-    """``pending/memory`` below the home."""
+class Records(Protocol):
+    """Where the records are, each under its id, as JSON.
 
-    def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
+    Every method raises `NotesError` if that is not possible.
+    """
+
+    def store(self, name: str, record: str) -> None:
+        """Store a record."""
+
+    def all(self) -> list[tuple[str, str]]:
+        """The ids and where each record is, for messages."""
+
+    def texts(self) -> dict[str, str]:
+        """Every record by its id, also one that can't be used."""
+
+    def read(self, name: str) -> str:
+        """A record."""
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a record."""
+
+    def remove(self, name: str) -> None:
+        """Remove a record, if there is one."""
+
+
+class RecordFiles:
+    """``pending/memory`` below the home: one file per write.
+
+    So two agents can stage at the same time without a lock.
+    """
+
+    def __init__(self, home: Path) -> None:
         self.folder = home / "pending" / "memory"
+
+    def store(self, name: str, record: str) -> None:
+        """Store a record."""
+        try:
+            ensure_folder(self.folder)
+            replace_file(self._path(name), record.encode(), mode=0o600)
+        except OSError as error:
+            raise NotesError(
+                f"the write could not be staged: {error.strerror or error}", where=str(self.folder)
+            ) from error
+
+    def all(self) -> list[tuple[str, str]]:
+        """The ids and where each record is, for messages."""
+        return [(path.stem, str(path)) for path in self.folder.glob("*.json")]
+
+    def texts(self) -> dict[str, str]:
+        """Every record by its id, also one that can't be used."""
+        found = {}
+        for path in sorted(self.folder.glob("*.json")):
+            with suppress(OSError):
+                found[path.stem] = path.read_text("utf-8", "replace")
+        return found
+
+    def read(self, name: str) -> str:
+        """A record."""
+        return self._path(name).read_text("utf-8")
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a record."""
+        return self._path(name).exists()
+
+    def remove(self, name: str) -> None:
+        """Remove a record, if there is one."""
+        self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+
+class Pending:
+    """The writes that wait."""
+
+    def __init__(self, records: Records, clock: Callable[[], float] = time.time) -> None:
+        self._records = records
         self._clock = clock
 
     def stage(
@@ -85,15 +158,7 @@ class Pending:
             "reason": reason,
             "payload": payload,
         }
-        ensure_folder(self.folder)
-        try:
-            content = json.dumps(record, ensure_ascii=False, indent=2).encode()
-            # One file per write: two agents can stage at the same time without a lock.
-            replace_file(self.folder / f"{name}.json", content, mode=0o600)
-        except OSError as error:
-            raise NotesError(
-                f"the write could not be staged: {error.strerror or error}", where=str(self.folder)
-            ) from error
+        self._records.store(name, json.dumps(record, ensure_ascii=False, indent=2))
         return name
 
     def _later(self) -> float:
@@ -104,9 +169,9 @@ class Pending:
     def all(self) -> list[Staged]:
         """What waits, oldest first. A broken record hides no other."""
         found = []
-        for path in self.folder.glob("*.json"):
+        for name, where in self._records.all():
             try:
-                found.append(self._read(path))
+                found.append(self._read(name, where))
             except NotesError as error:
                 # Logged and skipped: the person can still decide about the others.
                 logger.warning("notes: %s", error)
@@ -118,34 +183,34 @@ class Pending:
 
     def get(self, name: str) -> Staged:
         """One of them."""
-        path = self.folder / f"{name}.json"
         if not self.exists(name):
             raise NotesError(f"nothing with the id {name} is pending")
-        return self._read(path)
+        return self._read(name, dict(self._records.all()).get(name, name))
 
     def exists(self, name: str) -> bool:
         """Whether there is such a record, whatever is in it."""
-        return bool(_NAME.fullmatch(name)) and (self.folder / f"{name}.json").exists()
+        return bool(_NAME.fullmatch(name)) and self._records.exists(name)
 
-    def texts(self) -> dict[Path, str]:
-        """Every record as it stands in its file, also one that can't be used."""
-        found = {}
-        for path in sorted(self.folder.glob("*.json")):
-            with suppress(OSError):
-                found[path] = path.read_text("utf-8", "replace")
-        return found
+    def texts(self) -> dict[str, str]:
+        """Every record as it stands, by its id, also one that can't be used."""
+        return self._records.texts()
+
+    def erase(self, name: str) -> None:
+        """Remove one of `texts`."""
+        self._records.remove(name)
 
     def discard(self, name: str) -> None:
         """It has been decided."""
-        (self.folder / f"{name}.json").unlink(missing_ok=True)
+        if _NAME.fullmatch(name):
+            self._records.remove(name)
 
-    def _read(self, path: Path) -> Staged:
+    def _read(self, name: str, where: str) -> Staged:
         try:
-            record = json.loads(path.read_text("utf-8"))
+            record = json.loads(self._records.read(name))
             payload = record["payload"]
             wanted = payload.get("operations") or [payload]
             return Staged(
-                path.stem,
+                name,
                 float(record.get("created_at") or 0),
                 str(record.get("origin") or ""),
                 str(record.get("session") or ""),
@@ -157,7 +222,7 @@ class Pending:
         # Another program may have written the record, in any form.
         except (OSError, ValueError, KeyError, TypeError, AttributeError, Refused) as error:
             raise NotesError(
-                f"is not a staged write: {error}", where=str(path), hint="move it away"
+                f"is not a staged write: {error}", where=where, hint="move it away"
             ) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -51,40 +52,59 @@ class Person(NamedTuple):
         return f"{readable[:_READABLE].strip('-')}-{digits}".lstrip("-")
 
 
-def user_folder(memories: Path, name: str) -> Path:
-    """The folder of this name.
+def checked_name(name: str) -> str:
+    """The name of a user's folder.
 
     Raises:
         NotesError: It can't be the name of one.
     """
     if not _NAME.fullmatch(name):
         raise NotesError(f"{name!r} is not the name of a user's folder")
-    return memories / "users" / name
+    return name
 
 
-def introduce(folder: Path, person: Person) -> None:
-    """Note whose folder it is: its name does not tell."""
-    path = folder / _FILE
-    if path.exists():
-        return
-    ensure_folder(folder)
-    try:
-        replace_file(path, json.dumps(person._asdict()).encode(), mode=0o600)
-    except OSError as error:
-        raise NotesError(f"can't be written: {error.strerror or error}", where=str(path)) from error
+class PeopleFolders:
+    """``memories/users``: a folder for each user, with a file that says whose it is."""
 
+    def __init__(self, memories: Path) -> None:
+        self._memories = memories
 
-def person_in(folder: Path) -> Person | None:
-    """Whose folder it is; None if nobody noted it, or not correctly."""
-    try:
-        found = json.loads((folder / _FILE).read_text("utf-8"))
-        person = Person(str(found["platform"]), str(found["user_id"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return person if person.folder == folder.name else None
+    def folder(self, name: str) -> Path:
+        """The folder of this name. Raises `NotesError` if it can't be the name of one."""
+        return self._memories / "users" / checked_name(name)
 
+    def introduce(self, person: Person) -> None:
+        """Note whose folder it is: its name does not tell."""
+        folder = self.folder(person.folder)
+        path = folder / _FILE
+        if path.exists():
+            return
+        ensure_folder(folder)
+        try:
+            replace_file(path, json.dumps(person._asdict()).encode(), mode=0o600)
+        except OSError as error:
+            what = f"can't be written: {error.strerror or error}"
+            raise NotesError(what, where=str(path)) from error
 
-def known_people(memories: Path) -> list[Person]:
-    """Everybody who has a USER.md of their own."""
-    folders = sorted((memories / "users").glob("*/"))
-    return [person for each in folders if (person := person_in(each)) is not None]
+    def person(self, name: str) -> Person | None:
+        """Whose folder it is; None if nobody noted it, or not correctly."""
+        try:
+            found = json.loads((self.folder(name) / _FILE).read_text("utf-8"))
+            person = Person(str(found["platform"]), str(found["user_id"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return person if person.folder == name else None
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a folder of this user."""
+        return self.folder(name).exists()
+
+    def drop(self, name: str) -> None:
+        """Delete the folder of a user; the caller has its lock."""
+        shutil.rmtree(self.folder(name))
+
+    def all(self) -> list[Person]:
+        """Everybody who has a USER.md of their own."""
+        names = sorted(each.name for each in (self._memories / "users").glob("*/"))
+        known = (self.person(name) for name in names if _NAME.fullmatch(name))
+        return [person for person in known if person is not None]

@@ -21,6 +21,7 @@ from hermes_builtin.notes.notebook import Author, Notebook, Page, Written, maske
 from hermes_builtin.notes.pending import Pending
 from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import HermesError
+from hermes_core.storage.logger import SafeLogger
 
 # -- The `memory` tool: what the model sees of the notes, and what it gets for an answer --------
 
@@ -203,14 +204,18 @@ class MemoryTool:
         entries = notebook.read().entries
         # Not those that the operations themselves make and replace.
         replaced = [each.goes for each in plan(entries, operations) if each.goes in entries]
+        # What is too long is refused below, and would take minutes to judge.
         texts = [
             each.content
             for each in operations
-            if each.action != "remove" and each.content not in entries
+            if each.action != "remove"
+            and len(each.content) <= notebook.limit
+            and each.content not in entries
         ]
         verdicts = {text: self._judge(text, author, replaced) for text in texts}
         # A text may be divided among the operations: they count as one, too.
-        whole = self._judge("\n".join(verdicts), author, replaced) if len(verdicts) > 1 else None
+        joined = "\n".join(verdicts)[: 2 * notebook.limit]
+        whole = self._judge(joined, author, replaced) if len(verdicts) > 1 else None
         if whole is not None and whole.reason:
             verdicts = {text: each if each.reason else whole for text, each in verdicts.items()}
         found = [
@@ -334,7 +339,7 @@ def _message(operations: Sequence[Operation], written: Written) -> str:
 
 # -- The notes as the system prompt has them: taken once, the same bytes for a whole session ----
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 _LINE: Final = "═" * 46
 _HEADERS: Final = {
@@ -363,10 +368,10 @@ def _block(notebook: Notebook) -> str:
         return _framed(f"{header} [can't be read]", f"Tell the user: {error}")
     for entry, finding in seen.objections.items():
         logger.warning("notes: an entry of %s is kept out of the prompt (%s): %.80s",
-                       notebook.file.path.name, finding, without_secrets(entry))  # fmt: skip
+                       notebook.name, finding, without_secrets(entry))  # fmt: skip
     if seen.left_out:
         logger.warning("notes: %s is far over its cap: %d of %d entries are not in the prompt",
-                       notebook.file.path.name, seen.left_out, len(page.entries))  # fmt: skip
+                       notebook.name, seen.left_out, len(page.entries))  # fmt: skip
     shown = [*seen.labelled, *filter(None, [seen.remark])]
     if not shown:
         return ""

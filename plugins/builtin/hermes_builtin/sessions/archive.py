@@ -417,7 +417,10 @@ class Archive(Protocol):
         """All sessions, the oldest first."""
 
     def imported(self, origin: str, session: str) -> int:
-        """How much of a session of somebody else was taken over before; of anybody for ""."""
+        """How much of a session of somebody else was taken over before; of anybody for "".
+
+        What our own spool handed over does not count as somebody's.
+        """
 
     def take_over(
         self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,11 +26,13 @@ from hermes_builtin.sessions.archive import (
     Session,
     message_origin,
 )
+from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.display import link
 from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.importers import import_file
 from hermes_builtin.sessions.location import Location, locate
 from hermes_builtin.sessions.query import Query, age, parse
+from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.tool import linked
 from hermes_builtin.sessions.words import storable
 from hermes_core import DatabaseError, HermesError
@@ -88,9 +91,19 @@ def _platform_of(archive: Archive, user: str | None, platform: str | None) -> st
 
 @contextmanager
 def _open_archive(ctx: click.Context) -> Iterator[tuple[Archive, Location]]:
-    where = locate(resolve_home(ctx.obj))
+    home = resolve_home(ctx.obj)
+    where = locate(home)
     with closing(where.open()) as archive:
+        _hand_over(home, archive)
         yield archive, where
+
+
+def _hand_over(home: Path, archive: Archive) -> None:
+    """Store the turns that wait in the spool; say how many could not be."""
+    spool = Spool(home, partial(open_archive, home))
+    error = spool.hand_over(archive)
+    if waiting := spool.waiting().text:
+        note(f"{waiting}. They are not part of this." if error is None else f"{waiting}: {error}")
 
 
 @contextmanager
@@ -585,6 +598,7 @@ def repair(ctx: click.Context, json_wanted: bool) -> None:
         progress("Indexing conversations", 1) as step,
     ):
         done = archive.repair(step.update)
+        _hand_over(resolve_home(ctx.obj), archive)
     if json_wanted:
         print_json(path=where.shown, **done)
     elif not done["problems"]:

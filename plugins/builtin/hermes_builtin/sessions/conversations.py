@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -26,14 +26,16 @@ from hermes_builtin.sessions.archive import (
 from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.location import Location, close_shared, locate
 from hermes_builtin.sessions.session_text import MOST_CHARACTERS, SessionText, Sourced
+from hermes_builtin.sessions.spool import Spool, may_succeed_later, shared_spool
 from hermes_builtin.sessions.words import storable
-from hermes_core.errors import HermesError
+from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.privacy.origin import DELEGATION, PROVIDER, as_messages, of_tool
 from hermes_core.session import TERMINAL, identity_from, identity_text
+from hermes_core.storage.logger import SafeLogger
 
 # -- The conversations of a home, as one agent sees them: who is speaking, and to whom ----------
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 _PRIMARY: Final = "primary"
 # Messages of a session that are compared with a turn: more than one turn with its tools has.
@@ -49,6 +51,7 @@ _OWN_TOOLS: Final = ("memory", "session_search")
 _NO_CONTINUATION: Final = ("resume", "new_session")
 
 Messages = Sequence[Mapping[str, Any]]
+Report = Callable[[HermesError], None]
 
 
 def prepare_archive(home: Path) -> None:
@@ -60,11 +63,34 @@ def prepare_archive(home: Path) -> None:
                 archive.prepare()
 
 
-class Conversations:
-    """Opens the archive when it is first needed, and knows the sessions of one agent."""
+def open_archive(home: Path, settings: Mapping[str, Any] | None = None) -> Archive:
+    """The archive of a home, for whoever closes it soon."""
+    return locate(home, settings).open(durable=_is_durable(settings or {}))
 
-    def __init__(self, home: Path, session_id: str, facts: Mapping[str, Any]) -> None:
+
+def _is_durable(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("durability") == "full")
+
+
+class Conversations:
+    """Opens the archive when it is first needed, and knows the sessions of one agent.
+
+    Args:
+        home: Whose archive.
+        session_id: As the host calls it.
+        facts: The keywords of ``initialize``.
+        spooled: Called if the archive can't take a turn, which waits in the spool now.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        session_id: str,
+        facts: Mapping[str, Any],
+        spooled: Report = lambda _: None,
+    ) -> None:
         self._home = home
+        self._spooled = spooled
         self._location: Location | None = None
         self._archive: Archive | None = None
         self._settings: Mapping[str, Any] = facts.get("provider_config") or {}
@@ -88,6 +114,7 @@ class Conversations:
         self._reported: dict[str, list[NewMessage]] = {}
         #: What our own tools returned.
         self._answers: set[int] = set()
+        self.spool: Spool = shared_spool(home, partial(open_archive, home, self._settings))
 
     @property
     def scope(self) -> Scope:
@@ -117,8 +144,7 @@ class Conversations:
         if self._archive is None:
             self._location = where = locate(self._home, self._settings)
             # Late: an agent that is asked only for its tools creates no file.
-            durable = self._settings.get("durability") == "full"
-            self._archive = where.open_shared(durable=durable)
+            self._archive = where.open_shared(durable=_is_durable(self._settings))
             if where.theirs is not None and self._archive.once("told of hermes-agent"):
                 logger.warning(
                     "sessions: hermes-agent keeps its conversations in %s; ours are in %s. "
@@ -185,9 +211,26 @@ class Conversations:
         unsaid = _unsaid(reported, given_messages, now)
         stored = turn_messages(user, assistant, [*unsaid, *between], now)
         self._notice(facts, stored)
-        numbers = self.archive.append(facts, stored)
+        numbers = self._store(facts, stored)
         del self._reported.get(facts.id, [])[: len(reported)]
         return numbers
+
+    def _store(self, facts: SessionFacts, messages: list[NewMessage]) -> list[int]:
+        """Append to the archive; or to the spool, if the archive can't take it now."""
+        if not self.spool.is_ahead(lambda: self.archive):
+            try:
+                return self.archive.append(facts, messages)
+            except (HermesError, OSError) as error:
+                if not may_succeed_later(error):
+                    raise
+                self.spool.reason = str(error)
+        try:
+            self.spool.add(facts, messages, durable=_is_durable(self._settings))
+        except (HermesError, OSError) as error:
+            what = f"{self.spool.reason}; nor can it be written to the spool: {error}"
+            raise DatabaseError(what) from error
+        self._spooled(DatabaseError(self.spool.reason))
+        return []
 
     def _notice(self, facts: SessionFacts, messages: Iterable[NewMessage]) -> None:
         text = self.text(facts.id)
@@ -235,7 +278,7 @@ class Conversations:
         try:
             session = self.archive.session(name, self.scope)
             stored = self.archive.last(session, _READ_BACK, ("tool",)) if session else ()
-        except HermesError as error:
+        except (HermesError, OSError) as error:
             logger.warning("sessions: %s", error)
             return set()
         return {_fingerprint(each.content) for each in stored if _is_ours(each)}
@@ -243,13 +286,13 @@ class Conversations:
     def _keep_reported(self) -> None:
         """Store what was read and belongs to no turn that was stored."""
         for name, messages in self._reported.items():
-            with suppress(HermesError):  # the texts are only compared with notes
+            with suppress(HermesError, OSError):  # the texts are only compared with notes
                 if messages and self.archive.session(name, self._owner) is not None:
                     facts = self._facts
                     if name != facts.id:
                         facts = facts._replace(id=name, parent="", title="")
                     now = unix_time()
-                    self.archive.append(facts, [each._replace(at=now) for each in messages])
+                    self._store(facts, [each._replace(at=now) for each in messages])
                     messages.clear()
 
     def hear(self, message: str) -> None:
@@ -302,8 +345,12 @@ class Conversations:
             (at for at, each in enumerate(messages) if each.get("role") == "user"), default=-1
         )
         tail = [self._labelled(new_message(each, now), facts.id) for each in messages[start + 1 :]]
-        session = self.archive.session(facts.id, self._owner)
-        stored = self.archive.last(session, _RECENT) if session is not None else []
+        try:
+            session = self.archive.session(facts.id, self._owner)
+            stored = self.archive.last(session, _RECENT) if session is not None else []
+        except (HermesError, OSError) as error:  # better stored twice than not at all
+            logger.warning("sessions: %s", error)
+            stored = []
         known = {(each.role, each.content) for each in stored}
         # The question is not among the messages: the host compressed or rewrote it. Then what
         # follows the last question is stored, unless it was stored with the turn before.
@@ -318,6 +365,7 @@ class Conversations:
         """Close the archive."""
         if self._archive is not None:
             self._keep_reported()
+        self.spool.close()
         archive, self._archive = self._archive, None
         if archive is not None:
             close_shared(archive)

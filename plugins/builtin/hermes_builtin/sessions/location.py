@@ -43,10 +43,10 @@ class Location:
         """Whether there may be something in it: a file is created with the first message."""
         return self.path is None or os.path.lexists(self.path)
 
-    def open(self) -> Archive:
+    def open(self, *, durable: bool = False) -> Archive:
         """The archive, for whoever closes it soon."""
         if self.path is not None:
-            return SqliteArchive(self.path)
+            return SqliteArchive(self.path, durable=durable)
         return self._in_database()
 
     def open_shared(self, *, durable: bool = False) -> Archive:

@@ -26,6 +26,7 @@ from hermes_builtin.sessions.conversations import Conversations
 from hermes_builtin.sessions.display import LINK
 from hermes_builtin.sessions.query import LONGEST_QUERY, Query, parse
 from hermes_builtin.sessions.session_text import SessionText
+from hermes_builtin.sessions.spool import Waiting
 from hermes_builtin.sessions.words import storable
 from hermes_core import HermesError
 from hermes_core.privacy.origin import ASSISTANT, authority, is_external, lowest
@@ -227,6 +228,12 @@ class SessionSearch:
         self._conversations = conversations
         self._scope = conversations.scope
         self._current = conversations.text()
+        #: Searched instead of the archive: what waits in the spool.
+        self._instead: Archive | None = None
+
+    @property
+    def _archive(self) -> Archive:
+        return self._conversations.archive if self._instead is None else self._instead
 
     def call(
         self,
@@ -250,6 +257,16 @@ class SessionSearch:
         return json.dumps(answer, ensure_ascii=False)
 
     def _answer(self, request: Request, current: str) -> dict[str, Any]:
+        waiting = self._conversations.spool.waiting()
+        if not waiting.turns:
+            return self._answer_from_archive(request, current)
+        try:
+            answer = self._answer_from_archive(request, current)
+        except (BadRequest, HermesError) as error:
+            answer = {"success": False, "error": str(error)}
+        return self._with_spool(answer, request, current, waiting)
+
+    def _answer_from_archive(self, request: Request, current: str) -> dict[str, Any]:
         if request.session_id and request.around is not None:
             return self._scroll(request)
         if request.session_id:
@@ -258,11 +275,44 @@ class SessionSearch:
             return self._discover(request, current)
         return self._browse(request, current)
 
+    def _with_spool(
+        self, answer: dict[str, Any], request: Request, current: str, waiting: Waiting
+    ) -> dict[str, Any]:
+        """The answer, and what the turns have to say that are not in the archive yet."""
+        try:
+            with self._conversations.spool.as_archive() as spooled:
+                self._instead = spooled
+                more = self._answer_from_archive(request, current)
+        except (BadRequest, HermesError, OSError):
+            more = {}
+        finally:
+            self._instead = None
+        results = [*(answer.get("results") or ()), *(more.get("results") or ())]
+        if not answer["success"] and not more.get("results", more.get("success")):
+            return {**answer, "error": f"{answer['error']} ({waiting.text})"}
+        note = f"{waiting.text}."
+        if not answer["success"]:
+            note = f"Only turns that are not in the archive yet were looked at: {answer['error']}"
+            answer = more
+        elif "results" not in answer:
+            return {**answer, "message": f"{note} They are not part of this."}
+        elif not more:
+            note = f"{note} They could not be searched."
+        elif more["results"]:
+            # Then why nothing was found in the archive is no news.
+            said = answer.get("message", "") if answer["results"] else ""
+            count = len(results)
+            answer = {**answer, "message": said, "count": count, "results": results}
+            if "sessions_searched" in answer:
+                answer["sessions_searched"] = count
+            note = f"{note} They were searched, too."
+        return {**answer, "message": " ".join(filter(None, [answer.get("message"), note]))}
+
     # -- discover -------------------------------------------------------------------------
 
     def _discover(self, request: Request, current: str) -> dict[str, Any]:
         query = parse(request.query)
-        archive, scope = self._conversations.archive, self._scope
+        archive, scope = self._archive, self._scope
         parent = self._conversations.parent_id
         options = SearchOptions(
             scope,
@@ -314,7 +364,7 @@ class SessionSearch:
 
     def _found(self, query: Query, options: SearchOptions, *, plainly: bool) -> tuple[Found, str]:
         """What a query finds; or ``plainly`` what its words find, and a note that says so."""
-        archive = self._conversations.archive
+        archive = self._archive
         found = archive.search(query, options)
         # Phrases and AND are strict. If they find nothing, the words alone are better, and the note
         # says so.
@@ -337,7 +387,7 @@ class SessionSearch:
         return ordered
 
     def _authority(self, hit: Hit) -> int:
-        found = self._conversations.archive.around(hit.session, hit.message_id, 0, ()).messages
+        found = self._archive.around(hit.session, hit.message_id, 0, ()).messages
         known = (authority(message_origin(hit.session.source, each)) for each in found)
         return max(known, default=0)
 
@@ -364,7 +414,7 @@ class SessionSearch:
         """The first match of each lineage, by the first session of it."""
         found: dict[str, _Match] = {}
         for match in matches:
-            found.setdefault(self._conversations.archive.lineage(match.session)[-1], match)
+            found.setdefault(self._archive.lineage(match.session)[-1], match)
         return found
 
     def _results(
@@ -383,7 +433,7 @@ class SessionSearch:
         self, match: _Match, words: frozenset[str], most: int, *, full: bool
     ) -> dict[str, Any] | None:
         """A conversation that was found; None if it was deleted in the meantime."""
-        archive, session = self._conversations.archive, match.session
+        archive, session = self._archive, match.session
         anchor_id = match.message_id
         if anchor_id is None:
             anchor_id = next((each.id for each in archive.first(session, 1)), 0)
@@ -425,7 +475,7 @@ class SessionSearch:
 
     def _bookends(self, session: Session, window: Window) -> tuple[list[Message], list[Message]]:
         """How a conversation begins and ends, as far as the window does not show it."""
-        archive, shown = self._conversations.archive, window.messages
+        archive, shown = self._archive, window.messages
         first = archive.first(session, _BOOKEND, TALK) if window.before else []
         last = archive.last(session, _BOOKEND, TALK) if window.after else []
         begin = [each for each in first if each.id < shown[0].id]
@@ -459,14 +509,14 @@ class SessionSearch:
             (plain.with_nothing_excluded(), all_roles, _EXCLUDED),
             (timeless, all_roles, _OTHER_TIME),
         ):
-            if self._conversations.archive.search(other, where).hits:
+            if self._archive.search(other, where).hits:
                 return reason
         return ""
 
     # -- scroll, read, browse ---------------------------------------------------------------
 
     def _scroll(self, request: Request) -> dict[str, Any]:
-        archive = self._conversations.archive
+        archive = self._archive
         named = self._session(request)
         around = request.around or 0
         session = self._owner(named, around)
@@ -498,14 +548,14 @@ class SessionSearch:
 
     def _owner(self, named: Session, message_id: int) -> Session:
         """The session that has a message, if it is of the same lineage as the one named."""
-        archive = self._conversations.archive
+        archive = self._archive
         owner = archive.owner(message_id, self._scope)
         if owner is None or owner.number == named.number:
             return named
         return owner if archive.lineage(owner)[-1] == archive.lineage(named)[-1] else named
 
     def _read(self, request: Request) -> dict[str, Any]:
-        archive = self._conversations.archive
+        archive = self._archive
         session = self._session(request)
         # Whole if both parts cover it: "0 messages are left out" would be nonsense.
         whole = session.messages <= _READ_FIRST + _READ_LAST
@@ -534,7 +584,7 @@ class SessionSearch:
 
     def _session(self, request: Request) -> Session:
         """The session that is named by its id or its link."""
-        archive = self._conversations.archive
+        archive = self._archive
         # As it stands first: an id may contain a slash and look like a link.
         session = archive.session(request.session_id, self._scope)
         profiles = self._profiles(request.profile)
@@ -562,12 +612,12 @@ class SessionSearch:
                 "see its conversations only. Omit profile."
             )
         profiles = frozenset((wanted, "") if wanted == display.DEFAULT_PROFILE else (wanted,))
-        if not self._conversations.archive.has_profile(profiles):
+        if not self._archive.has_profile(profiles):
             raise BadRequest(f"There are no conversations of profile {wanted[:100]!r} here.")
         return profiles
 
     def _browse(self, request: Request, current: str) -> dict[str, Any]:
-        archive = self._conversations.archive
+        archive = self._archive
         here = archive.session(current, self._scope)
         profiles = self._profiles(request.profile)
         # One more, because the session that asks is usually the newest and is left out.

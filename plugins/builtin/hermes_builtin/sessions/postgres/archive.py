@@ -62,6 +62,7 @@ from hermes_builtin.sessions.words import storable
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.session import TERMINAL
+from hermes_core.storage.logger import SafeLogger
 from hermes_core.storage.postgres import (
     Connection,
     Database,
@@ -71,7 +72,7 @@ from hermes_core.storage.postgres import (
     to_text,
 )
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 #: One message of so many has its words counted; the counts are only for planning.
 SAMPLE: Final = 32
@@ -216,8 +217,13 @@ class PostgresArchive:
         with self._transaction(EVERYBODY) as database:
             row = database.execute(
                 "SELECT position FROM hermes.archive_imports"
-                " WHERE key = %s AND session = %s AND %s::text IN ('', origin)",
-                (key_of(storable(session)), to_text(storable(session)), origin),
+                " WHERE key = %(key)s AND session = %(session)s AND (origin = %(origin)s"
+                " OR %(origin)s::text = '' AND NOT starts_with(origin, 'spool:'))",
+                {
+                    "key": key_of(storable(session)),
+                    "session": to_text(storable(session)),
+                    "origin": origin,
+                },
             ).fetchone()
         return int(row[0]) if row else 0
 

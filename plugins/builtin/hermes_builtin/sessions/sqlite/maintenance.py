@@ -35,6 +35,7 @@ from hermes_builtin.sessions.sqlite.tables import (
 )
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
+from hermes_core.storage.logger import SafeLogger
 from hermes_core.storage.sqlite import WAIT_SECONDS, SqliteFile, is_damage, transaction
 
 # -- Maintenance: deleting and counting, the index, and what is left of a damaged file ---------
@@ -374,7 +375,7 @@ def copy_of(path: Path, name: str) -> Path:
 # -- messages that are stored and not indexed yet -----------------------------------------------
 # They are indexed in a quiet moment, when somebody searches, or when the archive is closed.
 
-logger = logging.getLogger("hermes_builtin")
+logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 #: How long nothing must have been stored. A model takes longer than this to answer; turns
 #: without a model come faster.

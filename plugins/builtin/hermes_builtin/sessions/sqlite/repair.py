@@ -63,6 +63,8 @@ def check(
     """
     if not file.path.exists():
         return []
+    with file.reading():
+        pass  # raises if it can't even be opened: there is nothing to look at
     problems = _step(file, _tables, index_only=False)
     problems += _step(file, _messages, index_only=False)
     problems += _step(file, _sessions, index_only=False)

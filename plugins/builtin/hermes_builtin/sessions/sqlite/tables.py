@@ -25,7 +25,7 @@ from hermes_builtin.sessions.numbers import (
 )
 from hermes_builtin.sessions.sqlite.database import NO_PLATFORMS, json_list
 from hermes_builtin.sessions.words import storable
-from hermes_core.errors import DatabaseError
+from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.session import TERMINAL
 
 # -- Putting messages into the tables: one transaction, all or nothing. The index follows -------
@@ -80,7 +80,7 @@ def append(
     """Append to a session, which is begun if it is new."""
     number, start = _find_or_create(database, facts, messages)
     if start + len(messages) > MOST_MESSAGES:
-        raise DatabaseError(
+        raise HermesError(  # not of the database: it would not help to try again
             f"a conversation can have {MOST_MESSAGES:,} messages, and this one is full",
             where=facts.id,
             hint="begin a new session",

@@ -1,0 +1,48 @@
+"""Files or PostgreSQL: where the homes of a test store what they remember."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+class Storage:
+    """Where a test stores what it remembers: in files, or in a namespace of a database."""
+
+    #: That of the running test.
+    current: Storage
+
+    def __init__(self, url: str = "") -> None:
+        self.url = url
+        self.namespace = f"test-{os.urandom(6).hex()}"
+
+    @property
+    def config(self) -> str:
+        """The lines for the section ``memory`` of config.yaml."""
+        if not self.url:
+            return ""
+        return f"  storage: {self.url}\n  storage_namespace: {self.namespace}\n"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The same as settings of a provider."""
+        return {"storage": self.url, "storage_namespace": self.namespace} if self.url else {}
+
+    @property
+    def database(self) -> Any:
+        if not self.url:
+            return None
+        from hermes_core.storage.postgres import shared_database
+
+        return shared_database(self.url, self.namespace)
+
+    def close(self) -> None:
+        if self.url:
+            from hermes_core.storage.postgres import _DATABASES
+
+            for database in _DATABASES._all.values():
+                database.close()
+            _DATABASES._all.clear()
+
+
+Storage.current = Storage()
