@@ -43,7 +43,7 @@ from hermes_core.manager.prompts import as_typed, typed_messages, user_instructi
 from hermes_core.manager.recall import CONTEXT_MAX_CHARS, Recall, Recollection, budget, joined
 from hermes_core.manager.shutdown import Shutdown
 from hermes_core.manager.tools import ToolRegistry
-from hermes_core.privacy.origin import of_message, of_provider
+from hermes_core.privacy.origin import as_messages, of_message, of_provider
 from hermes_core.provider import (
     BUILTIN,
     PRE_COMPRESS_CHECKPOINT_API_VERSION,
@@ -439,8 +439,8 @@ class MemoryManager:
         # As in hermes-agent: half a turn teaches a provider an answer without its question.
         texts = (user_content, assistant_content)
         if interrupted or not all(isinstance(each, str) and each.strip() for each in texts):
-            for each in messages or ():  # what the turn has read stays in the model's context
-                if isinstance(each, Mapping) and each.get("role") == "tool":
+            for each in as_messages(messages or ()):  # it stays in the model's context
+                if each.get("role") == "tool":
                     self.on_tool_result(
                         str(each.get("tool_name") or each.get("name") or ""), each.get("content")
                     )

@@ -20,7 +20,7 @@ text that was made from others has the origin of the one with the least authorit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
@@ -111,3 +111,69 @@ def of_message(message: Mapping[str, Any]) -> str:
         return derived
     claimed = " ".join(claimed.split())[:_LONGEST]
     return claimed if authority(claimed) <= authority(derived) else derived
+
+
+# -- messages of every API, with the results of tools as messages of their own ------------------
+
+#: Parts and items that are what a tool returned, whatever the role of their message is.
+_RESULT: Final = re.compile(r"tool_result$|_call_output$")
+_CALL: Final = re.compile(r"tool_use$")
+
+
+def as_messages(given: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    """Messages in the form of OpenAI's chat API; results have the names of their tools.
+
+    In Anthropic's API results are parts of the user's message, and in OpenAI's Responses API they
+    are items without a role. Neither is what the user said.
+    """
+    names: dict[str, Any] = {}
+    for message in given:
+        for each in _split(message) if isinstance(message, Mapping) else ():
+            names |= _called(each)
+            known = each.get("tool_name") or each.get("name") or each.get("role") != "tool"
+            name = None if known else names.get(str(each.get("tool_call_id")))
+            yield {**each, "tool_name": name} if isinstance(name, str) and name else each
+
+
+def _split(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if not message.get("role") and message.get("type") == "function_call":
+        function = {name: message.get(name) for name in ("name", "arguments")}
+        call = {"id": message.get("call_id"), "function": function}
+        yield {"role": "assistant", "content": "", "tool_calls": [call]}
+        return
+    if not message.get("role") and _is(_RESULT, message):
+        yield _result(message)
+        return
+    parts = message.get("content")
+    results = [each for each in parts if _is(_RESULT, each)] if isinstance(parts, list) else []
+    if not results or message.get("role") == "tool":
+        yield message
+        return
+    said = [each for each in parts or () if not _is(_RESULT, each)]
+    yield from map(_result, results)
+    if said or message.get("tool_calls"):
+        yield {**message, "content": said}
+
+
+def _is(kind: re.Pattern[str], part: Any) -> bool:
+    found = part.get("type") if isinstance(part, Mapping) else None
+    return isinstance(found, str) and kind.search(found) is not None
+
+
+def _result(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = part.get("content") if part.get("content") is not None else part.get("output")
+    call = part.get("tool_use_id") or part.get("call_id") or part.get("tool_call_id")
+    named = {name: part[name] for name in ("name", "timestamp") if part.get(name)}
+    return {"role": "tool", "content": content, **named, **({"tool_call_id": call} if call else {})}
+
+
+def _called(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The names of the tools that a message calls, by the ids of the calls."""
+    calls, parts = message.get("tool_calls"), message.get("content")
+    found = [each for each in calls if isinstance(each, dict)] if isinstance(calls, list) else []
+    found += [each for each in parts if _is(_CALL, each)] if isinstance(parts, list) else []
+    functions = ((each, each.get("function")) for each in found)
+    return {
+        str(each.get("id")): (function if isinstance(function, dict) else each).get("name")
+        for each, function in functions
+    }

@@ -32,7 +32,7 @@ SAID = (
 #: What the model, a provider, a person or another program does.
 DEEDS = (
     *("read", "say", "recall", "write", "both", "replace", "summarise", "remove", "search"),
-    *("approve", "undo", "session", "export", "late"),
+    *("approve", "undo", "session", "export", "late", "mix", "creep"),
 )
 STEPS = st.tuples(st.sampled_from(DEEDS), st.integers(0, 2), st.integers(0, 2))
 
@@ -79,6 +79,27 @@ class Laundry:
         entries = self.agent.entries()
         if entries and self.seen:
             self.agent.replace(entries[old % len(entries)], self.seen[new % len(self.seen)])
+
+    def mix(self, one: int, other: int) -> None:
+        """A note by another one with a second text in it, and no stop between them."""
+        entries = self.agent.entries()
+        if entries and self.seen:
+            old = entries[one % len(entries)]
+            self.agent.replace(old, f"{old} {self.seen[other % len(self.seen)]}")
+
+    def creep(self, old: int, new: int) -> None:
+        """A note by another text, word by word: first all of it comes, then the old words go."""
+        entries = self.agent.entries()
+        if not entries or not self.seen:
+            return
+        held, wanted = entries[old % len(entries)].split(), self.seen[new % len(self.seen)].split()
+        steps = [[*held, *wanted[:count]] for count in range(1, len(wanted) + 1)]
+        steps += [[*held[count:], *wanted] for count in range(1, len(held) + 1)]
+        for step in steps:
+            if self.agent.replace(" ".join(held), " ".join(step)).get("staged"):
+                return
+            held = step
+            self.check()
 
     def summarise(self, _: int, __: int) -> None:
         entries = self.agent.entries()

@@ -61,12 +61,13 @@ logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 
 class _Unverified(NamedTuple):
-    """A note that was written while a turn went on."""
+    """A note that was written while a turn went on, and the entries that went with it."""
 
     notes: Notes
     target: str
     step: Step
     author: Author
+    replaced: tuple[str, ...]
 
 
 class BuiltinProvider(MemoryProvider):
@@ -216,6 +217,15 @@ class BuiltinProvider(MemoryProvider):
         session = str(kwargs.get("session_id") or self._session)
         if isinstance(messages := kwargs.get("messages"), list):
             self._conversations.read(messages, session)
+        answer = self._answer(tool_name, args, session, kwargs)
+        self._conversations.answered(answer)
+        return answer
+
+    def _answer(
+        self, tool_name: str, args: dict[str, Any], session: str, kwargs: Mapping[str, Any]
+    ) -> str:
+        if self._tool is None or self._conversations is None:
+            raise HermesError("the built-in has not been initialised")
         if tool_name == SEARCH_SCHEMA["name"]:
             return SessionSearch(self._conversations).call(args, session, kwargs)
         person = Person.of(kwargs, self.notes.person)
@@ -347,7 +357,7 @@ class BuiltinProvider(MemoryProvider):
     def read_external(self, content: Any, origin: str, session_id: str = "") -> None:
         """The session has read a text that strangers may have written."""
         if self._conversations is not None:
-            self._conversations.text(session_id).add(content_text(content), origin)
+            self._conversations.report(content_text(content), origin, session_id)
 
     def origin_of(self, text: str) -> str:
         """Where a text comes from that a host notes itself."""
@@ -397,7 +407,7 @@ class BuiltinProvider(MemoryProvider):
             left, self._verified, self._has_external = [*self._verified, *left], [], False
         for each in left:
             try:
-                verdict = self._judge(each.notes, each.step.content, each.author, ())
+                verdict = self._judge(each.notes, each.step.content, each.author, each.replaced)
                 if is_external(verdict.origin):
                     self._found_external(each, verdict)
                 elif over:
@@ -430,10 +440,12 @@ class BuiltinProvider(MemoryProvider):
         # provider.
         if written.steps:
             self._nudges.reset(author.session)
+            made = {step.content for step in written.steps if step.action != "remove"}
+            gone = {step.old_text for step in written.steps if step.old_text} - made
             self._unverified += [
-                _Unverified(notes, target, step, author)
+                _Unverified(notes, target, step, author, tuple(gone))
                 for step in written.steps
-                if step.action != "remove" and step.origin == ASSISTANT
+                if step.action != "remove" and not is_external(step.origin)
             ]
             self.mirror(target, written.steps, "assistant_tool", author.session)
 

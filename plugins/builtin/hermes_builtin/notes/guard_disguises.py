@@ -17,6 +17,7 @@ from string import ascii_letters, ascii_lowercase, digits
 from typing import Final
 
 from hermes_builtin.notes.guard_rules import Text, is_known, jumbled, known_within, plain
+from hermes_builtin.sessions.words import TO_LATIN
 
 # -- disguises of whole texts ----------------------------------------------------------------
 
@@ -329,10 +330,6 @@ _DIGITS: Final = (  # a 1 is an i or an l
     str.maketrans("0123456789", "oizeasgtbg"),
     str.maketrans("0123456789", "olzeasgtbg"),
 )
-_TO_LATIN: Final = str.maketrans(
-    "аеорсхуіјѕһԁԛԝвкмнтгзαεορικνυτχγβωηɡʏ",
-    "aeopcxyijshdqwbkmhtrzaeopiknutxybwngy",
-)
 _TO_CYRILLIC: Final = str.maketrans("aeopcxyikmhtb", "аеорсхуикмнтв")
 _REPEATS: Final = tuple(3 * letter for letter in "aeiou")
 _SHORTEST: Final = 3
@@ -376,7 +373,7 @@ def _reading(word: str) -> Sequence[str]:
 def _spellings(word: str) -> Iterator[str]:
     """A word without repetitions, with letters instead of digits, and of one script."""
     word = re.sub(r"([a-z])\1{2,}", r"\1", word)
-    latin = word if word.isascii() else word.translate(_TO_LATIN)
+    latin = word if word.isascii() else word.translate(TO_LATIN)
     yield from (latin.translate(letters) for letters in _DIGITS)
     if not word.isascii():
         yield word.translate(_TO_CYRILLIC)

@@ -21,8 +21,9 @@ from hermes_builtin.notes.entries import (
     split,
     text_hash,
 )
+from hermes_builtin.sessions.session_text import SessionText
 from hermes_core.errors import DatabaseError
-from hermes_core.privacy.origin import ASSISTANT, PERSON, USER, lowest
+from hermes_core.privacy.origin import ASSISTANT, PERSON, USER, is_external, lowest
 from hermes_core.storage.logger import SafeLogger
 from hermes_core.storage.sql import Connection
 from hermes_core.storage.sqlite import Schema, SqliteFile
@@ -35,6 +36,10 @@ FOUND: Final = "found"
 #: Where the words of those who change notes come from, unless it was judged. A file that was there
 #: before us may have been written by another agent.
 _BY_AUTHOR: Final = {"command": PERSON, FILE_EDIT: PERSON}
+#: From this share of its words on, an edited text is still the one that it was.
+_MOSTLY: Final = 0.6
+#: Characters of it that are compared.
+_JUDGED: Final = 10_000
 
 
 def _add_origins(database: sqlite3.Connection) -> None:
@@ -389,9 +394,15 @@ class History:
                 action, before = ("edit", last.after) if last else (FOUND, text)
                 edit = Change(target, FILE_EDIT, action, "", before, text, seen, inode)
                 self._insert(database, edit, entries)
-                origin = ASSISTANT if action == FOUND else PERSON
                 recorded = self._recorded(database, entries)
-                self._record(database, {each: origin for each in entries if each not in recorded})
+                before_it = set(last.known.entries if last else ())
+                gone = self._recorded(database, before_it.difference(entries))
+                origins = {
+                    each: ASSISTANT if action == FOUND else edited_origin(each, gone)
+                    for each in entries
+                    if each not in recorded
+                }
+                self._record(database, origins)
         if unmade is not None:
             with suppress(OSError):
                 # After the commit: as long as the record exists, the file must exist, or the change
@@ -509,8 +520,9 @@ class History:
                 last = self.last(target)
                 # What our last look at the file did not show is somebody's edit.
                 seen = set(last.known.entries if last else entries)
+                gone = self.recorded_origins(seen.difference(entries))
                 found |= {
-                    each: ASSISTANT if each in seen else PERSON
+                    each: ASSISTANT if each in seen else edited_origin(each, gone)
                     for each in entries
                     if each not in found
                 }
@@ -658,6 +670,19 @@ def settled_origin(known: str | None, origin: str) -> str:
     if known is None or origin in (USER, PERSON):
         return origin
     return lowest((known, origin))
+
+
+def edited_origin(text: str, gone: Mapping[str, str]) -> str:
+    """The origin of a text that a person wrote in the place of others.
+
+    If it is mostly one that strangers wrote, it stays theirs.
+    """
+    external = [each for each in gone.items() if is_external(each[1])]
+    if not external:
+        return PERSON
+    # A file may have anything in it, and a long text takes long to judge.
+    found = SessionText().judge(text[:_JUDGED], replaced=external)
+    return found.origin if is_external(found.origin) and found.share >= _MOSTLY else PERSON
 
 
 # -- what the guard refused, and what a person allowed ------------------------------------------

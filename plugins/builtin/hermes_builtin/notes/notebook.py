@@ -35,6 +35,7 @@ from hermes_builtin.notes.history import (
     Change,
     GuardDecisions,
     History,
+    edited_origin,
     settled_origin,
 )
 from hermes_core.privacy.origin import ASSISTANT, PERSON, is_external
@@ -509,12 +510,17 @@ class Notebook:
     ) -> tuple[list[Step], dict[str, str]]:
         """The steps with their origins, and the origins of what they add."""
         known = self._history.recorded_origins([step.content for step in steps])
-        # Who takes a change back says nothing new.
-        given = "" if action == UNDO else author.origin
+        gone = self._history.recorded_origins([step.old_text for step in steps if step.old_text])
+
+        def given(step: Step) -> str:
+            # Who takes a change back says nothing new.
+            own = "" if action == UNDO else author.origin
+            return step.origin or (edited_origin(step.content, gone) if own == PERSON else own)
+
         origins = {
-            step.content: settled_origin(known.get(step.content), step.origin or given)
+            step.content: settled_origin(known.get(step.content), origin)
             for step in steps
-            if step.action != "remove" and (step.origin or given)
+            if step.action != "remove" and (origin := given(step))
         }
         found = {**known, **origins}
         steps = [step._replace(origin=found.get(step.content, ASSISTANT)) for step in steps]

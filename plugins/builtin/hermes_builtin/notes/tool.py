@@ -202,17 +202,29 @@ class MemoryTool:
         if self._judge is None:
             return operations, ""
         entries = notebook.read().entries
-        replaced = [each.goes for each in plan(entries, operations) if each.goes]
-        found, reason = [], ""
-        for wanted in operations:
-            # What is too long is refused below, and would take minutes to judge.
-            judged = wanted.action != "remove" and len(wanted.content) <= notebook.limit
-            if judged and wanted.content not in entries:
-                verdict = self._judge(wanted.content, author, replaced)
-                found.append(wanted._replace(origin=verdict.origin))
-                reason = reason or verdict.reason
-            else:
-                found.append(wanted)
+        # Not those that the operations themselves make and replace.
+        replaced = [each.goes for each in plan(entries, operations) if each.goes in entries]
+        # What is too long is refused below, and would take minutes to judge.
+        texts = [
+            each.content
+            for each in operations
+            if each.action != "remove"
+            and len(each.content) <= notebook.limit
+            and each.content not in entries
+        ]
+        verdicts = {text: self._judge(text, author, replaced) for text in texts}
+        # A text may be divided among the operations: they count as one, too.
+        joined = "\n".join(verdicts)[: 2 * notebook.limit]
+        whole = self._judge(joined, author, replaced) if len(verdicts) > 1 else None
+        if whole is not None and whole.reason:
+            verdicts = {text: each if each.reason else whole for text, each in verdicts.items()}
+        found = [
+            each._replace(origin=verdicts[each.content].origin)
+            if each.action != "remove" and each.content in verdicts
+            else each
+            for each in operations
+        ]
+        reason = next((each.reason for each in verdicts.values() if each.reason), "")
         if reason and self._rules.external == REFUSE:
             raise Refused(
                 f"Not saved: {reason}. Notes are part of every system prompt, so only the user "

@@ -204,13 +204,35 @@ def content_text(content: Any) -> str:
     return "\n".join(filter(None, map(_part, content)))
 
 
-def _part(part: Any) -> str:
+#: Of a part without a text of its own: what says how to read it, and what no one reads.
+_NO_TEXT: Final = frozenset(
+    (
+        *("type", "id", "tool_use_id", "call_id", "file_id", "name", "input", "status", "is_error"),
+        *("url", "uri", "image_url", "mimeType", "media_type", "blob", "input_audio", "file_data"),
+        *("signature", "encrypted_content", "cache_control", "annotations", "_meta"),
+    )
+)
+_DEEPEST: Final = 20
+
+
+def _part(part: Any, depth: int = 0) -> str:
     if isinstance(part, str):
         return part
-    if isinstance(part, dict):
-        text = part.get("text")
-        return text if isinstance(text, str) else f"[{part.get('type') or 'attachment'}]"
-    return ""
+    if depth > _DEEPEST:
+        return ""
+    if isinstance(part, list | tuple):
+        return "\n".join(filter(None, (_part(each, depth + 1) for each in part)))
+    if not isinstance(part, dict):
+        return ""
+    text = part.get("text")
+    if isinstance(text, str) and text:
+        return text
+    # "data" is an image or a sound, except in a document that is plain text.
+    unread = _NO_TEXT if part.get("type") == "text" else _NO_TEXT | {"data"}
+    inner = [_part(value, depth + 1) for key, value in part.items() if key not in unread]
+    found = "\n".join(filter(None, inner))
+    is_other = depth == 0 and text is None
+    return found or (f"[{part.get('type') or 'attachment'}]" if is_other else "")
 
 
 def new_message(given: Mapping[str, Any], now: float) -> NewMessage:
@@ -224,26 +246,10 @@ def new_message(given: Mapping[str, Any], now: float) -> NewMessage:
     # Stored only where it can't be derived.
     if given.get("origin") and (origin := of_message(given)) != of_message({**extra, "role": role}):
         extra["origin"] = origin
-    return NewMessage(role, content_text(given.get("content")), _time(given, now), extra)
-
-
-def with_tool_names(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Messages, with the names of the tools whose results only have the id of their call."""
-    names: dict[Any, Any] = {}
-    for message in messages:
-        for call in _calls(message.get("tool_calls")):
-            function = call.get("function")
-            names[str(call.get("id"))] = (function if isinstance(function, dict) else call).get(
-                "name"
-            )
-        known = message.get("tool_name") or message.get("name") or message.get("role") != "tool"
-        name = None if known else names.get(str(message.get("tool_call_id")))
-        yield {**message, "tool_name": name} if isinstance(name, str) and name else message
-
-
-def _calls(given: Any) -> Iterator[Mapping[str, Any]]:
-    calls = given if isinstance(given, list | tuple) else ()
-    return (call for call in calls if isinstance(call, dict))
+    content = given.get("content")
+    if content is None and not given.get("role"):  # an item of another API, whatever it says
+        content = [given]
+    return NewMessage(role, content_text(content), _time(given, now), extra)
 
 
 def message_origin(source: str, message: Message | NewMessage) -> str:

@@ -22,15 +22,14 @@ from hermes_builtin.sessions.archive import (
     SessionFacts,
     message_origin,
     new_message,
-    with_tool_names,
 )
 from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.location import Location, close_shared, locate
-from hermes_builtin.sessions.session_text import SessionText, Sourced
+from hermes_builtin.sessions.session_text import MOST_CHARACTERS, SessionText, Sourced
 from hermes_builtin.sessions.spool import Spool, may_succeed_later, shared_spool
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError, HermesError
-from hermes_core.privacy.origin import DELEGATION
+from hermes_core.privacy.origin import DELEGATION, PROVIDER, as_messages, of_tool
 from hermes_core.session import TERMINAL, identity_from, identity_text
 from hermes_core.storage.logger import SafeLogger
 
@@ -43,7 +42,8 @@ _PRIMARY: Final = "primary"
 _RECENT: Final = 40
 # Messages of an earlier session, or of a subagent, that a note is compared with.
 _READ_BACK: Final = 1000
-# Sessions of one agent whose words are in memory: a host may name others than the current one.
+# Sessions of one agent whose words are in memory: a host may name others than the current one. The
+# words of the others are read from the archive again.
 _SESSIONS: Final = 4
 #: Our own tools: what they return has the origins of what it was made of.
 _OWN_TOOLS: Final = ("memory", "session_search")
@@ -101,6 +101,10 @@ class Conversations:
             platform=identity_text(platform),
         )
         self._texts: dict[str, SessionText] = {}
+        #: What was read and is not in the archive yet, by session.
+        self._reported: dict[str, list[NewMessage]] = {}
+        #: What our own tools returned.
+        self._answers: set[int] = set()
         self.spool: Spool = shared_spool(home, partial(open_archive, home, self._settings))
 
     @property
@@ -165,6 +169,9 @@ class Conversations:
         continues = not reset and given.get("reason") not in _NO_CONTINUATION
         if continues and self._facts.id in self._texts:
             self._texts.setdefault(session_id, self._texts[self._facts.id])
+        if continues and session_id != self._facts.id:
+            reported = self._reported.pop(self._facts.id, [])
+            self._reported[session_id] = [*reported, *self._reported.get(session_id, [])]
         self._facts = self._facts._replace(
             id=session_id,
             parent=storable(parent) if continues else "",
@@ -191,20 +198,23 @@ class Conversations:
         if session_id and session_id != facts.id:
             facts = facts._replace(id=session_id, parent="", title="")
         now = unix_time()
-        given = (each for each in messages or () if isinstance(each, Mapping))
-        messages = list(with_tool_names(given))
+        messages = list(as_messages(messages or ()))
         # Hosts pass the turn, the whole conversation, or nothing. Only what follows this turn's
         # question is new.
-        given_messages = [new_message(each, now) for each in messages]
+        given_messages = [self._labelled(new_message(each, now), facts.id) for each in messages]
+        reported = list(self._reported.get(facts.id, ()))
         between = turn_part(user, given_messages)
         if between is None or facts.id not in self._texts:
             # It may have read what the archive does not have: all of it counts.
             self._notice(facts, (each for each in given_messages if each.role not in TALK))
         if between is None:
             between = self._not_said_before(facts, messages, now)
-        stored = turn_messages(user, assistant, between, now)
+        unsaid = _unsaid(reported, given_messages, now)
+        stored = turn_messages(user, assistant, [*unsaid, *between], now)
         self._notice(facts, stored)
-        return self._store(facts, stored)
+        numbers = self._store(facts, stored)
+        del self._reported.get(facts.id, [])[: len(reported)]
+        return numbers
 
     def _store(self, facts: SessionFacts, messages: list[NewMessage]) -> list[int]:
         """Append to the archive; or to the spool, if the archive can't take it now."""
@@ -226,7 +236,7 @@ class Conversations:
     def _notice(self, facts: SessionFacts, messages: Iterable[NewMessage]) -> None:
         text = self.text(facts.id)
         for each in messages:
-            if (each.extra or {}).get("tool_name") not in _OWN_TOOLS:
+            if not _is_ours(each):
                 text.add(each.content, message_origin(facts.source, each))
 
     # -- where words come from --------------------------------------------------------------
@@ -234,11 +244,57 @@ class Conversations:
     def text(self, session_id: str = "") -> SessionText:
         """The words of a session, and of those that it continues."""
         name = session_id or self._facts.id
-        if name not in self._texts:
-            while len(self._texts) >= _SESSIONS:
-                del self._texts[next(iter(self._texts))]
-            self._texts[name] = SessionText(partial(self._earlier, name))
-        return self._texts[name]
+        text = self._texts.pop(name, None) or SessionText(partial(self._earlier, name))
+        while len(self._texts) >= _SESSIONS:
+            del self._texts[next(iter(self._texts))]
+        self._texts[name] = text  # the last is the one that was used last
+        return text
+
+    def report(self, content: str, origin: str, session_id: str = "") -> None:
+        """A session has read a text. It is stored with the turn, unless a provider recalled it."""
+        name = session_id or self._facts.id
+        self.text(name).add(content, origin)
+        if origin.startswith(PROVIDER) or not content.strip():
+            return
+        reported = self._reported.setdefault(name, [])
+        reported.append(NewMessage("tool", content, 0.0, {"origin": origin}))
+        while sum(len(each.content) for each in reported[1:]) > MOST_CHARACTERS:
+            del reported[0]  # a host that stores no turns
+
+    def answered(self, answer: str) -> None:
+        """One of our own tools has returned this."""
+        self._answers.add(_fingerprint(answer))
+
+    def _labelled(self, message: NewMessage, session_id: str) -> NewMessage:
+        """A message, with its origin if a tool of somebody else has the name of one of ours."""
+        if not _is_ours(message) or _fingerprint(message.content) in self._answers:
+            return message
+        if _fingerprint(message.content) in self._archived_answers(session_id):
+            return message
+        extra = message.extra or {}
+        return message._replace(extra={**extra, "origin": of_tool(extra.get("tool_name"))})
+
+    def _archived_answers(self, name: str) -> set[int]:
+        """What our own tools returned in a session before this process began."""
+        try:
+            session = self.archive.session(name, self.scope)
+            stored = self.archive.last(session, _READ_BACK, ("tool",)) if session else ()
+        except (HermesError, OSError) as error:
+            logger.warning("sessions: %s", error)
+            return set()
+        return {_fingerprint(each.content) for each in stored if _is_ours(each)}
+
+    def _keep_reported(self) -> None:
+        """Store what was read and belongs to no turn that was stored."""
+        for name, messages in self._reported.items():
+            with suppress(HermesError, OSError):  # the texts are only compared with notes
+                if messages and self.archive.session(name, self._owner) is not None:
+                    facts = self._facts
+                    if name != facts.id:
+                        facts = facts._replace(id=name, parent="", title="")
+                    now = unix_time()
+                    self._store(facts, [each._replace(at=now) for each in messages])
+                    messages.clear()
 
     def hear(self, message: str) -> None:
         """A turn begins with this message."""
@@ -246,15 +302,15 @@ class Conversations:
 
     def read(self, messages: Messages, session_id: str) -> None:
         """Messages that a host passes with a tool call: what the turn has read so far."""
-        given = with_tool_names(each for each in messages if isinstance(each, Mapping))
         # What the user said in them may have been rewritten by the host.
-        read = [new_message(each, 0.0) for each in given if each.get("role") != "user"]
+        given = (each for each in as_messages(messages) if each.get("role") != "user")
+        read = [self._labelled(new_message(each, 0.0), session_id) for each in given]
         self._notice(self._facts._replace(id=session_id), read)
 
     def delegated(self, result: str, child: str) -> None:
         """A subagent has completed its task: what it read counts as read."""
+        self.report(result, DELEGATION)
         text = self.text()
-        text.add(result, DELEGATION)
         for each in self._archived([child]) if child else ():
             text.add(*each)
 
@@ -269,13 +325,15 @@ class Conversations:
         if name == self._facts.id and self._facts.parent:
             names.append(self._facts.parent)
         yield from self._archived(dict.fromkeys(reversed(names)))
+        for each in self._reported.get(name, ()):
+            yield each.content, message_origin("", each)
 
     def _archived(self, names: Iterable[str]) -> Iterator[Sourced]:
         try:
             found = [self.archive.session(name, self.scope) for name in names]
             for session in filter(None, found):
                 for each in self.archive.last(session, _READ_BACK):
-                    if each.extra.get("tool_name") not in _OWN_TOOLS:
+                    if not _is_ours(each):
                         yield each.content, message_origin(session.source, each)
         except HermesError as error:
             logger.warning("sessions: %s", error)
@@ -283,13 +341,11 @@ class Conversations:
     def _not_said_before(
         self, facts: SessionFacts, messages: Messages, now: float
     ) -> list[NewMessage]:
-        """What follows the last message of a user, unless it belongs to an earlier turn."""
+        """What follows the last message of a user, or all, unless it is of an earlier turn."""
         start = max(
-            (at for at, each in enumerate(messages) if each.get("role") == "user"), default=None
+            (at for at, each in enumerate(messages) if each.get("role") == "user"), default=-1
         )
-        if start is None:
-            return []
-        tail = [new_message(each, now) for each in messages[start + 1 :]]
+        tail = [self._labelled(new_message(each, now), facts.id) for each in messages[start + 1 :]]
         try:
             session = self.archive.session(facts.id, self._owner)
             stored = self.archive.last(session, _RECENT) if session is not None else []
@@ -303,10 +359,13 @@ class Conversations:
 
     def end(self) -> None:
         """The session that runs has ended."""
+        self._keep_reported()
         self.archive.end(self._facts.id, unix_time(), self._owner)
 
     def close(self) -> None:
         """Close the archive."""
+        if self._archive is not None:
+            self._keep_reported()
         self.spool.close()
         archive, self._archive = self._archive, None
         if archive is not None:
@@ -316,6 +375,29 @@ class Conversations:
 def _id_or(given: Mapping[str, Any], name: str, otherwise: str) -> str:
     value = given.get(name)
     return otherwise if value is None else identity_text(value)
+
+
+def _is_ours(message: Message | NewMessage) -> bool:
+    """Whether one of our own tools returned it; one of somebody else is stored with its origin."""
+    extra = message.extra or {}
+    return extra.get("tool_name") in _OWN_TOOLS and not extra.get("origin")
+
+
+def _fingerprint(text: str) -> int:
+    return hash("".join(text.split()))
+
+
+def _unsaid(
+    reported: Sequence[NewMessage], given: Sequence[NewMessage], now: float
+) -> list[NewMessage]:
+    """What was reported and is not among the messages that a host passes at last."""
+    texts = [each.content for each in given]
+    missing = {each.content: each for each in reported}
+    return [
+        each._replace(at=now)
+        for each in missing.values()
+        if not any(each.content in text for text in texts)
+    ]
 
 
 def turn_part(user: str, messages: Sequence[NewMessage]) -> list[NewMessage] | None:

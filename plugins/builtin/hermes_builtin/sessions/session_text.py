@@ -7,6 +7,7 @@ find what was said in entirely different ones.
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from functools import cache
 from math import log
 from typing import Final, NamedTuple
 
-from hermes_builtin.sessions.words import STOP_WORDS, related, stem, words
+from hermes_builtin.sessions.words import STOP_WORDS, TO_LATIN, related, stem, words
 from hermes_core.privacy.origin import (
     ASSISTANT,
     USER,
@@ -32,6 +33,16 @@ MOST_CHARACTERS: Final = 400_000
 _INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f"
     "\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
+# JSON's escapes, also in JSON within JSON. All texts are read the same way, so a note with a path
+# such as C:\new still agrees with its source.
+_ESCAPE: Final = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[bfnrt])")
+_ENTITIES: Final = 3
+_MIXED: Final = re.compile(r"[a-zA-Z][\u0370-\u052f]|[\u0370-\u052f][a-zA-Z]")
+_FOREIGN: Final = re.compile(r"[^\W\d_]*[\u0370-\u052f][^\W\d_]*")
+#: What a reader does not see: a hyphen at the end of a line, and tags.
+_LAYOUT: Final = re.compile(
+    r"(?<=[^\W\d_])[-\u2010\u2011][ \t]*\r?\n[ \t]*(?=[^\W\d_])|<[^<>]{1,200}>"
 )
 #: Words in a row that count as copied.
 _RUN: Final = 3
@@ -67,6 +78,8 @@ _NEARLY_ALL: Final = 0.8
 _SAID: Final = 0.6
 _COPIED: Final = 0.45
 _REWORDED: Final = 0.38
+#: Words in one row that the user did not say: they are external, whatever surrounds them.
+_PASSAGE: Final = 4.0
 #: Words that must agree, for notes so short that a share says little.
 _LEAST_COPIED: Final = 2.0
 _LEAST_REWORDED: Final = 2.3
@@ -90,8 +103,11 @@ class Verdict(NamedTuple):
 
 
 class _Text(NamedTuple):
+    """External text: its words, and those of sentences that it says for the first time."""
+
     origin: str
     words: list[str]
+    new: list[str]
 
 
 #: A text and its origin.
@@ -121,8 +137,7 @@ class SessionText:
         """Something was said or read. What the assistant wrote is no source."""
         if origin == ASSISTANT or not text.strip():
             return
-        # The end of a longer text is lost, like the oldest texts of a long session.
-        text = text[: self._most]
+        text = _shortened(text, self._most)
         self._new.append((text, origin))
         self._new_size += len(text)
         while self._new_size > 2 * self._most:
@@ -149,10 +164,11 @@ class SessionText:
 
     def _judge(self, note: str, notes: Sequence[Sourced], replaced: Sequence[Sourced]) -> Verdict:
         wanted = _Note(note)
-        said = self._said.share(wanted, [each for each in replaced if not is_external(each[1])])
         external = [self._external]
         if theirs := [each for each in (*notes, *replaced) if is_external(each[1])]:
             external.append(_Index(self._most, theirs))
+        own = [each for each in replaced if not is_external(each[1])]
+        said = self._said.share(wanted, own, external)
         found = max((index.find(wanted, said) for index in external), key=_is_external_share)
         if is_external(found.origin):
             return found
@@ -170,7 +186,7 @@ class SessionText:
             load, self._load = self._load, None
             # Older than all that was added since.
             for text, origin in load():
-                self._enter(text[: self._most], origin)
+                self._enter(_shortened(text, self._most), origin)
         while self._new:
             self._enter(*self._new.popleft())
         self._new_size = 0
@@ -186,8 +202,36 @@ def _is_external_share(verdict: Verdict) -> tuple[bool, float]:
     return is_external(verdict.origin), verdict.share
 
 
+def _shortened(text: str, most: int) -> str:
+    """The begin and the end of a text that is too long to be compared."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}\n{text[-half:]}"
+
+
 def _units(text: str) -> list[str]:
-    return words(_INVISIBLE.sub("", text))
+    return words(_plain(text))
+
+
+def _plain(text: str) -> str:
+    """What a text says to a reader: escapes, entities and look-alikes as the letters they mean."""
+    if "\\" in text:
+        text = _ESCAPE.sub(lambda at: chr(int(at[1], 16)) if at[1] else " ", text)
+        # Two escapes make one character beyond U+FFFF.
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    for _ in range(_ENTITIES if "&" in text else 0):
+        text = html.unescape(text)
+    if text.isascii():
+        return text
+    text = _INVISIBLE.sub("", text)
+    if not _MIXED.search(text):
+        return text
+    return _FOREIGN.sub(_with_latin_letters, text)
+
+
+def _with_latin_letters(found: re.Match[str]) -> str:
+    """A word in Latin letters, if it has some, or if others look like them all."""
+    latin = found[0].lower().translate(TO_LATIN)
+    return latin if latin.isascii() or re.search("[a-zA-Z]", found[0]) else found[0]
 
 
 @cache
@@ -246,13 +290,16 @@ class _Said:
         while self._size > self._most:
             self._size -= self._texts.pop(next(iter(self._texts)))[0]
 
-    def share(self, note: _Note, replaced: Sequence[Sourced]) -> _Words:
+    def share(self, note: _Note, replaced: Sequence[Sourced], external: Sequence[_Index]) -> _Words:
         """How much of a note the user said, or stands in the notes that it replaces.
 
-        Few messages count: all words of a long session would cover any note.
+        Few messages count: all words of a long session would cover any note. A word of a replaced
+        note that external text has, too, may have come from there in an earlier step.
         """
         sources = [(USER, said) for _, said in self._texts.values()]
-        sources += [(origin, frozenset(_units(text))) for text, origin in replaced]
+        for text, origin in replaced:
+            own = {each for each in _units(text) if not any(each in index for index in external)}
+            sources.append((origin, frozenset(own)))
         found: frozenset[str] = frozenset()
         origins = []
         for _ in range(_MESSAGES):
@@ -297,6 +344,7 @@ class _Index:
         self._runs: dict[int, int] = {}
         self._blocks: defaultdict[str, list[int]] = defaultdict(list)
         self._origins: list[str] = []  # of each block
+        self._entered: set[int] = set()  # the contents of the blocks
         self._used: set[int] = set()  # windows that notes were made of
 
     def add(self, text: str, origin: str) -> None:
@@ -304,10 +352,11 @@ class _Index:
         if key in self._known:  # hosts pass a conversation again and again
             return
         self._known.add(key)
-        each = _Text(origin, _units(text))
-        self._texts.append((len(text), each))
         self._size += len(text)
-        self._enter(each)
+        for reading in dict.fromkeys((text, _LAYOUT.sub(_seen, text))):
+            each = _text(reading, origin)
+            self._texts.append((len(text) if reading == text else 0, each))
+            self._enter(each)
         if self._size > self._most:
             self._shrink()
 
@@ -325,11 +374,19 @@ class _Index:
         # No window reaches from one text into the next.
         self._origins += [text.origin] * (_BLOCKS - 1)
         self._runs |= dict.fromkeys(_runs(found), len(self._origins) - 1)
-        for begin in range(0, len(found), _BLOCK):
+        for begin in range(0, len(text.new), _BLOCK):
+            content = text.new[begin : begin + _BLOCK]
+            # Words that are repeated again and again would count as frequent, and say nothing.
+            if (key := hash((text.origin, *content))) in self._entered:
+                continue
+            self._entered.add(key)
             block = len(self._origins)
             self._origins.append(text.origin)
-            for word in {*found[begin : begin + _BLOCK]} - STOP_WORDS:
+            for word in {*content} - STOP_WORDS:
                 self._blocks[word].append(block)
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._blocks
 
     def find(self, note: _Note, said: _Words) -> Verdict:
         """Return the external text that a note was made of, if there is one."""
@@ -346,6 +403,9 @@ class _Index:
         if copied / note.total >= _NEARLY_ALL and said.share < _SAID_ALL:
             return Verdict(origin, copied / note.total)
         left = note.total - note.weight(said.words)
+        passage = max((note.weight(row - said.words) for row in self._rows(note)), default=0.0)
+        if passage >= _PASSAGE:
+            return Verdict(origin, passage / note.total)
         if said.share >= _SAID or left <= 0:
             return Verdict(ASSISTANT)
         copied, origin = self._copied(note, said.words)
@@ -366,16 +426,34 @@ class _Index:
 
     def _copied(self, note: _Note, said: frozenset[str]) -> tuple[float, str]:
         """What words in a row count that stand in external text in the same row."""
-        found: set[str] = set()
-        blocks = []
-        size = min(_RUN, len(note.words))
-        for at, key in enumerate(_runs(note.words)):
-            if key in self._runs:
-                found.update(note.words[at : at + size])
-                blocks.append(self._runs[key])
+        found = set().union(*self._rows(note))
+        blocks = [self._runs[key] for key in _runs(note.words) if key in self._runs]
+        if len(note.weights) < _RUN and (together := self._together(note)):
+            found.update(note.weights)
+            blocks.append(min(together))
         origins = Counter(self._origins[block] for block in blocks)
         origin = origins.most_common(1)[0][0] if origins else ASSISTANT
         return note.weight(found - said), origin
+
+    def _rows(self, note: _Note) -> Iterable[set[str]]:
+        """The words of a note that stand in external text in the same row, row by row."""
+        row: set[str] = set()
+        for at, key in enumerate(_runs(note.words)):
+            if key in self._runs:
+                row.update(note.words[at : at + _RUN])
+            elif row:
+                yield row
+                row = set()
+        if row:
+            yield row
+
+    def _together(self, note: _Note) -> set[int]:
+        """The blocks at which all words of a note stand that has too few for a row."""
+        near = (
+            {at for block in self._blocks.get(word, ()) for at in (block, block - 1)}
+            for word in note.weights
+        )
+        return set.intersection(*near) if note.weights else set()
 
     def _scores(self, note: _Note, said: frozenset[str]) -> Mapping[int, float]:
         """What the words count that stand near each other, by the first block of each window."""
@@ -405,6 +483,17 @@ class _Index:
         """What a word in so many blocks counts: 1 if it is in one only."""
         every = max(len(self._origins), _FEW_BLOCKS)
         return log(every / max(blocks, 1)) / log(every)
+
+
+def _seen(layout: re.Match[str]) -> str:
+    return " " if layout[0].startswith("<") else ""
+
+
+def _text(text: str, origin: str) -> _Text:
+    sentences = _SENTENCES.split(text)
+    once = dict.fromkeys(sentences)
+    found = _units(text)
+    return _Text(origin, found, found if len(once) == len(sentences) else _units("\n".join(once)))
 
 
 def _is_enough(weight: float, whole: float, share: float, least: float) -> bool:

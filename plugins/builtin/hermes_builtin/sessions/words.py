@@ -299,6 +299,13 @@ def written_words(text: str) -> list[str]:
     return _ANY.findall(text)
 
 
+#: Latin letters for others that look like them.
+TO_LATIN: Final = str.maketrans(
+    "аеорсхуіјѕһԁԛԝвкмнтгзαεορικνυτχγβωηɡʏ",
+    "aeopcxyijshdqwbkmhtrzaeopiknutxybwngy",
+)
+
+
 def fold(text: str) -> str:
     """Text without case, accents, and other ways to write the same letter."""
     if text.isascii():
