@@ -20,6 +20,7 @@ from inspect import iscoroutine
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, NoReturn
+from weakref import ReferenceType
 
 from hermes_core.dispatch.call import (
     DELIVERY,
@@ -157,7 +158,8 @@ class ProviderAdapter:
         ours = inline or isinstance(provider, IsolatedProvider)
         self._first_state: State = {} if ours else process_state()
         #: Objects of ours whose methods the provider may not replace.
-        self.protected: tuple[object, ...] = ()
+        #: Weak: an adapter may outlive its manager, and must not keep it alive.
+        self.protected: tuple[ReferenceType[Any], ...] = ()
         self._closed = False
         #: Whether `shutdown` was called. What fails on other threads from then on is our doing.
         self._ending = False
@@ -569,7 +571,8 @@ class ProviderAdapter:
 
     def _keep_methods(self) -> None:
         """Put back what the provider replaced of ours: the archive needs its turns."""
-        module, objects = module_of(self.provider), self.protected
+        module = module_of(self.provider)
+        objects = [each for reference in self.protected if (each := reference()) is not None]
         for method in put_back_methods(self._first_state, module=module, objects=objects):
             self._notice({method: f"plugin {self.name}: replaced {method}, which was put back"})
 

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from hermes_core.config.names import name_problem, normalise
 from hermes_core.dispatch import (
@@ -199,7 +200,7 @@ class MemoryManager:
                 methods.report_to(self._on_unstored_note, self._on_spooled_turn)
         else:
             self._external = adapter
-            adapter.protected = (self, *self.providers[:1])
+            adapter.protected = tuple(map(ref, (self, *self.providers[:1])))
             self._equip(adapter)
         self._tools.refresh(adapter)
         return True

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
+from support.modules import waits_for
 from support.providers import eventually
 from support.sites import add_directory
 from support.theirs import their_source
@@ -45,11 +47,7 @@ def talks_on(manager: MemoryManager) -> None:
 
 def test_one_that_blocks_in_register_is_named_at_the_deadline(home, tmp_path):
     done = tmp_path / "done"
-    registers = f"""
-    import os, time
-    while not os.path.exists({str(done)!r}):
-        time.sleep(0.005)
-    """
+    registers = "\n" + indent(waits_for(done), " " * 4)
     add_directory(home, "theirs", their_source(registers=registers))
     with pytest.raises(ProviderLoadError) as caught:
         load_provider("theirs", home, deadline=0.2)

@@ -47,9 +47,14 @@ def leaves_a_mark(mark: Path) -> str:
 
 
 def waits_for(signal: Path) -> str:
-    """Statements that hang until a file appears, so that a test can let them go."""
+    """Statements that hang until a file appears, so that a test can let them go.
+
+    They also end when the folder is gone: a thread that is slow to look must not hang for ever.
+    """
     return (
-        f"import os.path, time\nwhile not os.path.exists({str(signal)!r}):\n    time.sleep(0.005)\n"
+        "import os.path, time\n"
+        f"while os.path.exists({str(signal.parent)!r}) and not os.path.exists({str(signal)!r}):\n"
+        "    time.sleep(0.005)\n"
     )
 
 
