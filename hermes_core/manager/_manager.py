@@ -30,8 +30,8 @@ from hermes_core.dispatch import (
     Deadlines,
     HookCalls,
     HookHealth,
+    LossCounter,
     ProviderAdapter,
-    Unstored,
     as_builtin,
 )
 from hermes_core.dispatch.caller import use_home
@@ -117,7 +117,7 @@ class MemoryManager:
         #: The external provider's settings and their sources; secrets without their values.
         self.setting_rows: tuple[dict[str, Any], ...] = ()
         self._warnings: tuple[str, ...] = ()
-        self._unstored = {"sync_turn": Unstored("turn"), "handle_tool_call": Unstored("note")}
+        self._unstored = {"sync_turn": LossCounter("turn"), "handle_tool_call": LossCounter("note")}
 
     @classmethod
     def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
