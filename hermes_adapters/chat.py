@@ -17,7 +17,7 @@ from uuid import uuid4
 import click
 
 from hermes_core import Conversation, HermesError, MemoryManager, Turn, load_config
-from hermes_core.cli.output import bold, note, paint, say, say_text, warn
+from hermes_core.cli.output import amount, bold, note, paint, say, say_text, warn
 from hermes_core.secrets import Secrets
 from hermes_core.storage.home import resolve_home
 
@@ -122,7 +122,7 @@ class _Chat:
             {"role": each["role"], "content": each["content"]} for each in said if each["content"]
         )
         if talk.history:
-            note(f"resumed {talk.session_id}: {len(talk.history)} messages")
+            note(f"resumed {talk.session_id}: {amount(len(talk.history), 'message')}")
             say_text(talk.history[-1]["content"])
 
     def _search(self, **arguments: Any) -> dict[str, Any]:
@@ -179,8 +179,8 @@ class _Chat:
             self._why()
         else:
             if word != "/help":
-                warn(f"there is no command {word}")
-            say(_HELP)
+                warn(f"no such command: {word}")
+            say_text(_HELP)
 
     def _why(self) -> None:
         if self._last is None:
@@ -190,7 +190,7 @@ class _Chat:
         for outcome in recalled.outcomes:
             state = "" if outcome.error is None else f", failed: {outcome.error}"
             say(bold(f"{outcome.provider}") + f" ({outcome.seconds * 1000:.0f} ms{state})")
-        say(
+        say_text(
             recalled.text
             or "Nothing was recalled for the last message. The notes are in the prompt."
         )
@@ -202,7 +202,7 @@ class _Chat:
         if session_id:
             if self._search(session_id=session_id).get("success"):
                 return session_id
-            warn(f"there is no conversation {session_id}")
+            warn(f"no such conversation: {session_id}")
         for each in self._search().get("results", ()):
             say(f"{paint(each['session_id'], 'ok')}  {each.get('preview', '')[:60]}")
         return ""
@@ -245,7 +245,7 @@ def _client(home: str | None, base_url: str | None, key_name: str) -> OpenAI:
 
 
 @click.command("chat")
-@click.option("--model", required=True, help="The model, as the server calls it.")
+@click.option("--model", required=True, help="Name of the model on the server.")
 @click.option("--base-url", metavar="URL", help="An OpenAI-compatible server; by default OpenAI's.")
 @click.option(
     "--key", "key_name", default=_KEY, show_default=True, metavar="NAME",

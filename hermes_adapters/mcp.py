@@ -72,8 +72,10 @@ class MemoryServer:
     def __init__(
         self, manager: MemoryManager, *, read_only: bool = False, user: str = "", platform: str = ""
     ) -> None:
-        self._manager = manager
         self._memory = AsyncMemoryManager.wrap(manager)
+        # Calls that wait for a provider have their own queue: a slow backend must not delay notes
+        # and search. The manager calls a provider on the provider's own thread.
+        self._provider = AsyncMemoryManager.wrap(manager)
         self._read_only = read_only
         self._who = {"platform": platform or "cli", **({"user_id": user} if user else {})}
         #: Where turns go for which the client names no session.
@@ -122,21 +124,19 @@ class MemoryServer:
         return await self._memory.handle_tool_call(_MEMORY, args)
 
     async def _provider_tool(self, name: str, args: dict[str, Any]) -> str:
-        # Not in the queue of the other calls: a slow backend must not delay notes and search. The
-        # manager calls a provider on the provider's own thread.
-        return await asyncio.to_thread(self._manager.handle_tool_call, name, args)
+        return await self._provider.handle_tool_call(name, args)
 
     async def _recall(self, args: dict[str, Any]) -> str:
         query = args.get("query")
         if not isinstance(query, str) or not query.strip():
-            return _failed("query: a text is needed")
-        recalled = await asyncio.to_thread(self._manager.recall_block, query)
+            return _failed("query is required")
+        recalled = await self._provider.recall_block(query)
         return recalled or "Nothing was recalled. Try session_search."
 
     async def _remember(self, args: dict[str, Any]) -> str:
         user, assistant = args.get("user"), args.get("assistant")
         if not (isinstance(user, str) and isinstance(assistant, str) and user and assistant):
-            return _failed("user and assistant: two texts are needed")
+            return _failed("user and assistant are required")
         session = str(args.get("session_id") or self._turns)
         await self._memory.sync_all(user, assistant, session_id=session)
         return json.dumps({"success": True, "session_id": session})
@@ -168,7 +168,7 @@ class MemoryServer:
 
         tool = self._tools.get(params.name)
         if tool is None:
-            text = _failed(f"there is no tool {params.name}; there are: {', '.join(self._tools)}")
+            text = _failed(f"unknown tool {params.name}; available: {', '.join(self._tools)}")
         else:
             text = await tool.answer(dict(params.arguments or {}))
         return types.CallToolResult(
@@ -350,7 +350,7 @@ async def _serve_http(memory: MemoryServer, host: str, port: int, token: str) ->
         # Bound here, so that port 0 can be shown as the port that it became.
         listening = socket.create_server((host, port), family=_family(host))
         note(f"serving http://{_shown(host)}:{listening.getsockname()[1]}/mcp")
-        settings = uvicorn.Config(_Authorised(application, token), log_level="warning")
+        settings = uvicorn.Config(_TokenCheck(application, token), log_level="warning")
         await uvicorn.Server(settings).serve(sockets=[listening])
     finally:
         await memory.stop()
@@ -364,7 +364,7 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class _Authorised:
+class _TokenCheck:
     """Refuses requests without the bearer token."""
 
     def __init__(self, application: Any, token: str) -> None:

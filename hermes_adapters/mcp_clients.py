@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from hermes_core import HermesError, replace_file
-from hermes_core.cli.output import note, say
+from hermes_core.cli.output import note, say, say_text
 
 NAME: Final = "hermes-memory"
 
@@ -61,7 +61,7 @@ class _Change(NamedTuple):
 def _entry(home: str | None, read_only: bool, user: str) -> dict[str, Any]:
     """How a client starts this server."""
     # The whole path: desktop programs do not have the PATH of your shell.
-    command = shutil.which("hermes-plugins") or sys.argv[0]
+    command = str(Path(shutil.which("hermes-plugins") or sys.argv[0]).absolute())
     flags = [*(["--read-only"] if read_only else []), *(["--user", user] if user else [])]
     place = ["--home", str(Path(home).absolute())] if home else []
     return {"command": command, "args": [*place, "mcp", *flags]}
@@ -70,7 +70,9 @@ def _entry(home: str | None, read_only: bool, user: str) -> dict[str, Any]:
 def _in_json(text: str, table: str, entry: dict[str, Any]) -> _Change:
     given = _parsed_json(text)
     if NAME in given.get(table, {}):
-        raise HermesError(f"{NAME} is there already", hint="to change it, run it with --undo first")
+        raise HermesError(
+            f"{NAME} is already configured", hint="to change it, run the command with --undo first"
+        )
     lines = f'\n    "{NAME}": {json.dumps(entry)}'
     # Behind the opening brace of the table, or of the file: what follows stays as it is.
     found = re.search(rf'"{table}"\s*:\s*\{{', text)
@@ -104,7 +106,9 @@ def _parsed_json(text: str) -> dict[str, Any]:
 def _in_toml(text: str, table: str, entry: dict[str, Any]) -> _Change:
     given = tomllib.loads(text)
     if NAME in given.get(table, {}):
-        raise HermesError(f"{NAME} is there already", hint="to change it, run it with --undo first")
+        raise HermesError(
+            f"{NAME} is already configured", hint="to change it, run the command with --undo first"
+        )
     lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in entry.items())
     added = f"{'' if text.endswith(chr(10)) or not text else chr(10)}\n[{table}.{NAME}]\n{lines}\n"
     wanted = {**given, table: {**given.get(table, {}), NAME: entry}}
@@ -126,7 +130,7 @@ def _undone(text: str, client: _Client) -> str:
     given = tomllib.loads(text) if is_toml else _parsed_json(text)
     entry = given.get(client.table, {}).get(NAME)
     if entry is None:
-        raise HermesError(f"{NAME} is not there")
+        raise HermesError(f"{NAME} is not configured", hint="nothing to undo")
     for lines in _toml_forms(client.table, entry) if is_toml else _json_forms(client.table, entry):
         if text.count(lines) == 1:
             return text.replace(lines, "")
@@ -162,13 +166,17 @@ def install_command(
     path = chosen.file()
     if print_only:
         say(f"in {path}:")
-        say(json.dumps({chosen.table: {NAME: entry}}, indent=2))
+        is_toml = path.suffix == ".toml"
+        shown = _in_toml("", chosen.table, entry).lines.strip() if is_toml else ""
+        say_text(shown or json.dumps({chosen.table: {NAME: entry}}, indent=2))
         return
     try:
         # As bytes: text would change line ends.
         before = path.read_bytes().decode("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise HermesError(f"can't be read: {error}", where=str(path)) from error
+    if undo and not before:
+        raise HermesError(f"{NAME} is not configured", where=str(path), hint="nothing to undo")
     if undo:
         after, shown = _undone(before, chosen), f"remove {NAME} from {path}"
     else:
@@ -176,7 +184,7 @@ def install_command(
         add = _in_toml if is_toml else _in_json
         change = add(before or ("" if is_toml else "{}\n"), chosen.table, entry)
         after, shown = change.text, f"add to {path}:\n{change.lines.strip()}"
-    say(shown)
+    say_text(shown)
     if not yes and not click.confirm("Change the file?", default=True):
         return
     path.parent.mkdir(parents=True, exist_ok=True)

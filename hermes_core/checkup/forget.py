@@ -601,7 +601,7 @@ def _forget_as(
     )
     with single:
         if not single.overrides("forget"):
-            return ProviderAnswer(problems=(f"{name}: its plugin can't delete; do it there",))
+            return ProviderAnswer(problems=(f"{name}: the plugin does not implement `forget`; delete it in the service",))
         started = single.call("initialize", session_id=session, extra=keywords)
         if started.error is not None:
             return ProviderAnswer(problems=(f"{name}: {describe(started.error)}",))
@@ -616,7 +616,7 @@ def _forget_as(
 
 
 def _backups(config: Config, name: str) -> tuple[str, ...]:
-    """What the provider keeps outside of the home."""
+    """What the provider keeps outside the home."""
     activation = activate(config)
     if activation.provider is None:
         return ()
@@ -625,7 +625,7 @@ def _backups(config: Config, name: str) -> tuple[str, ...]:
             paths = single.call("backup_paths").value
     finally:
         activation.lease.release()
-    return tuple(f"{name}: its files outside of the home: {each}" for each in paths)
+    return tuple(f"{name}: its files outside the home: {each}" for each in paths)
 
 
 def _at_provider(config: Config, journal: ForgetJournal, step: Step) -> dict[str, Any] | None:
@@ -732,7 +732,7 @@ def always_unreachable(config: Config, subject: Subject, *, asked: bool) -> list
         found.append(f"{name}: not asked; add --provider")
     if subject.request.user_id:
         found.append("MEMORY.md and a shared USER.md: run `hermes-plugins forget TEXT` for a fact")
-    found.append("backups, exports and copies outside of the home; snapshots of the disk")
+    found.append("backups, exports and copies outside the home; snapshots of the disk")
     found.append("logs of the model's vendor and of the chat platform")
     if subject.request.text:
         found.append("the history of your shell, if you typed the text there")

@@ -50,7 +50,7 @@ _IDS: Final = "ids of conversations"
 @click.command("forget")
 @click.argument("text", required=False)
 @click.option("--session", "session_id", metavar="ID", default="", help="Delete this conversation.")
-@click.option("--user", "user_id", metavar="ID", default="", help="Delete all of this user.")
+@click.option("--user", "user_id", metavar="ID", default="", help="Delete everything of this user.")
 @click.option("--platform", default="", help="The platform of that user.")
 @click.option("--provider", is_flag=True, help="Also delete it at the external provider.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
@@ -66,7 +66,7 @@ def forget_command(ctx: click.Context, /, **given: Any) -> None:
     """Delete a fact, a conversation or a person.
 
     Searches notes, conversations, the outbox, the log and every file of the home, deletes, searches
-    again, and writes a receipt. TEXT is part of what is to be forgotten; "-" reads it from standard
+    again, and writes a receipt. Everything that contains TEXT is deleted; "-" reads it from standard
     input. Without arguments, finishes what was interrupted. Exit code 1 if something is left.
     """
     home = resolve_home(ctx.obj)
@@ -97,7 +97,7 @@ def _request(home: Path, given: dict[str, Any]) -> ForgetRequest | None:
     asked = [each for each in (text, given["session_id"], given["user_id"]) if each]
     if len(asked) > 1:
         raise HintedUsageError(
-            "give a TEXT, --session or --user, and only one of them",
+            "use only one of TEXT, --session and --user",
             hint="run `hermes-plugins forget --help`",
         )
     if not asked:

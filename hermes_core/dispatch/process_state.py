@@ -201,4 +201,5 @@ def watched(
         yield
     finally:
         report(changes(name, when, before, process_state(), module()))
-        put_back_methods(before)
+        # Only what is the plugin's: another thread of the host may install a tracer meanwhile.
+        put_back_methods(before, module=module() or name)

@@ -78,7 +78,11 @@ class AsyncMemoryManager:
 
     @classmethod
     def wrap(cls, manager: MemoryManager) -> Self:
-        """Wrap an existing manager. Don't call that manager yourself any more."""
+        """Wrap an existing manager. Don't call that manager yourself any more.
+
+        Two wrappers of one manager have two queues: use the second one only for calls that wait
+        for the external provider (recall and its tools), which may be made at any time.
+        """
         return cls._of(manager, CallQueue())
 
     @classmethod

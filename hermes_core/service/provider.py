@@ -278,7 +278,7 @@ class ServiceProvider(MemoryProvider):
         rewound: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Continue with another session, or start anew if somebody else talks now."""
+        """Continue with another session, or start again if somebody else talks now."""
         old, self.session_id = self.session_id, new_session_id
         if self._start is None:
             return

@@ -70,7 +70,7 @@ def test_what_you_tell_it_is_known_when_you_start_it_again(chat) -> None:
     assert first.end() == 0
     second = chat()
     second.answer(("> ", "What tea?"), ("You drink green tea.\n> ", "/nothing"))
-    second.wait_for("there is no command /nothing")
+    second.wait_for("no such command: /nothing")
     second.wait_for("/resume")
     second.answer(("> ", "/quit"))
     assert second.end() == 0
@@ -97,7 +97,7 @@ def test_an_interrupted_answer_is_not_stored_and_the_chat_goes_on(chat, model) -
     again.answer(("", "/new"), ("> ", "Alone?"))
     again.wait_for(r"You said 2 things.\n> ")
     again.answer(("", "/resume nobody"))
-    again.wait_for("there is no conversation nobody")
+    again.wait_for("no such conversation: nobody")
     again.wait_for("one")
     again.answer(("> ", "/resume one"))
     again.wait_for("resumed one: 6 messages")

@@ -262,7 +262,7 @@ def test_an_entry_is_added_and_removed_to_the_byte(
     assert [each["args"] for each in entries] == [["mcp"]]
     again = machine.run("mcp", "install", client, "--yes")
     assert again.code == 1
-    assert "is there already" in again.err
+    assert "is already configured" in again.err
     assert machine.run("mcp", "install", client, "--undo", "--yes").code == 0
     empty = b"" if client == "codex" else b"{}\n"
     assert path.read_bytes() == (empty if given is None else given.encode())
@@ -278,3 +278,5 @@ def test_a_file_with_comments_is_left_alone(machine: Machine) -> None:
     assert path.read_text("utf-8") == "{ // mine\n}"
     shown = machine.run("mcp", "install", "cursor", "--print", "--read-only")
     assert '"--read-only"' in shown.out.replace(" ", "")
+    assert "\\n" not in shown.out
+    assert "[mcp_servers.hermes-memory]" in machine.run("mcp", "install", "codex", "--print").out

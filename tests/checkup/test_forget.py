@@ -168,7 +168,7 @@ def test_the_text_can_come_from_standard_input(machine):
         ((), "say what to forget"),
         (("x",), "too short"),
         (("a\u200bb",), "too short"),
-        (("some text", "--session", "s"), "only one of them"),
+        (("some text", "--session", "s"), "only one of TEXT"),
     ],
 )
 def test_wrong_usage_is_one_line(machine, arguments, error):
@@ -553,7 +553,7 @@ FORGETS = """
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        (PLUGIN, "can't delete; do it there"),
+        (PLUGIN, "does not implement"),
         (PLUGIN + FORGETS, "(not shown: it contains what was forgotten)"),
     ],
 )

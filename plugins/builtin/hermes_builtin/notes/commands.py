@@ -607,7 +607,7 @@ _WATCH_SECONDS: Final = 1.0
 
 
 @memory.command()
-@click.option("--watch", is_flag=True, help="Keep the files in step until you press Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Keep the files in sync until you press Ctrl-C.")
 @json_option
 @click.pass_context
 def export(ctx: click.Context, watch: bool, json_wanted: bool) -> None:
