@@ -55,7 +55,6 @@ PLUGINS_SHARED_STATE = {
 #: Who creates threads, and why. Everything else runs on a `Worker`, which has deadlines, survives
 #: a fork and never blocks the exit of the process.
 THREADS = {
-    "hermes_adapters/mcp.py": "the server's event loop must not wait for a provider",
     "hermes_core/conformance/_runner.py": "runs batches of checks, each in its own process",
     "hermes_core/conformance/checks/concurrency.py": "checks what a provider does under threads",
     "hermes_core/dispatch/worker.py": "has the class",
