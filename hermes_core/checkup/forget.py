@@ -601,7 +601,11 @@ def _forget_as(
     )
     with single:
         if not single.overrides("forget"):
-            return ProviderAnswer(problems=(f"{name}: the plugin does not implement `forget`; delete it in the service",))
+            return ProviderAnswer(
+                problems=(
+                    f"{name}: the plugin does not implement `forget`; delete it in the service",
+                )
+            )
         started = single.call("initialize", session_id=session, extra=keywords)
         if started.error is not None:
             return ProviderAnswer(problems=(f"{name}: {describe(started.error)}",))
