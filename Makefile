@@ -34,8 +34,11 @@ types: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 
+# Two workers per core: most tests wait for a process or a thread, not for the processor.
+WORKERS = $(shell $(BIN)/python -c "import os; print(2 * (os.cpu_count() or 1))")
+
 pytest: $(VENV)/.installed-dev
-	$(PYTEST) -n auto --dist loadgroup --ignore tests/live
+	$(PYTEST) -n $(WORKERS) --dist loadgroup --ignore tests/live
 
 # The part of the suite that starts few processes, for another Python:
 # make test-fast PYTHON=python3.13 VENV=.venv-3.13
