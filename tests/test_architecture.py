@@ -44,6 +44,24 @@ SHARED_STATE = {
     "storage/sqlite.py: _WATCH": "descriptors belong to the process",
 }
 
+#: The same for our plugins.
+PLUGINS_SHARED_STATE = {
+    "builtin/hermes_builtin/sessions/location.py: _SHARED": "managers of one home share one file",
+    "builtin/hermes_builtin/sessions/spool.py: _SPOOLS": "turns of one home wait in one queue",
+    "builtin/hermes_builtin/sessions/words.py: _INDEX_WORDS": "a bounded cache of a pure function",
+    "mem0/src/hermes_memory_mem0/sdk.py: _LOCK": "mem0ai's import reads the process's environment",
+}
+
+#: Who creates threads, and why. Everything else runs on a `Worker`, which has deadlines, survives
+#: a fork and never blocks the exit of the process.
+THREADS = {
+    "hermes_core/conformance/_runner.py": "runs batches of checks, each in its own process",
+    "hermes_core/conformance/checks/concurrency.py": "checks what a provider does under threads",
+    "hermes_core/dispatch/worker.py": "has the class",
+    "hermes_core/install/_commands.py": "reads both pipes of a command while it runs",
+    "hermes_core/loading/compat/_agent.py": "hermes-agent's API returns a thread",
+}
+
 #: What is copied into somebody's project as it is, and modules that stand for hermes-agent's.
 NOT_OURS = ("conformance/scaffold/project/",)
 STANDS_FOR_THE_HOST = "loading/compat/"
@@ -220,18 +238,25 @@ def _looks_into_a_provider(call: ast.Call) -> bool:
 MUTABLE = re.compile(
     r"(\w+\.)*(WeakSet|WeakKeyDictionary|WeakValueDictionary|dict|list|set|defaultdict|deque"
     r"|Lock|RLock|local|OrderedDict|Counter|count|cycle|Event|Condition|Semaphore|Queue|SimpleQueue"
-    r"|_[A-Z]\w*)\("
+    r"|Shared\w+|_[A-Z]\w*)\("
 )
 
 
 def test_state_that_a_process_shares_is_on_a_short_list():
-    found = {
-        f"{path.relative_to(CORE).as_posix()}: {name}"
-        for path, tree in sources(CORE)
+    assert _shared_state(CORE) == set(SHARED_STATE)
+
+
+def test_state_that_plugins_share_is_on_a_short_list():
+    assert _shared_state(ROOT / "plugins") == set(PLUGINS_SHARED_STATE)
+
+
+def _shared_state(folder: Path) -> set[str]:
+    return {
+        f"{path.relative_to(folder).as_posix()}: {name}"
+        for path, tree in sources(folder)
         for name, value in _assignments(tree)
         if _is_mutable(value)
     }
-    assert found == set(SHARED_STATE)
 
 
 def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
@@ -247,10 +272,29 @@ def _is_mutable(value: ast.expr) -> bool:
         return not value.keys  # a filled one is a table
     if isinstance(value, ast.List):
         return not value.elts
-    if MUTABLE.match(ast.unparse(value)) is None:
+    if not isinstance(value, ast.Call) or MUTABLE.match(ast.unparse(value)) is None:
         return False
     counts = ast.unparse(value).startswith(("count(", "cycle("))  # whatever they begin with
-    return counts or not getattr(value, "args", None)
+    return counts or not value.args
+
+
+THREAD_CALLS = ("Thread", "Timer", "ThreadPoolExecutor", "to_thread", "run_in_executor")
+
+
+def test_only_these_files_create_threads():
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in (CORE, ROOT / "plugins", ROOT / "hermes_adapters")
+        for path, tree in sources(folder)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _called(node).endswith(THREAD_CALLS)
+    }
+    assert found == set(THREADS)
+
+
+def _called(call: ast.Call) -> str:
+    """The last part of the name of what is called; "" for a call of anything else."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def test_no_function_rebinds_a_name_of_its_module():

@@ -27,7 +27,7 @@ PUBLIC_PACKAGES = (
     "hermes_core.testing",
 )
 #: What our own conformance checks receive; nobody else writes such checks.
-INTERNAL = {"CheckContext", "CallQueue", "Conversations", "_Exchange"}
+INTERNAL = {"CheckContext", "CallQueue", "ConversationSlot", "_Exchange"}
 PAGES = [
     *(ROOT / "docs").glob("*.md"),
     *(ROOT / "plugins").glob("*/README.md"),

@@ -5,7 +5,7 @@ a turn nothing; kill -9 loses at most the last half second of it.
 """
 
 from hermes_core.call_log.log import CallLog, LoggedCall, forget_calls, path_of
-from hermes_core.call_log.reading import HookReport, Lost, hook_health, lost_calls, read_calls
+from hermes_core.call_log.reader import HookReport, Lost, hook_health, lost_calls, read_calls
 
 __all__ = [
     "CallLog",

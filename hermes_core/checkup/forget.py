@@ -327,7 +327,7 @@ def _calls(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class ForgetJournal:
     """A `forget` that was begun. It has the text, and exists until the receipt is written.
 
     Attributes:
@@ -357,7 +357,7 @@ class Journal:
 
 def begin(
     home: Path, subject: Subject, found: Survey, *, provider: bool, receipt: Path | None = None
-) -> Journal:
+) -> ForgetJournal:
     """Write the journal: from now on the subject will be forgotten.
 
     Raises:
@@ -367,7 +367,7 @@ def begin(
     now = time.time()
     name = f"forget-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{number}.json"
     place = receipt or home / RECEIPTS / name
-    journal = Journal(
+    journal = ForgetJournal(
         number,
         subject,
         secrets.token_hex(16),
@@ -381,7 +381,7 @@ def begin(
     return journal
 
 
-def _save(home: Path, journal: Journal) -> None:
+def _save(home: Path, journal: ForgetJournal) -> None:
     text = json.dumps({"schema": 1, **asdict(journal)}, default=dict)
     try:
         replace_file(home / JOURNAL, text.encode("utf-8", "surrogatepass"), mode=0o600)
@@ -391,7 +391,7 @@ def _save(home: Path, journal: Journal) -> None:
         ) from error
 
 
-def unfinished(home: Path) -> Journal | None:
+def unfinished(home: Path) -> ForgetJournal | None:
     """Return the `forget` that was interrupted, or None.
 
     Raises:
@@ -405,7 +405,7 @@ def unfinished(home: Path) -> Journal | None:
         # `_asdict` is not called for a named tuple within a dataclass: JSON has a list of it.
         request = ForgetRequest(*said["request"])._replace(home=str(home))
         subject = Subject(request, tuple(said["sessions"]), tuple(said["passages"]))
-        return Journal(subject=subject, **data)
+        return ForgetJournal(subject=subject, **data)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -429,7 +429,7 @@ def exclusive(home: Path) -> Iterator[None]:
 # -- deleting ---------------------------------------------------------------------------------
 
 
-def finish(config: Config, journal: Journal, step: Step | None = None) -> dict[str, Any]:
+def finish(config: Config, journal: ForgetJournal, step: Step | None = None) -> dict[str, Any]:
     """Carry out what a journal says, from wherever it was interrupted; returns the receipt.
 
     Args:
@@ -471,7 +471,7 @@ def finish(config: Config, journal: Journal, step: Step | None = None) -> dict[s
     return receipt
 
 
-def resume(config: Config, journal: Journal, step: Step | None = None) -> dict[str, Any]:
+def resume(config: Config, journal: ForgetJournal, step: Step | None = None) -> dict[str, Any]:
     """Finish a `forget` that was interrupted."""
     again = replace(journal, resumed=journal.resumed + 1)
     _save(config.home, again)
@@ -632,7 +632,7 @@ def _backups(config: Config, name: str) -> tuple[str, ...]:
     return tuple(f"{name}: its files outside the home: {each}" for each in paths)
 
 
-def _at_provider(config: Config, journal: Journal, step: Step) -> dict[str, Any] | None:
+def _at_provider(config: Config, journal: ForgetJournal, step: Step) -> dict[str, Any] | None:
     """Look, delete, look again; the receipt's part about the provider."""
     name = config.selection.name
     if not name:
@@ -667,7 +667,7 @@ def _at_provider(config: Config, journal: Journal, step: Step) -> dict[str, Any]
 
 def _receipt(
     config: Config,
-    journal: Journal,
+    journal: ForgetJournal,
     left: Survey,
     done: Counter[str],
     provider: dict[str, Any] | None,

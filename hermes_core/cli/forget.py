@@ -66,8 +66,9 @@ def forget_command(ctx: click.Context, /, **given: Any) -> None:
     """Delete a fact, a conversation or a person.
 
     Searches notes, conversations, the outbox, the log and every file of the home, deletes, searches
-    again, and writes a receipt. Everything that contains TEXT is deleted; "-" reads it from standard
-    input. Without arguments, finishes what was interrupted. Exit code 1 if something is left.
+    again, and writes a receipt. Everything that contains TEXT is deleted; "-" reads it from
+    standard input. Without arguments, finishes what was interrupted. Exit code 1 if something is
+    left.
     """
     home = resolve_home(ctx.obj)
     config = _config(home)

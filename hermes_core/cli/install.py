@@ -39,7 +39,7 @@ from hermes_core.install import (
     Package,
     Plan,
     Repository,
-    Staged,
+    StagedPlugin,
     build_bridge,
     check_wheel,
     installer,
@@ -295,7 +295,7 @@ def _install_folder(source: Folder | Repository, manner: Manner) -> None:
     _offer_setup([info], manner)
 
 
-def _show_staged(staged: Staged, target: Path, manner: Manner) -> None:
+def _show_staged(staged: StagedPlugin, target: Path, manner: Manner) -> None:
     manner.say()
     manner.say(f"To be installed in {target}:")
     commit = f", commit {staged.record.commit}" if staged.record.commit else ""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         new_event,
         overrides,
     )
-    from hermes_core.dispatch.health import HookHealth, Unstored
+    from hermes_core.dispatch.health import HookHealth, LossCounter
     from hermes_core.dispatch.hooks import HookCalls, SingleProvider, as_builtin
     from hermes_core.dispatch.observers import ObserverError
     from hermes_core.dispatch.recall import LateAnswer
@@ -39,11 +39,11 @@ __all__ = [
     "Job",
     "LateAnswer",
     "Listener",
+    "LossCounter",
     "ObserverError",
     "Outcome",
     "ProviderAdapter",
     "SingleProvider",
-    "Unstored",
     "Worker",
     "as_builtin",
     "method_of",
@@ -59,7 +59,7 @@ _MODULES: Final = {
     "Delivery": "call",
     "HookCalls": "hooks",
     "HookHealth": "health",
-    "Unstored": "health",
+    "LossCounter": "health",
     "Invocation": "call",
     "Job": "worker",
     "LOAD_SECONDS": "call",

@@ -43,7 +43,7 @@ from hermes_core.dispatch.process_state import (
     put_back_methods,
     watched,
 )
-from hermes_core.dispatch.recall import Recall
+from hermes_core.dispatch.recall import BoundedRecall
 from hermes_core.dispatch.redaction import (
     TextRedactor,
     redacted_arguments,
@@ -170,7 +170,7 @@ class ProviderAdapter:
         self._loop = EventLoop(f"memory-{name}-loop")
         self._statistics = CallStatistics(name, clock=clock)
         self._invocations = Invocations(provider)
-        self._recall = Recall(
+        self._recall = BoundedRecall(
             self._workers[Lane.RECALL],
             self.deadlines.prefetch,
             self.deadlines.hook,

@@ -34,7 +34,7 @@ class HookHealth(NamedTuple):
     breaker: str
 
 
-class Unstored:
+class LossCounter:
     """Counts what could not be stored, and logs each: nobody may have to guess what is missing.
 
     Args:

@@ -391,7 +391,7 @@ class _terminal:  # noqa: N801 - a context manager
 # -- the host's side -------------------------------------------------------------------------------
 
 
-class Launched(NamedTuple):
+class ChildProcess(NamedTuple):
     """A child that was started: its process, and the token of what it starts."""
 
     process: subprocess.Popen[bytes]
@@ -427,7 +427,7 @@ class _Child:
 
     def __init__(
         self,
-        launched: Launched,
+        launched: ChildProcess,
         name: str,
         report: Callable[[int, str], None],
         clock: Callable[[], float],
@@ -632,7 +632,7 @@ class IsolatedProvider:
     def __init__(
         self,
         name: str,
-        launch: Callable[[Mapping[str, str]], Launched],
+        launch: Callable[[Mapping[str, str]], ChildProcess],
         deadlines: Deadlines,
         known_errors: KnownErrors,
         report: Callable[[int, str], None],

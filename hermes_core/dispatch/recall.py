@@ -54,7 +54,7 @@ class _Asked:
             self.seconds = self.clock() - began
 
 
-class Recall:
+class BoundedRecall:
     """Recalls on a worker, and stores an answer that did not arrive in time.
 
     A turn waits for the whole budget only while that is useful. After two turns in a row that

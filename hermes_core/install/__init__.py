@@ -7,7 +7,7 @@ is installed.
 from __future__ import annotations
 
 from hermes_core.install._bridge import Bridge, build_bridge, remove_bridge
-from hermes_core.install._directories import Staged, plugins_folder, put, remove_folder, stage
+from hermes_core.install._directories import StagedPlugin, plugins_folder, put, remove_folder, stage
 from hermes_core.install._installers import OURSELVES, Change, Download, Installer, Plan, installer
 from hermes_core.install._sources import (
     Folder,
@@ -31,7 +31,7 @@ __all__ = [
     "Package",
     "Plan",
     "Repository",
-    "Staged",
+    "StagedPlugin",
     "build_bridge",
     "check_wheel",
     "installer",

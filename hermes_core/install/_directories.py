@@ -38,7 +38,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NOT_COPIED: Final = (".git", "__pycache__", ".venv", "node_modules", RECORD)
 
 
-class Staged(NamedTuple):
+class StagedPlugin(NamedTuple):
     """A directory plugin that is ready to be moved to its place, and what is known about it."""
 
     folder: Path
@@ -86,7 +86,7 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def stage(source: Folder | Repository, plugins: Path) -> Staged:
+def stage(source: Folder | Repository, plugins: Path) -> StagedPlugin:
     """Copy or clone a plugin into a folder beside its place, and check it."""
     # On the file system of its place, so that the final rename is atomic.
     work = plugins / f"{_STAGED}{os.urandom(4).hex()}"
@@ -109,7 +109,7 @@ def stage(source: Folder | Repository, plugins: Path) -> Staged:
     if problem or not _NAME.fullmatch(name):
         raise InstallError(problem or f"{name!r} can't be the name of a folder", where=origin)
     record = Record(source=origin, commit=commit, hash=content_hash(info))
-    return Staged(found, name, info._replace(name=name, commit=commit), record)
+    return StagedPlugin(found, name, info._replace(name=name, commit=commit), record)
 
 
 def _refuse_strange(found: Path, work: Path, origin: str) -> None:

@@ -28,8 +28,8 @@ from hermes_core.dispatch.call import Deadlines
 from hermes_core.dispatch.caller import ProviderInstance, register_instance
 from hermes_core.dispatch.isolation import (
     ISOLATED,
+    ChildProcess,
     IsolatedProvider,
-    Launched,
     ProviderServer,
     refuse,
 )
@@ -117,7 +117,7 @@ class _Launch:
         self._sources = sources
         self._home = config.home
 
-    def __call__(self, variables: Mapping[str, str]) -> Launched:
+    def __call__(self, variables: Mapping[str, str]) -> ChildProcess:
         # What the process itself has wins over .env and the keyring, as in one process.
         environment = {**variables, **_inherited(self._sources), "HERMES_HOME": str(self._home)}
         process, token = start_child(
@@ -127,7 +127,7 @@ class _Launch:
             errors=subprocess.DEVNULL,
             mark=ISOLATED,
         )
-        return Launched(process, token)
+        return ChildProcess(process, token)
 
 
 def _inherited(sources: Sources) -> dict[str, str]:

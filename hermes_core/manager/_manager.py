@@ -31,8 +31,8 @@ from hermes_core.dispatch import (
     Deadlines,
     HookCalls,
     HookHealth,
+    LossCounter,
     ProviderAdapter,
-    Unstored,
     as_builtin,
 )
 from hermes_core.dispatch.caller import use_home
@@ -57,7 +57,7 @@ from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
     from hermes_core.call_log import CallLog
-    from hermes_core.manager.conversation import Conversation, Conversations
+    from hermes_core.manager.conversation import Conversation, ConversationSlot
     from hermes_core.outbox.writer import OutboxSettings, OutboxWriter
     from hermes_core.privacy import Redactor
 
@@ -108,7 +108,7 @@ class MemoryManager:
         self._tools = ToolRegistry(self._hooks, reserved_tools)
         # A placeholder: a host may ask for tools or recall before `initialize_all`.
         self._session = SessionContext()
-        self._conversations: Conversations | None = None
+        self._conversation_slot: ConversationSlot | None = None
         self._notes = NoteWrites(self.on_memory_write, lambda: self._session.parent_session_id)
         self._shutdown = Shutdown(self._hooks, self._deadlines)
         #: Why the configuration, a provider or an observer could not be used.
@@ -118,7 +118,7 @@ class MemoryManager:
         #: The external provider's settings and their sources; secrets without their values.
         self.setting_rows: tuple[dict[str, Any], ...] = ()
         self._warnings: tuple[str, ...] = ()
-        self._unstored = {"sync_turn": Unstored("turn"), "handle_tool_call": Unstored("note")}
+        self._unstored = {"sync_turn": LossCounter("turn"), "handle_tool_call": LossCounter("note")}
 
     @classmethod
     def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
@@ -346,12 +346,12 @@ class MemoryManager:
         """
         from hermes_core.manager.conversation import (  # noqa: PLC0415 - the fence: hosts may do without
             Conversation,
-            Conversations,
+            ConversationSlot,
         )
 
-        if self._conversations is None:
-            self._conversations = Conversations()
-        return Conversation(self, self._conversations, session_id, who, end_session=end_session)
+        if self._conversation_slot is None:
+            self._conversation_slot = ConversationSlot()
+        return Conversation(self, self._conversation_slot, session_id, who, end_session=end_session)
 
     # -- a turn ---------------------------------------------------------------------------
 

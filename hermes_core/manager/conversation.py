@@ -150,7 +150,7 @@ def _not_json(args: Any) -> str:
     return json.dumps({"success": False, "error": error})
 
 
-class Conversations:
+class ConversationSlot:
     """The conversations of one manager, of which at most one is open."""
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class Conversation:
     def __init__(
         self,
         memory: MemoryManager,
-        conversations: Conversations,
+        slot: ConversationSlot,
         session_id: str,
         who: Mapping[str, Any],
         *,
@@ -217,7 +217,7 @@ class Conversation:
         self.session_id = session_id
         self.history: list[dict[str, Any]] = []
         self._memory = memory
-        self._conversations = conversations
+        self._slot = slot
         self._who = dict(who)
         self._end_session = end_session
         self._prompt = ""
@@ -225,7 +225,7 @@ class Conversation:
         self._exchange: _Exchange | None = None
 
     def __enter__(self) -> Self:
-        self._conversations.enter(self._memory, self, self._who)
+        self._slot.enter(self._memory, self, self._who)
         self._prompt = self._memory.build_system_prompt()
         return self
 
@@ -245,7 +245,7 @@ class Conversation:
             HermesError: The turn before it is still open, the conversation is not, or ``text`` is
                 not text.
         """
-        if self._conversations.current is not self:
+        if self._slot.current is not self:
             raise HermesError(
                 "this conversation is not open",
                 hint="use: with memory.conversation(session_id) as talk",
@@ -266,7 +266,7 @@ class Conversation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._conversations.current = None
+        self._slot.current = None
         if self._exchange is not None:
             self._exchange.end()
         if self._end_session and self.history:

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hermes_core.dispatch import HookCalls, ProviderAdapter, Unstored, new_event
+from hermes_core.dispatch import HookCalls, LossCounter, ProviderAdapter, new_event
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import IDENTITIES
 from hermes_core.outbox.delivery import SessionStream
@@ -70,7 +70,7 @@ class OutboxWriter:
         self._session = SessionContext()
         self._current: SessionStream | None = None
         self._sessions: list[SessionStream] = []
-        self._unstored = Unstored("write", f"provider {adapter.name}: ")
+        self._unstored = LossCounter("write", f"provider {adapter.name}: ")
         self._damage = ""
 
     @property

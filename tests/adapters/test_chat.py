@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import Machine
-from support.stand_in_model import Answer, Prompt, StandInModel
+from support.fake_model import Answer, FakeModel, Prompt
 from support.terminals import Dialogue
 
 
@@ -34,8 +34,8 @@ def agent_model(prompt: Prompt) -> Answer | None:
 
 
 @pytest.fixture
-def model() -> Iterator[StandInModel]:
-    with StandInModel(answerers=[agent_model]) as served:
+def model() -> Iterator[FakeModel]:
+    with FakeModel(answerers=[agent_model]) as served:
         yield served
 
 
@@ -47,7 +47,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.fixture
-def chat(machine: Machine, model: StandInModel) -> Iterator[Callable[..., Dialogue]]:
+def chat(machine: Machine, model: FakeModel) -> Iterator[Callable[..., Dialogue]]:
     opened: list[Dialogue] = []
 
     def start(*arguments: str) -> Dialogue:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import Machine, posix_only, run_on_terminal
-from support.forgetting import (
+from support.forget_home import (
     KEPT,
     TEXT,
     count,

@@ -17,7 +17,7 @@ from pathlib import Path
 from hermes_core import Config, ForgetRequest
 from hermes_core.checkup import forget
 from hermes_core.loading.activation import activate_builtin
-from support.forgetting import TEXT, count, fill, grep, in_child
+from support.forget_home import TEXT, count, fill, grep, in_child
 
 KILL = 0
 MOST = 20_000

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from support.stand_in_model import Answer, Prompt, facts_in
+from support.fake_model import Answer, Prompt, facts_in
 
 _CHUNK = re.compile(r"Extract facts from the following chunk\..*?\nContent:\n(.*)", re.DOTALL)
 _SPEAKER = re.compile(r"^(?:User|Assistant): ", re.MULTILINE)

@@ -254,7 +254,7 @@ def running_engine(
     Args:
         folder: For its log.
         database: Where it keeps everything.
-        model_url: Where the stand-in model is.
+        model_url: Where the fake model is.
         **settings: More of its variables, without ``HINDSIGHT_API_``.
     """
     embeddings = {

@@ -12,7 +12,7 @@ from textwrap import dedent, indent
 from typing import Any
 
 from hermes_core import Deadlines, MemoryManager
-from hermes_core.dispatch.isolation import IsolatedProvider, Launched
+from hermes_core.dispatch.isolation import ChildProcess, IsolatedProvider
 from support.sites import add_directory
 
 #: Enough on a busy machine; what hangs on purpose is told so by the test.
@@ -120,7 +120,7 @@ class Children:
         self.count = 0
         self._code = _CHILD.format(first=first, answer=answer)
 
-    def __call__(self, variables: Mapping[str, str]) -> Launched:
+    def __call__(self, variables: Mapping[str, str]) -> ChildProcess:
         self.count += 1
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", self._code],
@@ -129,7 +129,7 @@ class Children:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        return Launched(process, "no token")
+        return ChildProcess(process, "no token")
 
     def provider(self, clock: Callable[[], float] = lambda: 0.0) -> Any:
         """What the host calls."""

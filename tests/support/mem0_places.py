@@ -14,8 +14,8 @@ from hermes_memory_mem0 import Mem0Provider
 from hermes_memory_mem0.engine import Oss
 from hermes_memory_mem0.sdk import load_sdk
 from hermes_memory_mem0.settings import read_settings
+from support.fake_model import FakeModel
 from support.mem0_servers import Mem0Platform, Mem0Server
-from support.stand_in_model import StandInModel
 
 KEY = "m0-the-right-key"
 MODES = ("platform", "self-hosted", "oss")
@@ -79,7 +79,7 @@ class Place:
 def opened(mode: str, home: Path) -> Iterator[Place]:
     """A place of a mode."""
     if mode == "oss":
-        with StandInModel() as model:
+        with FakeModel() as model:
             yield from _used(Place(home, {"mode": mode, "llm_url": model.url}, model))
     elif mode == "platform":
         with Mem0Platform(key=KEY) as server:

@@ -78,7 +78,7 @@ class Served:
 
     def _command(self) -> list[str]:
         if self.mode == "oss":
-            return [sys.executable, str(_HERE / "stand_in_model.py"), str(self.port)]
+            return [sys.executable, str(_HERE / "fake_model.py"), str(self.port)]
         kind = "platform" if self.mode == "platform" else "server"
         return [
             sys.executable, str(_HERE / "mem0_servers.py"), kind, "--key", KEY,

@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from support.stand_in_model import facts_in
+from support.fake_model import facts_in
 
 Row = dict[str, Any]
 
 
 class Mem0Store:
-    """Memories and events. Facts are extracted as the stand-in model does it.
+    """Memories and events. Facts are extracted as the fake model does it.
 
     Args:
         path: Where it is kept, whole after every change; nowhere if None.

@@ -60,7 +60,7 @@ _VERIFIED: Final = 16
 logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
 
-class _Unverified(NamedTuple):
+class _NoteToVerify(NamedTuple):
     """A note that was written while a turn went on, and the entries that went with it."""
 
     notes: Notes
@@ -84,8 +84,8 @@ class BuiltinProvider(MemoryProvider):
         self._home = Path()
         self._mirror: Mirror | None = None
         #: Notes whose turn is not over: a host may report what it read only then.
-        self._unverified: list[_Unverified] = []
-        self._verified: list[_Unverified] = []
+        self._unverified: list[_NoteToVerify] = []
+        self._verified: list[_NoteToVerify] = []
         self._has_external = False
         self._report: Report | None = None
         self._prepares = False
@@ -418,7 +418,7 @@ class BuiltinProvider(MemoryProvider):
                 logger.warning("notes: the origin of a note could not be checked: %s", error)
         del self._unverified[:-_UNVERIFIED]
 
-    def _found_external(self, each: _Unverified, verdict: Verdict) -> None:
+    def _found_external(self, each: _NoteToVerify, verdict: Verdict) -> None:
         """Record it; unless such notes are allowed, take the note back and let it wait."""
         notes, step = each.notes, each.step
         notes.history.record_origins({step.content: verdict.origin})
@@ -443,7 +443,7 @@ class BuiltinProvider(MemoryProvider):
             made = {step.content for step in written.steps if step.action != "remove"}
             gone = {step.old_text for step in written.steps if step.old_text} - made
             self._unverified += [
-                _Unverified(notes, target, step, author, tuple(gone))
+                _NoteToVerify(notes, target, step, author, tuple(gone))
                 for step in written.steps
                 if step.action != "remove" and not is_external(step.origin)
             ]

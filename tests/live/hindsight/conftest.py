@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from support.commands import Machine
+from support.fake_model import FakeModel
 from support.hindsight_answers import HINDSIGHT
 from support.hindsight_engine import Database, Engine, running_database, running_engine
-from support.stand_in_model import StandInModel
 
 KEY = "the-key-of-the-tests"
 
@@ -22,8 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def model() -> Iterator[StandInModel]:
-    with StandInModel(answerers=HINDSIGHT) as made:
+def model() -> Iterator[FakeModel]:
+    with FakeModel(answerers=HINDSIGHT) as made:
         yield made
 
 
@@ -35,7 +35,7 @@ def database() -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def engine(
-    tmp_path_factory: pytest.TempPathFactory, database: Database, model: StandInModel
+    tmp_path_factory: pytest.TempPathFactory, database: Database, model: FakeModel
 ) -> Iterator[Engine]:
     """It keeps what it is told word for word."""
     with running_engine(tmp_path_factory.mktemp("engine"), database, model.url) as made:
@@ -44,7 +44,7 @@ def engine(
 
 @pytest.fixture(scope="session")
 def thinking_engine(
-    tmp_path_factory: pytest.TempPathFactory, database: Database, model: StandInModel
+    tmp_path_factory: pytest.TempPathFactory, database: Database, model: FakeModel
 ) -> Iterator[Engine]:
     """It extracts facts and reflects."""
     settings = {
@@ -58,7 +58,7 @@ def thinking_engine(
 
 @pytest.fixture(scope="session")
 def locked_engine(
-    tmp_path_factory: pytest.TempPathFactory, database: Database, model: StandInModel
+    tmp_path_factory: pytest.TempPathFactory, database: Database, model: FakeModel
 ) -> Iterator[Engine]:
     """It wants a key."""
     extension = "hindsight_api.extensions.builtin.tenant:ApiKeyTenantExtension"

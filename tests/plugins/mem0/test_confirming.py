@@ -5,8 +5,8 @@ import re
 from collections import deque
 
 import pytest
+from support.fake_model import FakeModel
 from support.mem0_places import Place
-from support.stand_in_model import StandInModel
 
 from hermes_core.service import BackendError, Cause
 
@@ -153,7 +153,7 @@ def test_nothing_is_shown_where_all_is_confirmed(place):
 # -- the engine in the process ------------------------------------------------------------------
 
 
-class Limited(StandInModel):
+class Limited(FakeModel):
     """A model whose embeddings are limited."""
 
     grants = staticmethod(_granted())

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 from support.commands import posix_only
+from support.fake_model import FakeModel
 from support.mem0_places import Place
-from support.stand_in_model import StandInModel
 
 from hermes_core import HermesError
 from hermes_core.service import BackendError, Cause
@@ -149,7 +149,7 @@ def test_a_size_that_was_set_up_and_is_not_the_stored_one_is_an_error_too(oss):
 
 
 def test_the_size_of_a_new_store_is_the_embedders(home):
-    with StandInModel() as model:
+    with FakeModel() as model:
         model.dimensions = 96
         place = Place(home, {"mode": "oss", "llm_url": model.url}, model)
         _say(place.provider())
@@ -168,7 +168,7 @@ def test_no_collection_can_be_deleted(oss):
     assert oss.texts() == [LISBON]
 
 
-class _FailsAfterFacts(StandInModel):
+class _FailsAfterFacts(FakeModel):
     """Its embeddings fail as soon as facts were extracted: the engine goes on without them."""
 
     def answer(self, path, body):

@@ -1,6 +1,6 @@
 """The probe: asks, writes, recalls, and leaves nothing behind."""
 
-from support.stand_in_model import StandInModel
+from support.fake_model import FakeModel
 from support.web_servers import NO_ROUTE, Answer, answering
 
 
@@ -41,7 +41,7 @@ def test_a_model_that_does_not_answer_fails_the_probe_of_a_write(oss):
 
 
 def test_a_model_that_is_away_fails_the_probe_although_its_embeddings_answer(oss):
-    with StandInModel() as gone:
+    with FakeModel() as gone:
         config = {"llm_url": gone.url, "embedder_url": oss.behind.url}
     result = oss.provider(config=config).probe(write=False)
     assert not result.ok

@@ -8,9 +8,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from support.fake_model import FakeModel, embedding, facts_in
 from support.mem0_servers import Mem0Platform, Mem0Server
 from support.openapi import contract
-from support.stand_in_model import StandInModel, embedding, facts_in
 
 KNOWN = contract("mem0-platform.json").is_known
 needs_descriptions = pytest.mark.skipif(not KNOWN, reason="the API's description is not at hand")
@@ -38,7 +38,7 @@ def test_facts_are_statements_and_nothing_else():
 
 
 def test_the_model_gives_vectors_as_numbers_or_packed_and_of_the_size_that_is_asked_for():
-    with StandInModel() as model:
+    with FakeModel() as model:
         asked = {"input": ["green tea"], "model": "m", "dimensions": 8}
         plain = _post(f"{model.url}/embeddings", asked)["data"][0]["embedding"]
         packed = _post(f"{model.url}/embeddings", {**asked, "encoding_format": "base64"})
@@ -50,7 +50,7 @@ def test_the_model_gives_vectors_as_numbers_or_packed_and_of_the_size_that_is_as
 
 
 def test_the_model_counts_what_it_was_asked_in_a_way_that_nobody_knows():
-    with StandInModel() as model:
+    with FakeModel() as model:
         _post(f"{model.url}/chat/completions", {"messages": [{"role": "user", "content": "Hi!"}]})
         with urlopen(f"{model.url.removesuffix('/v1')}/stats") as answer:
             assert json.load(answer)["unrecognised"] == 1

@@ -30,7 +30,7 @@ from hermes_builtin.notes.history import (
     settled_origin,
 )
 from hermes_builtin.notes.notebook import COMMAND, TARGETS, Author, Notebook, Page, Written, view
-from hermes_builtin.notes.pending import Pending, Staged
+from hermes_builtin.notes.pending import Pending, PendingWrite
 from hermes_builtin.notes.people import (
     PER_USER,
     Person,
@@ -77,11 +77,11 @@ __all__ = [
     "NudgeCounter",
     "Operation",
     "Page",
+    "PendingWrite",
     "Person",
     "Planned",
     "Refused",
     "Settings",
-    "Staged",
     "Step",
     "Written",
     "entry_id",
@@ -278,7 +278,7 @@ class Notes:
             with notebook.text.locked():
                 self.history.catch_up(notebook.key, *notebook.text.look())
 
-    def approve(self, name: str, author: Author) -> tuple[Staged, Written]:
+    def approve(self, name: str, author: Author) -> tuple[PendingWrite, Written]:
         """Carry out a write that waited; it stays pending if that fails."""
         staged = self.pending.get(name)
         # The write belongs to the session that asked for it, not to the command that approves it.
@@ -293,7 +293,7 @@ class Notes:
         self.pending.discard(name)
         return staged, written
 
-    def planned(self) -> list[tuple[Staged, list[Planned]]]:
+    def planned(self) -> list[tuple[PendingWrite, list[Planned]]]:
         """What waits, oldest first, and what each would do after those before it."""
         entries: dict[str, list[str]] = {}
         found = []

@@ -28,10 +28,10 @@ from hermes_builtin.notes import (
     NotesError,
     Operation,
     Page,
+    PendingWrite,
     Person,
     Planned,
     Refused,
-    Staged,
     Written,
     entry_id,
     operation,
@@ -229,7 +229,7 @@ def pending(ctx: click.Context, json_wanted: bool) -> None:
         say("Nothing is pending.")
 
 
-def _pending_row(staged: Staged, planned: list[Planned]) -> dict[str, Any]:
+def _pending_row(staged: PendingWrite, planned: list[Planned]) -> dict[str, Any]:
     operations = [
         {"action": each.action, "content": each.content, "old_text": each.old_text}
         for each in staged.operations

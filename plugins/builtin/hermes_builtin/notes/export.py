@@ -20,7 +20,7 @@ from hermes_core.storage.files import replace_file
 _STATE: Final = ".exported.json"
 
 
-class Exported(NamedTuple):
+class ExportResult(NamedTuple):
     """What was done to one copy.
 
     Attributes:
@@ -65,7 +65,7 @@ class Export:
         self._state = folder / _STATE
         self._common = self._read_state()
 
-    def step(self, notebook: Notebook) -> Exported:
+    def step(self, notebook: Notebook) -> ExportResult:
         """Take over what somebody did to the copy, and write what the notebook has.
 
         Raises:
@@ -75,13 +75,15 @@ class Export:
         folder = self._people.folder(name) if name else self._folder
         copy = NotesFile(folder / FILES[notebook.target])
         with copy.locked():
-            done = Exported(notebook.key, copy.place)
+            done = ExportResult(notebook.key, copy.place)
             try:
                 return self._synchronised(notebook, copy, done)
             except FileChanged:  # an editor was faster; the next step sees what it saved
                 return done
 
-    def _synchronised(self, notebook: Notebook, copy: NotesFile, done: Exported) -> Exported:
+    def _synchronised(
+        self, notebook: Notebook, copy: NotesFile, done: ExportResult
+    ) -> ExportResult:
         seen, common = copy.look(), self._common.get(notebook.key)
         if seen.inode and common is None:
             done = done._replace(kept=self._keep(copy, seen, notebook.text.read()))

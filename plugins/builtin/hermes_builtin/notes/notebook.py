@@ -55,7 +55,7 @@ class Seen(NamedTuple):
     inode: int
 
 
-class Staged(Protocol):
+class TextUpdate(Protocol):
     """A new text that is ready to be put in place; `StagedFile`, or one in a database.
 
     Attributes:
@@ -97,7 +97,7 @@ class NotesText(Protocol):
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock, so that what is read inside is still true when it is written."""
 
-    def write_aside(self, text: str) -> Staged:
+    def write_aside(self, text: str) -> TextUpdate:
         """A new text, ready to be put in place."""
 
     def put_in_place(self, staged: Any, expected: str) -> bool:

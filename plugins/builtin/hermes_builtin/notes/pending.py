@@ -26,7 +26,7 @@ logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 _NAME: Final = re.compile(r"[0-9a-f]{8}")
 
 
-class Staged(NamedTuple):
+class PendingWrite(NamedTuple):
     """A write that waits."""
 
     id: str
@@ -168,7 +168,7 @@ class Pending:
         newest = max((each.created_at for each in self.all()), default=0.0)
         return max(self._clock(), nextafter(newest, inf))
 
-    def all(self) -> list[Staged]:
+    def all(self) -> list[PendingWrite]:
         """What waits, oldest first. A broken record hides no other."""
         found = []
         for name, where in self._records.all():
@@ -183,7 +183,7 @@ class Pending:
         """What waits for a notebook, oldest first."""
         return [each.operations for each in self.all() if each.target == target]
 
-    def get(self, name: str) -> Staged:
+    def get(self, name: str) -> PendingWrite:
         """One of them."""
         if not self.exists(name):
             raise NotesError(f"nothing with the id {name} is pending")
@@ -206,12 +206,12 @@ class Pending:
         if _NAME.fullmatch(name):
             self._records.remove(name)
 
-    def _read(self, name: str, where: str) -> Staged:
+    def _read(self, name: str, where: str) -> PendingWrite:
         try:
             record = json.loads(self._records.read(name))
             payload = record["payload"]
             wanted = payload.get("operations") or [payload]
-            return Staged(
+            return PendingWrite(
                 name,
                 float(record.get("created_at") or 0),
                 str(record.get("origin") or ""),

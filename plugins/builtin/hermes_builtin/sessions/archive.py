@@ -350,7 +350,7 @@ def marker(matches: Matches) -> str:
     return next(each for each in (FORGOTTEN, *_OTHER_MARKERS) if not matches(each))
 
 
-class Replaced(NamedTuple):
+class TextOccurrences(NamedTuple):
     """The messages and the sessions (by title) that have a text, and how the first of them go."""
 
     messages: list[int]
@@ -437,10 +437,10 @@ class Archive(Protocol):
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Delete sessions; returns the number of deleted messages."""
 
-    def texts(self, matches: Matches) -> Replaced:
+    def texts(self, matches: Matches) -> TextOccurrences:
         """The messages and titles that have a text."""
 
-    def replace_texts(self, matches: Matches) -> Replaced:
+    def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put `FORGOTTEN` in the place of messages that have a text, and remove such titles."""
 
     def erase_deleted(self) -> bool:

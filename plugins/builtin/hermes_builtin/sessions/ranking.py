@@ -48,7 +48,7 @@ class Totals(NamedTuple):
     sessions: int
 
 
-class Ranked(NamedTuple):
+class SessionScore(NamedTuple):
     """A session, its best message, and how good it is."""
 
     session: int
@@ -108,7 +108,7 @@ class Ranking:
 
     def sessions(
         self, sizes: Sizes, pairs: Collection[tuple[str, str]], words: Words, most: int = 0
-    ) -> list[Ranked]:
+    ) -> list[SessionScore]:
         """The best first; of equals the user's before others, then the newest.
 
         Args:
@@ -123,7 +123,7 @@ class Ranking:
         if len(self.weights) > 1 and best:
             closer = self._closeness({each.session for each in best}, pairs, words)
             ranked = [
-                Ranked(each.session, each.message, each.score + closer.get(each.session, 0.0))
+                SessionScore(each.session, each.message, each.score + closer.get(each.session, 0.0))
                 for each in ranked
             ]
         # Session numbers grow with time. What a tool returned never outranks what the user said.
@@ -142,7 +142,7 @@ class Ranking:
             scores[number] *= (_SATURATION + 1) / (1 + _SATURATION * length)
         return scores
 
-    def _by_messages(self, scores: Mapping[int, float], most: int) -> list[Ranked]:
+    def _by_messages(self, scores: Mapping[int, float], most: int) -> list[SessionScore]:
         of: dict[int, list[tuple[float, int]]] = defaultdict(list)
         for number, score in scores.items():
             of[number >> SESSION_BITS].append((score, number))
@@ -159,7 +159,7 @@ class Ranking:
                 covered = self._covered(number for _, number in scored)
             total += _COVERAGE * sum(covered.values()) + self._bonus.get(session, 0.0)
             equals = (number for score, number in scored if score == scored[0][0])
-            ranked.append(Ranked(session, min(equals, key=_role_code), total))
+            ranked.append(SessionScore(session, min(equals, key=_role_code), total))
         return ranked
 
     def _covered(self, numbers: Iterable[int]) -> dict[str, float]:
@@ -215,7 +215,7 @@ def _role_code(number: int) -> int:
     return number & OTHER
 
 
-def _score(ranked: Ranked) -> float:
+def _score(ranked: SessionScore) -> float:
     return ranked.score
 
 

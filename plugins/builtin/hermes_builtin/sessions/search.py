@@ -33,7 +33,7 @@ from hermes_builtin.sessions.query import (
     days,
     reach,
 )
-from hermes_builtin.sessions.ranking import Ranked, Ranking, Totals, rarity, weight
+from hermes_builtin.sessions.ranking import Ranking, SessionScore, Totals, rarity, weight
 from hermes_builtin.sessions.words import (
     LANGUAGE_MARKS,
     WEIGHT,
@@ -698,7 +698,7 @@ class Search:
         scope = self._options.scope
         return {self._lineages.root_of(asking, scope) for asking in self._options.without}
 
-    def _with_facts(self, order: list[Ranked]) -> Iterator[tuple[Session, Ranked]]:
+    def _with_facts(self, order: list[SessionScore]) -> Iterator[tuple[Session, SessionScore]]:
         # In chunks: the loop usually ends within the first one.
         for at in range(0, len(order), _CHUNK):
             chunk = order[at : at + _CHUNK]
@@ -723,7 +723,7 @@ class Search:
         shown = {session.number for session in sessions if self._may_show(session)}
         return [number for number in numbers if session_of(number) in shown]
 
-    def _by_time(self, order: list[Ranked], *, newest: bool) -> list[Ranked]:
+    def _by_time(self, order: list[SessionScore], *, newest: bool) -> list[SessionScore]:
         times = dict(self._source.times(each.session for each in order))
         return sorted(order, key=lambda each: times.get(each.session, 0.0), reverse=newest)
 

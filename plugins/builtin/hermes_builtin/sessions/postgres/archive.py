@@ -27,12 +27,12 @@ from hermes_builtin.sessions.archive import (
     NewMessage,
     Problem,
     Progress,
-    Replaced,
     Scope,
     SearchOptions,
     Session,
     SessionFacts,
     Stats,
+    TextOccurrences,
     Titled,
     Window,
     facts_of,
@@ -262,7 +262,7 @@ class PostgresArchive:
                 progress(done, len(sessions))
         return gone
 
-    def texts(self, matches: Matches) -> Replaced:
+    def texts(self, matches: Matches) -> TextOccurrences:
         """The messages and titles that have a text."""
         messages: list[int] = []
         previews: list[str] = []
@@ -273,9 +273,9 @@ class PostgresArchive:
                     previews.append(content)
         sessions = self.sessions(EVERYBODY)
         titles = [each.number for each in sessions if each.title and matches(each.title)]
-        return Replaced(messages[::-1], titles, previews[::-1][:_SHOWN])
+        return TextOccurrences(messages[::-1], titles, previews[::-1][:_SHOWN])
 
-    def replace_texts(self, matches: Matches) -> Replaced:
+    def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put a marker in the place of messages that have a text, and remove such titles."""
         self._index_all()
         found = self.texts(matches)

@@ -18,12 +18,12 @@ from hermes_builtin.sessions.archive import (
     NewMessage,
     Problem,
     Progress,
-    Replaced,
     Scope,
     SearchOptions,
     Session,
     SessionFacts,
     Stats,
+    TextOccurrences,
     Titled,
     Window,
     facts_of,
@@ -165,11 +165,11 @@ class SqliteArchive:
             maintenance.tidy(self._file)
         return gone
 
-    def texts(self, matches: Matches) -> Replaced:
+    def texts(self, matches: Matches) -> TextOccurrences:
         """The messages and titles that have a text."""
         return maintenance.find_texts(self._file, matches)
 
-    def replace_texts(self, matches: Matches) -> Replaced:
+    def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put a marker in the place of messages that have a text, and remove such titles."""
         behind = self.index_pending()
         if behind is not None and not is_damage(behind):

@@ -15,9 +15,9 @@ from typing import Final
 from hermes_builtin.sessions.archive import (
     Matches,
     Progress,
-    Replaced,
     Session,
     Stats,
+    TextOccurrences,
     facts_of,
     indexed_words,
     marker,
@@ -84,7 +84,9 @@ def delete(file: SqliteFile, session: Session) -> int:
             gone += len(rows)
 
 
-def replace_texts(file: SqliteFile, matches: Matches, progress: Progress | None = None) -> Replaced:
+def replace_texts(
+    file: SqliteFile, matches: Matches, progress: Progress | None = None
+) -> TextOccurrences:
     """Put a marker in the place of every message that matches, and remove titles that do."""
     found = find_texts(file, matches)
     for start in range(0, len(found.messages), _STEP):
@@ -100,7 +102,7 @@ def replace_texts(file: SqliteFile, matches: Matches, progress: Progress | None 
     return found
 
 
-def find_texts(file: SqliteFile, matches: Matches) -> Replaced:
+def find_texts(file: SqliteFile, matches: Matches) -> TextOccurrences:
     """The messages and titles that match."""
     messages: list[int] = []
     previews: list[str] = []
@@ -121,7 +123,7 @@ def find_texts(file: SqliteFile, matches: Matches) -> Replaced:
         after = rows[-1][0]
     with file.reading() as database:
         titles = [number for number, title in Sessions(database).titles() if matches(title)]
-    return Replaced(messages, titles, previews[:_SHOWN])
+    return TextOccurrences(messages, titles, previews[:_SHOWN])
 
 
 def _replace(database: sqlite3.Connection, numbers: list[int], matches: Matches) -> None:

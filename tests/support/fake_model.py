@@ -5,11 +5,11 @@ cut from the prompt by answerers, of which each knows one engine's way of asking
 a way that none of them knows is counted, since an engine that changed its prompt would otherwise
 just remember nothing: a test asserts `facts > 0` and `unrecognised == 0`.
 
-    with StandInModel() as model:
+    with FakeModel() as model:
         engine(base_url=model.url)
         assert model.stats()["facts"] > 0
 
-Or as a process: `python stand_in_model.py 8123`, and `GET /stats`.
+Or as a process: `python fake_model.py 8123`, and `GET /stats`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _place(word: str, dimensions: int) -> int:
     return int.from_bytes(digest, "big") % dimensions
 
 
-class StandInModel:
+class FakeModel:
     """The server. Faults are set while it runs: `status`, `delay`, `dimensions`."""
 
     def __init__(
@@ -218,7 +218,7 @@ class StandInModel:
         model = self
 
         class Handler(_Handler):
-            stand_in = model
+            fake = model
 
         return Handler
 
@@ -286,13 +286,13 @@ def _deltas(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    stand_in: StandInModel
+    fake: FakeModel
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # else an answer waits 40 ms for nothing
 
     def do_GET(self) -> None:
         if self.path == "/stats":
-            self._send(200, self.stand_in.stats())
+            self._send(200, self.fake.stats())
         elif self.path.endswith("/models"):
             model = {"id": "stand-in", "object": "model", "created": 0, "owned_by": "tests"}
             self._send(200, {"object": "list", "data": [model]})
@@ -301,18 +301,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.stand_in.reached.set()
-        time.sleep(self.stand_in.delay)
-        self.stand_in.thawed.wait()
-        if self.stand_in.key and self.headers.get("Authorization") != f"Bearer {self.stand_in.key}":
+        self.fake.reached.set()
+        time.sleep(self.fake.delay)
+        self.fake.thawed.wait()
+        if self.fake.key and self.headers.get("Authorization") != f"Bearer {self.fake.key}":
             self._send(401, _error("Incorrect API key provided", "invalid_api_key"))
-        elif self.stand_in.status:
-            self._send(self.stand_in.status, _error("told to fail"))
-        elif self.stand_in.refuses(self.path):
+        elif self.fake.status:
+            self._send(self.fake.status, _error("told to fail"))
+        elif self.fake.refuses(self.path):
             self._send(429, _error("Rate limit reached for embeddings", "rate_limit_exceeded"))
         else:
             asked = json.loads(body)
-            answer = self.stand_in.answer(self.path, asked)
+            answer = self.fake.answer(self.path, asked)
             if answer and asked.get("stream"):
                 self._stream(answer)
             else:
@@ -331,7 +331,7 @@ class _Handler(BaseHTTPRequestHandler):
                 chunk = {**answer, "object": "chat.completion.chunk", "choices": [choice]}
                 self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
                 self.wfile.flush()
-                self.stand_in.flowing.wait()
+                self.fake.flowing.wait()
             self.wfile.write(b"data: [DONE]\n\n")
         except ConnectionError:
             pass
@@ -356,4 +356,4 @@ def _error(message: str, code: str = "") -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    StandInModel(int(sys.argv[1]) if len(sys.argv) > 1 else 0).serve()
+    FakeModel(int(sys.argv[1]) if len(sys.argv) > 1 else 0).serve()
