@@ -151,7 +151,7 @@ def _not_json(args: Any) -> str:
 
 
 class ConversationSlot:
-    """The conversations of one manager, of which at most one is open."""
+    """The place of a manager's open conversation: there is at most one."""
 
     def __init__(self) -> None:
         self.current: Conversation | None = None
