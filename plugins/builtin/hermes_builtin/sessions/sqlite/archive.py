@@ -128,9 +128,9 @@ class SqliteArchive:
         """How much of a session of somebody else, or of anybody, was taken over before."""
         with self._file.reading() as database:
             row = database.execute(
-                "SELECT position FROM archive_imports WHERE session = ?1"
-                " AND (origin = ?2 OR ?2 = '' AND origin NOT LIKE 'spool:%')",
-                (storable(session), origin),
+                "SELECT position FROM archive_imports WHERE session = ?"
+                " AND (origin = ? OR ? = '' AND origin NOT LIKE 'spool:%')",
+                (storable(session), origin, origin),
             ).fetchone()
         return int(row[0]) if row else 0
 

@@ -208,7 +208,7 @@ def forget_parent(database: sqlite3.Connection, gone: Session) -> None:
     """Let the sessions that continue one which is deleted be without a parent."""
     rows = database.execute(
         "SELECT number, id, source, user_id, chat_id, profile, title, started FROM archive_sessions"
-        " WHERE parent != '' AND (parent = ?1 OR parent = ?2 AND user_id = ?3)",
+        " WHERE parent != '' AND (parent = ? OR parent = ? AND user_id = ?)",
         (gone.id, gone.name, gone.user_id),
     ).fetchall()
     for number, *facts, started in rows:
@@ -233,7 +233,7 @@ class Sessions:
     def named(self, name: str) -> Iterator[Session]:
         """The session of this id, then those that hosts call so, the last active first."""
         return self._where(
-            "id = ?1 OR name = ?1 AND name != '' ORDER BY id = ?1 DESC, active DESC", name
+            "id = ? OR name = ? AND name != '' ORDER BY id = ? DESC, active DESC", name, name, name
         )
 
     def by_number(self, numbers: Iterable[int]) -> Iterator[Session]:
