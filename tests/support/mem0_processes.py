@@ -86,9 +86,10 @@ class Served:
         ]  # fmt: skip
 
 
-def configure(home: Path, served: Served, **more: Any) -> None:
-    """A home whose agents use Mem0."""
-    memory = {"provider": "mem0", "mem0": {**served.settings, **more}}
+def configure(home: Path, served: Served) -> None:
+    """A home whose agents use Mem0, and wait for it: its first import takes long if many start."""
+    settings = {**served.settings, "recall_timeout": 60}
+    memory = {"provider": "mem0", "prefetch_budget": 60, "mem0": settings}
     config = {"memory": memory, "secrets": {"backend": "dotenv"}}
     (home / "config.yaml").write_text(yaml.safe_dump(config))
     (home / ".env").write_text(f"MEM0_API_KEY={KEY}\n")
