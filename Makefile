@@ -20,9 +20,10 @@ PYTEST := $(BIN)/python -P -m pytest -q $(PYTEST_OPTIONS)
 demo: $(VENV)/.installed
 	$(BIN)/hermes-plugins demo
 
-# Two at a time: what checks the texts runs beside the tests.
+# What checks the texts runs beside the tests.
 test: $(VENV)/.installed-dev $(VENV)/.pluggy-oldest
-	$(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint pytest types docs pluggy-oldest
+	$(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) \
+		lint types docs pytest pluggy-oldest
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -34,11 +35,32 @@ types: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 
-# Two workers per core: most tests wait for a process or a thread, not for the processor.
-WORKERS = $(shell $(BIN)/python -c "import os; print(2 * (os.cpu_count() or 1))")
+# The tests in parts, each in one process, two per core: most tests also wait for a process or a
+# thread. With pytest-xdist every worker collects all tests and every result travels to another
+# process, which takes a tenth of the time.
+PARTS := builtin sessions outbox commands homes plugins dispatch loading setup install kit
+builtin := tests/builtin --ignore-glob='*/test_sessions_*'
+sessions := $(wildcard tests/builtin/test_sessions_*.py)
+outbox := tests/outbox tests/deliveries
+commands := tests/e2e tests/cli tests/call_log
+homes := tests/checkup tests/secrets
+plugins := tests/plugins
+dispatch := tests/dispatch tests/manager
+loading := tests/loading tests/compat
+setup := tests/setup tests/config
+install := tests/install tests/discovery tests/docs
+kit := tests/conformance tests/adapters tests/test_packaging.py
+# What no part names: a new file is never left out.
+rest := $(filter-out $(foreach part,$(PARTS),$($(part))) tests/live tests/__pycache__ tests/conftest.py, \
+	$(patsubst %/,%,$(wildcard tests/*/)) $(wildcard tests/*.py))
+JOBS = $(shell $(BIN)/python -c "import os; print(2 * (os.cpu_count() or 1))")
+PYTESTS := $(addprefix pytest-, $(PARTS) rest)
 
-pytest: $(VENV)/.installed-dev
-	$(PYTEST) -n $(WORKERS) --dist loadgroup --ignore tests/live
+pytest: $(PYTESTS)
+
+.PHONY: $(PYTESTS)
+$(PYTESTS): pytest-%: $(VENV)/.installed-dev
+	$(PYTEST) $($*)
 
 # The part of the suite that starts few processes, for another Python:
 # make test-fast PYTHON=python3.13 VENV=.venv-3.13
@@ -55,7 +77,7 @@ test-live: $(VENV)/.installed-dev
 
 # The oldest pluggy that we allow differs from the newest in what it passes to a hook.
 pluggy-oldest: $(VENV)/.pluggy-oldest
-	PYTHONPATH=$(VENV)/pluggy-oldest $(PYTEST) -n auto tests/test_hookspecs.py tests/manager/test_manager.py \
+	PYTHONPATH=$(VENV)/pluggy-oldest $(PYTEST) tests/test_hookspecs.py tests/manager/test_manager.py \
 		tests/dispatch/test_observers.py
 
 # The fault and load tests that `make test` leaves out or runs small.

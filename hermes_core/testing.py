@@ -32,7 +32,7 @@ from hermes_core.provider import (
     RecallStatus,
 )
 
-__all__ = ["Call", "FakeProvider", "Turn"]
+__all__ = ["Call", "FakeProvider", "StoredTurn"]
 
 #: Hooks that work without the backend; all others fail while it is down.
 _WITHOUT_BACKEND: Final = frozenset(
@@ -60,7 +60,7 @@ class Call(NamedTuple):
     at: float
 
 
-class Turn(NamedTuple):
+class StoredTurn(NamedTuple):
     """A turn that was stored."""
 
     user: str
@@ -131,7 +131,7 @@ class FakeProvider(MemoryProvider):
         # reads. A condition and not a lock: `wait_for` sleeps until a call arrives.
         self._changed = threading.Condition()
         self._calls: list[Call] = []
-        self._turns: dict[str, Turn] = {}
+        self._turns: dict[str, StoredTurn] = {}
         self._down = False
         self._trouble: dict[str, _Trouble] = {}
         # Only where the neutral value of a failed call would mean "unavailable" or "no answer".
@@ -159,7 +159,7 @@ class FakeProvider(MemoryProvider):
         return [call for call in self.calls if call.hook == hook]
 
     @property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[StoredTurn]:
         """The stored turns: one for each id, however often it was delivered."""
         with self._changed:
             return [*self._turns.values()]
@@ -250,7 +250,7 @@ class FakeProvider(MemoryProvider):
     def _store(self, arguments: Mapping[str, Any]) -> None:
         contents = (arguments["user_content"], arguments["assistant_content"])
         names = ("session_id", "turn_id", "messages", "turn_author")
-        turn = Turn(*contents, *(arguments[name] for name in names))
+        turn = StoredTurn(*contents, *(arguments[name] for name in names))
         with self._changed:
             # A second delivery of one `turn_id` is the same turn. A host without an outbox passes
             # no id; then every call is a turn.

@@ -136,7 +136,7 @@ def _fixed(finding: Finding) -> Finding:
         return finding
     try:
         done = finding.fix()
-    except (OSError, HermesError) as error:  # what else is there to report comes all the same
+    except (OSError, HermesError) as error:  # the other findings are still reported
         detail = f"{finding.detail}; can't be fixed: {describe(error)}"
         return replace(finding, detail=detail, fix=None)
     return Finding(finding.check, OK, f"{finding.detail}; fixed: {done}")

@@ -9,7 +9,6 @@ which has the text, is removed last.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
@@ -25,6 +24,14 @@ from typing import Any, Final
 
 from hermes_core.call_log import forget_calls
 from hermes_core.checkup.child_process import run_plugin_code
+from hermes_core.checkup.receipt import (
+    ProviderReceipt,
+    Receipt,
+    SearchedFiles,
+    moment,
+    salted_hash,
+    write_receipt,
+)
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
 from hermes_core.dispatch import SingleProvider, as_builtin
@@ -41,7 +48,6 @@ from hermes_core.provider import (
 )
 from hermes_core.session import SessionContext
 from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
-from hermes_core.storage.home import ensure_folder
 from hermes_core.storage.processes import users_of
 from hermes_core.storage.search import (
     ENCODINGS,
@@ -429,7 +435,7 @@ def exclusive(home: Path) -> Iterator[None]:
 # -- deleting ---------------------------------------------------------------------------------
 
 
-def finish(config: Config, journal: ForgetJournal, step: Step | None = None) -> dict[str, Any]:
+def finish(config: Config, journal: ForgetJournal, step: Step | None = None) -> Receipt:
     """Carry out what a journal says, from wherever it was interrupted; returns the receipt.
 
     Args:
@@ -463,7 +469,7 @@ def finish(config: Config, journal: ForgetJournal, step: Step | None = None) -> 
             provider = _at_provider(config, journal, note)
     left = replace(left, problems=tuple(dict.fromkeys((*left.problems, *problems))))
     receipt = _receipt(config, journal, left, done, provider)
-    _write_receipt(Path(journal.receipt), receipt)
+    write_receipt(Path(journal.receipt), receipt)
     note("receipt")
     (config.home / JOURNAL).unlink(missing_ok=True)
     with suppress(OSError):
@@ -471,7 +477,7 @@ def finish(config: Config, journal: ForgetJournal, step: Step | None = None) -> 
     return receipt
 
 
-def resume(config: Config, journal: ForgetJournal, step: Step | None = None) -> dict[str, Any]:
+def resume(config: Config, journal: ForgetJournal, step: Step | None = None) -> Receipt:
     """Finish a `forget` that was interrupted."""
     again = replace(journal, resumed=journal.resumed + 1)
     _save(config.home, again)
@@ -632,7 +638,7 @@ def _backups(config: Config, name: str) -> tuple[str, ...]:
     return tuple(f"{name}: its files outside the home: {each}" for each in paths)
 
 
-def _at_provider(config: Config, journal: ForgetJournal, step: Step) -> dict[str, Any] | None:
+def _at_provider(config: Config, journal: ForgetJournal, step: Step) -> ProviderReceipt | None:
     """Look, delete, look again; the receipt's part about the provider."""
     name = config.selection.name
     if not name:
@@ -652,14 +658,14 @@ def _at_provider(config: Config, journal: ForgetJournal, step: Step) -> dict[str
     unreachable = [reason for each in answers for reason in each.unreachable]
     # An error of the first look does not matter if it was over when we deleted and looked again.
     problems = [*done.problems, *left.problems]
-    return {
-        "name": name,
-        "found": dict(found),
-        "deleted": dict(found - remaining),
-        "remaining": dict(remaining),
-        "unreachable": [_safe(each, subject) for each in dict.fromkeys(unreachable)],
-        "problems": [_safe(each, subject) for each in dict.fromkeys(problems)],
-    }
+    return ProviderReceipt(
+        name,
+        found=dict(found),
+        deleted=dict(found - remaining),
+        remaining=dict(remaining),
+        unreachable=tuple(_safe(each, subject) for each in dict.fromkeys(unreachable)),
+        problems=tuple(_safe(each, subject) for each in dict.fromkeys(problems)),
+    )
 
 
 # -- the receipt ------------------------------------------------------------------------------
@@ -670,60 +676,54 @@ def _receipt(
     journal: ForgetJournal,
     left: Survey,
     done: Counter[str],
-    provider: dict[str, Any] | None,
-) -> dict[str, Any]:
+    provider: ProviderReceipt | None,
+) -> Receipt:
     """What was found, deleted and not reached, without what it was."""
     subject = journal.subject
     remaining = left.counts
     found = Counter(journal.found) | (done + remaining)
     residue = _residue(left.search, subject)
-    salted = journal.salt + folded(subject.value)
-    return {
-        "schema": 1,
-        "id": journal.id,
-        "kind": subject.kind,
-        "subject": hashlib.sha256(salted.encode("utf-8", "surrogatepass")).hexdigest(),
-        "salt": journal.salt,
-        "started": _moment(journal.started),
-        "finished": _moment(time.time()),
-        "resumed": journal.resumed,
-        "found": dict(sorted(found.items())),
-        "deleted": dict(sorted((found - remaining).items())),
-        "remaining": dict(sorted(remaining.items())),
-        "searched": {
-            "files": left.search.files,
-            "bytes": left.search.bytes,
-            "encodings": list(ENCODINGS),
-            "files_before": journal.files,
-            "files_after": [_named(config.home, each, subject) for each in residue],
-            "also_elsewhere": [
-                _named(config.home, each, subject)
-                for each in left.search.hits
-                if each not in residue
-            ],
-        },
-        "provider": provider,
-        "unreachable": _unreachable(config, subject, left, asked=provider is not None),
-        "problems": [_safe(each, subject) for each in left.problems],
-        "complete": not (remaining or residue or left.problems) and _is_clean(provider),
-    }
+    clean = provider is None or provider.is_clean
+    return Receipt(
+        journal.id,
+        kind=subject.kind,
+        subject=salted_hash(journal.salt, folded(subject.value)),
+        salt=journal.salt,
+        started=moment(journal.started),
+        finished=moment(time.time()),
+        resumed=journal.resumed,
+        found=dict(sorted(found.items())),
+        deleted=dict(sorted((found - remaining).items())),
+        remaining=dict(sorted(remaining.items())),
+        searched=_searched(config, journal, left.search, residue),
+        provider=provider,
+        unreachable=_unreachable(config, subject, left, asked=provider is not None),
+        problems=tuple(_safe(each, subject) for each in left.problems),
+        complete=not (remaining or residue or left.problems) and clean,
+    )
 
 
-def _is_clean(provider: dict[str, Any] | None) -> bool:
-    return provider is None or not (provider["remaining"] or provider["problems"])
+def _searched(
+    config: Config, journal: ForgetJournal, search: SearchResult, residue: Sequence[Path]
+) -> SearchedFiles:
+    named = partial(_named, config.home, subject=journal.subject)
+    return SearchedFiles(
+        search.files,
+        search.bytes,
+        encodings=tuple(ENCODINGS),
+        files_before=journal.files,
+        files_after=tuple(named(each) for each in residue),
+        also_elsewhere=tuple(named(each) for each in search.hits if each not in residue),
+    )
 
 
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
-def _unreachable(config: Config, subject: Subject, left: Survey, *, asked: bool) -> list[str]:
+def _unreachable(config: Config, subject: Subject, left: Survey, *, asked: bool) -> tuple[str, ...]:
     found = always_unreachable(config, subject, asked=asked)
     found += [
         f"{_named(config.home, each, subject)}: compressed or not readable, so not searched"
         for each in left.search.unread
     ]
-    return [_safe(each, subject) for each in found]
+    return tuple(_safe(each, subject) for each in found)
 
 
 def always_unreachable(config: Config, subject: Subject, *, asked: bool) -> list[str]:
@@ -750,18 +750,6 @@ def _named(home: Path, path: Path, subject: Subject) -> str:
 def _safe(text: str, subject: Subject) -> str:
     """A text for the receipt; its own words if it contains what is to be forgotten."""
     return "(not shown: it contains what was forgotten)" if subject.names.found_in(text) else text
-
-
-def _write_receipt(path: Path, receipt: dict[str, Any]) -> None:
-    try:
-        ensure_folder(path.parent)
-        replace_file(path, f"{json.dumps(receipt, indent=2)}\n".encode(), mode=0o600)
-    except OSError as error:
-        raise HermesError(
-            f"the receipt can't be written: {error.strerror or error}",
-            where=str(path),
-            hint="run `hermes-plugins forget` to finish",
-        ) from error
 
 
 def needle_problem(text: str) -> str:

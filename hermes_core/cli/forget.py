@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from hermes_core.checkup.forget import (
     survey,
     unfinished,
 )
+from hermes_core.checkup.receipt import Receipt
 from hermes_core.cli.output import (
     amount,
     note,
@@ -124,7 +126,7 @@ def _resumed(config: Config, given: dict[str, Any]) -> bool:
     with progress("Deleting") as shown:
         receipt = resume(config, journal, shown.show)
     _print_receipt(receipt, journal.receipt, given)
-    return bool(receipt["complete"])
+    return receipt.complete
 
 
 def _forgotten(config: Config, request: ForgetRequest, given: dict[str, Any]) -> bool:
@@ -153,7 +155,7 @@ def _forgotten(config: Config, request: ForgetRequest, given: dict[str, Any]) ->
         journal = begin(config.home, subject, found, provider=asks, receipt=receipt)
         done = finish(config, journal, shown.show)
     _print_receipt(done, journal.receipt, given)
-    return bool(done["complete"])
+    return done.complete
 
 
 # -- output -----------------------------------------------------------------------------------
@@ -200,49 +202,45 @@ def _preview(previews: tuple[str, ...]) -> str:
     return " | ".join([*shown[:3], *(["..."] if len(shown) > 3 else [])])  # noqa: PLR2004
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(map(plain, names[:_SHOWN]))
     more = len(names) - _SHOWN
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-def _print_receipt(receipt: dict[str, Any], path: str, given: dict[str, Any]) -> None:
+def _print_receipt(receipt: Receipt, path: str, given: dict[str, Any]) -> None:
     if given["json_wanted"]:
-        values = {key: value for key, value in receipt.items() if key != "schema"}
-        print_json(receipt=path, **values)
+        print_json(receipt=path, **receipt.as_json())
         return
-    deleted = {**receipt["deleted"]}
-    if receipt["provider"]:
-        theirs = receipt["provider"]["deleted"]
-        deleted |= {f"{receipt['provider']['name']}: {key}": each for key, each in theirs.items()}
+    deleted = {**receipt.deleted}
+    if theirs := receipt.provider:
+        deleted |= {f"{theirs.name}: {key}": each for key, each in theirs.deleted.items()}
     places = ", ".join(f"{place} {count:,}" for place, count in deleted.items())
     say(f"Deleted: {plain(places) or 'nothing'}.")
-    searched = receipt["searched"]
-    files = f"{amount(searched['files'], 'file')} ({size(searched['bytes'])})"
-    left = searched["files_after"]
-    if left:
-        say(f"Searched {files} again: {paint('still in', 'broken')} {_listed(left)}.")
+    searched = receipt.searched
+    files = f"{amount(searched.files, 'file')} ({size(searched.bytes)})"
+    if searched.files_after:
+        left = _listed(searched.files_after)
+        say(f"Searched {files} again: {paint('still in', 'broken')} {left}.")
     else:
         say(f"Searched {files} again: {paint('not found', 'active')}.")
     _print_remaining(receipt)
     say(f"Receipt: {path}")
 
 
-def _print_remaining(receipt: dict[str, Any]) -> None:
-    rows = dict(receipt["remaining"])
-    if receipt["provider"]:
-        rows |= receipt["provider"]["remaining"]
+def _print_remaining(receipt: Receipt) -> None:
+    theirs = receipt.provider
+    rows = {**receipt.remaining, **(theirs.remaining if theirs else {})}
     for place, count in rows.items():
         say(paint(f"remaining: {plain(place)} {count:,}", "broken"))
-    theirs = receipt["provider"] or {}
-    for each in (*receipt["problems"], *theirs.get("problems", ())):
+    for each in (*receipt.problems, *(theirs.problems if theirs else ())):
         say(f"problem: {paint(plain(each), 'broken')}", indent=2)
-    for each in (*theirs.get("unreachable", ()), *receipt["unreachable"]):
+    for each in (*(theirs.unreachable if theirs else ()), *receipt.unreachable):
         say(f"not reached: {plain(each)}", indent=2)
     if _IDS in rows:
         note(
             "hint: the text is part of the id of a conversation, a user or a chat; see\n"
             "      `hermes-plugins forget TEXT --dry-run`, then use --session ID or --user ID"
         )
-    elif receipt["searched"]["files_after"]:
+    elif receipt.searched.files_after:
         note("hint: change these files yourself, or run the same command when no agent runs")

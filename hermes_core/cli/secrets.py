@@ -79,7 +79,7 @@ def list_command(ctx: click.Context, json_wanted: bool) -> None:
         header = ("VARIABLE", "PROVIDER", "STATE")
         cells = [(each.variable, each.provider or "-", each.state) for each in names]
         print_table(header, cells, [""] * len(cells))
-    # Piped, an empty list is no line at all.
+    # When piped, an empty list prints nothing.
     elif sys.stdout.isatty():
         say("No secrets are stored.")
     if exposed:

@@ -619,7 +619,7 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
         warn(f"overridden by {stronger}")
     if saving is None:
         return
-    # It may not be set up yet, which is no error of this value; but it is not silent either.
+    # The plugin may not be set up yet. The value is still valid, so this is only a warning.
     if saving.problems:
         warn(f"{choice} could not be asked to save it: {saving.problems[0]}")
         return

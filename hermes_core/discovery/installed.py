@@ -153,8 +153,8 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
     try:
         text = _read(path)
         _, data = parse(text, TEXT_LOADER)
-    # The plugin may load all the same, so it is listed as broken, with the name and version that
-    # can still be read.
+    # The plugin may still load, so it is listed as broken, with the name and version that can
+    # be read.
     except YamlProblem as error:
         return _plain_lines(text), f"plugin.yaml is not valid YAML: {error.what}"
     except OSError as error:

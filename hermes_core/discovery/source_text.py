@@ -92,7 +92,7 @@ def python_files(folder: Path) -> Iterator[Path]:
     """The Python files below a folder, in a bounded number."""
     count = 0
     for parent, folders, names in os.walk(folder):
-        # In place, since that is how os.walk is told where to descend.
+        # In place: os.walk descends into the folders that remain in this list.
         folders[:] = sorted(each for each in folders if not each.startswith((".", "__pycache__")))
         for name in sorted(names):
             if name.endswith(".py"):

@@ -721,7 +721,7 @@ class ProviderAdapter:
         self._record(hook, seconds, error)
 
     def record_spooled(self, hook: str, error: Exception) -> None:
-        """Let `health` show why a write has to wait. It is stored, so it is no failed call."""
+        """Let `health` show why a write has to wait. It is stored, so the call did not fail."""
         self._statistics.record(hook, 0.0, error, self.error_text(error))
 
     def _record(self, hook: str, seconds: float, error: Exception | None, size: int = 0) -> None:

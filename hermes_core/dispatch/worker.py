@@ -146,10 +146,10 @@ class Worker:
         answer = worker.call(ask, deadline=2.0)  # waits, raises DeadlineExceeded
         worker.close()
 
-    **A call that hangs.** There is no watchdog thread. Whoever submits, waits or asks (`stuck`)
-    looks whether the running call is past its deadline. If it is, the worker continues on a new
-    thread. It does so once: while two calls hang, nothing more is started until one of them
-    returns. When the first thread's call returns, that thread continues the work, because a
+    **A call that hangs.** There is no watchdog thread. Each caller that submits, waits or asks
+    (`stuck`) checks whether the running call is past its deadline. If it is, the worker continues
+    on a new thread. It does so once: while two calls hang, nothing more is started until one of
+    them returns. When the first thread's call returns, that thread continues the work, because a
     provider may have opened something there that works on no other thread.
 
     **Regular work.** A worker with a ``step`` calls it whenever its queue is empty: when the

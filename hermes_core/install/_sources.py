@@ -86,7 +86,7 @@ class Repository(NamedTuple):
 
 def _without_credentials(text: str) -> str:
     """A text without the credentials of the URLs in it."""
-    # ssh needs its user ("git"), which is no secret. In http, a token may be the user.
+    # ssh needs its user ("git"), which is not a secret. In http, a token may be the user.
     text = re.sub(r"(ssh://[^/:@\s]*):[^/\s]*@", r"\1@", text)
     return re.sub(r"(https?://)[^/\s]*@", r"\1", text)
 

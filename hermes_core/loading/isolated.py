@@ -89,7 +89,7 @@ def load_isolated(
         return _checked(provider, info, loaded, config.home)
     except HermesError as error:
         provider.close()
-        if isinstance(error, errors.ProviderCallError):  # it ended, or sent what is no answer
+        if isinstance(error, errors.ProviderCallError):  # it ended, or sent an invalid answer
             raise _failure(info, str(error)) from error
         raise
 

@@ -60,7 +60,7 @@ def assemble(
         known = True
     except HomeError as error:
         problems.append(error)
-        # The home can't be used, but an agent must start all the same. Whatever needs the folder
+        # The home can't be used, but the agent must still start. Whatever needs the folder
         # reports the error again.
         given = home or os.environ.get("HERMES_HOME") or "~/.hermes"
         folder = Path(os.path.abspath(os.path.expanduser(given)))  # noqa: PTH100, PTH111

@@ -388,9 +388,9 @@ def open_store(config: Config, *, set_aside: bool) -> OutboxStore:
 #: reference either. A turn is archived at most so many seconds before it is stored here.
 _ARCHIVED_BEFORE: Final = 60.0
 
-Turn = Mapping[str, Any]
+ArchivedTurn = Mapping[str, Any]
 #: Returns the archived turns of a session, by its id and its keywords.
-TurnsOf = Callable[[str, Mapping[str, Any]], Sequence[Turn]]
+TurnsOf = Callable[[str, Mapping[str, Any]], Sequence[ArchivedTurn]]
 #: Removes secrets from a value.
 Mask = Callable[[Any], Any]
 
@@ -451,7 +451,7 @@ def _found(writes: list[Entry], turns_of: TurnsOf) -> Iterator[tuple[Entry, dict
             yield write, _arguments(turns[place], session.session_id)
 
 
-def _turn_of(turns: Sequence[Turn], write: Entry) -> int:
+def _turn_of(turns: Sequence[ArchivedTurn], write: Entry) -> int:
     """Return the index of a write's turn; -1 if it is not in the archive."""
     said = [place for place, turn in enumerate(turns) if turn["at"] <= write.created]
     if not said or write.created - turns[said[-1]]["at"] > _ARCHIVED_BEFORE:
@@ -459,7 +459,7 @@ def _turn_of(turns: Sequence[Turn], write: Entry) -> int:
     return said[-1]
 
 
-def _arguments(turn: Turn, session: str) -> dict[str, Any]:
+def _arguments(turn: ArchivedTurn, session: str) -> dict[str, Any]:
     return {
         "user_content": turn["user_content"],
         "assistant_content": turn["assistant_content"],
@@ -512,7 +512,7 @@ def _key_of(store: OutboxStore, whose: tuple[str, str], session: Mapping[str, An
     return known_key(store, key) or key
 
 
-def _identity(key: StreamKey, turn: Turn) -> str:
+def _identity(key: StreamKey, turn: ArchivedTurn) -> str:
     """Return an event id that is always the same for a turn, so that it is not added twice."""
     # One person's ids stay those of the first version. Of several, each has their own.
     platform, user, chat, profile = key.context.identity

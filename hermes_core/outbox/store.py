@@ -256,7 +256,7 @@ class OutboxStore:
             # The write may start a delivery under a claim that there is already.
             if number in self.claimed:
                 self._catch_up(connection, number)
-            # Without room, the row is stored all the same: `backfill` finds its turn by it.
+            # Without room, the row is stored without its content: `backfill` finds its turn by it.
             fits = self._has_room(connection, hook, len(payload))
             state, kept = (WriteState.WAITING, payload) if fits else (WriteState.MISSED, "")
             connection.execute(

@@ -114,7 +114,7 @@ class OutboxWriter:
 
     def put(self, hook: str, arguments: Mapping[str, Any]) -> None:
         """Store a write and have it delivered. If it can't be stored, that is a warning."""
-        # The provider would do nothing with it: that needs no disk. Observers see it all the same.
+        # The provider does not implement it, so nothing is stored. Observers still see the call.
         if not self._adapter.overrides(hook):
             self._hooks.only(self._adapter, hook)(**arguments)
             return

@@ -27,6 +27,7 @@ from hermes_core.service.ids import (
 )
 from hermes_core.service.own_files import own_database, read_own_file, save_own_file
 from hermes_core.service.provider import (
+    CompletedTurn,
     Delegation,
     Ending,
     Note,
@@ -34,7 +35,6 @@ from hermes_core.service.provider import (
     ServiceProvider,
     Start,
     Tool,
-    Turn,
 )
 from hermes_core.service.write_queue import WriteQueue
 from hermes_core.storage.home import resolve_home
@@ -43,6 +43,7 @@ __all__ = [
     "Alphabet",
     "BackendError",
     "Cause",
+    "CompletedTurn",
     "Delegation",
     "Ending",
     "EventLoop",
@@ -53,7 +54,6 @@ __all__ = [
     "ServiceProvider",
     "Start",
     "Tool",
-    "Turn",
     "WriteQueue",
     "cause_of_status",
     "expanded_id",

@@ -53,7 +53,7 @@ class Start(NamedTuple):
     config: Mapping[str, Any] = MappingProxyType({})
 
 
-class Turn(NamedTuple):
+class CompletedTurn(NamedTuple):
     """A completed turn. ``id`` is the same in every attempt, ``attempt`` counts from 1.
 
     ``said_at`` is when it was said, in Unix seconds, the same in every attempt; 0.0 if the host
@@ -88,7 +88,7 @@ class Note(NamedTuple):
 
 
 class Delegation(NamedTuple):
-    """The task of a subagent and its result; ``said_at`` as in `Turn`."""
+    """The task of a subagent and its result; ``said_at`` as in `CompletedTurn`."""
 
     id: str
     attempt: int
@@ -184,7 +184,7 @@ class ServiceProvider(MemoryProvider):
         """Prepare the next recall, after a turn."""
 
     @abstractmethod
-    def write_turn(self, turn: Turn) -> None:
+    def write_turn(self, turn: CompletedTurn) -> None:
         """Store a turn exactly once: an earlier attempt may have succeeded."""
 
     @abstractmethod
@@ -347,7 +347,7 @@ class ServiceProvider(MemoryProvider):
         said = said_at or time()  # a host without an outbox does not pass it
 
         def write(key: str, nth: int) -> None:
-            turn = Turn(key, nth, session, user_content, assistant_content, messages, said)
+            turn = CompletedTurn(key, nth, session, user_content, assistant_content, messages, said)
             self.write_turn(turn)
 
         self._write("a turn", turn_id, attempt, write)

@@ -64,7 +64,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading. Opening a FIFO or a device might never return.
 
     Raises:
-        OSError: It can't be opened, or is no regular file (then without an error number).
+        OSError: It can't be opened, or is not a regular file (then without an error number).
     """
     if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - opening a device may do things
         raise OSError(None, "is not a regular file")

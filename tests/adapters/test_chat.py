@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,7 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def chat(machine: Machine, model: FakeModel) -> Iterator[Callable[..., Dialogue]]:
+    importlib.import_module("openai")  # once, and not in each process that is forked from this
     opened: list[Dialogue] = []
 
     def start(*arguments: str) -> Dialogue:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.notes import Agent
 from support.providers import Recorder
@@ -170,7 +170,6 @@ class Laundry:
         self.agent.close()
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(STEPS, max_size=14))
 def test_authority_never_rises(steps: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory(prefix="hermes-origin-") as folder:

@@ -13,7 +13,7 @@ from support.notes import notes_file, saved, stored, write_notes
 from hermes_builtin.notes.entries import parse, render
 
 calm = settings(deadline=None, database=None, derandomize=True)
-MANY = 1000 if os.environ.get("HERMES_STRESS") else 100
+MANY = 1000 if os.environ.get("HERMES_STRESS") else 30
 
 LEGACY = "# My notes\n\n## Environment\nLinux, zsh\n\n### Shell\nbash too\n\n## Style\nshort"
 LEGACY_ENTRIES = [

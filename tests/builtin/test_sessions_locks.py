@@ -198,20 +198,21 @@ def watched(source: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_no_command_opens_the_files_by_itself(command: tuple[str, ...], machine: Machine) -> None:
+def test_no_command_opens_the_files_by_itself(machine: Machine) -> None:
     path = machine.home / "state.db"
     fill(path, 3)
-    arguments = ["sessions", *(str(path) if part == "STATE" else part for part in command)]
+    commands = [[str(path) if part == "STATE" else part for part in each] for each in COMMANDS]
     watched(
         f"""
 os.environ["HERMES_HOME"] = {str(machine.home)!r}
-sys.argv = ["hermes-plugins", *{arguments!r}]
 from hermes_core.cli import main
-try:
-    main()
-except SystemExit:
-    pass
+for command in {commands!r}:
+    sys.argv = ["hermes-plugins", "sessions", *command]
+    try:
+        main()
+    except SystemExit:
+        pass
+    assert opened == [], (command, opened)
 """
     )
 

@@ -244,7 +244,7 @@ class NotesMachine(RuleBasedStateMachine):
 
 TestNotes = NotesMachine.TestCase
 TestNotes.settings = settings(
-    max_examples=500 if os.environ.get("HERMES_STRESS") else 15,
+    max_examples=200 if os.environ.get("HERMES_STRESS") else 10,
     stateful_step_count=20,
     deadline=None,
     database=None,

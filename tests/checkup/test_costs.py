@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from support.commands import Machine
 from support.fielded import TIMEOUT, add_plugin, machine_in, saved_of
@@ -40,10 +38,10 @@ sys.addaudithook(heard)
 """
 
 
-@pytest.fixture
-def enabled(tmp_path: Path) -> Machine:
+@pytest.fixture(scope="module")
+def enabled(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """A machine with an enabled plugin."""
-    machine = machine_in(tmp_path)
+    machine = machine_in(tmp_path_factory.mktemp("enabled"))
     folder = add_plugin(machine.home, (TIMEOUT,), PROBE)
     (folder / "data.txt").write_text("only hashed")
     machine.run("enable", "acme").done()
@@ -58,6 +56,7 @@ def costs(machine: Machine, *arguments: str) -> list[str]:
     (machine.site.folder / "sitecustomize.py").write_text(
         COUNTING.format(plugins=str(plugins), data=str(data), log=str(log))
     )
+    log.unlink(missing_ok=True)
     machine.run(*arguments).done()
     return sorted(log.read_text().split())
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from support.commands import Machine, posix_only, run_on_terminal
 
+pytestmark = pytest.mark.usefixtures("few_distributions")
+
 TEXT = "Remembers."
 
 
-@pytest.fixture
-def stocked(machine: Machine, tmp_path: Path) -> Machine:
+@pytest.fixture(scope="module")
+def stocked(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """A home with an enabled provider, an archive, and things to import and install."""
+    machine = Machine(tmp_path_factory.mktemp("stocked") / "machine", in_process=True)
     machine.add_directory("alpha", manifest=f"description: {TEXT}\n")
     machine.run("enable", "alpha").done()
     rows = [{"session_id": "s1", "role": "user", "content": "the blue heron", "timestamp": 1.0}]
@@ -44,7 +46,9 @@ COMMANDS = [
 
 @posix_only
 @pytest.mark.parametrize(("words", "text"), COMMANDS, ids=lambda each: " ".join(each[:2]))
-def test_what_takes_time_shows_progress_on_a_terminal_only(stocked, words, text):
+def test_what_takes_time_shows_progress_on_a_terminal_only(stocked, words, text, request):
+    if words[0] != "check":  # whose child process shows how far it is
+        request.getfixturevalue("forked_children")
     arguments = [word.format(user=stocked.user) for word in words]
     code, shown = run_on_terminal(stocked, *arguments, columns=80)
     assert code == 0, shown
@@ -57,6 +61,7 @@ def test_what_takes_time_shows_progress_on_a_terminal_only(stocked, words, text)
 
 
 @posix_only
+@pytest.mark.usefixtures("forked_children")
 def test_a_terminal_without_control_codes_gets_no_progress(stocked):
     _, shown = run_on_terminal(stocked, "status", env={"TERM": "dumb"})
     assert "Checking the memory providers" not in shown

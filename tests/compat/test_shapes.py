@@ -15,9 +15,9 @@ from hermes_core import MemoryManager, discover, load_provider
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """The installed command with an empty home and an empty site."""
-    return Machine(tmp_path / "machine")
+def machine(tmp_path: Path, few_distributions: None, forked_children: None) -> Machine:
+    """The command with an empty home and an empty site."""
+    return Machine(tmp_path / "machine", in_process=True)
 
 
 def config_of(machine: Machine) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from support.commands import Machine
 from support.other_user import bound_by_modes
 from support.sites import add_directory
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 COMMANDS = (("list",), ("info", "builtin"), ("enable", "alpha"), ("disable",), ("status",))
 
 

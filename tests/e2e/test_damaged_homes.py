@@ -15,7 +15,11 @@ from support.other_user import bound_by_modes
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 
-pytestmark = [pytest.mark.scaled, posix_only]
+pytestmark = [
+    pytest.mark.scaled,
+    posix_only,
+    pytest.mark.usefixtures("forked_children"),
+]
 
 SOURCE = """
 from hermes_core import MemoryProvider

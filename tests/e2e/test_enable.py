@@ -8,6 +8,9 @@ import pytest
 from support.commands import Machine
 from support.sites import MEMORY, PLUGINS, provider_source
 
+# tests/e2e/test_enable_processes.py has the real child process.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 TIMES = 4 if os.environ.get("HERMES_STRESS") else 1
 
 

@@ -6,6 +6,8 @@ import pytest
 from support.commands import Machine
 from support.sites import add_directory, provider_source
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 CONFIG = "# mine\nmemory:\n  provider: before  # stays\n"
 
 GOOD = provider_source("alpha")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,10 +131,10 @@ RUNS: dict[str, list[list[str]]] = {
 }
 
 
-@pytest.fixture
-def machine(tmp_path: Path, few_distributions: None, forked_children: None) -> Machine:
-    """A home whose every value is hostile."""
-    machine = Machine(tmp_path / "machine", in_process=True)
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A home whose every value is hostile; copied for each test."""
+    machine = Machine(tmp_path_factory.mktemp("hostile") / "machine", in_process=True)
     machine.add_directory("alpha", PLUGIN, MANIFEST)
     machine.add_directory("broken", BROKEN, MANIFEST.replace("alpha", "broken"))
     place = {"place": HOSTILE, HOSTILE: HOSTILE}
@@ -153,6 +154,16 @@ def machine(tmp_path: Path, few_distributions: None, forked_children: None) -> M
     notes = machine.home / "memories" / "MEMORY.md"
     with notes.open("a", encoding="utf-8", newline="") as file:
         file.write(f"\n§\nlikes {HOSTILE} milk")
+    return machine
+
+
+@pytest.fixture
+def machine(
+    hostile: Machine, tmp_path: Path, few_distributions: None, forked_children: None
+) -> Machine:
+    """The command on a copy of it."""
+    machine = Machine(tmp_path / "machine", in_process=True)
+    shutil.copytree(hostile.home, machine.home, dirs_exist_ok=True)
     return machine
 
 

@@ -68,7 +68,7 @@ def a_life(home: Path, end: str) -> None:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, few_distributions: None) -> Machine:
+def machine(tmp_path: Path, few_distributions: None, forked_children: None) -> Machine:
     return Machine(tmp_path / "machine", in_process=True)
 
 

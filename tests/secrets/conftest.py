@@ -47,7 +47,7 @@ class KeyringMachine(Machine):
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, few_distributions: None) -> Machine:
     """The installed command, with no keyring until a test names one."""
     made = KeyringMachine(tmp_path / "machine", in_process=True)
     made.environment |= {

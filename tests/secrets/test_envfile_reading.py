@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dotenv import dotenv_values
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_core.secrets import EnvFile
@@ -34,7 +34,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("env") / ".env"
 
 
-@settings(max_examples=200, deadline=None)
 @given(text=TEXTS)
 @example(text="\ufeffA=1\n")
 @example(text="A=1\nA\n")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from dotenv import dotenv_values
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_core.errors import SecretsError
@@ -83,7 +83,6 @@ def test_a_nasty_value_reads_back_equal_everywhere(home, value, shell):
 
 
 @needs_shell
-@settings(max_examples=40, deadline=None)
 @given(value=VALUES)
 def test_any_value_reads_back_equal_and_a_shell_reads_it_too_unless_we_say_so(
     tmp_path_factory, value
@@ -98,7 +97,6 @@ def test_any_value_reads_back_equal_and_a_shell_reads_it_too_unless_we_say_so(
         assert by_shell(folder, "KEY") == value
 
 
-@settings(max_examples=40, deadline=None)
 @given(values=st.lists(st.text(max_size=8), min_size=1, max_size=4))
 def test_any_text_is_stored_beside_others_but_for_what_no_variable_can_hold(
     tmp_path_factory, values
@@ -140,7 +138,6 @@ LINES = st.lists(
 
 
 @pytest.mark.scaled
-@settings(max_examples=120 if os.environ.get("HERMES_STRESS") else 50, deadline=None)
 @given(
     lines=LINES,
     end=st.sampled_from(["\n", "\r\n"]),

@@ -10,10 +10,10 @@ from hermes_core import HermesError, MemoryManager, RecallStatus
 from hermes_core.service import (
     BackendError,
     Cause,
+    CompletedTurn,
     Recalled,
     ServiceProvider,
     Tool,
-    Turn,
     cause_of_status,
     failure,
 )
@@ -247,7 +247,7 @@ def test_a_turn_says_when_it_was_said(home):
     assert manager.flush_pending(10)
     manager.shutdown_all()
     (turn,) = provider.kept
-    assert Turn._fields[-1] == "said_at"
+    assert CompletedTurn._fields[-1] == "said_at"
     assert before - 1 <= turn.said_at <= time.time() + 1
 
 

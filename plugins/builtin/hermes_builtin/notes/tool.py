@@ -362,7 +362,7 @@ def _block(notebook: Notebook) -> str:
         page = notebook.read()
         seen = view(notebook, page)
     except HermesError as error:
-        # The session starts all the same: one broken file must not stop the agent.
+        # The session still starts: one broken file must not stop the agent.
         # An unreadable notebook is not an empty one, and the model should know.
         logger.error("notes: %s", error)  # noqa: TRY400 - the traceback says nothing more
         return _framed(f"{header} [can't be read]", f"Tell the user: {error}")

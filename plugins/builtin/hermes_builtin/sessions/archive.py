@@ -56,7 +56,7 @@ class Scope(NamedTuple):
         - the person at an interface on the machine (see `LOCAL`) owns it, and sees all
           conversations without a user: their own, imported ones, those of cron jobs, and those
           from before platforms were kept;
-        - anybody else is told apart by the chat alone, which must be the same, also if it is "".
+        - anybody else is identified by the chat alone, which must be the same, also if it is "".
         """
         own = profile or None
         if user_id:

@@ -157,7 +157,7 @@ def count(path: Path, *, hidden: bool = False) -> int:
             query = f"SELECT count(*) FROM sessions WHERE {_listed(database, hidden=hidden)}"  # noqa: S608
             return int(database.execute(query).fetchone()[0])
     except sqlite3.Error as error:
-        what = f"is no state.db of hermes-agent: {error}"
+        what = f"is not a state.db of hermes-agent: {error}"
         raise DatabaseError(what, where=str(path)) from error
 
 

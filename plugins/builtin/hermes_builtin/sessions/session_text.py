@@ -134,7 +134,7 @@ class SessionText:
         self._said = _Said(most)
 
     def add(self, text: str, origin: str) -> None:
-        """Something was said or read. What the assistant wrote is no source."""
+        """Record something that was said or read. What the assistant wrote is not a source."""
         if origin == ASSISTANT or not text.strip():
             return
         text = _shortened(text, self._most)

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hermes_core import ConfigError
-from hermes_core.service import Alphabet, Delegation, Note, Start, Turn, expanded_id, person_name
+from hermes_core.service import (
+    Alphabet,
+    CompletedTurn,
+    Delegation,
+    Note,
+    Start,
+    expanded_id,
+    person_name,
+)
 from hermes_memory_hindsight.settings import Settings
 
 # -- Which bank: one for each profile and user, unless a person says otherwise ------------------
@@ -103,7 +111,7 @@ class Scribe:
         self._owner = _digest(start.profile, person)[:12]
         self.parents = {start.session_id: start.parent_session_id}
 
-    def turn(self, turn: Turn) -> Document:
+    def turn(self, turn: CompletedTurn) -> Document:
         """A turn, in the words of both."""
         user, assistant = self._settings.retain_user_prefix, self._settings.retain_assistant_prefix
         return Document(

@@ -12,13 +12,13 @@ from hermes_core import ForgetItem, ForgetReport, ForgetRequest, HermesError
 from hermes_core.service import (
     BackendError,
     Cause,
+    CompletedTurn,
     Delegation,
     Note,
     Recalled,
     ServiceProvider,
     Start,
     Tool,
-    Turn,
     failure,
     forget_person,
     save_own_file,
@@ -223,7 +223,7 @@ class HindsightProvider(ServiceProvider):
 
     # -- writes -------------------------------------------------------------------------------
 
-    def write_turn(self, turn: Turn) -> None:
+    def write_turn(self, turn: CompletedTurn) -> None:
         """Store a turn. The same turn again replaces itself."""
         session = self._session
         _keep(session, turn.session_id, session.scribe.turn(turn))

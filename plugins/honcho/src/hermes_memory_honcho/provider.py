@@ -11,6 +11,7 @@ from hermes_core import ForgetReport, ForgetRequest, HermesError, ProviderUnavai
 from hermes_core.service import (
     BackendError,
     Cause,
+    CompletedTurn,
     Delegation,
     Ending,
     Note,
@@ -18,7 +19,6 @@ from hermes_core.service import (
     ServiceProvider,
     Start,
     Tool,
-    Turn,
     cause_of_status,
     failure,
     read_own_file,
@@ -275,7 +275,7 @@ class HonchoProvider(ServiceProvider):
 
     # -- writes -----------------------------------------------------------------------------------
 
-    def write_turn(self, turn: Turn) -> None:
+    def write_turn(self, turn: CompletedTurn) -> None:
         """Store a turn as messages of two peers."""
         self._writing.turn(turn)
 

@@ -183,7 +183,7 @@ class Tools:
             why = "Honcho is set to make no picture of this peer (observation in honcho.json)"
         else:
             why = "Honcho writes the card in time, from what is said; a server before 3.0 has none"
-        return f"This is no error: {why}. Try honcho_reasoning, or honcho_search."
+        return f"This is not an error: {why}. Try honcho_reasoning, or honcho_search."
 
     def _search(self, args: dict[str, Any]) -> dict[str, Any]:
         service = self._service()

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
-from hermes_core.service import Delegation, Note, Turn, own_database
+from hermes_core.service import CompletedTurn, Delegation, Note, own_database
 from hermes_memory_honcho.names import Entry, Place, Said
 from hermes_memory_honcho.service import Service
 from hermes_memory_honcho.settings import Settings
@@ -215,7 +215,7 @@ class Writer:
         self._places: dict[Place, None] = {}  # in their order
         self._looked_for_left = False
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: CompletedTurn) -> None:
         """A turn: now, or with the others of its session."""
         place = self._names.place(turn.session_id)
         said = [Said(place.user, turn.user), Said(place.ai, turn.assistant)]

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Final
 from hermes_core import ForgetReport, ForgetRequest, HermesError
 from hermes_core.service import (
     BackendError,
+    CompletedTurn,
     Delegation,
     Note,
     Recalled,
     ServiceProvider,
     Start,
     Tool,
-    Turn,
     forget_person,
     resolve_home,
     save_own_file,
@@ -201,7 +201,7 @@ class Mem0Provider(ServiceProvider):
 
     # -- writes -------------------------------------------------------------------------------
 
-    def write_turn(self, turn: Turn) -> None:
+    def write_turn(self, turn: CompletedTurn) -> None:
         """Let Mem0 extract the facts of a turn."""
         marks = self._marks(turn.session_id)
         self._extract(

@@ -104,7 +104,7 @@ class AcmeProvider(MemoryProvider):
         self._heading = str(config.get("heading") or "What was said before:")
         self._session = session_id
         self._owner = str(kwargs.get("user_id") or "")
-        # What a cron job or a subagent says is no memory of the person.
+        # Turns of cron jobs and subagents are not the person's memories.
         self._writes = kwargs.get("agent_context", "primary") == "primary"
         self._store = Store(home / "acme" / "memories.db")
 
