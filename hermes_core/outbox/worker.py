@@ -148,6 +148,7 @@ class Outbox:
         # Polls, since a delivery may end on any of several threads and in other processes. Short
         # pauses at first: with a fast provider, everything is delivered within a millisecond.
         pause = 0.002
+        was_stranded = False
         while True:
             # In this order: a delivery ends after its writes are removed. If it is not busy and
             # then nothing is left, it is over.
@@ -158,8 +159,12 @@ class Outbox:
             idle = not busy and not self._delivers_inherited()
             if monotonic() >= end or (once and idle and self._all_failed(left, sessions)):
                 return False
-            if idle and all(self._is_stranded(each, sessions) for each in left):
+            # Twice: what was left a moment ago may be delivered by now, and then nobody can
+            # deliver the rest of its stream. The next look finds nothing left.
+            stranded = idle and all(self._is_stranded(each, sessions) for each in left)
+            if stranded and was_stranded:
                 return False
+            was_stranded = stranded
             sleep(max(min(pause, end - monotonic()), 0))
             pause = min(pause * 1.5, 0.05)
 

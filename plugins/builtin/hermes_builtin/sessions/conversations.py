@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from time import time as unix_time
 from typing import Any, Final
+from uuid import uuid4
 
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
@@ -218,15 +219,16 @@ class Conversations:
 
     def _store(self, facts: SessionFacts, messages: list[NewMessage]) -> list[int]:
         """Append to the archive; or to the spool, if the archive can't take it now."""
+        key = uuid4()
         if not self.spool.is_ahead(lambda: self.archive):
             try:
-                return self.archive.append(facts, messages)
+                return self.archive.append(facts, messages, key)
             except (HermesError, OSError) as error:
                 if not may_succeed_later(error):
                     raise
                 self.spool.reason = str(error)
         try:
-            self.spool.add(facts, messages, durable=_is_durable(self._settings))
+            self.spool.add(facts, messages, durable=_is_durable(self._settings), key=key)
         except (HermesError, OSError) as error:
             what = f"{self.spool.reason}; nor can it be written to the spool: {error}"
             raise DatabaseError(what) from error

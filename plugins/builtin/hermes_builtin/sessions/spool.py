@@ -20,6 +20,7 @@ from pathlib import Path
 from time import localtime, monotonic, strftime
 from time import time as unix_time
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 from zlib import crc32
 
 from hermes_builtin.sessions.archive import FORGOTTEN, Archive, Matches, NewMessage, SessionFacts
@@ -45,7 +46,7 @@ _LOCK_SECONDS: Final = 5.0
 # So long may what others left hold up the first turn, or the end. The rest follows later.
 _BRIEFLY: Final = 2.0
 _FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
+_LONGEST_PAUSE: Final = 15.0
 
 #: What is wrong with the message itself: it would be refused again and again.
 _REFUSED: Final = frozenset(
@@ -74,13 +75,17 @@ def may_succeed_later(error: BaseException) -> bool:
 
 
 class SpooledTurn(NamedTuple):
-    """A turn that waits; ``number`` is its place, ``why`` the reason."""
+    """A turn that waits; ``number`` is its place, ``why`` the reason.
+
+    ``key`` is what the archive calls it, which may have stored it without being able to say so.
+    """
 
     number: int
     at: float
     why: str
     facts: SessionFacts
     messages: list[NewMessage]
+    key: str = ""
 
     def to_line(self) -> bytes:
         """The line that stands for it."""
@@ -91,6 +96,7 @@ class SpooledTurn(NamedTuple):
             "why": self.why,
             "facts": self.facts._asdict(),
             "messages": messages,
+            **({"key": self.key} if self.key else {}),
         }
         # ASCII only: lone surrogates, which a host may pass, can't be written otherwise.
         text = dumps(fields).encode("ascii")
@@ -123,7 +129,8 @@ def _turn_of(line: bytes) -> SpooledTurn | None:
         fields = loads(text)
         messages = [NewMessage(*each) for each in fields["messages"]]
         facts = SessionFacts(**fields["facts"])
-        return SpooledTurn(fields["number"], fields["at"], fields["why"], facts, messages)
+        number, at, why = fields["number"], fields["at"], fields["why"]
+        return SpooledTurn(number, at, why, facts, messages, str(fields.get("key", "")))
     except (ValueError, KeyError, TypeError):  # written by a newer version
         return None
 
@@ -210,8 +217,21 @@ class Spool:
             self._gives_up = is_damage(error)
             self.reason = str(error)
 
-    def add(self, facts: SessionFacts, messages: Sequence[NewMessage], *, durable: bool) -> None:
+    def add(
+        self,
+        facts: SessionFacts,
+        messages: Sequence[NewMessage],
+        *,
+        durable: bool,
+        key: UUID | None = None,
+    ) -> None:
         """Write a turn behind all others of this process.
+
+        Args:
+            facts: What is known of its session.
+            messages: What was said.
+            durable: Whether it survives a power cut, too.
+            key: The key under which `Archive.append` was asked to store it.
 
         Raises:
             OSError: It can't be written.
@@ -220,7 +240,9 @@ class Spool:
         ensure_folder(self._folder)
         with self._locked():
             path, number = self._next()
-            line = SpooledTurn(number, unix_time(), self.reason, facts, list(messages)).to_line()
+            known = key.hex if key is not None else ""
+            turn = SpooledTurn(number, unix_time(), self.reason, facts, list(messages), known)
+            line = turn.to_line()
             is_new = not path.exists()
             _append(path, line, durable=durable)
             if is_new and durable:
@@ -292,7 +314,8 @@ class Spool:
 
     def _store(self, archive: Archive, origin: str, turn: SpooledTurn, line: bytes) -> None:
         try:
-            archive.take_over(origin, turn.number, turn.facts, turn.messages)
+            key = UUID(turn.key) if turn.key else None
+            archive.take_over(origin, turn.number, turn.facts, turn.messages, key)
         except (HermesError, OSError) as error:
             if may_succeed_later(error):
                 raise
