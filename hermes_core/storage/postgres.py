@@ -14,6 +14,7 @@ connection remains the owner, for whom the policies hold as well (``FORCE ROW LE
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import threading
@@ -66,6 +67,8 @@ _TRIAL_SECONDS: Final = 1.0
 _BACKGROUND_SECONDS: Final = 0.5
 #: How often to look whether the connection that we wait for could not be made.
 _FIRST_LOOK, _LONGEST_LOOK = 0.02, 0.25
+#: The name of our pools in what psycopg logs.
+_POOL: Final = "hermes-plugins"
 #: libpq takes no shorter one.
 _SHORTEST_TIMEOUT: Final = 2
 
@@ -276,6 +279,11 @@ def _until(gen: Generator[Any, Any, _T], begin: float, end: float) -> Generator[
     except StopIteration as done:
         result: _T = done.value
         return result
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Whether psycopg logs something about a pool that is not ours."""
+    return not (isinstance(record.args, tuple) and record.args[:1] == (_POOL,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,8 +533,11 @@ class Database:
             return pool
         with self._lock:
             if self._pool is None:
+                # We say ourselves what is wrong, once and with a hint.
+                logging.getLogger("psycopg.pool").addFilter(_is_of_others)
                 self._pool = ConnectionPool(
                     self._conninfo(),
+                    name=_POOL,
                     connection_class=self._recording(),
                     kwargs={"autocommit": True},
                     min_size=0,
@@ -660,8 +671,10 @@ def _reason(error: BaseException) -> str:
     """The first line of an error's text; libpq adds what was tried, and SQL its context."""
     diagnosis = getattr(getattr(error, "diag", None), "message_primary", None)
     lines = [each.strip() for each in str(diagnosis or error).splitlines() if each.strip()]
+    lines = [each for each in lines if not each.startswith("Is the server running")] or lines
     # With several hosts, the last line is about the last one of them.
-    return lines[-1] if lines and not diagnosis else "".join(lines[:1]) or type(error).__name__
+    line = lines[-1] if lines and not diagnosis else "".join(lines[:1]) or type(error).__name__
+    return line.removeprefix("connection failed: ")
 
 
 # -- the schema ------------------------------------------------------------------------------
