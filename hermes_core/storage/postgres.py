@@ -283,7 +283,11 @@ def _until(gen: Generator[Any, Any, _T], begin: float, end: float) -> Generator[
 
 def _is_of_others(record: logging.LogRecord) -> bool:
     """Whether psycopg logs something about a pool that is not ours."""
-    return not (isinstance(record.args, tuple) and record.args[:1] == (_POOL,))
+    args = record.args if isinstance(record.args, tuple) else ()
+    return not any(
+        isinstance(each, _LimitedConnection) or (isinstance(each, str) and each.startswith(_POOL))
+        for each in args
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -671,9 +675,11 @@ def _reason(error: BaseException) -> str:
     """The first line of an error's text; libpq adds what was tried, and SQL its context."""
     diagnosis = getattr(getattr(error, "diag", None), "message_primary", None)
     lines = [each.strip() for each in str(diagnosis or error).splitlines() if each.strip()]
-    lines = [each for each in lines if not each.startswith("Is the server running")] or lines
+    if not lines:
+        return type(error).__name__
     # With several hosts, the last line is about the last one of them.
-    line = lines[-1] if lines and not diagnosis else "".join(lines[:1]) or type(error).__name__
+    several = [each for each in lines if not each.startswith("Is the server running")]
+    line = several[-1] if lines[0].startswith("Multiple connection attempts") else lines[0]
     return line.removeprefix("connection failed: ")
 
 

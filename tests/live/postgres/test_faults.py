@@ -60,7 +60,9 @@ def test_a_server_that_was_stopped_answers_later_and_stores_each_turn_once(
     talk.say("behind it")
     assert fleet_home.spooled() == 2
     assert not talk.note("The kettle is blue.")
-    assert "behind it" in str(talk.ask(query="behind"))
+    asking = fleet_home.talk("asks")
+    assert "behind it" in str(asking.ask(query="behind"))
+    asking.close()
     server.signal(signal.SIGCONT)
     assert fleet_home.is_handed_over()
     talk.say("after")
@@ -77,7 +79,7 @@ def test_during_an_outage_turns_do_not_try_again(
     talk = fleet_home.talk()
     talk.say("before")
     proxy.silent = True
-    talk.manager.handle_tool_call("session_search", {"query": "x"})
+    talk.say("during")
     before = proxy.connections
     for _ in range(5):
         assert not talk.ask(query="before").get("results")

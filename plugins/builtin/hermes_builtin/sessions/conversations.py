@@ -106,6 +106,7 @@ class Conversations:
         self._reported: dict[str, list[NewMessage]] = {}
         #: What our own tools returned.
         self._answers: set[int] = set()
+        self._closed = False
         self.spool: Spool = shared_spool(home, partial(open_archive, home, self._settings))
 
     @property
@@ -368,7 +369,9 @@ class Conversations:
         """Close the archive."""
         if self._archive is not None:
             self._keep_reported()
-        self.spool.close()
+        if not self._closed:
+            self.spool.close()
+        self._closed = True
         archive, self._archive = self._archive, None
         if archive is not None:
             close_shared(archive)

@@ -192,6 +192,8 @@ class Spool:
         self._pause = _FIRST_PAUSE
         self._due = 0.0
         self._worker = Worker("hermes-spool", step=self._retry, linger=0)
+        #: How many agents share it, see `shared_spool`.
+        self.users = 0
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -356,8 +358,10 @@ class Spool:
         return self._pause
 
     def close(self) -> None:
-        """Stop handing over in the background."""
-        self._worker.stop(_BRIEFLY)
+        """One agent less; the last one stops handing over in the background."""
+        self.users -= 1
+        if self.users <= 0:
+            self._worker.stop(_BRIEFLY)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -500,5 +504,7 @@ _SPOOLS: Final[dict[Path, Spool]] = {}
 
 
 def shared_spool(home: Path, open_archive: Callable[[], Archive]) -> Spool:
-    """The spool that all agents of this process share for a home."""
-    return _SPOOLS.setdefault(home, Spool(home, open_archive))
+    """The spool that all agents of this process share for a home; each closes it once."""
+    spool = _SPOOLS.setdefault(home, Spool(home, open_archive))
+    spool.users = max(spool.users, 0) + 1
+    return spool
