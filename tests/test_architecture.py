@@ -42,6 +42,7 @@ SHARED_STATE = {
     "storage/postgres.py: _DATABASES": "managers share connections, of which a server has few",
     "storage/sqlite.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
     "storage/sqlite.py: _WATCH": "descriptors belong to the process",
+    "storage/time_limit.py: _LIMIT": "protocols between a turn and its storage pass no deadline",
 }
 
 #: The same for our plugins.

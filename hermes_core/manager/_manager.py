@@ -54,6 +54,13 @@ from hermes_core.provider import (
 )
 from hermes_core.session import SessionContext
 from hermes_core.storage.logger import logger
+from hermes_core.storage.time_limit import (
+    ARCHIVE_SECONDS,
+    START_SECONDS,
+    TOOL_SECONDS,
+    TURN_SECONDS,
+    time_limit,
+)
 
 if TYPE_CHECKING:
     from hermes_core.call_log import CallLog
@@ -254,6 +261,7 @@ class MemoryManager:
         """Like `initialize_all`, for inspection only: no network, no workers."""
         self._initialize("initialize_for_inspection", session_id, kwargs)
 
+    @time_limit(START_SECONDS)
     def _initialize(self, hook: str, session_id: str, given: Mapping[str, Any]) -> None:
         home = str(self._home_folder())
         session = SessionContext.from_keywords(session_id, {"hermes_home": home, **given})
@@ -278,10 +286,12 @@ class MemoryManager:
         """Return every provider's static text, joined by blank lines."""
         return joined(self._hooks.call("system_prompt_block"))
 
+    @time_limit(TURN_SECONDS)
     def on_session_end(self, messages: Messages) -> None:
         """End the session; providers receive the whole conversation."""
         self._write("on_session_end", messages=typed_messages(messages))
 
+    @time_limit(TURN_SECONDS)
     def on_session_switch(
         self,
         new_session_id: str,
@@ -355,6 +365,7 @@ class MemoryManager:
 
     # -- a turn ---------------------------------------------------------------------------
 
+    @time_limit(TURN_SECONDS)
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
         """Report that a turn begins. Returns at once; recall and tools come after it.
 
@@ -413,6 +424,7 @@ class MemoryManager:
         """
         return "" if self._recall.skipped else described(self.recall_status_all())
 
+    @time_limit(TURN_SECONDS)
     def sync_all(
         self,
         user_content: str,
@@ -470,6 +482,7 @@ class MemoryManager:
         """Return whether a provider promises durable checkpoints of this version."""
         return supports_checkpoints(self._adapters(), api_version)
 
+    @time_limit(TURN_SECONDS)
     def on_pre_compress(
         self,
         messages: Messages,
@@ -502,6 +515,7 @@ class MemoryManager:
         )
         return joined(outcomes)
 
+    @time_limit(TURN_SECONDS)
     def on_delegation(
         self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any
     ) -> None:
@@ -514,6 +528,7 @@ class MemoryManager:
             extra=kwargs,
         )
 
+    @time_limit(TURN_SECONDS)
     def on_memory_write(
         self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
     ) -> None:
@@ -580,6 +595,7 @@ class MemoryManager:
         """Return whether a provider has that tool."""
         return self._tools.owner(tool_name) is not None
 
+    @time_limit(TOOL_SECONDS)
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Run a tool at its owner. Always returns a JSON string.
 
@@ -601,6 +617,7 @@ class MemoryManager:
             self._read_external(answer, of_provider(str(owner)), session_id)
         return answer
 
+    @time_limit(TURN_SECONDS)
     def on_tool_result(
         self, tool_name: str, content: Any, *, origin: str = "", session_id: str = ""
     ) -> None:
@@ -667,7 +684,8 @@ class MemoryManager:
 
     def _at_builtin(self, hook: str, arguments: Mapping[str, Any]) -> None:
         if self._builtin is not None:
-            outcome = self._hooks.only(self._builtin, hook)(**arguments)
+            with time_limit(ARCHIVE_SECONDS):
+                outcome = self._hooks.only(self._builtin, hook)(**arguments)
             if hook == "sync_turn" and outcome.error is not None:
                 self._unstored[hook].add(self._builtin.error_text(outcome.error))
 

@@ -82,6 +82,7 @@ class PostgresOutbox:
     skip_locked = " FOR UPDATE SKIP LOCKED"
     now = "coalesce(?::float8, extract(epoch FROM clock_timestamp())::float8)"
 
+    is_remote = True
     exists = True
     damaged = ()
     #: Numbers of rows are never used again, whatever happens to the server.

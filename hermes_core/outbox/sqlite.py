@@ -79,6 +79,7 @@ class OutboxFile(SqliteFile):
     #: No two transactions run at once, so no row needs a lock.
     locked = skip_locked = ""
     #: The time by which claims expire is the one that we pass.
+    is_remote = False
     now = "?"
 
     def __init__(self, path: Path, *, durable: bool = False, set_aside: bool = True) -> None:

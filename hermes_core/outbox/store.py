@@ -110,6 +110,7 @@ class OutboxDatabase(Protocol):
         locked: Ends a query whose rows nobody else may change until the transaction ends.
         skip_locked: The same, but rows that somebody else has locked are left out.
         now: The time by which claims expire, with one value: an injected time.
+        is_remote: Whether it is on a server, which may be unreachable for a while.
     """
 
     replacements: int
@@ -118,6 +119,7 @@ class OutboxDatabase(Protocol):
     locked: str
     skip_locked: str
     now: str
+    is_remote: bool
 
     @property
     def lock(self) -> threading.RLock:
@@ -228,7 +230,13 @@ class OutboxStore:
         return self.database.read(lambda connection: self.database.find_stream(connection, key))
 
     def put(
-        self, key: StreamKey, stream: int, event: tuple[str, str, str], *, claim: bool
+        self,
+        key: StreamKey,
+        stream: int,
+        event: tuple[str, str, str],
+        *,
+        claim: bool,
+        again: bool = False,
     ) -> tuple[int, bool]:
         """Store a write, and claim its stream in the same transaction.
 
@@ -237,6 +245,8 @@ class OutboxStore:
             stream: The number of that stream; 0 if not known.
             event: Its event id, its hook and its content.
             claim: Whether to claim the stream; not if it is claimed already.
+            again: Whether nobody knows if an earlier attempt to store it succeeded. Then it counts
+                as tried, as if a process had ended that may have delivered it.
 
         Returns:
             The number of the stream, and whether it was claimed.
@@ -256,13 +266,15 @@ class OutboxStore:
             # The write may start a delivery under a claim that there is already.
             if number in self.claimed:
                 self._catch_up(connection, number)
+            if again and self._has_event(connection, number, event_id):
+                return number, False, True
             # Without room, the row is stored without its content: `backfill` finds its turn by it.
             fits = self._has_room(connection, hook, len(payload))
             state, kept = (WriteState.WAITING, payload) if fits else (WriteState.MISSED, "")
             connection.execute(
-                "INSERT INTO writes (stream, event_id, hook, payload, created, state) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (number, event_id, hook, kept, now, state),
+                "INSERT INTO writes (stream, event_id, hook, payload, created, state, attempts) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (number, event_id, hook, kept, now, state, int(again)),
             )
             claimed = fits and wanted and self._claim(connection, number)
             return number, claimed, fits
@@ -278,6 +290,11 @@ class OutboxStore:
                 hint="when the service works again, run: hermes-plugins outbox backfill",
             )
         return number, claimed
+
+    @staticmethod
+    def _has_event(connection: Connection, stream: int, event_id: str) -> bool:
+        query = "SELECT 1 FROM writes WHERE stream = ? AND event_id = ?"
+        return connection.execute(query, (stream, event_id)).fetchone() is not None
 
     def _has_room(self, connection: Connection, hook: str, size: int) -> bool:
         """Whether a write fits."""

@@ -144,22 +144,29 @@ class Outbox:
         self.in_this_process()
         sessions = [*sessions]
         end = monotonic() + timeout
+        if any(each.late for each in sessions):
+            self.wake()
         self._retry_now(sessions)
         # Polls, since a delivery may end on any of several threads and in other processes. Short
         # pauses at first: with a fast provider, everything is delivered within a millisecond.
         pause = 0.002
+        was_stranded = False
         while True:
             # In this order: a delivery ends after its writes are removed. If it is not busy and
             # then nothing is left, it is over.
-            busy = any(each.busy for each in sessions)
+            busy = any(each.busy or each.late for each in sessions)
             left = self.undelivered(sessions)
             if not left and not busy:
                 return True
             idle = not busy and not self._delivers_inherited()
             if monotonic() >= end or (once and idle and self._all_failed(left, sessions)):
                 return False
-            if idle and all(self._is_stranded(each, sessions) for each in left):
+            # Twice: what was left a moment ago may be delivered by now, and then nobody can
+            # deliver the rest of its stream. The next look finds nothing left.
+            stranded = idle and all(self._is_stranded(each, sessions) for each in left)
+            if stranded and was_stranded:
                 return False
+            was_stranded = stranded
             sleep(max(min(pause, end - monotonic()), 0))
             pause = min(pause * 1.5, 0.05)
 
@@ -187,7 +194,9 @@ class Outbox:
 
     def unfinished(self, sessions: Iterable[_D]) -> list[_D]:
         """Return the sessions with waiting writes or a running delivery."""
-        return [each for each in sessions if each.busy or self.store.count(each.stream)]
+        return [
+            each for each in sessions if each.busy or each.late or self.store.count(each.stream)
+        ]
 
     def undelivered(self, sessions: Iterable[StreamDelivery]) -> list[Stream]:
         """Return the streams with waiting writes that these sessions can or could deliver."""
@@ -308,6 +317,10 @@ class Outbox:
         now = self.store.clock()
         self._correct_times(now)
         soonest = now + _POLL_SECONDS
+        with self._lock:
+            known = list(self._sessions)
+        for session in known:
+            session.store_late()
         # The streams first: a session is registered before anything is stored in its stream. The
         # other way round, the stream of a session that begins in between would look abandoned,
         # and another session would deliver its turns.

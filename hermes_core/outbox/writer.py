@@ -78,7 +78,17 @@ class OutboxWriter:
         """What happened to writes that could not be stored."""
         if self._outbox is not None:
             self._damage = self._outbox.store.problem
-        return [each for each in (self._unstored.text, self._damage) if each]
+        return [each for each in (self._unstored.text, self._late_text, self._damage) if each]
+
+    @property
+    def _late_text(self) -> str:
+        """A warning about writes that the server of the outbox could not take yet; or ""."""
+        late = [each for each in self._sessions if each.late]
+        if not late:
+            return ""
+        count = sum(len(each.late) for each in late)
+        many = "1 write waits" if count == 1 else f"{count:,} writes wait"
+        return f"provider {self._adapter.name}: {many} for the outbox: {late[0].late_reason}"
 
     def begin(self, session: SessionContext) -> None:
         """A session starts: what it writes is stored under this context."""
@@ -147,12 +157,13 @@ class OutboxWriter:
         """Return how many writes of this manager wait; 0 if the outbox can't be read."""
         if self._outbox is None:
             return 0
+        late = sum(len(session.late) for session in self._sessions)
         try:
-            return sum(
+            return late + sum(
                 map(self._outbox.store.count, {session.stream for session in self._sessions})
             )
         except HermesError:
-            return 0
+            return late
 
     def _payload(self, hook: str, arguments: Mapping[str, Any]) -> str:
         """Return a write as JSON, without secrets and without what can't be encoded."""
@@ -237,6 +248,14 @@ class OutboxWriter:
         if self._outbox is not None:
             for session in self._sessions:
                 self._outbox.close_session(session)
+                self._report_late(session)
+
+    def _report_late(self, session: SessionStream) -> None:
+        """The end came before the server of the outbox did."""
+        hint = "when it works again, run: hermes-plugins outbox backfill"
+        while session.late:
+            del session.late[0]
+            self._unstored.add(f"{session.late_reason}; {hint}")
 
     def _report_unanswered(self) -> None:
         try:

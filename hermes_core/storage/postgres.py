@@ -14,15 +14,18 @@ connection remains the owner, for whom the policies hold as well (``FORCE ROW LE
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from hashlib import sha256
+from math import inf
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -34,6 +37,7 @@ from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage.address import shown_address
 from hermes_core.storage.sql import Rows
 from hermes_core.storage.sqlite import close_before_fork
+from hermes_core.storage.time_limit import TURN_SECONDS, deadline, time_limit
 
 _T = TypeVar("_T")
 
@@ -49,15 +53,27 @@ _MARK: Final = "hermes-plugins: the memory of AI agents"
 _LOCK: Final = 0x48504D53  # "HPMS"
 _OLDEST_SERVER: Final = 140_000
 
-#: A turn that waits longer is kept for later instead.
 CONNECT_SECONDS: Final = 5
 STATEMENT_SECONDS: Final = 30
+#: How much longer we wait for the server to say that a statement took too long.
+_GRACE_SECONDS: Final = 5.0
 _IDLE_SECONDS: Final = 300
 _MOST_CONNECTIONS: Final = 8
+#: After the server could not be reached: how long calls with a time limit don't try, and how long
+#: the one may take that tries then. Calls without a limit are in the background and try again
+#: sooner, but a command that asks ten questions does not wait ten times.
+_OUTAGE_SECONDS: Final = 10.0
+_TRIAL_SECONDS: Final = 1.0
+_BACKGROUND_SECONDS: Final = 0.5
+#: How often to look whether the connection that we wait for could not be made.
+_FIRST_LOOK, _LONGEST_LOOK = 0.02, 0.25
+#: The name of our pools in what psycopg logs.
+_POOL: Final = "hermes-plugins"
+#: libpq takes no shorter one.
+_SHORTEST_TIMEOUT: Final = 2
 
 # A failover, or a cable that was pulled: TCP alone would wait for a quarter of an hour.
 _DEFAULTS: Final[Mapping[str, str]] = {
-    "connect_timeout": str(CONNECT_SECONDS),
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
@@ -91,7 +107,7 @@ class PostgresError(DatabaseError):
 
 
 _HINTS: Final = {
-    Fault.UNREACHABLE: "is the server running, and memory.storage right?",
+    Fault.UNREACHABLE: "check that the server is running and that memory.storage is right",
     Fault.BUSY: "try again; if it persists, look at the server's load and max_connections",
     Fault.READ_ONLY: "name the primary in memory.storage, or all hosts, separated by commas",
     Fault.DISK_FULL: "free some disk space on the server; what was stored before is safe",
@@ -217,6 +233,71 @@ CREATE POLICY {table}_rows ON {SCHEMA}.{table} USING ({rule}) WITH CHECK ({rule}
 """
 
 
+# -- connections -----------------------------------------------------------------------------
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The server did not answer in time. Nobody knows whether it did what it was asked for."""
+
+
+class _LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed when the server does not answer in time.
+
+    A server that was stopped, and a network that drops everything, say nothing: without a limit, a
+    call would wait for TCP to give up.
+    """
+
+    #: How long one answer may take, whatever the limit of the thread is.
+    seconds: float = CONNECT_SECONDS
+    #: Where it came from, while it is in use.
+    pool: ConnectionPool[Any] | None = None
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        """Wait for an answer; psycopg calls it for all that it sends."""
+        now = monotonic()
+        end = min(deadline(), now + self.seconds)
+        try:
+            return super().wait(_until(gen, now, end), *args, **kwargs)
+        except NoAnswer:
+            # What it would say now belongs to a question that nobody asks any more.
+            self.pgconn.finish()
+            raise
+
+
+def _until(gen: Generator[Any, Any, _T], begin: float, end: float) -> Generator[Any, Any, _T]:
+    """The same generator; it ends with an error if it is not done in time.
+
+    Psycopg resumes it whenever there is something to read, and every tenth of a second.
+    """
+    try:
+        state = next(gen)
+        while True:
+            state = gen.send((yield state))
+            # After that: what has arrived by now counts.
+            if monotonic() >= end:
+                raise NoAnswer(f"no answer within {max(end - begin, 0):.1f} s")
+    except StopIteration as done:
+        result: _T = done.value
+        return result
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Whether psycopg logs something about a pool that is not ours."""
+    args = record.args if isinstance(record.args, tuple) else ()
+    return not any(
+        isinstance(each, _LimitedConnection) or (isinstance(each, str) and each.startswith(_POOL))
+        for each in args
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outage:
+    """The server could not be reached: since when, and why."""
+
+    at: float
+    error: BaseException
+
+
 # -- a database for all threads of a process -------------------------------------------------
 
 
@@ -252,9 +333,15 @@ class Database:
         self._seconds = statement_seconds
         self._connections = connections
         self._lock = threading.RLock()
-        self._pool: ConnectionPool[Connection] | None = None
+        self._pool: ConnectionPool[_LimitedConnection] | None = None
+        self._in_use = 0
         self._ready: set[str] = set()
-        self._failure: BaseException | None = None
+        self._preparing = threading.Lock()
+        #: Why the last connection could not be made.
+        self._failure: _Outage | None = None
+        #: Why the server can't be used, until it could be used again.
+        self._outage: _Outage | None = None
+        self._next_trial = 0.0
         #: Pools of the parent in a forked child: closing them would end the parent's connections.
         self._inherited: list[object] = []
         self._parent = os.getpid()
@@ -283,13 +370,14 @@ class Database:
             seconds: How long to wait for a connection.
         """
         with self.errors():
-            self._prepare(component)
+            self._prepare(component, seconds)
             connection = self._begun(scope, seconds)
             try:
                 yield connection
                 connection.execute("COMMIT")
             finally:
                 self._give_back(connection)
+            self._outage = None
 
     @contextmanager
     def connection(
@@ -297,52 +385,46 @@ class Database:
     ) -> Iterator[Connection]:
         """A connection on which every statement commits by itself. It may have been cut."""
         with self.errors():
-            self._prepare(component)
-            connection = self._opened().getconn(seconds)
+            self._prepare(component, seconds)
+            connection = self._take(seconds)
             try:
                 yield connection
             finally:
                 self._give_back(connection)
+            self._outage = None
 
-    def _begun(self, scope: Mapping[str, str] | None, seconds: float) -> Connection:
+    def _begun(self, scope: Mapping[str, str] | None, seconds: float) -> _LimitedConnection:
         """A connection in a new transaction."""
         begin = sql.SQL("BEGIN; SELECT set_config('hermes.scope', {}, true)").format(
             json.dumps(dict(scope), ensure_ascii=False) if scope is not None else ""
         )
-        # The server may have ended all connections of the pool, and nothing is lost by another
-        # attempt: the transaction has not begun.
-        for _ in range(self._connections):
-            connection = self._opened().getconn(seconds)
-            try:
-                connection.execute(begin)
-            except psycopg.OperationalError:
-                self._give_back(connection)
-                if not connection.closed:
-                    raise
-            except BaseException:
-                self._give_back(connection)
+        connection = self._take(seconds)
+        try:
+            connection.execute(begin)
+        except psycopg.OperationalError as error:
+            self._give_back(connection)
+            if not connection.closed or isinstance(error, NoAnswer):
                 raise
-            else:
-                return connection
-        connection = self._opened().getconn(seconds)
-        connection.execute(begin)
+        except BaseException:
+            self._give_back(connection)
+            raise
+        else:
+            return connection
+        # The server had ended the connection, and `_give_back` has closed all others. Nothing is
+        # lost by another attempt: the transaction has not begun.
+        connection = self._take(seconds)
+        try:
+            connection.execute(begin)
+        except BaseException:
+            self._give_back(connection)
+            raise
         return connection
-
-    def _give_back(self, connection: Connection) -> None:
-        with suppress(psycopg.Error):
-            if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                connection.rollback()
-        with suppress(psycopg.Error, PoolClosed, ValueError):
-            self._opened().putconn(connection)
-            if connection.closed:
-                # A server that restarted has ended the others as well: the next one must not fail.
-                self._opened().check()
 
     def vacuum(self, component: Component) -> None:
         """Free the space of deleted rows of a component, as the owner of its tables."""
         with self.errors():
             self._prepare(component)
-            with psycopg.connect(self._conninfo(), autocommit=True) as connection:
+            with self._as_owner() as connection:
                 tables = connection.execute(
                     "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
                     " AND relkind = 'r' AND starts_with(relname, %s)",
@@ -354,38 +436,136 @@ class Database:
 
     # -- connections -----------------------------------------------------------------------
 
-    def _opened(self) -> ConnectionPool[Connection]:
+    def _take(self, seconds: float) -> _LimitedConnection:
+        """A connection for this thread alone, until `_give_back`."""
+        begin = monotonic()
+        end = min(begin + self._patience(seconds), deadline())
+        look = _FIRST_LOOK
+        while True:
+            pool = self._opened()
+            try:
+                connection = pool.getconn(max(min(look, end - monotonic()), 0.001))
+            except PoolClosed:  # by another thread, see `_discard`
+                if self._pool is pool or monotonic() >= end:
+                    raise
+            except PoolTimeout as error:
+                self._check_outage(error, begin, end)
+                look = min(look * 2, _LONGEST_LOOK)
+            else:
+                connection.pool = pool
+                with self._lock:
+                    self._in_use += 1
+                return connection
+
+    def _patience(self, seconds: float) -> float:
+        """How long to wait for a connection; raises at once during an outage."""
+        outage = self._outage
+        if outage is None:
+            return seconds
+        now = monotonic()
+        if deadline() == inf:
+            if now < outage.at + _BACKGROUND_SECONDS:
+                raise self._error(outage.error) from outage.error
+            return seconds
+        with self._lock:
+            if now < self._next_trial:
+                raise self._error(outage.error) from outage.error
+            self._next_trial = now + _OUTAGE_SECONDS
+        return min(seconds, _TRIAL_SECONDS)
+
+    def _check_outage(self, error: PoolTimeout, begin: float, end: float) -> None:
+        """Raise if there is no use in waiting for a connection any longer."""
+        failure = self._failure
+        if failure is not None and failure.at >= begin:
+            raise self._lost(failure.error)
+        if monotonic() < end:
+            return
+        if self._in_use >= self._connections:
+            raise error
+        raise self._lost(NoAnswer(f"no answer within {end - begin:.1f} s")) from error
+
+    def _lost(self, error: BaseException) -> BaseException:
+        """Remember that the server can't be reached, and why."""
+        now = monotonic()
+        with self._lock:
+            self._outage = _Outage(now, error)
+            self._next_trial = now + _OUTAGE_SECONDS
+        return error
+
+    def _give_back(self, connection: _LimitedConnection) -> None:
+        pool, connection.pool = connection.pool, None
+        with self._lock:
+            self._in_use -= 1
+        if not connection.closed:
+            with suppress(psycopg.Error):
+                if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                    connection.rollback()
+        if pool is None:
+            return
+        with suppress(psycopg.Error, PoolClosed, ValueError):
+            pool.putconn(connection)
+        if connection.closed:
+            # A server that restarted has ended the others as well: the next one must not fail.
+            self._discard(pool)
+
+    def _discard(self, pool: ConnectionPool[Any] | None) -> None:
+        """Close all connections of a pool that are not in use; the next use makes new ones."""
+        with self._lock:
+            if pool is None or self._pool is not pool:
+                return
+            self._pool = None
+        pool.close(timeout=0)
+
+    @contextmanager
+    def _as_owner(self, seconds: float = CONNECT_SECONDS) -> Iterator[Connection]:
+        """A connection with the rights of the user who connects."""
+        connection = self._take(seconds)
+        try:
+            connection.execute("RESET ROLE")
+            yield connection
+            # There may be a role now that was not there when it was made.
+            self._configure(connection)
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            self._give_back(connection)
+
+    def _opened(self) -> ConnectionPool[_LimitedConnection]:
         pool = self._pool
         if pool is not None:
             return pool
         with self._lock:
             if self._pool is None:
+                # We say ourselves what is wrong, once and with a hint.
+                logging.getLogger("psycopg.pool").addFilter(_is_of_others)
                 self._pool = ConnectionPool(
                     self._conninfo(),
+                    name=_POOL,
                     connection_class=self._recording(),
                     kwargs={"autocommit": True},
                     min_size=0,
                     max_size=self._connections,
                     max_idle=_IDLE_SECONDS,
                     configure=self._configure,
-                    # Whoever waits for a connection gives up before, and asks again later.
-                    reconnect_timeout=1.0,
+                    # Whoever waits for a connection hears of a failure, and asks again later.
+                    reconnect_timeout=0.001,
                     num_workers=1,
                     open=True,
                 )
             return self._pool
 
-    def _recording(self) -> type[Connection]:
+    def _recording(self) -> type[_LimitedConnection]:
         """A class of connections that keeps why one could not be made: the pool does not say."""
         database = self
 
-        class Recording(psycopg.Connection[tuple[Any, ...]]):
+        class Recording(_LimitedConnection):
             @classmethod
             def connect(cls, *args: Any, **kwargs: Any) -> Any:
                 try:
                     made = super().connect(*args, **kwargs)
                 except psycopg.Error as error:
-                    database._failure = error
+                    database._failure = _Outage(monotonic(), error)
                     raise
                 database._failure = None
                 return made
@@ -394,7 +574,10 @@ class Database:
 
     def _conninfo(self) -> str:
         given = conninfo_to_dict(self._url)
-        values = {**_DEFAULTS, **given}
+        # Time for each of several hosts, the last of which may be the one that answers.
+        hosts = str(given.get("host") or given.get("hostaddr") or "").count(",") + 1
+        each = max(CONNECT_SECONDS // hosts, _SHORTEST_TIMEOUT)
+        values = {**_DEFAULTS, "connect_timeout": str(each), **given}
         if self._password:
             values["password"] = self._password
         return make_conninfo("", **values)
@@ -404,6 +587,8 @@ class Database:
         connection.execute(self._settings())
         if has_role(connection):
             connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(ROLE)))
+        if isinstance(connection, _LimitedConnection):
+            connection.seconds = self._seconds + _GRACE_SECONDS
 
     def _settings(self) -> sql.Composed:
         milliseconds = int(self._seconds * 1000)
@@ -428,18 +613,22 @@ class Database:
 
     # -- the schema ------------------------------------------------------------------------
 
-    def _prepare(self, component: Component) -> None:
+    def _prepare(self, component: Component, seconds: float = CONNECT_SECONDS) -> None:
         """Create or migrate the tables of a component, once per process."""
         if component.name in self._ready:
             return
-        with self._lock:
-            if component.name in self._ready:
-                return
-            # Its own connection: the pool's have given up the rights of the owner.
-            with psycopg.connect(self._conninfo(), autocommit=True) as connection:
-                connection.execute(self._settings())
-                migrate(connection, component, self.where)
-            self._ready.add(component.name)
+        # Another thread may be at it, with more time than this one has.
+        left = min(deadline() - monotonic(), self._seconds)
+        if not self._preparing.acquire(timeout=max(left, 0)):
+            raise self._lost(NoAnswer(f"no answer within {left:.1f} s"))
+        try:
+            if component.name not in self._ready:
+                # The connections have given up the rights of the owner.
+                with self._as_owner(seconds) as connection:
+                    migrate(connection, component, self.where)
+                self._ready.add(component.name)
+        finally:
+            self._preparing.release()
 
     # -- errors ----------------------------------------------------------------------------
 
@@ -448,10 +637,12 @@ class Database:
         """Psycopg's errors as `DatabaseError`: what, where, what to do."""
         try:
             yield
-        except PoolTimeout as error:
-            # The pool waited for a connection that could not be made: say why.
-            raise self._error(self._failure or error) from error
         except (psycopg.Error, PoolClosed) as error:
+            if isinstance(error, NoAnswer):
+                self._lost(error)
+            if fault_of(error) is Fault.READ_ONLY:
+                # A failover has made a standby of it: a new connection finds the primary.
+                self._discard(self._pool)
             raise self._error(error) from error
 
     def _error(self, error: BaseException) -> PostgresError:
@@ -473,9 +664,10 @@ class Database:
 
     def after_fork(self) -> None:
         """Go on; a child makes its own connections, and leaves those of its parent alone."""
-        if os.getpid() != self._parent and self._pool is not None:
+        if os.getpid() != self._parent:
             self._inherited.append(self._pool)
-            self._pool = None
+            self._pool, self._in_use = None, 0
+            self._preparing = threading.Lock()
         self._lock.release()
 
 
@@ -483,8 +675,12 @@ def _reason(error: BaseException) -> str:
     """The first line of an error's text; libpq adds what was tried, and SQL its context."""
     diagnosis = getattr(getattr(error, "diag", None), "message_primary", None)
     lines = [each.strip() for each in str(diagnosis or error).splitlines() if each.strip()]
+    if not lines:
+        return type(error).__name__
     # With several hosts, the last line is about the last one of them.
-    return lines[-1] if lines and not diagnosis else "".join(lines[:1]) or type(error).__name__
+    several = [each for each in lines if not each.startswith("Is the server running")]
+    line = several[-1] if lines[0].startswith("Multiple connection attempts") else lines[0]
+    return line.removeprefix("connection failed: ")
 
 
 # -- the schema ------------------------------------------------------------------------------
@@ -678,7 +874,8 @@ class Transactions:
     @contextmanager
     def begin(self) -> Iterator[TranslatedConnection]:
         """Commit everything done inside, or nothing."""
-        with self.lock:
+        # Short statements of a store that all threads share: nobody waits long for another one.
+        with time_limit(TURN_SECONDS), self.lock:
             if self._current is not None:
                 with self._current.transaction():
                     yield TranslatedConnection(self._current, *self._names)
@@ -692,7 +889,7 @@ class Transactions:
 
     def read(self, work: Callable[[TranslatedConnection], _T]) -> _T:
         """Run ``work``, which only reads; each of its statements sees what is committed then."""
-        with self.lock:
+        with time_limit(TURN_SECONDS), self.lock:
             if self._current is None:
                 # One message per statement, instead of three. It fails if the server has closed
                 # the connection; then the next try gets a new one.
@@ -700,7 +897,7 @@ class Transactions:
                     with self._database.connection(self._component) as connection:
                         return work(TranslatedConnection(connection, *self._names))
                 except PostgresError as error:
-                    if isinstance(error.__cause__, PoolTimeout):  # there is no connection at all
+                    if error.fault is not Fault.UNREACHABLE:
                         raise
             with self.begin() as translated:
                 return work(translated)

@@ -24,8 +24,6 @@ FLUSH = "print(manager.flush_pending(timeout=20), flush=True); manager.shutdown_
 SHUT_DOWN = "manager.shutdown_all()"
 
 pytestmark = [
-    # With PostgreSQL, one of these does not end in time on a busy machine.
-    pytest.mark.files_only,
     pytest.mark.usefixtures("both_storages"),
     pytest.mark.scaled,
     pytest.mark.skipif(os.name != "posix", reason="signals are POSIX"),

@@ -22,8 +22,6 @@ STRESS = bool(os.environ.get("HERMES_STRESS"))
 KILLS = 200 if STRESS else 4
 
 pytestmark = [
-    # With PostgreSQL, one of these does not end in time on a busy machine.
-    pytest.mark.files_only,
     pytest.mark.usefixtures("both_storages"),
     pytest.mark.scaled,
     pytest.mark.skipif(os.name != "posix", reason="signals are POSIX"),

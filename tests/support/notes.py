@@ -222,10 +222,8 @@ def start_python(source: str, *arguments: object, **options: Any) -> subprocess.
     return subprocess.Popen(
         [sys.executable, "-P", "-c", source, *map(str, arguments)],
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
-        **options,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
     )
 
 

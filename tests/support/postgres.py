@@ -101,7 +101,7 @@ def binaries() -> Path | None:
     )
     found = [path for folder, pattern in places for path in sorted(folder.glob(pattern))]
     if there := shutil.which("postgres"):
-        found.append(Path(there))
+        found.append(Path(there).resolve())  # a link has no others beside it
     return found[-1].parent if found else None
 
 

@@ -69,18 +69,22 @@ def spooled(home: Path) -> list[str]:
 
 def problems(home: Path) -> list[HermesError]:
     """Which files can't be used, by a quick look; `diagnose` reads all of them."""
-    found: list[HermesError] = []
+    found: dict[str, HermesError] = {}
     with closing(_opened(home)) as notes:
-        looks: list[Callable[[], object]] = [book.read for book in notes.all_notebooks()]
-        if notes.history.exists:
-            looks.append(partial(notes.history.changes, limit=1))
+        looks: list[Callable[[], object]] = []
+        try:
+            looks += [book.read for book in notes.all_notebooks()]
+            if notes.history.exists:
+                looks.append(partial(notes.history.changes, limit=1))
+        except HermesError as error:
+            found[str(error)] = error
         looks.append(partial(_look_at_archive, home))
         for look in looks:
             try:
                 look()
             except HermesError as error:
-                found.append(error)
-    return found
+                found.setdefault(str(error), error)  # a server that is down is one problem
+    return list(found.values())
 
 
 def _opened(home: Path) -> Notes:
@@ -99,7 +103,13 @@ def _look_at_archive(home: Path) -> None:
 def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
     notes = _opened(home)
     try:
-        for notebook in notes.all_notebooks():
+        notebooks = notes.all_notebooks()
+    except HermesError as error:
+        notes.close()
+        yield "notes", "problem", error.what, error.hint
+        return
+    try:
+        for notebook in notebooks:
             name = notebook.name
             try:
                 # With the code that an agent runs: a separate check could pass while the agent

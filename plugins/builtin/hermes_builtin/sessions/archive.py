@@ -10,8 +10,10 @@ from hermes_builtin.sessions.words import words
 from hermes_core.privacy.origin import ASSISTANT, DELEGATION, USER, of_message
 from hermes_core.session import LOCAL, TERMINAL
 
-if TYPE_CHECKING:  # it imports this module
-    from hermes_builtin.sessions.query import Query
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from hermes_builtin.sessions.query import Query  # it imports this module
 
 
 # -- What the archive keeps, and what it is asked: plain data, no database ----------------------
@@ -374,8 +376,17 @@ class Archive(Protocol):
     def once(self, what: str) -> bool:
         """Whether this is the first time that somebody asks, so that a thing is said once."""
 
-    def append(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
-        """Store messages, all or none, and begin the session if it is new; return their ids."""
+    def append(
+        self, facts: SessionFacts, messages: Sequence[NewMessage], key: UUID | None = None
+    ) -> list[int]:
+        """Store messages, all or none, and begin the session if it is new; return their ids.
+
+        Args:
+            facts: What is known of the session.
+            messages: What was said.
+            key: What the writer calls this turn. After an error it may be unknown whether a server
+                has stored the turn; stored again under the same key, it is there once.
+        """
 
     def end(self, session_id: str, at: float, scope: Scope) -> None:
         """Record when a session ended, if it may be seen."""
@@ -430,9 +441,17 @@ class Archive(Protocol):
         """
 
     def take_over(
-        self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]
+        self,
+        origin: str,
+        position: int,
+        facts: SessionFacts,
+        messages: Sequence[NewMessage],
+        key: UUID | None = None,
     ) -> None:
-        """Store imported messages, and that this was done up to ``position``."""
+        """Store imported messages, and that this was done up to ``position``.
+
+        With a ``key``, the messages of a turn that `append` has stored are not stored again.
+        """
 
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Delete sessions; returns the number of deleted messages."""

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from time import time as unix_time
 from typing import Any, Final
+from uuid import uuid4
 
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
@@ -105,6 +106,7 @@ class Conversations:
         self._reported: dict[str, list[NewMessage]] = {}
         #: What our own tools returned.
         self._answers: set[int] = set()
+        self._closed = False
         self.spool: Spool = shared_spool(home, partial(open_archive, home, self._settings))
 
     @property
@@ -218,15 +220,16 @@ class Conversations:
 
     def _store(self, facts: SessionFacts, messages: list[NewMessage]) -> list[int]:
         """Append to the archive; or to the spool, if the archive can't take it now."""
+        key = uuid4()
         if not self.spool.is_ahead(lambda: self.archive):
             try:
-                return self.archive.append(facts, messages)
+                return self.archive.append(facts, messages, key)
             except (HermesError, OSError) as error:
                 if not may_succeed_later(error):
                     raise
                 self.spool.reason = str(error)
         try:
-            self.spool.add(facts, messages, durable=_is_durable(self._settings))
+            self.spool.add(facts, messages, durable=_is_durable(self._settings), key=key)
         except (HermesError, OSError) as error:
             what = f"{self.spool.reason}; nor can it be written to the spool: {error}"
             raise DatabaseError(what) from error
@@ -366,7 +369,9 @@ class Conversations:
         """Close the archive."""
         if self._archive is not None:
             self._keep_reported()
-        self.spool.close()
+        if not self._closed:
+            self.spool.close()
+        self._closed = True
         archive, self._archive = self._archive, None
         if archive is not None:
             close_shared(archive)

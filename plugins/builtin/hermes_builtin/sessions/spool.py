@@ -20,6 +20,7 @@ from pathlib import Path
 from time import localtime, monotonic, strftime
 from time import time as unix_time
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 from zlib import crc32
 
 from hermes_builtin.sessions.archive import FORGOTTEN, Archive, Matches, NewMessage, SessionFacts
@@ -45,7 +46,7 @@ _LOCK_SECONDS: Final = 5.0
 # So long may what others left hold up the first turn, or the end. The rest follows later.
 _BRIEFLY: Final = 2.0
 _FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
+_LONGEST_PAUSE: Final = 15.0
 
 #: What is wrong with the message itself: it would be refused again and again.
 _REFUSED: Final = frozenset(
@@ -74,13 +75,17 @@ def may_succeed_later(error: BaseException) -> bool:
 
 
 class SpooledTurn(NamedTuple):
-    """A turn that waits; ``number`` is its place, ``why`` the reason."""
+    """A turn that waits; ``number`` is its place, ``why`` the reason.
+
+    ``key`` is what the archive calls it, which may have stored it without being able to say so.
+    """
 
     number: int
     at: float
     why: str
     facts: SessionFacts
     messages: list[NewMessage]
+    key: str = ""
 
     def to_line(self) -> bytes:
         """The line that stands for it."""
@@ -91,6 +96,7 @@ class SpooledTurn(NamedTuple):
             "why": self.why,
             "facts": self.facts._asdict(),
             "messages": messages,
+            **({"key": self.key} if self.key else {}),
         }
         # ASCII only: lone surrogates, which a host may pass, can't be written otherwise.
         text = dumps(fields).encode("ascii")
@@ -123,7 +129,8 @@ def _turn_of(line: bytes) -> SpooledTurn | None:
         fields = loads(text)
         messages = [NewMessage(*each) for each in fields["messages"]]
         facts = SessionFacts(**fields["facts"])
-        return SpooledTurn(fields["number"], fields["at"], fields["why"], facts, messages)
+        number, at, why = fields["number"], fields["at"], fields["why"]
+        return SpooledTurn(number, at, why, facts, messages, str(fields.get("key", "")))
     except (ValueError, KeyError, TypeError):  # written by a newer version
         return None
 
@@ -185,6 +192,8 @@ class Spool:
         self._pause = _FIRST_PAUSE
         self._due = 0.0
         self._worker = Worker("hermes-spool", step=self._retry, linger=0)
+        #: How many agents share it, see `shared_spool`.
+        self.users = 0
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -210,8 +219,21 @@ class Spool:
             self._gives_up = is_damage(error)
             self.reason = str(error)
 
-    def add(self, facts: SessionFacts, messages: Sequence[NewMessage], *, durable: bool) -> None:
+    def add(
+        self,
+        facts: SessionFacts,
+        messages: Sequence[NewMessage],
+        *,
+        durable: bool,
+        key: UUID | None = None,
+    ) -> None:
         """Write a turn behind all others of this process.
+
+        Args:
+            facts: What is known of its session.
+            messages: What was said.
+            durable: Whether it survives a power cut, too.
+            key: The key under which `Archive.append` was asked to store it.
 
         Raises:
             OSError: It can't be written.
@@ -220,7 +242,9 @@ class Spool:
         ensure_folder(self._folder)
         with self._locked():
             path, number = self._next()
-            line = SpooledTurn(number, unix_time(), self.reason, facts, list(messages)).to_line()
+            known = key.hex if key is not None else ""
+            turn = SpooledTurn(number, unix_time(), self.reason, facts, list(messages), known)
+            line = turn.to_line()
             is_new = not path.exists()
             _append(path, line, durable=durable)
             if is_new and durable:
@@ -292,7 +316,8 @@ class Spool:
 
     def _store(self, archive: Archive, origin: str, turn: SpooledTurn, line: bytes) -> None:
         try:
-            archive.take_over(origin, turn.number, turn.facts, turn.messages)
+            key = UUID(turn.key) if turn.key else None
+            archive.take_over(origin, turn.number, turn.facts, turn.messages, key)
         except (HermesError, OSError) as error:
             if may_succeed_later(error):
                 raise
@@ -333,8 +358,10 @@ class Spool:
         return self._pause
 
     def close(self) -> None:
-        """Stop handing over in the background."""
-        self._worker.stop(_BRIEFLY)
+        """One agent less; the last one stops handing over in the background."""
+        self.users -= 1
+        if self.users <= 0:
+            self._worker.stop(_BRIEFLY)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -477,5 +504,7 @@ _SPOOLS: Final[dict[Path, Spool]] = {}
 
 
 def shared_spool(home: Path, open_archive: Callable[[], Archive]) -> Spool:
-    """The spool that all agents of this process share for a home."""
-    return _SPOOLS.setdefault(home, Spool(home, open_archive))
+    """The spool that all agents of this process share for a home; each closes it once."""
+    spool = _SPOOLS.setdefault(home, Spool(home, open_archive))
+    spool.users = max(spool.users, 0) + 1
+    return spool

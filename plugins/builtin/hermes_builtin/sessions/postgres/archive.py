@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from math import inf, isfinite
 from typing import Any, Final
 from zlib import crc32
@@ -228,16 +228,23 @@ class PostgresArchive:
         return int(row[0]) if row else 0
 
     def take_over(
-        self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]
+        self,
+        origin: str,
+        position: int,
+        facts: SessionFacts,
+        messages: Sequence[NewMessage],
+        key: uuid.UUID | None = None,
     ) -> None:
         """Store imported messages, and that this was done up to ``position``."""
-        values = self._append_values(uuid.uuid4(), facts, messages) if messages else ()
+        values = self._append_values(key or uuid.uuid4(), facts, messages) if messages else ()
         name = storable(facts.id)
         # Messages and position in one transaction: an import that was interrupted would store
         # messages twice.
         with self._transaction(EVERYBODY) as database:
             if messages:
-                database.execute(_APPEND, values)
+                # Under a known key they are there already: the position is what is missing.
+                with suppress(UniqueViolation), database.transaction():
+                    database.execute(_APPEND, values)
                 self._backlog.add(len(messages))
             database.execute(
                 "INSERT INTO hermes.archive_imports VALUES (%s, %s, %s, %s, %s)"

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
@@ -50,6 +50,9 @@ from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.sqlite import close_before_fork, is_damage, is_unwritable
 
+if TYPE_CHECKING:
+    from uuid import UUID
+
 # -- The archive in a SQLite file ---------------------------------------------------------------
 
 # Totals only weigh words; counting sessions at each search would cost more than it changes.
@@ -86,7 +89,12 @@ class SqliteArchive:
         with self._file.writing():
             pass
 
-    def append(self, facts: SessionFacts, messages: Sequence[NewMessage]) -> list[int]:
+    def append(
+        self,
+        facts: SessionFacts,
+        messages: Sequence[NewMessage],
+        key: UUID | None = None,  # noqa: ARG002 - a file says whether it was stored
+    ) -> list[int]:
         """Store messages, all or none, and begin the session if it is new; return their ids."""
         if self._damage is not None:
             raise self._damage
@@ -135,7 +143,12 @@ class SqliteArchive:
         return int(row[0]) if row else 0
 
     def take_over(
-        self, origin: str, position: int, facts: SessionFacts, messages: Sequence[NewMessage]
+        self,
+        origin: str,
+        position: int,
+        facts: SessionFacts,
+        messages: Sequence[NewMessage],
+        key: UUID | None = None,  # noqa: ARG002 - as above
     ) -> None:
         """Store imported messages, and that this was done up to ``position``."""
         with self._file.transaction() as database:
