@@ -1,21 +1,40 @@
 """The storage of a home: files and SQLite beside PostgreSQL, in one run on one machine.
 
-``--messages N`` sets the size of the archives, ``--seconds N`` how long the writers write, and
-``--url URL`` names an empty database; without it, a server with its usual durability is started
-for this run. Printed are a turn, a search by kind, sixteen writers, and the size over the text.
+``--parts`` chooses what is measured:
+
+- ``turns``: a turn as a manager stores it, times SQLite's
+- ``growth``: for each of ``--messages``, how long filling takes, the size over the text, searches
+  by kind, and the memory of whoever searches
+- ``writers``: sixteen writers in four processes for ``--seconds``
+- ``crashes``: the server is killed (kill -9) and started again five times while four processes
+  store turns; then every turn must be there once and in order
+
+``--url URL`` names an empty database; without it, a server that waits for its disk at each commit
+is started for this run in ``--folder``, which must be on a disk. ``crashes`` needs that one.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
+import os
+import resource
+import shlex
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.synchronize import Event
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
@@ -24,46 +43,87 @@ from _archive_work import PER_SESSION, Texts, queries  # noqa: E402
 from _report import Report  # noqa: E402
 
 from hermes_builtin.sessions import Conversations, SessionSearch  # noqa: E402
-from hermes_builtin.sessions.archive import NewMessage, SessionFacts  # noqa: E402
+from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts  # noqa: E402
 from hermes_builtin.sessions.location import locate  # noqa: E402
 from hermes_core import MemoryManager  # noqa: E402
 from hermes_core.config import load_config  # noqa: E402
 
+PARTS = ("turns", "growth", "writers", "crashes")
 TURNS = 2000
 KINDS = {"common": "common", "question": "question", "prefix": "prefix", "Chinese": "CJK"}
 PROCESSES, THREADS = 4, 4
+KILLS, UP_SECONDS, DOWN_SECONDS, PAUSE_SECONDS = 5, 3.0, 1.0, 0.05
 MOST_MILLISECONDS = 60
 MOST_TIMES = 4
+MOST_MEGABYTES = 250
+SPAWN = multiprocessing.get_context("spawn")
+
+
+class Homes(NamedTuple):
+    """A home with files, and one whose storage is PostgreSQL."""
+
+    files: Path
+    server: Path
+
+    def named(self) -> dict[str, Path]:
+        return {"SQLite": self.files, "PostgreSQL": self.server}
+
+
+class Given(NamedTuple):
+    """What the command line says."""
+
+    parts: tuple[str, ...]
+    messages: tuple[int, ...]
+    seconds: float
+    url: str
+    folder: Path
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=10_000)
+    given = arguments()
+    tempfile.tempdir = str(given.folder)  # the server's folder, too
+    report = Report("Storage: files and SQLite beside PostgreSQL")
+    work = {"turns": turns, "growth": growth, "writers": writers, "crashes": crashes}
+    for part in given.parts:
+        work[part](report, given)
+    report.close()
+
+
+def arguments() -> Given:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--messages", nargs="+", type=int, default=[10_000, 100_000])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--url", default="")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     given = parser.parse_args()
+    return Given(tuple(given.parts), tuple(given.messages), given.seconds, given.url, given.folder)
+
+
+@contextmanager
+def homes(given: Given, namespace: str) -> Iterator[Homes]:
+    """Two empty homes."""
+    url = given.url or started()
     with tempfile.TemporaryDirectory(prefix="storage-bench-") as folder:
-        files, server = Path(folder) / "files", Path(folder) / "server"
-        for home in (files, server):
+        made = Homes(Path(folder) / "files", Path(folder) / "server")
+        for home in made:
             home.mkdir()
-        (server / "config.yaml").write_text(f"memory:\n  storage: {given.url or started()}\n")
-        report = Report(f"Storage: {given.messages:,} messages")
-        turns(report, files, server)
-        filled = {home: fill(home, given.messages) for home in (files, server)}
-        note(f"size over the text: SQLite {filled[files]:.2f}, PostgreSQL {filled[server]:.2f}")
-        searches(report, files, server, given.messages)
-        if given.seconds:
-            writers(files, server, given.seconds)
-        report.close()
+        (made.server / "config.yaml").write_text(
+            f"memory:\n  storage: {url}\n  storage_namespace: {namespace}\n"
+        )
+        yield made
 
 
 def started() -> str:
-    """The address of a new database on a server that waits for its disk at every commit."""
+    """The address of a database on the server of this run, which waits for its disk."""
     from support import postgres
 
     server = postgres.start(fsync="on", full_page_writes="on", shared_buffers="256MB")
     with closing(server.admin()) as admin:
-        admin.execute(f"CREATE DATABASE bench OWNER {postgres.OWNER}")
+        if not admin.execute("SELECT 1 FROM pg_database WHERE datname = 'bench'").fetchone():
+            admin.execute(f"CREATE DATABASE bench OWNER {postgres.OWNER}")
     return server.url("bench")
 
 
@@ -75,82 +135,112 @@ def p(values: list[float], share: float) -> float:
     return sorted(values)[min(int(len(values) * share), len(values) - 1)] * 1000
 
 
-def turns(report: Report, files: Path, server: Path) -> None:
+# -- a turn -------------------------------------------------------------------------------------
+
+
+def turns(report: Report, given: Given) -> None:
     """A turn as a manager stores it, one storage after the other, turn by turn."""
-    managers = {home: MemoryManager.from_config(home) for home in (files, server)}
-    times: dict[Path, list[float]] = {home: [] for home in managers}
-    texts = Texts()
-    for manager in managers.values():
-        manager.initialize_all("turns", platform="cli")
-    for number in range(TURNS):
-        question, answer = texts.message(number), texts.message(number + 1)
-        for home, manager in managers.items():
-            begin = time.perf_counter()
-            manager.sync_all(question, answer)
-            times[home].append(time.perf_counter() - begin)
-    for manager in managers.values():
-        manager.shutdown_all()
-    ours, theirs = (statistics.median(times[home]) for home in (files, server))
-    for name, home in (("SQLite", files), ("PostgreSQL", server)):
-        note(
-            f"a turn, {name}: median {p(times[home], 0.5):.2f} ms,"
-            f" p99 {p(times[home], 0.99):.2f} ms"
-        )
+    with homes(given, "turns") as made:
+        managers = {name: MemoryManager.from_config(home) for name, home in made.named().items()}
+        times: dict[str, list[float]] = {name: [] for name in managers}
+        texts = Texts()
+        for manager in managers.values():
+            manager.initialize_all("turns", platform="cli")
+        for number in range(TURNS):
+            question, answer = texts.message(number), texts.message(number + 1)
+            for name, manager in managers.items():
+                begin = time.perf_counter()
+                manager.sync_all(question, answer)
+                times[name].append(time.perf_counter() - begin)
+        for manager in managers.values():
+            manager.shutdown_all()
+    for name, taken in times.items():
+        note(f"a turn, {name}: median {p(taken, 0.5):.2f} ms, p99 {p(taken, 0.99):.2f} ms")
+    ours, theirs = (statistics.median(taken) for taken in times.values())
     report.at_most("a turn, times SQLite's", theirs / ours, MOST_TIMES)
 
 
-def fill(home: Path, messages: int) -> float:
-    """Fill an archive; returns its size over that of the text."""
-    texts, total = Texts(), 0
-    archive = locate(home).open()
-    before = archive.stats().bytes
-    for start in range(0, messages, PER_SESSION):
-        said = [texts.message(number) for number in range(start, start + PER_SESSION)]
-        total += sum(len(text.encode()) for text in said)
-        made = [
-            NewMessage(("user", "assistant")[at % 2], text, time.time())
-            for at, text in enumerate(said)
-        ]
-        archive.append(SessionFacts(f"session-{start // PER_SESSION}", source="cli"), made)
-    archive.close()
-    archive = locate(home).open()
-    size = archive.stats().bytes - before
-    archive.close()
-    return size / total
+# -- growth -------------------------------------------------------------------------------------
 
 
-def searches(report: Report, files: Path, server: Path, messages: int) -> None:
+def growth(report: Report, given: Given) -> None:
+    for messages in given.messages:
+        print(f" {messages:,} messages", flush=True)
+        with homes(given, f"growth-{messages}") as made:
+            for name, home in made.named().items():
+                filled(name, home, messages)
+                with SPAWN.Pool(1) as pool:
+                    indexing, times, memory = pool.apply(searched, (str(home), messages))
+                note(f"{name}: the rest of the index in {indexing:.0f} s")
+                for label, taken in times.items():
+                    text = f"search, {name}, {label}: median {p(taken, 0.5):.1f} ms, p95"
+                    if home is made.server:
+                        report.at_most(text, p(taken, 0.95), MOST_MILLISECONDS)
+                    else:
+                        note(f"{text} {p(taken, 0.95):.1f} ms")
+                report.at_most(f"memory of a search, {name}, MB", memory, MOST_MEGABYTES)
+                size(name, home)
+
+
+def filled(name: str, home: Path, messages: int) -> None:
+    """Fill an archive, a session at a time."""
+    texts, begin = Texts(), time.perf_counter()
+    with closing(locate(home).open()) as archive:
+        for start in range(0, messages, PER_SESSION):
+            said = [
+                NewMessage(("user", "assistant")[at % 2], texts.message(start + at), time.time())
+                for at in range(PER_SESSION)
+            ]
+            archive.append(SessionFacts(f"session-{start // PER_SESSION}", source="cli"), said)
+    seconds = time.perf_counter() - begin
+    note(f"{name}: filled in {seconds:.0f} s, {messages / seconds:,.0f} messages/s")
+
+
+def size(name: str, home: Path) -> None:
+    """Print the size over that of the text. In PostgreSQL, it is that of all archives so far."""
+    text = count = 0
+    with closing(locate(home).open()) as archive:
+        for session in archive.sessions(EVERYBODY):
+            for message in archive.messages(session):
+                text += len(message.content.encode())
+                count += 1
+        note(f"{name}: {count:,} messages, size over the text {archive.stats().bytes / text:.2f}")
+
+
+def searched(home: str, messages: int) -> tuple[float, dict[str, list[float]], float]:
+    """How long the first search takes, which indexes what is not yet; others by kind; memory."""
+    place = Path(home)
+    settings = {"provider_config": dict(load_config(place).memory)}
+    conversations = Conversations(place, "now", settings)
+    tool = SessionSearch(conversations)
+    begin = time.perf_counter()
+    tool.call({"query": "warm"})
+    indexing = time.perf_counter() - begin
     asked = queries(Texts(), messages)
-    for name, home in (("SQLite", files), ("PostgreSQL", server)):
-        conversations = Conversations(
-            home, "now", {"provider_config": dict(load_config(home).memory)}
-        )
-        tool = SessionSearch(conversations)
-        tool.call({"query": "warm"})
-        for label, kind in KINDS.items():
-            times = []
-            for arguments in asked[kind]:
-                begin = time.perf_counter()
-                tool.call(dict(arguments))
-                times.append(time.perf_counter() - begin)
-            text = f"search, {name}, {label}: median {p(times, 0.5):.1f} ms, p95"
-            if home is server:
-                report.at_most(text, p(times, 0.95), MOST_MILLISECONDS)
-            else:
-                note(f"{text} {p(times, 0.95):.1f} ms")
-        conversations.close()
+    times: dict[str, list[float]] = {}
+    for label, kind in KINDS.items():
+        times[label] = []
+        for call in asked[kind]:
+            begin = time.perf_counter()
+            tool.call(dict(call))
+            times[label].append(time.perf_counter() - begin)
+    conversations.close()
+    return indexing, times, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def writers(files: Path, server: Path, seconds: float) -> None:
-    for name, home in (("SQLite", files), ("PostgreSQL", server)):
-        with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-            given = [(str(home), number, seconds) for number in range(PROCESSES)]
-            times = [each for some in pool.starmap(write, given) for each in some]
-        rate = len(times) / seconds
-        note(
-            f"{PROCESSES * THREADS} writers, {name}: {rate:,.0f} turns/s, "
-            f"p50 {p(times, 0.5):.1f} ms, p99 {p(times, 0.99):.1f} ms"
-        )
+# -- many writers -------------------------------------------------------------------------------
+
+
+def writers(report: Report, given: Given) -> None:  # noqa: ARG001 - there is no target
+    with homes(given, "writers") as made:
+        for name, home in made.named().items():
+            with SPAWN.Pool(PROCESSES) as pool:
+                work = [(str(home), number, given.seconds) for number in range(PROCESSES)]
+                times = [each for some in pool.starmap(write, work) for each in some]
+            note(
+                f"{PROCESSES * THREADS} writers, {name}: {len(times) / given.seconds:,.0f}"
+                f" turns/s, p50 {p(times, 0.5):.1f} ms, p99 {p(times, 0.99):.1f} ms"
+            )
 
 
 def write(home: str, process: int, seconds: float) -> list[float]:
@@ -160,7 +250,7 @@ def write(home: str, process: int, seconds: float) -> list[float]:
 
     def one(thread: int) -> None:
         texts, end = Texts(), time.monotonic() + seconds
-        facts = SessionFacts(f"writer-{process}-{thread}-{seconds}", source="cli")
+        facts = SessionFacts(f"writer-{process}-{thread}", source="cli")
         while time.monotonic() < end:
             turn = [
                 NewMessage(role, texts.message(7), time.time()) for role in ("user", "assistant")
@@ -176,6 +266,115 @@ def write(home: str, process: int, seconds: float) -> list[float]:
         thread.join()
     archive.close()
     return times
+
+
+# -- a server that is killed --------------------------------------------------------------------
+
+
+def crashes(report: Report, given: Given) -> None:
+    """Kill the server while turns are stored; then look for each of them."""
+    if given.url:
+        note("crashes: left out, since only a server of this run may be killed")
+        return
+    with homes(given, "crashes") as made:
+        stop, results = SPAWN.Event(), SPAWN.Queue()
+        running = [
+            SPAWN.Process(target=talk, args=(str(made.server), number, stop, results), daemon=True)
+            for number in range(PROCESSES)
+        ]
+        for process in running:
+            process.start()
+        server = Postmaster()
+        try:
+            for _ in range(KILLS):
+                time.sleep(UP_SECONDS)
+                server.kill()
+                time.sleep(DOWN_SECONDS)
+                server.start()
+            time.sleep(UP_SECONDS)
+            stop.set()
+            told = dict(results.get(timeout=300) for _ in running)
+            for process in running:
+                process.join()
+            compared(report, made.server, told)
+        finally:
+            server.end()
+
+
+def talk(home: str, process: int, stop: Event, results: Any) -> None:
+    """Store turns until told to stop; puts how many."""
+    logging.disable()  # of turns that wait in the spool
+    manager = MemoryManager.from_config(Path(home))
+    manager.initialize_all(f"crash-{process}", platform="cli")
+    count = 0
+    while not stop.is_set():
+        manager.sync_all(f"question {count} of {process}", f"answer {count} of {process}")
+        count += 1
+        time.sleep(PAUSE_SECONDS)  # a model's answer takes longer
+    manager.shutdown_all()
+    results.put((process, count))
+
+
+def compared(report: Report, home: Path, told: dict[int, int]) -> None:
+    settings = {"provider_config": dict(load_config(home).memory)}
+    with closing(Conversations(home, "now", settings)) as conversations:
+        waited = conversations.spool.waiting().turns
+        error = conversations.spool.hand_over(conversations.archive)
+        if error is not None:
+            raise error
+        lost = doubled = displaced = 0
+        for process, count in told.items():
+            session = conversations.archive.session(f"crash-{process}", EVERYBODY)
+            messages = conversations.archive.messages(session) if session else ()
+            there = [each.content for each in messages]
+            wanted = [
+                f"{kind} {number} of {process}"
+                for number in range(count)
+                for kind in ("question", "answer")
+            ]
+            lost += len(set(wanted) - set(there))
+            doubled += len(there) - len(set(there))
+            displaced += lost == doubled == 0 and there != wanted
+    note(f"{KILLS} kills, {sum(told.values()):,} turns; {waited:,} of them waited in the spool")
+    report.at_most("messages that were lost", lost, 0)
+    report.at_most("messages that are there twice", doubled, 0)
+    report.at_most("conversations out of order", displaced, 0)
+
+
+class Postmaster:
+    """The server of this run, to be killed and started again on its folder."""
+
+    def __init__(self) -> None:
+        from support import postgres
+
+        self._server = postgres.start()
+        self._data = self._server.folder / "data"
+        self._command = shlex.split((self._data / "postmaster.opts").read_text())
+        self._identity = postgres._identity()  # noqa: SLF001 - it refuses root
+        self._started: subprocess.Popen[bytes] | None = None
+
+    def kill(self) -> None:
+        os.kill(int((self._data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        if self._started is not None:
+            self._started.wait()
+
+    def start(self) -> None:
+        """Start it. It refuses as long as processes of the killed one have not ended."""
+        while True:
+            with (self._server.folder / "log").open("ab") as log:
+                self._started = subprocess.Popen(
+                    self._command, stdout=log, stderr=log, cwd="/", **self._identity
+                )
+            while self._started.poll() is None:
+                with suppress(Exception), closing(self._server.admin()):
+                    return
+                time.sleep(0.05)
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        if self._started is not None:
+            self._started.send_signal(signal.SIGQUIT)
+            self._started.wait()
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from json import dumps, loads
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from hermes_builtin.sessions.numbers import bounds, place_of
 from hermes_builtin.sessions.words import words
 from hermes_core.privacy.origin import ASSISTANT, DELEGATION, USER, of_message
 from hermes_core.session import LOCAL, TERMINAL
@@ -131,6 +133,11 @@ class Session(NamedTuple):
         return all(
             wanted is None or wanted == own for wanted, own in zip(scope, self.owner, strict=True)
         )
+
+    def has(self, message_id: int) -> bool:
+        """Whether the number of a message is one of this session's."""
+        low, high = bounds(self.number)
+        return low <= message_id <= high
 
     def is_of_the_same_person(self, other: Session) -> bool:
         """Whether two conversations can be of one lineage."""
@@ -329,6 +336,56 @@ class Window(NamedTuple):
         return sum(each.id < message_id for each in self.messages)
 
 
+class Span(NamedTuple):
+    """Messages to read: those with numbers from ``low`` to ``high``, at most ``most`` of them.
+
+    Attributes:
+        roles: Only of these; of any, if empty.
+        last: The last of them, if there are more; else the first.
+    """
+
+    low: int
+    high: int
+    most: int
+    roles: Iterable[str] = ()
+    last: bool = False
+
+    @classmethod
+    def first_of(cls, session: Session, most: int, roles: Iterable[str] = ()) -> Span:
+        """How a session begins."""
+        return cls(*bounds(session.number), most, roles)
+
+    @classmethod
+    def last_of(cls, session: Session, most: int, roles: Iterable[str] = ()) -> Span:
+        """How a session ends."""
+        return cls(*bounds(session.number), most, roles, last=True)
+
+    @classmethod
+    def around(
+        cls, session: Session, message_id: int, window: int, roles: Iterable[str]
+    ) -> tuple[Span, Span, Span]:
+        """The messages before one, that one, and those after it; see `window_of`."""
+        low, high = bounds(session.number)
+        message_id = min(max(message_id, low - 1), high + 1)
+        return (
+            cls(low, message_id - 1, window, roles, last=True),
+            cls(message_id, message_id, 1),
+            cls(message_id + 1, high, window, roles),
+        )
+
+
+def window_of(
+    session: Session, before: list[Message], here: list[Message], after: list[Message]
+) -> Window:
+    """What was read of the three spans around a message; empty, if the session does not have it."""
+    if not here or not session.has(here[0].id):
+        return Window([], 0, 0)
+    messages = [*before, *here, *after]
+    # By places, which include messages of other roles: "remaining" counts everything beyond.
+    left = session.messages - 1 - place_of(messages[-1].id)
+    return Window(messages, place_of(messages[0].id), max(left, 0))
+
+
 class Stats(NamedTuple):
     """How much an archive holds."""
 
@@ -367,8 +424,68 @@ class Problem(NamedTuple):
     index_only: bool = False
 
 
-class Archive(Protocol):
+class Reader(Protocol):
+    """What an archive answers: several reads of one call may share a connection.
+
+    The last methods follow from the others.
+    """
+
+    def session(self, session_id: str, scope: Scope) -> Session | None:
+        """One session, if it may be seen."""
+
+    def browse(
+        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
+    ) -> list[Session]:
+        """The sessions with the newest messages; of these profiles only, if any is named."""
+
+    def search(self, query: Query, options: SearchOptions) -> Found:
+        """The sessions that say most of what a query asks for."""
+
+    def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
+        """The sessions whose titles a query asks for, those that it names exactly first."""
+
+    def owner(self, message_id: int, scope: Scope) -> Session | None:
+        """The session that a message belongs to, if it may be seen."""
+
+    def has_profile(self, profiles: Iterable[str]) -> bool:
+        """Whether there is a session of one of these profiles."""
+
+    # Whoever has a session may see it: it came from a read with a scope.
+
+    def lineages(self, sessions: Sequence[Session]) -> list[list[str]]:
+        """For each session its id and the ids of those that it continues, up to the first."""
+
+    def read(self, spans: Sequence[Span]) -> list[list[Message]]:
+        """For each span its messages, in their order."""
+
+    def lineage(self, session: Session) -> list[str]:
+        """The ids of a session and of those that it continues, up to the first."""
+        return self.lineages([session])[0]
+
+    def around(
+        self, session: Session, message_id: int, window: int, roles: Iterable[str]
+    ) -> Window:
+        """The messages on either side of one, and that one."""
+        spans = Span.around(session, message_id, window, roles)
+        return window_of(session, *self.read(spans))
+
+    def first(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+        """How a session begins."""
+        return self.read([Span.first_of(session, count, roles)])[0]
+
+    def last(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+        """How a session ends, in order."""
+        return self.read([Span.last_of(session, count, roles)])[0]
+
+
+class Archive(Reader, Protocol):
     """Every conversation, in the order in which it was said."""
+
+    def reading(self, scope: Scope) -> AbstractContextManager[Reader]:
+        """Several reads of one call, of which most have this scope.
+
+        A search in it finds what was stored before it began.
+        """
 
     def prepare(self) -> None:
         """Make it, if need be, so that others can read it before the first message."""
@@ -391,42 +508,8 @@ class Archive(Protocol):
     def end(self, session_id: str, at: float, scope: Scope) -> None:
         """Record when a session ended, if it may be seen."""
 
-    def session(self, session_id: str, scope: Scope) -> Session | None:
-        """One session, if it may be seen."""
-
-    def lineage(self, session: Session) -> list[str]:
-        """The ids of a session and of those that it continues, up to the first."""
-
-    def browse(
-        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
-    ) -> list[Session]:
-        """The sessions with the newest messages; of these profiles only, if any is named."""
-
-    def search(self, query: Query, options: SearchOptions) -> Found:
-        """The sessions that say most of what a query asks for."""
-
-    def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
-        """The sessions whose titles a query asks for, those that it names exactly first."""
-
-    def owner(self, message_id: int, scope: Scope) -> Session | None:
-        """The session that a message belongs to, if it may be seen."""
-
     def people(self, user_id: str | None = None) -> list[tuple[str, str]]:
         """The platform and the id of each user with a conversation, or of those with this id."""
-
-    def has_profile(self, profiles: Iterable[str]) -> bool:
-        """Whether there is a session of one of these profiles."""
-
-    def around(
-        self, session: Session, message_id: int, window: int, roles: Iterable[str]
-    ) -> Window:
-        """The messages on either side of one, and that one."""
-
-    def first(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
-        """How a session begins."""
-
-    def last(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
-        """How a session ends, in order."""
 
     def messages(self, session: Session) -> Iterator[Message]:
         """All that was said in a session."""

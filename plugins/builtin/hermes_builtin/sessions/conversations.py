@@ -349,6 +349,8 @@ class Conversations:
             (at for at, each in enumerate(messages) if each.get("role") == "user"), default=-1
         )
         tail = [self._labelled(new_message(each, now), facts.id) for each in messages[start + 1 :]]
+        if not tail:  # usually: most hosts pass no messages
+            return []
         try:
             session = self.archive.session(facts.id, self._owner)
             stored = self.archive.last(session, _RECENT) if session is not None else []

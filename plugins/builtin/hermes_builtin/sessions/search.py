@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, islice
 from typing import Final, NamedTuple, Protocol
 
@@ -98,6 +99,12 @@ class Source(Protocol):
     def named(self, name: str) -> Iterable[Session]:
         """The session of this id, then those that hosts call so, the last active first."""
 
+    def parents(self, sessions: Sequence[Session]) -> Sequence[Iterable[Session]]:
+        """For each session those that its ``parent`` names, as in `named`.
+
+        Sessions of other users may be left out.
+        """
+
     def newest_sessions(
         self,
         scope: Scope,
@@ -129,24 +136,37 @@ class Lineages:
     """Which session continues which.
 
     Args:
-        named: Finds the session of an id, then those that hosts call so.
+        parents: For each of some sessions those that its parent names; see `Source`.
     """
 
-    def __init__(self, named: Callable[[str], Iterable[Session]]) -> None:
-        self._named = named
+    def __init__(self, parents: Callable[[Sequence[Session]], Sequence[Iterable[Session]]]) -> None:
+        self._candidates = parents
         self._parents: dict[tuple[str, Scope], Session | None] = {}
 
-    def called(self, name: str, scope: Scope) -> Session | None:
-        """The session of this id, or else of this name, if it may be seen."""
-        return next((each for each in self._named(name) if each.is_in(scope)), None)
+    def load(self, sessions: Iterable[Session]) -> None:
+        """Look up what sessions continue: one question for all of a generation."""
+        following: Iterable[Session | None] = sessions
+        while some := self._unknown(following):
+            found = self._candidates(list(some.values()))
+            for (key, session), candidates in zip(some.items(), found, strict=True):
+                # A host may name any session as the parent: one of somebody else is not looked at.
+                theirs = (each for each in candidates if each.is_of_the_same_person(session))
+                self._parents[key] = next(theirs, None)
+            following = [self._parents[key] for key in some]
+
+    def _unknown(self, sessions: Iterable[Session | None]) -> dict[tuple[str, Scope], Session]:
+        """Sessions whose parents were not looked up yet. Many may share a lineage."""
+        wanted = {(each.parent, each.owner): each for each in sessions if each and each.parent}
+        return {key: each for key, each in wanted.items() if key not in self._parents}
 
     def of(self, session: Session) -> list[str]:
         """The ids of a session and of those that it continues."""
+        self.load([session])
         # A dict has an order and notices a cycle, which an import can create.
         found = dict.fromkeys([session.id])
         following: Session | None = session
         while following is not None and following.parent:
-            parent = self._parent(following)
+            parent = self._parents[following.parent, following.owner]
             name = following.parent if parent is None else parent.id
             if name in found:
                 break
@@ -154,27 +174,9 @@ class Lineages:
             following = parent
         return list(found)
 
-    def root_of(self, name: str, scope: Scope) -> str:
-        """The first session of the lineage of a session, which need not be there."""
-        session = self.called(name, scope)
-        return name if session is None else self.root(session)
-
     def root(self, session: Session) -> str:
         """The first session of a lineage."""
         return self.of(session)[-1] if session.parent else session.id
-
-    def _parent(self, session: Session) -> Session | None:
-        """The session that one continues, if it is of the same person.
-
-        A host may name any session as the parent: one of somebody else is not looked at.
-        Remembered, since many may share a lineage.
-        """
-        key = (session.parent, session.owner)
-        if key not in self._parents:
-            found = self._named(session.parent)
-            theirs = (each for each in found if each.is_of_the_same_person(session))
-            self._parents[key] = next(theirs, None)
-        return self._parents[key]
 
 
 # -- What to look up: how frequent words are, and which other words they stand for ---------------
@@ -370,7 +372,7 @@ def _matching(source: Source, numbers: Iterable[int], wanted: re.Pattern[str]) -
 
 def merged(source: Source, options: SearchOptions, *answers: Found) -> Found:
     """Several answers to one query as one: one hit of each lineage, machines' below people's."""
-    lineages = Lineages(source.named)
+    lineages = Lineages(source.parents)
     hits = sorted((hit for each in answers for hit in each.hits), key=lambda hit: -hit.score)
     if options.newest is not None:
         hits.sort(key=lambda hit: hit.session.active, reverse=options.newest)
@@ -422,10 +424,9 @@ class Search:
         self._options = options
         self._totals = totals
         self._vocabulary = Vocabulary(source, query.forms)
-        self._lineages = Lineages(source.named)
+        self._lineages = Lineages(source.parents)
         self._approximate = False
         self._allowed: set[int] | None = None
-        self._asking = self._left_out()
         self._shown: set[str] = set()
 
     def found(self) -> Found:
@@ -586,7 +587,7 @@ class Search:
         self, sessions: Iterable[Session], groups: Sequence[Group]
     ) -> Iterator[list[list[int]]]:
         """For each group the messages that match, of some sessions at a time, until enough."""
-        shown = filter(self._may_show, sessions)
+        shown = self._filtered(sessions)
         enough = self._options.limit * _ENOUGH
         size = enough
         while enough > 0 and (some := list(islice(shown, size))):
@@ -693,10 +694,16 @@ class Search:
         if self._query.excluded:
             ranking.keep(without(self._source, ranking.messages(), self._query.excluded))
 
-    def _left_out(self) -> set[str]:
-        """The lineage that is asking."""
-        scope = self._options.scope
-        return {self._lineages.root_of(asking, scope) for asking in self._options.without}
+    @cached_property
+    def _asking(self) -> set[str]:
+        """The lineage that is asking, which is left out."""
+        return {self._root_of(asking) for asking in self._options.without}
+
+    def _root_of(self, name: str) -> str:
+        """The first session of the lineage of a session, which need not be there."""
+        found = (each for each in self._source.named(name) if each.is_in(self._options.scope))
+        session = next(iter(found), None)
+        return name if session is None else self._lineages.root(session)
 
     def _with_facts(self, order: list[SessionScore]) -> Iterator[tuple[Session, SessionScore]]:
         # In chunks: the loop usually ends within the first one.
@@ -704,9 +711,18 @@ class Search:
             chunk = order[at : at + _CHUNK]
             found = self._source.by_number(each.session for each in chunk)
             facts = {each.number: each for each in found}
+            self._lineages.load(facts.values())
             for ranked in chunk:
                 if ranked.session in facts:
                     yield facts[ranked.session], ranked
+
+    def _filtered(self, sessions: Iterable[Session]) -> Iterator[Session]:
+        """Those sessions that may be shown."""
+        left = iter(sessions)
+        while some := list(islice(left, _CHUNK)):
+            if self._asking:
+                self._lineages.load(some)
+            yield from filter(self._may_show, some)
 
     def _may_show(self, session: Session) -> bool:
         if not self._options.hidden and session.source in HIDDEN_SOURCES:
@@ -720,7 +736,7 @@ class Search:
     def _visible(self, numbers: list[int]) -> list[int]:
         """Those messages whose sessions may be shown."""
         sessions = self._source.by_number({session_of(number) for number in numbers})
-        shown = {session.number for session in sessions if self._may_show(session)}
+        shown = {session.number for session in self._filtered(sessions)}
         return [number for number in numbers if session_of(number) in shown]
 
     def _by_time(self, order: list[SessionScore], *, newest: bool) -> list[SessionScore]:
@@ -744,10 +760,11 @@ class Search:
             for number, title in self._source.titles()
             if (is_exact := matching.is_exact(title)) or matching.is_in(title)
         }
+        sessions = self._source.by_number(exact) if exact else ()
         found = [
             Titled(session, exact[session.number])
-            for session in self._source.by_number(exact)
-            if self._may_show(session) and self._goes_on_in_time(session)
+            for session in self._filtered(sessions)
+            if self._goes_on_in_time(session)
         ]
         return sorted(found, key=lambda each: (not each.exact, -each.session.active))
 

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.sessions import display
 from hermes_builtin.sessions.archive import (
+    NOBODY,
     ROLES,
     TALK,
     Archive,
     Found,
     Hit,
     Message,
+    Reader,
     SearchOptions,
     Session,
+    Span,
     Titled,
     Window,
     message_origin,
+    window_of,
 )
 from hermes_builtin.sessions.conversations import Conversations
 from hermes_builtin.sessions.display import LINK
+from hermes_builtin.sessions.numbers import role_name
 from hermes_builtin.sessions.query import LONGEST_QUERY, Query, parse
 from hermes_builtin.sessions.session_text import SessionText
 from hermes_builtin.sessions.spool import Waiting
@@ -221,6 +226,29 @@ class _Match(NamedTuple):
     message_id: int | None
 
 
+class _Excerpt(NamedTuple):
+    """What is shown of a conversation that was found.
+
+    Attributes:
+        match: The conversation.
+        lineage: The ids of the conversation and of those that it continues.
+        window: The messages around the one that was found, or around its first.
+        anchor: That message.
+        begin: How it begins, if that is to be shown and the window does not.
+        end: How it ends.
+        tools: What its tools returned at last, which its other messages are compared with.
+    """
+
+    match: _Match
+    lineage: list[str]
+    window: Window
+    anchor: Message
+    begin: list[Message]
+    end: list[Message]
+    tools: list[Message]
+    full: bool
+
+
 class SessionSearch:
     """Answers calls of the tool, for one agent."""
 
@@ -312,32 +340,27 @@ class SessionSearch:
 
     def _discover(self, request: Request, current: str) -> dict[str, Any]:
         query = parse(request.query)
-        archive, scope = self._archive, self._scope
-        parent = self._conversations.parent_id
         options = SearchOptions(
-            scope,
+            self._scope,
             request.roles or TALK,
             request.limit,
             request.newest,
             # The session that asks is in the model's context already, and so is what it was
             # compressed from.
-            without=tuple(filter(None, [storable(current), parent])),
+            without=tuple(filter(None, [storable(current), self._conversations.parent_id])),
             profiles=self._profiles(request.profile),
         )
-        titled = archive.titled(query, options)
-        found, note = self._found(query, options, plainly=not titled)
-        if not titled and not found.hits:
-            # Search never comes back empty when something is there: before giving up, titles with
-            # any of the words.
-            titled = archive.titled(query.with_any_word(), options)
-            note = _SOME_WORDS if titled else note
+        with self._archive.reading(self._scope) as archive:
+            found, titled, note = self._found(archive, query, options)
+            hits = found.hits
+            if request.newest is None:
+                hits = _user_first(archive, hits)
+            excerpts = _excerpts(archive, hits, titled, query, options, full=request.full)
         notes = [note] if note else []
         if len(request.query) > LONGEST_QUERY:
             notes.append(f"Only the first {LONGEST_QUERY:,} characters of the query were used.")
-        hits = found.hits if request.newest is not None else self._user_first(found.hits)
-        matches = self._with_titles(hits, titled, query, options)
         words = found.words or {term.word for term in query.with_nothing_required().terms}
-        results = self._results(matches, frozenset(words), full=request.full)
+        results = self._results(excerpts, frozenset(words))
         answer: dict[str, Any] = {
             "success": True,
             "mode": "discover",
@@ -362,92 +385,43 @@ class SessionSearch:
             answer["message"] = " ".join(notes)
         return answer
 
-    def _found(self, query: Query, options: SearchOptions, *, plainly: bool) -> tuple[Found, str]:
-        """What a query finds; or ``plainly`` what its words find, and a note that says so."""
-        archive = self._archive
-        found = archive.search(query, options)
-        # Phrases and AND are strict. If they find nothing, the words alone are better, and the note
-        # says so.
-        if found.hits or not query.required or not plainly:
-            return found, ""
-        words_only = archive.search(query.with_nothing_required(), options)
-        if not words_only.hits:
-            return found, ""
-        partly = "The newest messages were read for it: n" if found.approximate else "N"
-        return words_only, f"{partly}othing matches the query as it stands; these have its words."
+    @staticmethod
+    def _found(
+        archive: Reader, query: Query, options: SearchOptions
+    ) -> tuple[Found, list[Titled], str]:
+        """What a query finds, by messages and by titles; and a note, if it is not what was asked.
 
-    def _user_first(self, hits: list[Hit]) -> list[Hit]:
-        """The hits, of equals those of the user before those that strangers may have written."""
-        ordered: list[Hit] = []
-        for _, group in groupby(hits, key=lambda hit: hit.score):
-            equals = list(group)
-            if len(equals) > 1:  # each costs a look at its message
-                equals.sort(key=self._authority, reverse=True)
-            ordered += equals
-        return ordered
-
-    def _authority(self, hit: Hit) -> int:
-        found = self._archive.around(hit.session, hit.message_id, 0, ()).messages
-        known = (authority(message_origin(hit.session.source, each)) for each in found)
-        return max(known, default=0)
-
-    def _with_titles(
-        self, hits: list[Hit], titled: list[Titled], query: Query, options: SearchOptions
-    ) -> list[_Match]:
-        """The hits in their order, and conversations that only their titles let find.
-
-        Whoever asks for an exact title wants that conversation: it comes first, as in
-        hermes-agent. Others come last; one has a place among full results if its title has
-        several words of the query, and all of them.
+        Phrases and AND are strict. If they find nothing, the words alone are better.
         """
-        exact = [_Match(each.session, None) for each in titled if each.exact][:1]
-        by_root = self._by_root([*exact, *(_Match(hit.session, hit.message_id) for hit in hits)])
-        found = list(by_root.values())[: options.limit]
-        others = self._by_root([_Match(each.session, None) for each in titled])
-        more = [match for root, match in others.items() if root not in by_root]
-        if more and len(found) == options.limit > 1 and len(query.terms) > 1:
-            # The last hit makes room for one conversation whose title has all words.
-            found.pop()
-        return [*found, *more][: options.limit]
+        titled = archive.titled(query, options)
+        found = archive.search(query, options)
+        if found.hits or titled:
+            return found, titled, ""
+        words_only = found
+        if query.required:
+            words_only = archive.search(query.with_nothing_required(), options)
+        if words_only.hits:
+            partly = "The newest messages were read for it: n" if found.approximate else "N"
+            note = f"{partly}othing matches the query as it stands; these have its words."
+            return words_only, titled, note
+        # Search never comes back empty when something is there: before giving up, titles with
+        # any of the words.
+        titled = archive.titled(query.with_any_word(), options)
+        return found, titled, _SOME_WORDS if titled else ""
 
-    def _by_root(self, matches: list[_Match]) -> dict[str, _Match]:
-        """The first match of each lineage, by the first session of it."""
-        found: dict[str, _Match] = {}
-        for match in matches:
-            found.setdefault(self._archive.lineage(match.session)[-1], match)
-        return found
+    def _results(self, excerpts: list[_Excerpt], words: frozenset[str]) -> list[dict[str, Any]]:
+        most = _ANSWER // max(len(excerpts), 1)
+        return [self._result(each, words, most) for each in excerpts]
 
-    def _results(
-        self, matches: list[_Match], words: frozenset[str], *, full: bool
-    ) -> list[dict[str, Any]]:
-        """The conversations, the first one always in full."""
-        most = _ANSWER // max(len(matches), 1)
-        results: list[dict[str, Any]] = []
-        for match in matches:
-            # The best result always in full: one good answer saves the model a second call.
-            if shown := self._result(match, words, most, full=full or not results):
-                results.append(shown)
-        return results
-
-    def _result(
-        self, match: _Match, words: frozenset[str], most: int, *, full: bool
-    ) -> dict[str, Any] | None:
-        """A conversation that was found; None if it was deleted in the meantime."""
-        archive, session = self._archive, match.session
-        anchor_id = match.message_id
-        if anchor_id is None:
-            anchor_id = next((each.id for each in archive.first(session, 1)), 0)
-        window = archive.around(session, anchor_id, _AROUND_HIT, TALK)
-        if not window.messages:
-            return None
-        anchor = window.messages[window.shown_before(anchor_id)]
-        shown = window.messages if full else [anchor]
+    def _result(self, excerpt: _Excerpt, words: frozenset[str], most: int) -> dict[str, Any]:
+        """A conversation that was found."""
+        session, window, anchor = excerpt.match.session, excerpt.window, excerpt.anchor
+        shown = window.messages if excerpt.full else [anchor]
         # Plus two: the message with the hit gets two shares, and one is for the ends of the
         # conversation.
         share = max(most // (len(window.messages) + 2), 200)
-        by_title = match.message_id is None
-        begin, end = self._bookends(session, window) if full else ([], [])
-        origins = _Origins(archive, session, self._current)
+        by_title = excerpt.match.message_id is None
+        origins = _Origins(session, self._current, lambda: excerpt.tools)
         result = {
             "session_id": session.id,
             "link": display.link(session),
@@ -456,30 +430,21 @@ class SessionSearch:
             "model": "unknown",
             "title": session.title[: display.FACT],
             "matched_role": "session_title" if by_title else anchor.role,
-            "match_message_id": anchor_id,
+            "match_message_id": anchor.id,
             "snippet": display.title(session, words)
             if by_title
             else display.snippet(anchor, words),
-            "bookend_start": [origins.label(each, _BOOKEND_LENGTH) for each in begin],
+            "bookend_start": [origins.label(each, _BOOKEND_LENGTH) for each in excerpt.begin],
             "messages": [_shown(each, anchor, words, share, origins) for each in shown],
-            "bookend_end": [origins.label(each, _BOOKEND_LENGTH) for each in end],
-            **_counts(window, anchor_id),
-            "detail": "full" if full else "compact",
+            "bookend_end": [origins.label(each, _BOOKEND_LENGTH) for each in excerpt.end],
+            **_counts(window, anchor.id),
+            "detail": "full" if excerpt.full else "compact",
         }
         if is_external(origin := origins.of(anchor)):
             result["origin"] = origin
-        lineage = archive.lineage(session)
-        if len(lineage) > 1:
-            result["parent_session_id"] = lineage[-1]
+        if len(excerpt.lineage) > 1:
+            result["parent_session_id"] = excerpt.lineage[-1]
         return result
-
-    def _bookends(self, session: Session, window: Window) -> tuple[list[Message], list[Message]]:
-        """How a conversation begins and ends, as far as the window does not show it."""
-        archive, shown = self._archive, window.messages
-        first = archive.first(session, _BOOKEND, TALK) if window.before else []
-        last = archive.last(session, _BOOKEND, TALK) if window.after else []
-        begin = [each for each in first if each.id < shown[0].id]
-        return begin, [each for each in last if each.id > shown[-1].id]
 
     def _why_nothing(self, query: Query, options: SearchOptions) -> str:
         """Why a search found nothing: what was not looked at, or that it is not there."""
@@ -524,7 +489,11 @@ class SessionSearch:
         if not window.messages:
             raise BadRequest(f"around_message_id {around} is not in session {named.id[:200]}")
         share = min(_LONGEST_MESSAGE, _ANSWER // len(window.messages))
-        origins = _Origins(archive, session, self._current)
+        origins = _Origins(
+            session,
+            self._current,
+            lambda: archive.last(session, _TOOL_MESSAGES, ("tool", "")),
+        )
         answer = {
             "success": True,
             "mode": "scroll",
@@ -562,7 +531,11 @@ class SessionSearch:
         messages = archive.first(session, session.messages if whole else _READ_FIRST)
         last = [] if whole else archive.last(session, _READ_LAST)
         share = min(_LONGEST_MESSAGE, _ANSWER // max(len(messages) + len(last), 1))
-        origins = _Origins(archive, session, self._current)
+        origins = _Origins(
+            session,
+            self._current,
+            lambda: archive.last(session, _TOOL_MESSAGES, ("tool", "")),
+        )
         answer: dict[str, Any] = {
             "success": True,
             "mode": "read",
@@ -654,6 +627,130 @@ class SessionSearch:
         return answer
 
 
+# -- Conversations that were found, with what is shown of them ----------------------------------
+
+
+def _user_first(archive: Reader, hits: list[Hit]) -> list[Hit]:
+    """The hits, of equals those of the user before those that strangers may have written."""
+    groups = [list(group) for _, group in groupby(hits, key=lambda hit: hit.score)]
+    equals = [hit for group in groups if len(group) > 1 for hit in group]
+    if not equals:  # each costs a look at its message
+        return hits
+    found = archive.read([Span(hit.message_id, hit.message_id, 1) for hit in equals])
+    known = {
+        hit.message_id: authority(message_origin(hit.session.source, each))
+        for hit, messages in zip(equals, found, strict=True)
+        for each in messages
+    }
+    for group in groups:
+        group.sort(key=lambda hit: known.get(hit.message_id, 0), reverse=True)
+    return [hit for group in groups for hit in group]
+
+
+def _excerpts(
+    archive: Reader,
+    hits: list[Hit],
+    titled: list[Titled],
+    query: Query,
+    options: SearchOptions,
+    *,
+    full: bool,
+) -> list[_Excerpt]:
+    """The hits in their order, and conversations that only their titles let find.
+
+    Whoever asks for an exact title wants that conversation: it comes first, as in hermes-agent.
+    Others come last; one has a place among full results if its title has several words of the
+    query, and all of them.
+    """
+    by_title = [_Match(each.session, None) for each in titled]
+    exact = [match for match, each in zip(by_title, titled, strict=True) if each.exact][:1]
+    by_message = [_Match(hit.session, hit.message_id) for hit in hits]
+    sessions = {each.session.number: each.session for each in (*by_message, *by_title)}
+    found_lineages = archive.lineages(list(sessions.values()))
+    lineages = dict(zip(sessions, found_lineages, strict=True))
+    by_root = _by_root([*exact, *by_message], lineages)
+    found = list(by_root.values())[: options.limit]
+    others = _by_root(by_title, lineages)
+    more = [match for root, match in others.items() if root not in by_root]
+    if more and len(found) == options.limit > 1 and len(query.terms) > 1:
+        # The last hit makes room for one conversation whose title has all words.
+        found.pop()
+    return _read_excerpts(archive, [*found, *more][: options.limit], lineages, full=full)
+
+
+def _by_root(matches: list[_Match], lineages: Mapping[int, list[str]]) -> dict[str, _Match]:
+    """The first match of each lineage, by the first session of it."""
+    found: dict[str, _Match] = {}
+    for match in matches:
+        found.setdefault(lineages[match.session.number][-1], match)
+    return found
+
+
+def _read_excerpts(
+    archive: Reader, matches: list[_Match], lineages: Mapping[int, list[str]], *, full: bool
+) -> list[_Excerpt]:
+    """What is shown of conversations: all of it is read at once."""
+    anchors = _anchors(archive, matches)
+    # The best result always in full: one good answer saves the model a second call.
+    first = anchors[0][0] if anchors else None
+    wanted = [(match, anchor, full or match is first) for match, anchor in anchors]
+    read = iter(archive.read([span for each in wanted for span in _spans(*each)]))
+    excerpts = []
+    for match, anchor_id, is_full in wanted:
+        before, here, after, begin, end, tools = (next(read) for _ in range(6))
+        window = window_of(match.session, before, here, after)
+        if not window.messages:  # deleted in the meantime
+            continue
+        shown = window.messages
+        excerpts.append(
+            _Excerpt(
+                match,
+                lineages[match.session.number],
+                window,
+                shown[window.shown_before(anchor_id)],
+                [each for each in begin if each.id < shown[0].id] if window.before else [],
+                [each for each in end if each.id > shown[-1].id] if window.after else [],
+                tools,
+                is_full,
+            )
+        )
+    return excerpts
+
+
+def _anchors(archive: Reader, matches: list[_Match]) -> list[tuple[_Match, int]]:
+    """The matches and the messages to show: of one that its title lets find, the first."""
+    untold = [match for match in matches if match.message_id is None]
+    if not untold:
+        return [(match, match.message_id or 0) for match in matches]
+    found = archive.read([Span.first_of(match.session, 1) for match in untold])
+    firsts = {
+        match.session.number: messages[0].id
+        for match, messages in zip(untold, found, strict=True)
+        if messages
+    }
+    return [
+        (
+            match,
+            firsts.get(match.session.number, 0) if match.message_id is None else match.message_id,
+        )
+        for match in matches
+    ]
+
+
+def _spans(match: _Match, anchor_id: int, full: bool) -> list[Span]:
+    """What to read of a conversation: around a message, both ends, and what its tools returned."""
+    session = match.session
+    # What only the user says is compared with nothing.
+    compared = full or role_name(anchor_id) != "user" or session.source in NOBODY
+    ends = _BOOKEND if full else 0
+    return [
+        *Span.around(session, anchor_id, _AROUND_HIT, TALK),
+        Span.first_of(session, ends, TALK),
+        Span.last_of(session, ends, TALK),
+        Span.last_of(session, _TOOL_MESSAGES if compared else 0, ("tool", "")),
+    ]
+
+
 class _Origins:
     """Where the messages of a conversation come from, for the session that reads them now.
 
@@ -661,21 +758,23 @@ class _Origins:
     compared when somebody reads it, and not when the turn is stored.
 
     Args:
-        archive: Has the conversation.
         session: The conversation.
         reader: The words of the session that reads it: a note may be made of what it reads.
+        tools: Returns the last messages of its tools, when they are needed.
     """
 
-    def __init__(self, archive: Archive, session: Session, reader: SessionText) -> None:
+    def __init__(
+        self, session: Session, reader: SessionText, tools: Callable[[], list[Message]]
+    ) -> None:
         self._source = session.source
         self._reader = reader
-        self._archive, self._session = archive, session
+        self._tools = tools
 
     @cached_property
     def _read(self) -> SessionText:
         """What the tools of the conversation returned."""
         text = SessionText()
-        for each in self._archive.last(self._session, _TOOL_MESSAGES, ("tool", "")):
+        for each in self._tools():
             text.add(each.content, message_origin(self._source, each))
         return text
 

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from math import inf, isfinite
 from typing import Any, Final
 from zlib import crc32
@@ -18,7 +18,6 @@ from psycopg.errors import UniqueViolation
 
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
-    HIDDEN_SOURCES,
     NO_PLATFORMS,
     ROLES,
     Found,
@@ -27,14 +26,15 @@ from hermes_builtin.sessions.archive import (
     NewMessage,
     Problem,
     Progress,
+    Reader,
     Scope,
     SearchOptions,
     Session,
     SessionFacts,
+    Span,
     Stats,
     TextOccurrences,
     Titled,
-    Window,
     facts_of,
     indexed_words,
     marker,
@@ -43,21 +43,13 @@ from hermes_builtin.sessions.numbers import (
     OTHER,
     SESSION_BITS,
     bounds,
-    place_of,
     role_code,
-    role_name,
-    session_of,
 )
+from hermes_builtin.sessions.postgres.reader import PostgresReader, scope_values
 from hermes_builtin.sessions.postgres.schema import COMPONENT
-from hermes_builtin.sessions.postgres.search import (
-    PostgresSource,
-    key_of,
-    sessions_named,
-    sessions_where,
-)
+from hermes_builtin.sessions.postgres.search import key_of, sessions_where
 from hermes_builtin.sessions.query import Query, Term
 from hermes_builtin.sessions.ranking import Totals
-from hermes_builtin.sessions.search import Lineages, Search
 from hermes_builtin.sessions.words import storable
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
@@ -97,7 +89,7 @@ _REMEMBERED: Final = "30 days"
 _FORGET_EVERY: Final = 1000
 
 
-class PostgresArchive:
+class PostgresArchive(Reader):
     """Every conversation of a namespace.
 
     A message is in the index when it is stored: other machines search for it the moment after.
@@ -187,7 +179,7 @@ class PostgresArchive:
                 )
 
     def _number(self) -> int:
-        """The number of the namespace, with which the words of the index begin."""
+        """The number of the namespace in the index."""
         if self._namespace is None:
             with self._database.transaction(COMPONENT, {}) as database:
                 self._namespace = int(_one(database, "SELECT hermes.archive_begin()")[0])
@@ -335,70 +327,49 @@ class PostgresArchive:
 
     def _transaction(self, scope: Scope) -> AbstractContextManager[Connection]:
         """A transaction in which only what a scope includes is seen."""
-        given = {
-            name: to_text(storable(value))
-            for name, value in scope._asdict().items()
-            if value is not None
-        }
-        return self._database.transaction(COMPONENT, given)
+        return self._database.transaction(COMPONENT, scope_values(scope))
+
+    @contextmanager
+    def reading(self, scope: Scope) -> Iterator[Reader]:
+        """Several reads of one call, in one transaction.
+
+        Always indexed before: a turn of a second ago, of any machine, must be found.
+        """
+        behind = None
+        for is_indexed in (False, True):
+            with self._transaction(scope) as database:
+                if is_indexed or not _one(database, _IS_PENDING)[0]:
+                    yield PostgresReader(database, scope, self._count, behind)
+                    return
+            # In transactions of its own: whoever waits for its lock does not wait for a search.
+            behind = self._index_all()
+
+    @contextmanager
+    def _reader(self, scope: Scope) -> Iterator[PostgresReader]:
+        with self._transaction(scope) as database:
+            yield PostgresReader(database, scope, self._count)
 
     def session(self, session_id: str, scope: Scope) -> Session | None:
         """One session, if it may be seen."""
-        with self._transaction(scope) as database:
-            found = sessions_named(database, storable(session_id))
-            return next((each for each in found if each.is_in(scope)), None)
-
-    def lineage(self, session: Session) -> list[str]:
-        """The ids of a session and of those that it continues, up to the first."""
-        with self._transaction(EVERYBODY) as database:
-            return Lineages(lambda name: sessions_named(database, name)).of(session)
+        with self._reader(scope) as reader:
+            return reader.session(session_id, scope)
 
     def browse(
         self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
     ) -> list[Session]:
         """The sessions with the newest messages; of these profiles only, if any is named."""
-        found: list[Session] = []
-        for session in self._sessions(scope, "active DESC, number DESC"):
-            shown = hidden or session.source not in HIDDEN_SOURCES
-            if session.messages and shown and (not profiles or session.profile in profiles):
-                found.append(session)
-            if len(found) >= limit:
-                break
-        return found
-
-    def _sessions(self, scope: Scope, order: str) -> Iterator[Session]:
-        """The sessions that may be seen, some at a time."""
-        at = 0
-        while True:
-            with self._transaction(scope) as database:
-                condition = f"true ORDER BY {order} LIMIT %s OFFSET %s"
-                some = list(sessions_where(database, condition, _PAGE, at))
-            yield from (each for each in some if each.is_in(scope))
-            if len(some) < _PAGE:
-                return
-            at += _PAGE
+        with self._reader(scope) as reader:
+            return reader.browse(scope, limit, hidden=hidden, profiles=profiles)
 
     def search(self, query: Query, options: SearchOptions) -> Found:
         """The sessions that say most of what a query asks for."""
-        number = self._number()
-        # Always indexed before a search: a turn of a second ago, of any machine, must be found.
-        behind = self._index_all()
-        with self._transaction(options.scope) as database:
-            source = PostgresSource(database, number, query, options)
-            found = Search(source, query, options, self._count(database)).found()
-        if behind is None:
-            return found
-        # An empty answer would say "not there", which nobody knows.
-        if not found.hits:
-            raise behind
-        return found._replace(behind=str(behind))
+        with self.reading(options.scope) as reader:
+            return reader.search(query, options)
 
     def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
         """The sessions whose titles a query asks for, those that it names exactly first."""
-        number = self._number()
-        with self._transaction(options.scope) as database:
-            source = PostgresSource(database, number, query, options)
-            return Search(source, query, options, Totals(0, 0)).titled()
+        with self._reader(options.scope) as reader:
+            return reader.titled(query, options)
 
     def _count(self, database: Connection) -> Totals:
         """About how much there is."""
@@ -414,11 +385,8 @@ class PostgresArchive:
 
     def owner(self, message_id: int, scope: Scope) -> Session | None:
         """The session that a message belongs to, if it may be seen."""
-        with self._transaction(scope) as database:
-            if not _select(database, "id = %s", message_id):
-                return None
-            found = next(sessions_where(database, "number = %s", session_of(message_id)), None)
-            return found if found is not None and found.is_in(scope) else None
+        with self._reader(scope) as reader:
+            return reader.owner(message_id, scope)
 
     def people(self, user_id: str | None = None) -> list[tuple[str, str]]:
         """The platform and the id of each user with a conversation, or of those with this id."""
@@ -438,57 +406,24 @@ class PostgresArchive:
 
     def has_profile(self, profiles: Iterable[str]) -> bool:
         """Whether there is a session of one of these profiles."""
-        with self._transaction(EVERYBODY) as database:
-            query = "SELECT 1 FROM hermes.archive_sessions WHERE profile = ANY (%s) LIMIT 1"
-            wanted = [to_text(storable(each)) for each in profiles]
-            return database.execute(query, (wanted,)).fetchone() is not None
+        with self._reader(EVERYBODY) as reader:
+            return reader.has_profile(profiles)
 
-    # Whoever has a session may see it: it came from a read with a scope.
+    def lineages(self, sessions: Sequence[Session]) -> list[list[str]]:
+        """For each session its id and the ids of those that it continues, up to the first."""
+        with self._reader(EVERYBODY) as reader:
+            return reader.lineages(sessions)
 
-    def around(
-        self, session: Session, message_id: int, window: int, roles: Iterable[str]
-    ) -> Window:
-        """The messages on either side of one, and that one."""
-        low, high = bounds(session.number)
-        condition = _role_condition(roles)
-        with self._transaction(EVERYBODY) as database:
-            here = _select(database, "id = %s", message_id)
-            if not here or not low <= message_id <= high:
-                return Window([], 0, 0)
-            before = _select(
-                database, f"id >= %s AND id < %s{condition} ORDER BY id DESC LIMIT %s",
-                low, message_id, window,
-            )  # fmt: skip
-            after = _select(
-                database, f"id > %s AND id <= %s{condition} ORDER BY id LIMIT %s",
-                message_id, high, window,
-            )  # fmt: skip
-        messages = [*before[::-1], *here, *after]
-        left = session.messages - 1 - place_of(messages[-1].id)
-        return Window(messages, place_of(messages[0].id), max(left, 0))
-
-    def first(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
-        """How a session begins."""
-        return self._edge(session, count, roles, "")
-
-    def last(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
-        """How a session ends, in order."""
-        return self._edge(session, count, roles, " DESC")[::-1]
-
-    def _edge(
-        self, session: Session, count: int, roles: Iterable[str], order: str
-    ) -> list[Message]:
-        condition = f"id BETWEEN %s AND %s{_role_condition(roles)} ORDER BY id{order} LIMIT %s"
-        with self._transaction(EVERYBODY) as database:
-            return _select(database, condition, *bounds(session.number), count)
+    def read(self, spans: Sequence[Span]) -> list[list[Message]]:
+        """For each span its messages, in their order."""
+        with self._reader(EVERYBODY) as reader:
+            return reader.read(spans)
 
     def messages(self, session: Session) -> Iterator[Message]:
         """All that was said in a session."""
         low, high = bounds(session.number)
         while True:
-            with self._transaction(EVERYBODY) as database:
-                condition = "id BETWEEN %s AND %s ORDER BY id LIMIT %s"
-                page = _select(database, condition, low, high, _PAGE)
+            (page,) = self.read([Span(low, high, _PAGE)])
             yield from page
             if len(page) < _PAGE:
                 return
@@ -496,7 +431,14 @@ class PostgresArchive:
 
     def sessions(self, scope: Scope = EVERYBODY) -> Iterator[Session]:
         """All sessions, the oldest first."""
-        return iter(list(self._sessions(scope, "active, number")))
+        found: list[Session] = []
+        while True:
+            with self._transaction(scope) as database:
+                condition = "true ORDER BY active, number LIMIT %s OFFSET %s"
+                some = list(sessions_where(database, condition, _PAGE, len(found)))
+            found += some
+            if len(some) < _PAGE:
+                return (each for each in found if each.is_in(scope))
 
     # -- maintenance ----------------------------------------------------------------------
 
@@ -549,18 +491,15 @@ class PostgresArchive:
 
     def _index_problems(self, progress: Progress | None, newest: int | None) -> Iterator[Problem]:
         """Whether each message can be found by each of its words."""
-        number = self._number()
         for rows, done, total in self._pages(newest):
             if progress is not None:
                 progress(done, total)
+            words = [" ".join(indexed_words(content, extra)) for _, content, extra in rows]
             with self._transaction(EVERYBODY) as database:
-                query = "SELECT id, words FROM hermes.archive_indexed(%s)"
-                rows_found = database.execute(query, ([row[0] for row in rows],)).fetchall()
-            found: dict[int, list[str]] = dict(rows_found)
-            for each, content, extra in rows:
-                wanted = {f"{number}:{word}" for word in indexed_words(content, extra)}
-                if not wanted <= set(found.get(each, ())):
-                    yield Problem(f"index: message {each} is missing in it", index_only=True)
+                query = "SELECT * FROM hermes.archive_missing(%s::bigint[], %s::text[])"
+                missing = database.execute(query, ([row[0] for row in rows], words)).fetchall()
+            for (each,) in missing:
+                yield Problem(f"index: message {each} is missing in it", index_only=True)
 
     def _pages(
         self, newest: int | None = None
@@ -641,11 +580,10 @@ class PostgresArchive:
     def _put(self, database: Connection, rows: Sequence[tuple[int, str, str | None]]) -> None:
         """Put messages into the index."""
         words = [indexed_words(content, extra) for _, content, extra in rows]
-        number = self._number()
         counted = _counted(zip(words, (hash_of(row[1]) for row in rows), strict=True))
         database.execute(
             "SELECT hermes.archive_index(%s::bigint[], %s::text[], %s::text[], %s::integer[])",
-            ([row[0] for row in rows], [_prefixed(number, each) for each in words], *counted),
+            ([row[0] for row in rows], [" ".join(dict.fromkeys(each)) for each in words], *counted),
         )
 
     def close(self) -> None:
@@ -682,23 +620,6 @@ _RECOUNT: Final = (
 def _one(database: Connection, query: str, *values: Any) -> tuple[Any, ...]:
     row = database.execute(query, values).fetchone()
     return row or ()
-
-
-def _select(database: Connection, condition: str, *values: int) -> list[Message]:
-    query = f"SELECT id, content, at, extra FROM hermes.archive_messages WHERE {condition}"  # noqa: S608
-    rows = database.execute(query, values)
-    return [_message(*row) for row in rows]
-
-
-def _message(number: int, content: str, at: float, extra: str | None) -> Message:
-    facts = facts_of(from_text(extra)) if extra else {}
-    role = role_name(number) or str(facts.pop("role", "other"))
-    return Message(number, role, from_text(content), at, facts)
-
-
-def _role_condition(roles: Iterable[str]) -> str:
-    codes = sorted({role_code(role) for role in roles})
-    return f" AND (id & {OTHER}) IN ({', '.join(map(str, codes))})" if codes else ""
 
 
 # -- messages that are stored and not indexed yet -----------------------------------------------
@@ -784,11 +705,6 @@ def _session_facts(facts: SessionFacts, messages: Sequence[NewMessage]) -> dict[
         "started": started if isfinite(started) else time.time(),
         "ended": facts.ended,
     }
-
-
-def _prefixed(namespace: int, words: Sequence[str]) -> str:
-    """Words of the index as the database takes them."""
-    return " ".join(f"{namespace}:{word}" for word in dict.fromkeys(words))
 
 
 def hash_of(content: str) -> int:

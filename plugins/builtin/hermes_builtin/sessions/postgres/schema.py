@@ -5,8 +5,10 @@ GIN index. A condition on it can't use that index below row-level security, sinc
 not marked as leakproof. So the index, the words and the owners are private tables; functions of
 their owner look into them, with the same rules as the policies.
 
-Each word of the index begins with the number of its namespace, and each message has one word more
-for its owner. So a search reads the lists of its own namespace, and of its own person, only.
+The index has numbers instead of words: 64 bits of a hash of the word and of the number of its
+namespace. They take half the space, and a search reads the lists of its own namespace only,
+whatever words it asks for. Each message has one number more, for its owner, so that a search for
+a person reads the lists of that person. The words themselves are in the table of terms.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ CREATE TABLE hermes.archive_words (
     id bigint PRIMARY KEY,
     namespace integer NOT NULL,
     owner integer NOT NULL,
-    words text[] COLLATE "C" NOT NULL
+    words bigint[] NOT NULL
 );
 -- New entries wait in a list that each search reads; a short one keeps both it and the turn that
 -- has to sort it into the index fast.
@@ -95,6 +97,9 @@ CREATE TABLE hermes.archive_terms (
     count integer NOT NULL,
     PRIMARY KEY (namespace, term)
 );
+-- Which words were forgotten with a message, of which only the numbers are known.
+CREATE INDEX archive_terms_hash
+    ON hermes.archive_terms (namespace, hashtextextended(term, namespace));
 -- Turns that were stored, by what their writer calls them: one that is handed over again, because
 -- nobody could tell whether it was stored, is not stored twice.
 CREATE TABLE hermes.archive_turns (
@@ -132,6 +137,12 @@ _SCOPES: Final = f"""
 CREATE FUNCTION hermes.archive_namespace() RETURNS integer LANGUAGE sql STABLE {_TRUSTED} AS $$
     SELECT number FROM archive_namespaces WHERE namespace = {_NAMESPACE}
 $$;
+-- Words, with blanks between them, as the numbers of the index.
+CREATE FUNCTION hermes.archive_hashes(words text, space integer) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT coalesce(array_agg(hashtextextended(word COLLATE "C", space)), '{{}}')
+    FROM unnest(string_to_array(words, ' ')) AS word
+$$;
 -- The owners that the scope of this transaction includes; NULL for everybody, none without one.
 CREATE FUNCTION hermes.archive_visible() RETURNS integer[] LANGUAGE plpgsql STABLE {_TRUSTED} AS $$
 DECLARE
@@ -166,6 +177,12 @@ _IN_SCOPE: Final = (
 )
 
 # -- writing ------------------------------------------------------------------------------------
+
+#: What a turn changes in the row of its session.
+_ADDED: Final = """
+        next = next + amount, messages = messages + amount, active = greatest(active, latest),
+        ended = CASE WHEN ended < latest THEN NULL ELSE ended END,
+        title = CASE WHEN title = '' THEN facts ->> 'title' ELSE title END"""
 
 _FUNCTIONS: Final = f"""
 CREATE FUNCTION hermes.archive_begin() RETURNS integer {_WRITES} AS $$
@@ -259,44 +276,42 @@ CREATE FUNCTION hermes.archive_append(
     contents text[], extras text[], latest double precision
 ) RETURNS bigint[] {_WRITES} AS $$
 DECLARE
-    found archive_sessions;
-    ids bigint[];
-    amount integer := cardinality(contents);
-BEGIN
     -- It looks at all sessions of the namespace: an id may be taken by somebody else's.
-    PERFORM set_config('hermes.scope', '{{}}', true);
-    -- The usual case in one step: a session that is there, and whose it is.
-    SELECT session.* INTO found
-    FROM archive_sessions AS session JOIN archive_owners AS theirs ON theirs.number = session.owner
+    scope text := set_config('hermes.scope', '{{}}', true);
+    amount integer := cardinality(contents);
+    found archive_sessions;
+    stored bigint[];
+BEGIN
+    -- The usual case in one step: a session that is there, and whose it is. From now on its row is
+    -- locked, so that nobody else gives messages the same numbers.
+    UPDATE archive_sessions AS session SET {_ADDED}
+    FROM archive_owners AS theirs
     WHERE session.namespace = {_NAMESPACE} AND session.key = (facts ->> 'key')::uuid
-      AND session.id = facts ->> 'id' AND theirs.user_id = facts ->> 'user_id'
-      AND theirs.chat_id = facts ->> 'chat_id' AND theirs.profile = facts ->> 'profile'
-      AND theirs.platform = facts ->> 'place'
-    FOR UPDATE OF session;
+      AND session.id = facts ->> 'id' AND theirs.number = session.owner
+      AND theirs.user_id = facts ->> 'user_id' AND theirs.chat_id = facts ->> 'chat_id'
+      AND theirs.profile = facts ->> 'profile' AND theirs.platform = facts ->> 'place'
+    RETURNING session.* INTO found;
     IF found.number IS NULL THEN
         found := hermes.archive_session(facts, hermes.archive_owner(
             facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile', facts ->> 'place'));
+        UPDATE archive_sessions AS session SET {_ADDED}
+        WHERE session.number = found.number RETURNING session.* INTO found;
     END IF;
-    IF found.next + amount > {MOST_MESSAGES} THEN
+    IF found.next > {MOST_MESSAGES} THEN
         RAISE 'a conversation can have {MOST_MESSAGES:,} messages, and this one is full'
             USING ERRCODE = '54000';
     END IF;
-    WITH stored AS (
+    WITH inserted AS (
         INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
-        SELECT (found.number << {SESSION_BITS}) | ((found.next + place - 1) << 2) | role,
+        SELECT (found.number << {SESSION_BITS}) | ((found.next - amount + place - 1) << 2) | role,
                found.owner, size, at, found.namespace, content, extra
         FROM unnest(roles, sizes, times, contents, extras)
             WITH ORDINALITY AS given (role, size, at, content, extra, place)
         RETURNING id)
-    SELECT coalesce(array_agg(id ORDER BY id), '{{}}') INTO ids FROM stored;
-    UPDATE archive_sessions SET
-        next = next + amount, messages = messages + amount,
-        active = greatest(active, latest),
-        ended = CASE WHEN ended < latest THEN NULL ELSE ended END,
-        title = CASE WHEN title = '' THEN facts ->> 'title' ELSE title END
-    WHERE number = found.number AND (amount > 0 OR title = '');
-    INSERT INTO archive_turns (namespace, key, ids) VALUES (found.namespace, turn, ids);
-    RETURN ids;
+    INSERT INTO archive_turns (namespace, key, ids)
+    SELECT found.namespace, turn, coalesce(array_agg(id ORDER BY id), '{{}}') FROM inserted
+    RETURNING ids INTO stored;
+    RETURN stored;
 END $$;
 
 -- Delete some messages of a session, and with its last ones the session; how many there were.
@@ -334,7 +349,7 @@ CREATE FUNCTION hermes.archive_unindex(doomed bigint[]) RETURNS void {_WRITES}
 SET enable_seqscan = off AS $$
 DECLARE
     space integer := hermes.archive_namespace();
-    candidates text[];
+    candidates bigint[];
     word text;
 BEGIN
     WITH gone AS (
@@ -343,11 +358,10 @@ BEGIN
     -- A word that several sampled messages have is in others as well.
     FOR word IN
         SELECT term FROM archive_terms WHERE namespace = space AND count <= 64
-        AND term = ANY (SELECT substr(each, strpos(each, ':') + 1) COLLATE "C"
-                        FROM unnest(candidates) AS each)
+        AND hashtextextended(term, namespace) = ANY (candidates)
     LOOP
         IF NOT EXISTS (
-            SELECT 1 FROM archive_words WHERE words && ARRAY[(space || ':' || word) COLLATE "C"])
+            SELECT 1 FROM archive_words WHERE words && hermes.archive_hashes(word, space))
         THEN
             DELETE FROM archive_terms WHERE namespace = space AND term = word;
         END IF;
@@ -378,7 +392,8 @@ DECLARE
 BEGIN
     INSERT INTO archive_words AS known (id, namespace, owner, words)
     SELECT archive_messages.id, space, archive_messages.owner,
-           string_to_array(given.text, ' ') || (space || '@' || archive_messages.owner)
+           hermes.archive_hashes(given.text, space)
+           || hashint8extended(archive_messages.owner, space)
     FROM unnest(ids, words) AS given (id, text) JOIN archive_messages USING (id)
     WHERE archive_messages.namespace = {_NAMESPACE}
     ON CONFLICT (id) DO UPDATE SET words = excluded.words, owner = excluded.owner
@@ -422,7 +437,7 @@ $$;
 
 -- A condition for messages that have a word of each group, none of some words, and one of the
 -- roles; and that the scope of this transaction includes.
-CREATE FUNCTION hermes.archive_condition(groups text[], without text[], roles integer[])
+CREATE FUNCTION hermes.archive_condition(groups text[], without text, roles integer[])
 RETURNS text LANGUAGE plpgsql STABLE {_TRUSTED} AS $$
 DECLARE
     space integer := hermes.archive_namespace();
@@ -431,10 +446,12 @@ DECLARE
     words text;
 BEGIN
     FOREACH words IN ARRAY groups LOOP
-        condition := condition || format(' AND words && %L::text[]', string_to_array(words, ' '));
+        condition := condition
+            || format(' AND words && %L::bigint[]', hermes.archive_hashes(words, space));
     END LOOP;
-    IF cardinality(without) > 0 THEN
-        condition := condition || format(' AND NOT words && %L::text[]', without);
+    IF without != '' THEN
+        condition := condition
+            || format(' AND NOT words && %L::bigint[]', hermes.archive_hashes(without, space));
     END IF;
     IF cardinality(roles) > 0 THEN
         condition := condition || format(' AND (id & 3) = ANY (%L::bigint[])', roles);
@@ -442,15 +459,15 @@ BEGIN
     IF visible IS NOT NULL THEN
         condition := condition || format(' AND owner = ANY (%L::integer[])', visible);
         IF cardinality(visible) <= {_FEW_OWNERS} THEN
-            condition := condition || format(' AND words && %L::text[]',
-                ARRAY(SELECT space || '@' || each FROM unnest(visible) AS each));
+            condition := condition || format(' AND words && %L::bigint[]',
+                ARRAY(SELECT hashint8extended(each, space) FROM unnest(visible) AS each));
         END IF;
     END IF;
     RETURN condition;
 END $$;
 
 CREATE FUNCTION hermes.archive_find(
-    groups text[], without text[], roles integer[], most integer, below bigint
+    groups text[], without text, roles integer[], most integer, below bigint
 ) RETURNS SETOF bigint LANGUAGE plpgsql STABLE {_TRUSTED}
 -- Only the index of words: the planner knows too little of words to choose.
 SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off SET jit = off
@@ -463,7 +480,7 @@ BEGIN
         most);
 END $$;
 
-CREATE FUNCTION hermes.archive_find_sessions(groups text[], without text[], roles integer[])
+CREATE FUNCTION hermes.archive_find_sessions(groups text[], without text, roles integer[])
 RETURNS SETOF bigint LANGUAGE plpgsql STABLE {_TRUSTED} SET jit = off AS $$
 BEGIN
     RETURN QUERY EXECUTE format(
@@ -473,38 +490,42 @@ END $$;
 
 -- For each group the messages of some sessions: a few ranges of the primary key, not the index.
 CREATE FUNCTION hermes.archive_within(
-    groups text[], sessions bigint[], without text[], roles integer[], most integer
+    groups text[], sessions bigint[], without text, roles integer[], most integer
 ) RETURNS TABLE (at bigint, id bigint) LANGUAGE plpgsql STABLE {_TRUSTED}
 SET enable_bitmapscan = off SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     space integer := hermes.archive_namespace();
     visible integer[] := hermes.archive_visible();
+    none_of bigint[] := hermes.archive_hashes(without, space);
 BEGIN
     RETURN QUERY
     SELECT wanted.at, found.id
     FROM unnest(groups) WITH ORDINALITY AS wanted (text, at)
-    CROSS JOIN LATERAL (SELECT string_to_array(wanted.text, ' ') AS any_of) AS split
+    CROSS JOIN LATERAL (SELECT hermes.archive_hashes(wanted.text, space) AS any_of) AS split
     CROSS JOIN unnest(sessions) AS session
     CROSS JOIN LATERAL (
         SELECT archive_words.id FROM archive_words
         WHERE archive_words.id >= session << {SESSION_BITS}
           AND archive_words.id < (session + 1) << {SESSION_BITS}
           AND namespace = space AND {_VISIBLE}
-          AND words && any_of AND NOT words && without
+          AND words && any_of AND NOT words && none_of
           AND (cardinality(roles) = 0 OR (archive_words.id & 3) = ANY (roles))
         ORDER BY archive_words.id LIMIT most
     ) AS found;
 END $$;
 
--- The words by which messages are found, for `check`.
-CREATE FUNCTION hermes.archive_indexed(wanted bigint[]) RETURNS TABLE (id bigint, words text[])
+-- Those messages that can't be found by all of their words, for `check`.
+CREATE FUNCTION hermes.archive_missing(wanted bigint[], texts text[]) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE {_TRUSTED} AS $$
 DECLARE
+    space integer := hermes.archive_namespace();
     visible integer[] := hermes.archive_visible();
 BEGIN
-    RETURN QUERY SELECT archive_words.id, archive_words.words FROM archive_words
-    WHERE archive_words.id = ANY (wanted) AND namespace = hermes.archive_namespace()
-    AND {_VISIBLE};
+    RETURN QUERY SELECT given.id FROM unnest(wanted, texts) AS given (id, text)
+    WHERE NOT EXISTS (
+        SELECT 1 FROM archive_words
+        WHERE archive_words.id = given.id AND namespace = space AND {_VISIBLE}
+          AND words @> hermes.archive_hashes(given.text, space));
 END $$;
 """
 

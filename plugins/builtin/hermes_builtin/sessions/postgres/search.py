@@ -14,11 +14,12 @@ from hermes_builtin.sessions.search import Group, Match
 from hermes_core.storage.postgres import Connection, from_text, to_text
 
 _COLUMNS: Final = ", ".join(Session._fields)
+_FOUND: Final = ", ".join(f"found.{each}" for each in Session._fields)
 _MOST_EXPANSIONS: Final = 5000
 _EVER: Final = 1e18
 
 
-def session_from(row: tuple[Any, ...]) -> Session:
+def session_from(row: Sequence[Any]) -> Session:
     """A session from its row."""
     return Session._make(from_text(each) if isinstance(each, str) else each for each in row)
 
@@ -28,20 +29,16 @@ class PostgresSource:
 
     Args:
         database: A connection in a transaction, whose scope limits what is seen.
-        namespace: The number of the namespace, with which every word of the index begins.
         query: What is looked for; for its roles, and the words that must not be there.
         options: How.
     """
 
-    def __init__(
-        self, database: Connection, namespace: int, query: Query, options: SearchOptions
-    ) -> None:
+    def __init__(self, database: Connection, query: Query, options: SearchOptions) -> None:
         self._database = database
-        self._namespace = namespace
         codes = sorted({role_code(role) for role in query.roles or options.roles})
         self._roles = codes if len(codes) <= OTHER else []
         lone = [phrase.words[0] for phrase in query.excluded if len(phrase.words) == 1]
-        self._without = self._words(lone)
+        self._without = " ".join(lone)
         self._expanded: dict[str, list[str]] = {}
 
     # -- words ----------------------------------------------------------------------------
@@ -91,7 +88,7 @@ class PostgresSource:
 
     def _groups(self, match: Match) -> list[str]:
         """Each group as the database takes it: words of the index, with blanks between them."""
-        return [" ".join(self._words(self._without_prefixes(group))) for group in match]
+        return [" ".join(self._without_prefixes(group)) for group in match]
 
     def _without_prefixes(self, group: Group) -> Iterator[str]:
         for word in group:
@@ -101,9 +98,6 @@ class PostgresSource:
             if word[:-1] not in self._expanded:
                 self.terms(word[:-1], _MOST_EXPANSIONS)
             yield from self._expanded[word[:-1]]
-
-    def _words(self, words: Iterable[str]) -> list[str]:
-        return [f"{self._namespace}:{word}" for word in words]
 
     # -- messages -------------------------------------------------------------------------
 
@@ -153,6 +147,10 @@ class PostgresSource:
     def named(self, name: str) -> Iterator[Session]:
         """The session of this id, then those that hosts call so, the last active first."""
         return sessions_named(self._database, name)
+
+    def parents(self, sessions: Sequence[Session]) -> list[list[Session]]:
+        """For each session those of its user that its ``parent`` names, as in `named`."""
+        return parents_of(self._database, sessions)
 
     def newest_sessions(
         self,
@@ -207,11 +205,42 @@ def sessions_where(database: Connection, condition: str, *values: Any) -> Iterat
 
 def sessions_named(database: Connection, name: str) -> Iterator[Session]:
     """The session of this id, then those that hosts call so, the last active first."""
-    text = to_text(name)
-    by_id = sessions_where(database, "key = %s AND id = %s", key_of(name), text)
-    by_name = "name_key = %s AND name = %s ORDER BY active DESC"
-    yield from by_id
-    yield from sessions_where(database, by_name, key_of(name), text)
+    values = {"key": key_of(name), "name": to_text(name)}
+    return map(session_from, database.execute(_NAMED, values))
+
+
+def parents_of(database: Connection, sessions: Sequence[Session]) -> list[list[Session]]:
+    """For each session those of its user that its ``parent`` names, as in `sessions_named`."""
+    found: list[list[Session]] = [[] for _ in sessions]
+    values = (
+        [key_of(each.parent) for each in sessions],
+        [to_text(each.parent) for each in sessions],
+        [to_text(each.user_id) for each in sessions],
+    )
+    for place, *row in database.execute(_PARENTS, values):
+        found[place - 1].append(session_from(row))
+    return found
+
+
+# Two look-ups, each by its index: with OR, the planner would not use them below the policies.
+_NAMED: Final = f"""
+SELECT {_COLUMNS} FROM (
+    SELECT 1 AS rank, {_COLUMNS} FROM hermes.archive_sessions WHERE key = %(key)s AND id = %(name)s
+    UNION ALL
+    SELECT 2, {_COLUMNS} FROM hermes.archive_sessions WHERE name_key = %(key)s AND name = %(name)s
+) AS found ORDER BY rank, active DESC
+"""  # noqa: S608
+_PARENTS: Final = f"""
+SELECT child.place, {_FOUND} FROM unnest(%s::uuid[], %s::text[], %s::text[])
+    WITH ORDINALITY AS child (parent_key, parent_name, person, place)
+CROSS JOIN LATERAL (
+    SELECT 1 AS rank, {_COLUMNS} FROM hermes.archive_sessions
+    WHERE key = parent_key AND id = parent_name AND user_id = person
+    UNION ALL
+    SELECT 2, {_COLUMNS} FROM hermes.archive_sessions
+    WHERE name_key = parent_key AND name = parent_name AND user_id = person
+) AS found ORDER BY child.place, found.rank, found.active DESC
+"""  # noqa: S608
 
 
 def key_of(name: str) -> UUID:

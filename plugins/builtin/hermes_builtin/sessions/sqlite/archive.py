@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,20 +19,20 @@ from hermes_builtin.sessions.archive import (
     NewMessage,
     Problem,
     Progress,
+    Reader,
     Scope,
     SearchOptions,
     Session,
     SessionFacts,
+    Span,
     Stats,
     TextOccurrences,
     Titled,
-    Window,
     facts_of,
 )
 from hermes_builtin.sessions.numbers import (
     OTHER,
     bounds,
-    place_of,
     role_code,
     role_name,
     session_of,
@@ -61,7 +62,7 @@ _TOTAL_SECONDS: Final = 60.0
 _PAGE: Final = 500
 
 
-class SqliteArchive:
+class SqliteArchive(Reader):
     """Every conversation of a home, in one file.
 
     Args:
@@ -196,15 +197,21 @@ class SqliteArchive:
 
     # -- reading --------------------------------------------------------------------------
 
+    def reading(self, scope: Scope) -> AbstractContextManager[Reader]:  # noqa: ARG002 - the protocol
+        """Several reads of one call. Each of them is cheap, so that they need nothing in common."""
+        return nullcontext(self)
+
     def session(self, session_id: str, scope: Scope) -> Session | None:
         """One session, if it may be seen."""
         with self._file.reading() as database:
-            return Lineages(Sessions(database).named).called(storable(session_id), scope)
+            found = Sessions(database).named(storable(session_id))
+            return next((each for each in found if each.is_in(scope)), None)
 
-    def lineage(self, session: Session) -> list[str]:
-        """The ids of a session and of those that it continues, up to the first."""
+    def lineages(self, sessions: Sequence[Session]) -> list[list[str]]:
+        """For each session its id and the ids of those that it continues, up to the first."""
         with self._file.reading() as database:
-            return Lineages(Sessions(database).named).of(session)
+            lineages = Lineages(Sessions(database).parents)
+            return [lineages.of(each) for each in sessions]
 
     def browse(
         self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
@@ -306,43 +313,16 @@ class SqliteArchive:
             self._totals = (time.monotonic(), totals)
         return totals
 
-    def around(
-        self, session: Session, message_id: int, window: int, roles: Iterable[str]
-    ) -> Window:
-        """The messages on either side of one, and that one."""
-        low, high = bounds(session.number)
-        condition = _role_condition(roles)
+    def read(self, spans: Sequence[Span]) -> list[list[Message]]:
+        """For each span its messages, in their order."""
         with self._file.reading() as database:
-            here = self._select(database, "id = ?", message_id)
-            if not here or not low <= message_id <= high:
-                return Window([], 0, 0)
-            before = self._select(
-                database, f"id >= ? AND id < ?{condition} ORDER BY id DESC LIMIT ?",
-                low, message_id, window,
-            )  # fmt: skip
-            after = self._select(
-                database, f"id > ? AND id <= ?{condition} ORDER BY id LIMIT ?",
-                message_id, high, window,
-            )  # fmt: skip
-        messages = [*before[::-1], *here, *after]
-        # By places, which include messages of other roles: "remaining" counts everything beyond.
-        left = session.messages - 1 - place_of(messages[-1].id)
-        return Window(messages, place_of(messages[0].id), max(left, 0))
+            return [self._read(database, span) for span in spans]
 
-    def first(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
-        """How a session begins."""
-        return self._edge(session, count, roles, "")
-
-    def last(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
-        """How a session ends, in order."""
-        return self._edge(session, count, roles, " DESC")[::-1]
-
-    def _edge(
-        self, session: Session, count: int, roles: Iterable[str], order: str
-    ) -> list[Message]:
-        condition = f"id BETWEEN ? AND ?{_role_condition(roles)} ORDER BY id{order} LIMIT ?"
-        with self._file.reading() as database:
-            return self._select(database, condition, *bounds(session.number), count)
+    def _read(self, database: sqlite3.Connection, span: Span) -> list[Message]:
+        order = " DESC" if span.last else ""
+        condition = f"id BETWEEN ? AND ?{_role_condition(span.roles)} ORDER BY id{order} LIMIT ?"
+        found = self._select(database, condition, span.low, span.high, span.most)
+        return found[::-1] if span.last else found
 
     def messages(self, session: Session) -> Iterator[Message]:
         """All that was said in a session."""

@@ -175,6 +175,10 @@ class SqliteSource:
         """The session of this id, then those that hosts call so, the last active first."""
         return self._sessions.named(name)
 
+    def parents(self, sessions: Sequence[Session]) -> list[Iterator[Session]]:
+        """For each session those that its ``parent`` names, as in `named`."""
+        return self._sessions.parents(sessions)
+
     def newest_sessions(
         self,
         scope: Scope,

@@ -236,6 +236,10 @@ class Sessions:
             "id = ? OR name = ? AND name != '' ORDER BY id = ? DESC, active DESC", name, name, name
         )
 
+    def parents(self, sessions: Iterable[Session]) -> list[Iterator[Session]]:
+        """For each session those that its ``parent`` names, as in `named`."""
+        return [self.named(each.parent) for each in sessions]
+
     def by_number(self, numbers: Iterable[int]) -> Iterator[Session]:
         """Sessions by their numbers, the largest first."""
         wanted = json_list(numbers)
