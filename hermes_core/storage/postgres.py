@@ -498,6 +498,8 @@ def _reason(error: BaseException) -> str:
     """The first line of an error's text; libpq adds what was tried, and SQL its context."""
     diagnosis = getattr(getattr(error, "diag", None), "message_primary", None)
     lines = [each.strip() for each in str(diagnosis or error).splitlines() if each.strip()]
+    # libpq's own hint, which is not the reason; ours says the same.
+    lines = [each for each in lines if not each.startswith("Is the server running")]
     # With several hosts, the last line is about the last one of them.
     return lines[-1] if lines and not diagnosis else "".join(lines[:1]) or type(error).__name__
 
