@@ -97,7 +97,11 @@ def _print_status(report: StorageReport) -> None:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    there = [f"{count:,} {what}" for what, count in counts.items() if count]
+    there = [
+        f"{count:,} {what.removesuffix('s') if count == 1 else what}"
+        for what, count in counts.items()
+        if count
+    ]
     return ", ".join(there) or "empty"
 
 
