@@ -478,6 +478,15 @@ class BuiltinMethods(Protocol):
     def sessions_since(self, home: Path, since: float, /) -> Iterator[dict[str, Any]]:
         """Yield the sessions in which a person spoke since then, each with its turns."""
 
+    def storage_parts(self, home: Path, database: Any, /) -> list[Any]:
+        """Return the notes and conversations as `storage.parts.StoragePart`, conversations first.
+
+        ``database`` is a `storage.postgres.Database`, or None for the files of the home.
+        """
+
+    def spooled(self, home: Path, /, *, hand_over: bool) -> tuple[int, str]:
+        """Return how many turns wait in the spool, and why; store them first, if wanted."""
+
     def sessions_meant(self, request: ForgetRequest, /) -> dict[str, Any]:
         """Return whose memories a request is about.
 

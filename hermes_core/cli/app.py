@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "secrets": _Command("secrets", "Store the API keys of providers."),
     "setup": _Command("setup", "Configure and enable a memory plugin."),
     "status": _Command("checkup", "Show what is active and whether it works."),
+    "storage": _Command("storage", "Show, check and move what the home stores."),
     "uninstall": _Command("install", "Disable and uninstall a memory plugin."),
 }
 #: Commands of hermes_builtin and hermes_adapters, which are part of this distribution.

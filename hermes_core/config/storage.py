@@ -33,8 +33,16 @@ def home_database(home: Path, memory: Mapping[str, Any] | None = None) -> Databa
     config = load_config(home) if memory is None else None
     section = config.memory if config is not None else memory or {}
     address = storage_of(section)
-    if not address:
-        return None
+    return database_at(home, address, namespace_of(section, home)) if address else None
+
+
+def database_at(home: Path, address: str, namespace: str) -> Database:
+    """A namespace of the database at an address, with the password that the home has for it.
+
+    Raises:
+        SecretsError: The password is in a keyring that does not answer.
+        DatabaseError: psycopg is not installed.
+    """
     try:
         # Only here: without the setting, nothing of PostgreSQL is imported.
         from hermes_core.storage.postgres import shared_database  # noqa: PLC0415
@@ -44,7 +52,7 @@ def home_database(home: Path, memory: Mapping[str, Any] | None = None) -> Databa
             where=shown_address(address),
             hint="run: pip install 'hermes-plugins[postgres]'",
         ) from error
-    return shared_database(address, namespace_of(section, home), _password(home))
+    return shared_database(address, namespace, _password(home))
 
 
 def _password(home: Path) -> str:

@@ -434,6 +434,21 @@ class Database:
                     name = sql.Identifier(SCHEMA, table)
                     connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(name))
 
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """A connection of the user who connects, without our role; nothing is created."""
+        with self.errors(), psycopg.connect(self._conninfo(), autocommit=True) as connection:
+            connection.execute(self._settings())
+            yield connection
+
+    @contextmanager
+    def as_owner(self, component: Component) -> Iterator[Connection]:
+        """A connection with the rights of the owner of the tables, in one transaction."""
+        with self.errors():
+            self._prepare(component)
+        with self.connected() as connection, connection.transaction():
+            yield connection
+
     # -- connections -----------------------------------------------------------------------
 
     def _take(self, seconds: float) -> _LimitedConnection:
@@ -699,12 +714,12 @@ def migrate(connection: Connection, component: Component, where: str) -> None:
             f"PostgreSQL {found} is too old", where=where, hint="it must be 14 or newer"
         )
     with connection.transaction():
-        if _version(connection, component, where) == component.version:
+        if component_version(connection, component, where) == component.version:
             _grant(connection, component)
             return
         # Only now: whoever starts with a current schema waits for nobody. Then look again.
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        version = _version(connection, component, where)
+        version = component_version(connection, component, where)
         if version < 0:
             _create(connection)
             version = 0
@@ -721,7 +736,7 @@ def migrate(connection: Connection, component: Component, where: str) -> None:
         _grant(connection, component)
 
 
-def _version(connection: Connection, component: Component, where: str) -> int:
+def component_version(connection: Connection, component: Component, where: str) -> int:
     """The version of a component; -1 if there is no schema yet. Raises if it is not ours."""
     row = connection.execute(
         "SELECT obj_description(oid, 'pg_namespace'), EXISTS (SELECT 1 FROM pg_class"

@@ -24,6 +24,7 @@ from weakref import WeakSet, finalize
 
 from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
+from hermes_core.storage.frozen import is_frozen
 from hermes_core.storage.home import ensure_folder, let_owner_use
 from hermes_core.storage.logger import logger
 
@@ -515,6 +516,8 @@ class SqliteFile:
             raise DatabaseError(what, where=self._name, hint=self._damage_hint) from error
 
     def _hint(self, error: BaseException) -> str:
+        if is_frozen(error):
+            return "restart the agent"
         return self._damage_hint if is_damage(error) else _HINTS.get(error_code(error), "")
 
     # -- damage ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_builtin.notes import (
     ALLOW,
@@ -43,6 +43,10 @@ from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
 from hermes_core.privacy.origin import ASSISTANT, is_external
 from hermes_core.storage.logger import SafeLogger
+
+if TYPE_CHECKING:
+    from hermes_core.storage.parts import StoragePart
+    from hermes_core.storage.postgres import Database
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]
 Report = Callable[[HermesError], None]
@@ -303,6 +307,18 @@ class BuiltinProvider(MemoryProvider):
         from hermes_builtin.doctor import diagnose  # noqa: PLC0415 - no agent needs it
 
         return diagnose(home, fix=fix)
+
+    def storage_parts(self, home: Path, database: Database | None) -> list[StoragePart]:
+        """The notes and conversations of a home, in files or in a database."""
+        from hermes_builtin.storage_parts import parts_of  # noqa: PLC0415 - no agent needs it
+
+        return parts_of(home, database)
+
+    def spooled(self, home: Path, *, hand_over: bool) -> tuple[int, str]:
+        """How many turns wait in the spool, and why; hand them over first, if wanted."""
+        from hermes_builtin.storage_parts import spooled  # noqa: PLC0415 - no agent needs it
+
+        return spooled(home, hand_over=hand_over)
 
     def objections(self, text: str) -> list[str]:
         """What the guard of the notes has against a text, in a word or two."""

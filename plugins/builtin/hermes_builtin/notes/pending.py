@@ -69,6 +69,10 @@ class Records(Protocol):
         """Remove a record, if there is one."""
 
 
+#: A file that says why nothing more may be staged here: the notes have moved.
+_FROZEN: Final = "moved.txt"
+
+
 class RecordFiles:
     """``pending/memory`` below the home: one file per write.
 
@@ -78,8 +82,20 @@ class RecordFiles:
     def __init__(self, home: Path) -> None:
         self.folder = home / "pending" / "memory"
 
+    def freeze(self, why: str) -> None:
+        """Refuse new records from now on."""
+        ensure_folder(self.folder)
+        replace_file(self.folder / _FROZEN, why.encode(), mode=0o600)
+
+    def thaw(self) -> None:
+        """Accept records again."""
+        (self.folder / _FROZEN).unlink(missing_ok=True)
+
     def store(self, name: str, record: str) -> None:
         """Store a record."""
+        if (self.folder / _FROZEN).exists():
+            why = (self.folder / _FROZEN).read_text("utf-8", "replace")
+            raise NotesError(f"the write could not be staged: {why}", where=str(self.folder))
         try:
             ensure_folder(self.folder)
             replace_file(self._path(name), record.encode(), mode=0o600)

@@ -108,8 +108,12 @@ class PeopleFolders:
         """Delete the folder of a user; the caller has its lock."""
         shutil.rmtree(self.folder(name))
 
+    def names(self) -> list[str]:
+        """The names of all folders, whether or not it was noted whose they are."""
+        names = sorted(each.name for each in (self._memories / "users").glob("*/"))
+        return [name for name in names if _NAME.fullmatch(name)]
+
     def all(self) -> list[Person]:
         """Everybody who has a USER.md of their own."""
-        names = sorted(each.name for each in (self._memories / "users").glob("*/"))
-        known = (self.person(name) for name in names if _NAME.fullmatch(name))
+        known = (self.person(name) for name in self.names())
         return [person for person in known if person is not None]

@@ -317,6 +317,13 @@ class PeopleRows:
             )
             connection.execute(f"DELETE FROM people WHERE {self._own} AND folder = ?", (name,))
 
+    def names(self) -> list[str]:
+        """The names of all users with notes, whether or not it was noted who they are."""
+        own = f"{self._tables.of_home('texts')} AND target LIKE 'user/%'"
+        known = self._tables.fetch(f"SELECT folder FROM people WHERE {self._own}")
+        texts = self._tables.fetch(f"SELECT target FROM texts WHERE {own}")
+        return sorted({folder for (folder,) in known} | {each[5:] for (each,) in texts})
+
     def all(self) -> list[Person]:
         """Everybody."""
         rows = self._tables.fetch(

@@ -26,6 +26,9 @@ class People(Protocol):
     def all(self) -> list[Person]:
         """Everybody."""
 
+    def names(self) -> list[str]:
+        """The names of all folders, whether or not it was noted whose they are."""
+
     def exists(self, name: str) -> bool:
         """Whether there is anything of this user."""
 

@@ -28,6 +28,7 @@ from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file, sync_folder
+from hermes_core.storage.frozen import is_frozen
 from hermes_core.storage.home import ensure_folder
 from hermes_core.storage.sqlite import error_code, is_damage
 
@@ -62,6 +63,8 @@ def may_succeed_later(error: BaseException) -> bool:
         return True
     if not isinstance(error, DatabaseError):
         return False
+    if is_frozen(error):  # it moves to another storage, which takes the turn then
+        return True
     cause: BaseException | None = error
     while cause is not None:
         state = getattr(cause, "sqlstate", None)

@@ -1,0 +1,505 @@
+"""`storage`: where a home stores what, whether that works, and moving it to another storage.
+
+A migration copies the conversations first, while agents may run. Then it freezes the source
+(`storage.frozen`), copies the rest, compares counts and checksums of both sides, changes
+``memory.storage`` and hands the spool over. A journal in the home says how far it is; every step
+may be repeated, so the same command goes on after a crash at any point. The content of the source
+is never changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hermes_core.checkup.forget import exclusive
+from hermes_core.config import Config, load_config
+from hermes_core.config.config_file import FILES
+from hermes_core.config.editor import change_config
+from hermes_core.config.storage import database_at
+from hermes_core.dispatch import as_builtin
+from hermes_core.errors import HermesError
+from hermes_core.loading.activation import activate_builtin
+from hermes_core.outbox.part import OutboxPart
+from hermes_core.provider import BuiltinMethods
+from hermes_core.storage.address import address_problem, shown_address
+from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
+from hermes_core.storage.parts import Progress, StoragePart, no_progress
+from hermes_core.storage.processes import users_of
+
+if TYPE_CHECKING:
+    from hermes_core.storage.inspection import ServerReport
+    from hermes_core.storage.postgres import Database
+
+JOURNAL: Final = "storage.json"
+_LOCK: Final = "storage.json.lock"
+_LOCK_SECONDS: Final = 2.0
+_MOST_BYTES: Final = 100_000
+
+#: How far a migration is. From `_SWITCHED` on, it has happened.
+_COPYING, _FROZEN, _SWITCHED = "copying", "frozen", "switched"
+
+#: Called with what is being done, and for each step of it.
+Report = Callable[[str], Progress]
+
+
+def silent(what: str) -> Progress:  # noqa: ARG001 - see `Report`
+    """Report nothing."""
+    return no_progress
+
+
+# -- what there is ------------------------------------------------------------------------------
+
+
+class Storage:
+    """All that a home stores, at one place: in its files, or in a namespace of a database.
+
+    Args:
+        config: What config.yaml says.
+        address: The address of the database; "" for files.
+        builtin: The built-in, which has the conversations and the notes.
+    """
+
+    def __init__(self, config: Config, address: str, builtin: BuiltinMethods) -> None:
+        self.address = address
+        self.database: Database | None = None
+        if address:
+            self.database = database_at(config.home, address, config.storage_namespace)
+        self.parts: list[StoragePart] = builtin.storage_parts(config.home, self.database)
+        self.outbox = OutboxPart(config.home, self.database)
+        self.parts.append(self.outbox)
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for people."""
+        if self.database is None:
+            return FILES
+        return f"{self.database.where} ({self.database.namespace})"
+
+    @property
+    def conversations(self) -> Any:
+        """The part that says whether all of this is an unfinished copy."""
+        return self.parts[0]
+
+    def inspect(self) -> ServerReport | None:
+        """What the server says, without changing anything; None for files."""
+        if self.database is None:
+            return None
+        from hermes_core.storage.inspection import inspect_server  # noqa: PLC0415 - imports psycopg
+
+        return inspect_server(
+            self.database, [each.component for each in self.parts if each.component]
+        )
+
+    def counts(self) -> dict[str, Mapping[str, int]]:
+        """How much there is of what, by part."""
+        return {each.name: each.counts() for each in self.parts}
+
+    def close(self) -> None:
+        """Close what is open."""
+        for each in self.parts:
+            each.close()
+
+
+@contextmanager
+def _opened(config: Config, address: str) -> Iterator[Storage]:
+    storage = Storage(config, address, _builtin(config))
+    try:
+        yield storage
+    finally:
+        storage.close()
+
+
+def _builtin(config: Config) -> BuiltinMethods:
+    builtin = as_builtin(activate_builtin(config))
+    assert builtin is not None  # noqa: S101 - it is ours
+    return builtin
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """One part of what a home stores; ``problem`` says why there is no more to say."""
+
+    name: str
+    place: str
+    counts: Mapping[str, int]
+    bytes: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageReport:
+    """Where a home stores what.
+
+    Attributes:
+        storage: "files", or the address of the database without its password.
+        namespace: The home's name in the database; "" for files.
+        server: What the server says; None for files, or if it can't be used.
+        parts: The conversations, the notes and the outbox.
+        spooled: How many turns wait in the spool.
+        spooled_because: Why.
+        migration: Where to, if a migration was interrupted; else "".
+        problem: Why the storage can't be used.
+        hint: What to do about it.
+    """
+
+    storage: str
+    namespace: str = ""
+    server: ServerReport | None = None
+    parts: tuple[PartReport, ...] = ()
+    spooled: int = 0
+    spooled_because: str = ""
+    migration: str = ""
+    problem: str = ""
+    hint: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything can be used, and nothing was interrupted."""
+        return not (self.problem or self.migration or any(each.problem for each in self.parts))
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def storage_status(config: Config) -> StorageReport:
+    """Where a home stores what, and whether it can be used now."""
+    shown = shown_address(config.storage) if config.storage else FILES
+    namespace = config.storage_namespace if config.storage else ""
+    builtin = _builtin(config)
+    turns, why = builtin.spooled(config.home, hand_over=False)
+    unfinished = unfinished_migration(config.home)
+    report = StorageReport(
+        shown, namespace, spooled=turns, spooled_because=why,
+        migration=unfinished.target if unfinished else "",
+    )  # fmt: skip
+    try:
+        with _opened(config, config.storage) as storage:
+            server = storage.inspect()
+            parts = () if server and server.is_new else tuple(map(_part, storage.parts))
+            return replace(report, server=server, parts=parts)
+    except HermesError as error:
+        return replace(report, problem=error.what, hint=error.hint)
+
+
+def _part(part: StoragePart) -> PartReport:
+    try:
+        return PartReport(part.name, part.place, part.counts(), part.size())
+    except (HermesError, OSError) as error:
+        return PartReport(part.name, part.place, {}, problem=str(error))
+
+
+def check_storage(config: Config, report: Report = silent) -> list[str]:
+    """Look at everything in the storage in use; returns what is wrong, a line each."""
+    problems: list[str] = []
+    try:
+        with _opened(config, config.storage) as storage:
+            server = storage.inspect()
+            if server is not None:
+                problems += server.problems
+                if not server.role:
+                    problems.append(
+                        "connections use the owner of the tables: create the role hermes_tenant "
+                        f"and grant it to {server.user}"
+                    )
+            for part in () if server and server.is_new else storage.parts:
+                problems += _problems(part, report)
+    except HermesError as error:
+        problems.append(str(error))
+    if (unfinished := unfinished_migration(config.home)) is not None:
+        problems.append(f"a migration to {unfinished.target} was interrupted: {_CONTINUE}")
+    turns, why = _builtin(config).spooled(config.home, hand_over=False)
+    if turns:
+        problems.append(f"{turns:,} turns wait in the spool, because {why}")
+    return problems
+
+
+def _problems(part: StoragePart, report: Report) -> list[str]:
+    try:
+        return [f"{part.name}: {each}" for each in part.check(report(f"Checking the {part.name}"))]
+    except (HermesError, OSError) as error:
+        return [f"{part.name}: {error}"]
+
+
+# -- the journal --------------------------------------------------------------------------------
+
+_CONTINUE: Final = "run `hermes-plugins storage migrate` again, or with --cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A migration that has begun.
+
+    Attributes:
+        source: The address that it copies from; "" for files.
+        target: The address that it copies to; "files" for files.
+        namespace: The home's name in the database, at the source or at the target.
+        phase: How far it is.
+    """
+
+    source: str
+    target: str
+    namespace: str
+    phase: str = _COPYING
+
+
+def unfinished_migration(home: Path) -> Migration | None:
+    """The migration that was interrupted, if any.
+
+    Raises:
+        HermesError: Its journal can't be read.
+    """
+    path = home / JOURNAL
+    try:
+        data = json.loads(read_regular(path, _MOST_BYTES))
+        return Migration(*(str(data[key]) for key in ("source", "target", "namespace", "phase")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HermesError(
+            f"an interrupted migration can't be read: {error}",
+            where=str(path),
+            hint="restore or remove the file; what was stored before is untouched",
+        ) from error
+
+
+def _write(home: Path, migration: Migration) -> None:
+    content = json.dumps({"schema": 1, **asdict(migration)})
+    replace_file(home / JOURNAL, content.encode(), mode=0o600)
+
+
+def _remove(home: Path) -> None:
+    (home / JOURNAL).unlink(missing_ok=True)
+    sync_folder(home)
+
+
+# -- moving -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """What a migration moves.
+
+    Attributes:
+        source: Where it is, for people.
+        target: Where it goes, for people.
+        counts: How much there is of what, by part.
+        bytes: How much room it takes at the source.
+        resumed: Whether an interrupted one goes on.
+        agents: Processes that still run with the old setting.
+        spooled: How many turns wait in the spool, which stays in the home.
+    """
+
+    source: str
+    target: str
+    counts: Mapping[str, Mapping[str, int]]
+    bytes: int = 0
+    resumed: bool = False
+    agents: tuple[str, ...] = ()
+    spooled: int = 0
+
+
+def migrate(
+    config: Config, to: str, *, dry_run: bool = False, report: Report = silent
+) -> MigrationPlan:
+    """Move everything that a home stores, or go on with it.
+
+    Args:
+        config: What config.yaml says.
+        to: "files", or the address of a database.
+        dry_run: Only look, and change nothing.
+        report: Called with what is being done; returns what is called for each step of it.
+
+    Raises:
+        HermesError: It can't be done. The setting, and what the source has, are as before.
+    """
+    address = "" if to == FILES else to
+    if address and (problem := address_problem(address)):
+        raise HermesError(f"--to: {problem}")
+    with _exclusively(config.home):
+        config = load_config(config.home)  # under the lock: it may have been switched just now
+        migration = unfinished_migration(config.home)
+        _refuse_other(config, migration, address)
+        if migration is not None and config.storage == address:
+            return _finish(config, migration, report)
+        with ExitStack() as stack:
+            source = stack.enter_context(_opened(config, config.storage))
+            target = stack.enter_context(_opened(config, address))
+            _refuse_target(target, resumed=migration is not None)
+            _refuse_agents(config, source)
+            if dry_run:
+                return _planned(config, source, target, resumed=migration is not None)
+            return _moved(config, source, target, report, resumed=migration is not None)
+
+
+@contextmanager
+def _exclusively(home: Path) -> Iterator[None]:
+    """One migration at a time, and no `forget` meanwhile."""
+    with exclusive(home), file_lock(home / _LOCK, _LOCK_SECONDS):
+        yield
+
+
+def _refuse_other(config: Config, migration: Migration | None, address: str) -> None:
+    if migration is not None and migration.target != (address or FILES):
+        raise HermesError(
+            f"a migration to {shown(migration.target)} was interrupted",
+            hint="continue it with the same --to, or end it with --cancel",
+        )
+    if migration is None and config.storage == address:
+        raise HermesError(f"the home already stores to {shown(address or FILES)}")
+
+
+def shown(address: str) -> str:
+    """An address without anything secret."""
+    return address if address == FILES else shown_address(address)
+
+
+def _refuse_target(target: Storage, *, resumed: bool) -> None:
+    """Refuse a target that has content which is not an unfinished copy."""
+    server = target.inspect()  # also raises if it is not ours
+    if server is not None and server.is_new:
+        return
+    counts = target.counts()
+    found = {
+        f"{count:,} {what}" for each in counts.values() for what, count in each.items() if count
+    }
+    if not found or target.conversations.is_incomplete:
+        return
+    what = f"{target.shown} already has content ({', '.join(sorted(found))})"
+    if target.database is not None:
+        hint = "choose another name with: hermes-plugins config set memory.storage_namespace NAME"
+    else:
+        hint = (
+            "move state.db, sessions.db, outbox.db, memories and pending away, with -wal and -shm"
+        )
+    if resumed:
+        hint = "somebody uses it; end this migration with --cancel, then choose another name"
+    raise HermesError(what, hint=hint)
+
+
+def _refuse_agents(config: Config, source: Storage) -> None:
+    found = [*users_of(config.home), *source.outbox.claims()]
+    if found:
+        raise HermesError(
+            f"agents still use this home: {', '.join(found)}", hint="stop them, and try again"
+        )
+
+
+def _planned(config: Config, source: Storage, target: Storage, *, resumed: bool) -> MigrationPlan:
+    turns, _ = _builtin(config).spooled(config.home, hand_over=False)
+    size = sum(each.size() for each in source.parts)
+    return MigrationPlan(
+        source.shown, target.shown, source.counts(), size, resumed=resumed, spooled=turns
+    )
+
+
+def _moved(
+    config: Config, source: Storage, target: Storage, report: Report, *, resumed: bool
+) -> MigrationPlan:
+    home = config.home
+    # What waits for the old storage goes there first, if that is possible; else it goes to the new
+    # one at the end: it is in the home, and is not part of either.
+    _builtin(config).spooled(home, hand_over=True)
+    migration = Migration(config.storage, target.address or FILES, config.storage_namespace)
+    _write(home, migration)
+    target.conversations.begin_copy()
+    for part in target.parts:
+        part.thaw()
+    # Most of it, while whoever came back may still write.
+    target.conversations.copy_from(source.conversations, report("Copying the conversations"))
+    _write(home, replace(migration, phase=_FROZEN))
+    try:
+        counts = _copied(source, target, report)
+    except BaseException:
+        # Also Ctrl-C: agents go on with the source. The next attempt starts from what is there.
+        with suppress(HermesError, OSError):
+            _thaw(source)
+            _write(home, migration)
+        raise
+    _write(home, replace(migration, phase=_SWITCHED))
+    change_config(home, {("memory", "storage"): target.address or FILES}, valid=True)
+    done = _finish(load_config(home), migration, report)
+    return replace(done, counts=counts, resumed=resumed)
+
+
+def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mapping[str, int]]:
+    """Freeze the source, copy the rest, and compare; returns how much there is."""
+    why = f"this memory moves to {target.shown}: see hermes-plugins storage status"
+    for part in source.parts:
+        part.freeze(why)
+    for new, old in zip(target.parts, source.parts, strict=True):
+        new.copy_from(old, report(f"Copying the {new.name}"))
+    for new, old in zip(target.parts, source.parts, strict=True):
+        before, after = old.counts(), new.counts()
+        if before != after:
+            raise HermesError(
+                f"the copy of the {new.name} is not complete: {_listed(before)} at the source, "
+                f"{_listed(after)} at the target", hint="nothing was switched; run it again",
+            )  # fmt: skip
+        checked = report(f"Comparing the {new.name}")
+        if old.digest(checked) != new.digest(checked):
+            raise HermesError(
+                f"the copy of the {new.name} has another checksum than the source",
+                hint="nothing was switched; run it again, or report this",
+            )
+    return source.counts()
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items())
+
+
+def _thaw(storage: Storage) -> None:
+    for part in storage.parts:
+        part.thaw()
+
+
+def _finish(config: Config, migration: Migration, report: Report) -> MigrationPlan:
+    """Hand over what agents kept while the source was frozen, and end the migration."""
+    report("Handing over what waits")
+    with _opened(config, config.storage) as storage:
+        storage.conversations.end_copy()
+        turns, _ = _builtin(config).spooled(config.home, hand_over=True)
+        counts = storage.counts()
+        where = storage.shown
+    _remove(config.home)
+    source = shown(migration.source or FILES)
+    agents = tuple(users_of(config.home))
+    return MigrationPlan(source, where, counts, resumed=True, agents=agents, spooled=turns)
+
+
+def cancel(config: Config) -> str:
+    """End a migration that was interrupted, and let the source be used again; returns its target.
+
+    Raises:
+        HermesError: There is none, or the source can't be used now.
+    """
+    with _exclusively(config.home):
+        migration = unfinished_migration(config.home)
+        if migration is None:
+            return _unfreeze(config)
+        if migration.phase == _SWITCHED and config.storage == _address(migration.target):
+            raise HermesError(
+                "the migration has switched memory.storage already",
+                hint="run the same command without --cancel to finish it",
+            )
+        with _opened(config, migration.source) as source:
+            _thaw(source)
+        _remove(config.home)
+        return shown(migration.target)
+
+
+def _unfreeze(config: Config) -> str:
+    """Let the storage in use be changed again: a person has gone back to an old one by hand."""
+    with _opened(config, config.storage) as storage:
+        _thaw(storage)
+    return ""
+
+
+def _address(target: str) -> str:
+    return "" if target == FILES else target

@@ -1,0 +1,106 @@
+"""What a PostgreSQL server says about our storage in it, without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hermes_core.storage.postgres import (
+    ROLE,
+    Component,
+    Connection,
+    Database,
+    component_version,
+    has_role,
+)
+
+_TABLES: Final = (
+    "SELECT relname, relrowsecurity, relforcerowsecurity,"
+    " EXISTS (SELECT 1 FROM pg_policy WHERE polrelid = pg_class.oid) FROM pg_class"
+    " WHERE relnamespace = to_regnamespace('hermes') AND relkind IN ('r', 'p') ORDER BY relname"
+)
+_INVALID: Final = (
+    "SELECT pg_class.relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
+    " WHERE relnamespace = to_regnamespace('hermes') AND NOT (indisvalid AND indisready)"
+)
+_OTHERS: Final = (
+    "SELECT DISTINCT coalesce(host(client_addr), 'this machine') FROM pg_stat_activity"
+    " WHERE datname = current_database() AND application_name = 'hermes-plugins'"
+    " AND pid != pg_backend_pid()"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """A server, and our tables in one of its databases.
+
+    Attributes:
+        version: Of the server, such as "17.2".
+        role: The role of our connections, which owns nothing; "" if it can't be used.
+        user: The user that connects.
+        schemas: The version of each component; 0 if it has no tables yet.
+        is_new: Whether there is nothing of ours in the database yet.
+        problems: Tables without protection, and indexes that are not valid, a line each.
+        clients: The addresses from which others are connected as hermes-plugins.
+    """
+
+    version: str
+    role: str
+    user: str
+    schemas: dict[str, int]
+    is_new: bool
+    problems: tuple[str, ...]
+    clients: tuple[str, ...]
+
+
+def inspect_server(database: Database, components: Iterable[Component]) -> ServerReport:
+    """Look at a server and at our tables in it.
+
+    Raises:
+        ForeignDatabase: They belong to another program, or to a newer version of this one.
+        DatabaseError: The server can't be used.
+    """
+    with database.errors(), database.connected() as connection:
+        wanted = list(components)
+        versions = {
+            each.name: component_version(connection, each, database.where) for each in wanted
+        }
+        user = connection.execute("SELECT current_user").fetchone() or ("",)
+        return ServerReport(
+            _shown(connection.info.server_version),
+            ROLE if has_role(connection) else "",
+            str(user[0]),
+            {name: max(version, 0) for name, version in versions.items()},
+            all(version < 0 for version in versions.values()),
+            tuple(_problems(connection, wanted, versions)),
+            tuple(sorted(str(row[0]) for row in connection.execute(_OTHERS))),
+        )
+
+
+def _shown(version: int) -> str:
+    return f"{version // 10_000}.{version % 10_000}"
+
+
+def _problems(
+    connection: Connection, components: list[Component], versions: dict[str, int]
+) -> Iterator[str]:
+    for each in components:
+        if 0 <= versions[each.name] < each.version:
+            yield (
+                f"the tables of the {each.name} have format {versions[each.name]}; the next agent "
+                f"brings them to {each.version}"
+            )
+    private = {"versions", *(table for each in components for table in each.private)}
+    for table, *states in connection.execute(_TABLES):
+        if table not in private:
+            yield from _unprotected(table, *states)
+    for (name,) in connection.execute(_INVALID):
+        yield f"the index {name} is not valid: run REINDEX INDEX hermes.{name}"
+
+
+def _unprotected(table: str, enabled: Any, forced: Any, has_policy: Any) -> Iterator[str]:
+    if not enabled or not has_policy:
+        yield f"the table {table} is not protected by row-level security"
+    elif not forced:
+        yield f"the owner of the table {table} is exempt from row-level security"

@@ -1,0 +1,149 @@
+"""Rows of the archive in PostgreSQL as they are, for a copy in another storage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from hermes_builtin.sessions.archive import Message, Session
+from hermes_builtin.sessions.numbers import OTHER, message_id, place_of, role_code
+from hermes_builtin.sessions.postgres.schema import COMPONENT
+from hermes_builtin.sessions.postgres.search import key_of
+from hermes_core.storage.frozen import Tables, freeze_namespace, thaw_namespace
+from hermes_core.storage.postgres import Connection, Database, from_text, to_text
+
+# A search puts messages into the index, which changes another column of their session.
+_TABLES: Final[Tables] = {
+    "archive_messages": "",
+    "archive_sessions": "messages, ended, title",
+    "archive_imports": "",
+}
+_OWN: Final = "namespace = current_setting('hermes.namespace')"
+_NEW_SESSION: Final = """
+INSERT INTO hermes.archive_sessions (
+    namespace, owner, key, name_key, id, source, user_id, chat_id, profile, title, parent,
+    started, ended, active, messages, next, platform, name
+) VALUES (
+    current_setting('hermes.namespace'),
+    hermes.archive_owner(%(user_id)s, %(chat_id)s, %(profile)s, %(place)s),
+    %(key)s, %(name_key)s, %(id)s, %(source)s, %(user_id)s, %(chat_id)s, %(profile)s, %(title)s,
+    %(parent)s, %(started)s, %(ended)s, %(active)s, 0, 0, %(platform)s, %(name)s
+) RETURNING number, owner
+"""
+_NEW_MESSAGES: Final = """
+INSERT INTO hermes.archive_messages (id, owner, size, at, namespace, content, extra)
+SELECT id, %s, size, at, current_setting('hermes.namespace'), content, extra
+FROM unnest(%s::bigint[], %s::integer[], %s::double precision[], %s::text[], %s::text[])
+    AS given (id, size, at, content, extra)
+ON CONFLICT DO NOTHING
+"""
+
+
+class PostgresRows:
+    """The rows of one namespace; see `ArchiveRows`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return self._database.transaction(COMPONENT, {})
+
+    def restore(self, session: Session, messages: Sequence[Message]) -> None:
+        """Store a session as it is, and more messages of it at their places."""
+        facts = {
+            name: to_text(each) if isinstance(each, str) else each
+            for name, each in session._asdict().items()
+        }
+        facts |= {
+            "place": to_text(session.place),
+            "key": key_of(session.id),
+            "name_key": key_of(session.name) if session.name else None,
+        }
+        with self._transaction() as database:
+            query = f"SELECT number, owner FROM hermes.archive_sessions WHERE {_OWN} AND key = %s"  # noqa: S608
+            row = database.execute(query, (facts["key"],)).fetchone()
+            number, owner = row or _first(database.execute(_NEW_SESSION, facts))
+            stored = _insert(database, number, owner, messages)
+            following = max((place_of(each.id) + 1 for each in messages), default=0)
+            facts |= {"number": number, "stored": stored, "following": following}
+            database.execute(
+                "UPDATE hermes.archive_sessions SET title = %(title)s, parent = %(parent)s,"
+                " started = %(started)s, ended = %(ended)s, active = %(active)s,"
+                " messages = messages + %(stored)s, next = greatest(next, %(following)s)"
+                " WHERE number = %(number)s",
+                facts,
+            )
+
+    def imports(self) -> list[tuple[str, str, int]]:
+        """Up to where sessions of others were taken over: origin, session, position."""
+        query = f"SELECT origin, session, position FROM hermes.archive_imports WHERE {_OWN}"  # noqa: S608
+        with self._transaction() as database:
+            rows = database.execute(query).fetchall()
+        return sorted((from_text(row[0]), from_text(row[1]), int(row[2])) for row in rows)
+
+    def restore_imports(self, rows: Iterable[tuple[str, str, int]]) -> None:
+        """Store these positions."""
+        given = [(key_of(name), to_text(origin), to_text(name), at) for origin, name, at in rows]
+        with self._transaction() as database:
+            database.cursor().executemany(
+                "INSERT INTO hermes.archive_imports"
+                " VALUES (current_setting('hermes.namespace'), %s, %s, %s, %s)"
+                " ON CONFLICT (namespace, key, origin) DO UPDATE SET position = excluded.position",
+                given,
+            )
+
+    def marks(self) -> list[str]:
+        """What was said once."""
+        query = f"SELECT key FROM hermes.archive_meta WHERE {_OWN} AND value = 'yes'"  # noqa: S608
+        with self._transaction() as database:
+            return sorted(key for (key,) in database.execute(query))
+
+    def set_marks(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
+        """Note that something was said once, or that it was not."""
+        with self._transaction() as database:
+            for each in added:
+                database.execute(
+                    "INSERT INTO hermes.archive_meta"
+                    " VALUES (current_setting('hermes.namespace'), %s, 'yes')"
+                    " ON CONFLICT DO NOTHING",
+                    (each,),
+                )
+            query = f"DELETE FROM hermes.archive_meta WHERE {_OWN} AND key = ANY (%s)"  # noqa: S608
+            database.execute(query, (list(removed),))
+
+    def freeze(self, why: str) -> None:
+        """Refuse changes from now on, of all processes and machines."""
+        with self._database.as_owner(COMPONENT) as owner:
+            freeze_namespace(owner, self._database.namespace, _TABLES, why)
+
+    def thaw(self) -> None:
+        """Allow changes again."""
+        with self._database.as_owner(COMPONENT) as owner:
+            thaw_namespace(owner, self._database.namespace, _TABLES)
+
+    def close(self) -> None:
+        """Nothing to close: the connections belong to all of the process."""
+
+
+def _first(cursor: Any) -> tuple[int, int]:
+    row = cursor.fetchone()
+    return int(row[0]), int(row[1])
+
+
+def _insert(database: Connection, session: int, owner: int, messages: Sequence[Message]) -> int:
+    """Insert messages that are not there yet; returns how many."""
+    if not messages:
+        return 0
+    extras = []
+    for each in messages:
+        extra = dict(each.extra)
+        if role_code(each.role) == OTHER:
+            extra["role"] = each.role
+        extras.append(to_text(json.dumps(extra, ensure_ascii=False)) if extra else None)
+    numbers = [message_id(session, place_of(each.id), each.role) for each in messages]
+    contents = [to_text(each.content) for each in messages]
+    sizes, times = [len(each.content) for each in messages], [each.at for each in messages]
+    values = (owner, numbers, sizes, times, contents, extras)
+    return database.execute(_NEW_MESSAGES, values).rowcount

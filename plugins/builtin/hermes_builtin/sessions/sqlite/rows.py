@@ -1,0 +1,119 @@
+"""Rows of the archive's file as they are, for a copy in another storage."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from hermes_builtin.sessions.archive import Message, Session
+from hermes_builtin.sessions.numbers import OTHER, message_id, place_of, role_code
+from hermes_builtin.sessions.sqlite.database import archive_file
+from hermes_builtin.sessions.sqlite.tables import checksum, session_checksum
+from hermes_core.storage.frozen import Tables, freeze_file, thaw_file
+
+# A search puts messages into the index, which changes another column of their session.
+_TABLES: Final[Tables] = {
+    "archive_messages": "",
+    "archive_sessions": "messages, ended, title",
+    "archive_imports": "",
+}
+
+
+class SqliteRows:
+    """The rows of one file; see `ArchiveRows`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = archive_file(path)
+
+    def restore(self, session: Session, messages: Sequence[Message]) -> None:
+        """Store a session as it is, and more messages of it at their places."""
+        with self._file.transaction() as database:
+            number = self._number(database, session)
+            stored = _insert(database, number, messages)
+            facts = (session.title, session.parent, session.started)
+            check = session_checksum(*session[1:6], *facts)
+            following = max((place_of(each.id) + 1 for each in messages), default=0)
+            database.execute(
+                "UPDATE archive_sessions SET title = ?, parent = ?, started = ?, ended = ?,"
+                " active = ?, checksum = ?, messages = messages + ?, next = max(next, ?)"
+                " WHERE number = ?",
+                (*facts, session.ended, session.active, check, stored, following, number),
+            )
+
+    @staticmethod
+    def _number(database: sqlite3.Connection, session: Session) -> int:
+        query = "SELECT number FROM archive_sessions WHERE id = ?"
+        row = database.execute(query, (session.id,)).fetchone()
+        if row is not None:
+            return int(row[0])
+        made = database.execute(
+            "INSERT INTO archive_sessions (id, source, user_id, chat_id, profile, title, parent,"
+            " started, ended, active, messages, next, checksum, platform, name)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?)",
+            (*session[1:11], session.platform, session.name),
+        )
+        return int(made.lastrowid or 0)
+
+    def imports(self) -> list[tuple[str, str, int]]:
+        """Up to where sessions of others were taken over: origin, session, position."""
+        query = "SELECT origin, session, position FROM archive_imports ORDER BY 1, 2"
+        with self._file.reading() as database:
+            return database.execute(query).fetchall()
+
+    def restore_imports(self, rows: Iterable[tuple[str, str, int]]) -> None:
+        """Store these positions."""
+        with self._file.transaction() as database:
+            database.executemany("INSERT OR REPLACE INTO archive_imports VALUES (?, ?, ?)", rows)
+
+    def marks(self) -> list[str]:
+        """What was said once."""
+        query = "SELECT key FROM archive_meta WHERE value = 'yes' ORDER BY key"
+        with self._file.reading() as database:
+            return [key for (key,) in database.execute(query)]
+
+    def set_marks(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
+        """Note that something was said once, or that it was not."""
+        with self._file.transaction() as database:
+            rows = [(each,) for each in added]
+            database.executemany("INSERT OR REPLACE INTO archive_meta VALUES (?, 'yes')", rows)
+            gone = [(each,) for each in removed]
+            database.executemany("DELETE FROM archive_meta WHERE key = ?", gone)
+
+    def freeze(self, why: str) -> None:
+        """Refuse changes from now on, of all processes."""
+        with self._file.transaction() as database:
+            freeze_file(database, _TABLES, why)
+
+    def thaw(self) -> None:
+        """Allow changes again."""
+        if self._path.exists():
+            with self._file.transaction() as database:
+                thaw_file(database, _TABLES)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _insert(database: sqlite3.Connection, session: int, messages: Sequence[Message]) -> int:
+    """Insert messages that are not there yet; returns how many."""
+    rows = []
+    for each in messages:
+        extra = dict(each.extra)
+        if role_code(each.role) == OTHER:
+            extra["role"] = each.role
+        text = json.dumps(extra, ensure_ascii=False) if extra else None
+        number = message_id(session, place_of(each.id), each.role)
+        check = checksum(number, each.at, each.content, text)
+        rows.append((number, each.at, len(each.content), check, each.content, text))
+    if not rows:
+        return 0
+    insert = "INSERT OR IGNORE INTO archive_messages VALUES (?, ?, ?, ?, ?, ?)"
+    stored = database.executemany(insert, rows).rowcount
+    # They enter the index when it is quiet, or before the first search.
+    database.execute("INSERT OR IGNORE INTO archive_unindexed VALUES (?, ?)", (session, rows[0][0]))
+    return stored

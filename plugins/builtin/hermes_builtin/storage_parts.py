@@ -1,0 +1,408 @@
+"""The conversations and the notes as parts of what a home stores: for `hermes-plugins storage`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from hermes_builtin.notes import NotesError
+from hermes_builtin.notes.history import HistoryFile
+from hermes_builtin.notes.notebook import TARGETS, NotesText
+from hermes_builtin.notes.pending import RecordFiles
+from hermes_builtin.notes.storage import open_storage
+from hermes_builtin.sessions.archive import EVERYBODY, Message, Session
+from hermes_builtin.sessions.conversations import open_archive
+from hermes_builtin.sessions.hermes_agent import place, theirs_in
+from hermes_builtin.sessions.location import Location
+from hermes_builtin.sessions.numbers import place_of
+from hermes_builtin.sessions.spool import Spool
+from hermes_builtin.sessions.sqlite.rows import SqliteRows
+from hermes_core.storage.frozen import (
+    Tables,
+    freeze_file,
+    freeze_namespace,
+    thaw_file,
+    thaw_namespace,
+)
+from hermes_core.storage.parts import Digest, Progress, StoragePart
+from hermes_core.storage.sql import Connection
+
+if TYPE_CHECKING:
+    from hermes_core.storage.postgres import Component, Database
+
+#: Messages per transaction of the copy.
+_STEP: Final = 500
+#: In the target: its content is a copy that is not complete.
+_INCOMPLETE: Final = "incomplete copy"
+
+
+def parts_of(home: Path, database: Database | None) -> list[StoragePart]:
+    """The conversations and the notes of a home: in its files, or in a database."""
+    return [ConversationsPart(home, database), NotesPart(home, database)]
+
+
+def spooled(home: Path, *, hand_over: bool) -> tuple[int, str]:
+    """How many turns wait in the spool, and why; hand them over first, if wanted."""
+    spool = Spool(home, partial(open_archive, home))
+    problem = ""
+    if hand_over and spool.waiting().turns:
+        archive = open_archive(home)
+        try:
+            problem = str(spool.hand_over(archive) or "")
+        finally:
+            archive.close()
+    waiting = spool.waiting()
+    return waiting.turns, problem or waiting.why
+
+
+# -- conversations ------------------------------------------------------------------------------
+
+
+class ArchiveRows(Protocol):
+    """What a copy needs of an archive, besides the protocol that everybody uses."""
+
+    def restore(self, session: Session, messages: Sequence[Message]) -> None:
+        """Store a session as it is, and more messages of it at their places."""
+
+    def imports(self) -> list[tuple[str, str, int]]:
+        """Up to where sessions of others were taken over: origin, session, position."""
+
+    def restore_imports(self, rows: Iterable[tuple[str, str, int]]) -> None:
+        """Store these positions."""
+
+    def marks(self) -> list[str]:
+        """What was said once."""
+
+    def set_marks(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
+        """Note that something was said once, or that it was not."""
+
+    def freeze(self, why: str) -> None:
+        """Refuse changes from now on."""
+
+    def thaw(self) -> None:
+        """Allow changes again."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+class ConversationsPart:
+    """All conversations of a home."""
+
+    name = "conversations"
+
+    def __init__(self, home: Path, database: Database | None) -> None:
+        self.component: Component | None = None
+        if database is None:
+            where = place(home)
+            location = Location(str(where.path), where.theirs, where.path)
+            self._rows: ArchiveRows = SqliteRows(where.path)
+        else:
+            from hermes_builtin.sessions.postgres.rows import PostgresRows  # noqa: PLC0415 - an extra
+            from hermes_builtin.sessions.postgres.schema import COMPONENT  # noqa: PLC0415
+
+            location = Location(database.where, theirs_in(home), database=database)
+            self._rows = PostgresRows(database)
+            self.component = COMPONENT
+        self.place = location.shown
+        self._archive = location.open()
+
+    def counts(self) -> dict[str, int]:
+        """How many sessions and messages there are."""
+        found = self._archive.stats()
+        return {"sessions": found.sessions, "messages": found.messages}
+
+    def size(self) -> int:
+        """How many bytes the file, or the tables of all namespaces, take."""
+        return self._archive.stats().bytes
+
+    def check(self, progress: Progress) -> list[str]:
+        """What the archive's own check finds."""
+        return [each.what for each in self._archive.check(progress)]
+
+    def _sessions(self) -> list[Session]:
+        """All sessions, in the order in which they were first stored here."""
+        return sorted(self._archive.sessions(EVERYBODY), key=lambda each: each.number)
+
+    def copy_from(self, source: ConversationsPart, progress: Progress) -> None:
+        """Store what is missing here; whatever is here already stays."""
+        here = {each.id: each for each in self._sessions()}
+        total, done = source.counts()["messages"], 0
+        for session in source._sessions():
+            known = here.get(session.id)
+            if known is None or known._replace(number=session.number) != session:
+                self._copy(source, session, known)
+            done += session.messages
+            progress(done, max(total, done))
+        self._rows.restore_imports(source._rows.imports())
+        self._rows.set_marks(each for each in source._rows.marks() if each != _INCOMPLETE)
+
+    def _copy(self, source: ConversationsPart, session: Session, known: Session | None) -> None:
+        """Copy the messages behind those that are here. The last step has the facts as well."""
+        last = self._archive.last(known, 1) if known is not None else []
+        after = place_of(last[0].id) if last else -1
+        missing = (each for each in source._archive.messages(session) if place_of(each.id) > after)
+        while some := list(islice(missing, _STEP)):
+            self._rows.restore(session, some)
+            if len(some) < _STEP:
+                return
+        self._rows.restore(session, ())
+
+    def digest(self, progress: Progress) -> str:
+        """A checksum of all facts and messages, read as everybody reads them."""
+        digest = Digest()
+        total, done = self.counts()["messages"], 0
+        for session in self._sessions():
+            digest.add(session[1:])
+            for each in self._archive.messages(session):
+                extra = dict(each.extra)
+                digest.add((place_of(each.id), each.role, each.content, each.at, extra))
+            done += session.messages
+            progress(done, max(total, done))
+        digest.add(self._rows.imports())
+        digest.add(each for each in self._rows.marks() if each != _INCOMPLETE)
+        return digest.value()
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether this is a copy that was not finished."""
+        return _INCOMPLETE in self._rows.marks()
+
+    def begin_copy(self) -> None:
+        """Note that this is a copy that is not finished."""
+        self._archive.prepare()
+        self._rows.thaw()
+        self._rows.set_marks([_INCOMPLETE])
+
+    def end_copy(self) -> None:
+        """Note that this is complete."""
+        self._rows.set_marks(removed=[_INCOMPLETE])
+
+    def freeze(self, why: str) -> None:
+        """Refuse changes from now on."""
+        self._rows.freeze(why)
+
+    def thaw(self) -> None:
+        """Allow changes again."""
+        self._rows.thaw()
+
+    def close(self) -> None:
+        """Close the archive."""
+        self._rows.close()
+        self._archive.close()
+
+
+# -- notes --------------------------------------------------------------------------------------
+
+_CHANGES: Final = "target, at, who, action, session, before, after, entries"
+# Their columns, and the order of the rows. What is not a fact of a home is left out: numbers, which
+# are new in the copy, and which file a text was in.
+_COPIED: Final = {
+    "allowed": ("hash, at", "hash"),
+    "origins": ("hash, origin", "hash"),
+    "blocked": ("id, at, target, text, reason", ""),
+}
+_TABLES: Final[Tables] = dict.fromkeys(("changes", *_COPIED), "")
+_MORE_TABLES: Final = ("texts", "pending", "people")
+
+
+class NotesPart:
+    """All notebooks of a home, their history, what waits for a person, and whose they are."""
+
+    name = "notes"
+
+    def __init__(self, home: Path, database: Database | None) -> None:
+        self._home, self._database = home, database
+        self._storage = open_storage(home, database)
+        self._rows = self._storage.database
+        self.place = str(home / "memories") if database is None else database.where
+        self.component: Component | None = None
+        if database is not None:
+            from hermes_builtin.notes.postgres import NOTES  # noqa: PLC0415 - imports psycopg
+
+            self.component = NOTES
+
+    # -- reading --------------------------------------------------------------------------
+
+    def _keys(self) -> list[str]:
+        """The notebooks that there are, or that the history knows."""
+        own = [f"user/{name}" for name in self._storage.people.names()]
+        known = {target for target, *_ in self._changes()} if self._rows.exists else set()
+        return sorted({*TARGETS, *own, *known})
+
+    def _text(self, key: str) -> NotesText:
+        target, _, name = key.partition("/")
+        return self._storage.text(target, name)
+
+    def _texts(self) -> dict[str, str]:
+        """The text of each notebook that exists."""
+        texts = ((key, self._text(key)) for key in self._keys())
+        return {key: text.read() for key, text in texts if text.exists}
+
+    def _changes(self) -> list[tuple[Any, ...]]:
+        """The history, without a change that was begun and never made."""
+        query = f"SELECT {_CHANGES}, temporary FROM changes WHERE {self._own('changes')}"  # noqa: S608
+        rows = self._fetch(f"{query} ORDER BY id")
+        return [tuple(row[:-1]) for row in rows if not (row[-1] and os.path.lexists(row[-1]))]
+
+    def _table(self, name: str) -> list[tuple[Any, ...]]:
+        columns, order = _COPIED[name]
+        query = f"SELECT {columns} FROM {name} WHERE {self._own(name)}"  # noqa: S608
+        return list(map(tuple, self._fetch(f"{query} ORDER BY {order or self._rows.order}")))
+
+    def _own(self, table: str) -> str:
+        return self._rows.of_home(table)
+
+    def _fetch(self, query: str) -> list[Any]:
+        if not self._rows.exists:
+            return []
+        with self._rows.reading() as connection:
+            return connection.execute(query).fetchall()
+
+    def _pending(self) -> dict[str, str]:
+        """What waits for a person. A record that is not JSON stays where it is."""
+        return {
+            name: text for name, text in self._storage.records.texts().items() if _is_json(text)
+        }
+
+    def counts(self) -> dict[str, int]:
+        """How many notebooks with a text, changes, waiting writes, and decisions there are."""
+        return {
+            "notebooks": sum(bool(text) for text in self._texts().values()),
+            "changes": len(self._changes()),
+            "pending": len(self._pending()),
+            **{name: len(self._table(name)) for name in _COPIED},
+        }
+
+    def size(self) -> int:
+        """About how many bytes they take."""
+        texts = sum(len(text) for text in self._texts().values())
+        return texts + sum(len(row[6]) for row in self._changes())
+
+    def check(self, progress: Progress) -> list[str]:
+        """Damage of the history, and texts that can't be read."""
+        problems: list[str] = []
+        with _noting(problems):
+            if self._rows.exists:
+                self._rows.check()
+        for done, key in enumerate(keys := self._keys(), 1):
+            with _noting(problems):
+                self._text(key).read()
+            progress(done, len(keys))
+        broken = self._storage.records.texts().keys() - self._pending().keys()
+        return [*problems, *(f"the pending write {each} is not JSON" for each in sorted(broken))]
+
+    # -- copying --------------------------------------------------------------------------
+
+    def copy_from(self, source: NotesPart, progress: Progress) -> None:
+        """Take over all of it. They are small, so every pass replaces everything."""
+        for person in source._storage.people.all():
+            self._storage.people.introduce(person)
+        texts = source._texts()
+        for done, (key, text) in enumerate(texts.items(), 1):
+            self._put(key, text)
+            progress(done, len(texts))
+        with self._rows.transaction() as connection:
+            self._replace(connection, source)
+        records = source._pending()
+        for name, text in self._storage.records.texts().items():
+            if records.get(name) != text:
+                self._storage.records.remove(name)
+        for name, text in records.items():
+            if not self._storage.records.exists(name):
+                self._storage.records.store(name, text)
+
+    def _put(self, key: str, text: str) -> None:
+        page = self._text(key)
+        with page.locked():
+            if not page.exists or page.read() != text:
+                page.put_in_place(page.write_aside(text), page.read())
+
+    def _replace(self, connection: Connection, source: NotesPart) -> None:
+        for table in ("changes", *_COPIED):
+            connection.execute(f"DELETE FROM {table} WHERE {self._own(table)}")  # noqa: S608
+        connection.executemany(
+            f"INSERT INTO changes ({_CHANGES}, temporary, inode)"  # noqa: S608
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', 0)",
+            source._changes(),
+        )
+        for table, (columns, _) in _COPIED.items():
+            marks = ", ".join("?" * len(columns.split(", ")))
+            insert = f"INSERT INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608
+            connection.executemany(insert, source._table(table))
+        # The newest change of a notebook is the one that left the text in this file.
+        for key in source._keys():
+            connection.execute(
+                "UPDATE changes SET inode = ? WHERE id = (SELECT max(id) FROM changes"  # noqa: S608
+                f" WHERE {self._own('changes')} AND target = ?)",
+                (self._text(key).look().inode, key),
+            )
+
+    def digest(self, progress: Progress) -> str:
+        """A checksum of all of it."""
+        digest = Digest()
+        # An empty notebook is the same as none.
+        texts = {key: text for key, text in self._texts().items() if text}
+        rows = [texts, self._changes(), self._pending(), self._storage.people.all()]
+        rows += [self._table(name) for name in _COPIED]
+        for done, each in enumerate(rows, 1):
+            digest.add([each])
+            progress(done, len(rows))
+        return digest.value()
+
+    # -- freezing -------------------------------------------------------------------------
+
+    def freeze(self, why: str) -> None:
+        """Refuse changes from now on."""
+        if isinstance(self._rows, HistoryFile):
+            with self._rows.transaction() as connection:
+                freeze_file(connection, _TABLES, why)
+            RecordFiles(self._home).freeze(why)
+            return
+        with self._as_owner() as (owner, namespace, tables):
+            freeze_namespace(owner, namespace, tables, why)
+
+    def thaw(self) -> None:
+        """Allow changes again."""
+        if isinstance(self._rows, HistoryFile):
+            RecordFiles(self._home).thaw()
+            if self._rows.exists:
+                with self._rows.transaction() as connection:
+                    thaw_file(connection, _TABLES)
+            return
+        with self._as_owner() as (owner, namespace, tables):
+            thaw_namespace(owner, namespace, tables)
+
+    @contextmanager
+    def _as_owner(self) -> Iterator[tuple[Any, str, Tables]]:
+        assert self._database is not None  # noqa: S101 - else it is a file
+        assert self.component is not None  # noqa: S101
+        tables = {f"notes_{name}": "" for name in (*_TABLES, *_MORE_TABLES)}
+        with self._database.as_owner(self.component) as owner:
+            yield owner, self._database.namespace, tables
+
+    def close(self) -> None:
+        """Close the history."""
+        self._storage.close()
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return "\0" not in text
+
+
+@contextmanager
+def _noting(problems: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except NotesError as error:
+        problems.append(str(error))

@@ -1,0 +1,407 @@
+"""Moving what a home stores: everything arrives, nothing is lost, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.full_home import BOB, CONFIG, content, fill, rows_of
+
+from hermes_builtin.notes import Author, Notes, Operation
+from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
+from hermes_builtin.sessions.location import locate
+from hermes_core import DatabaseError, HermesError, MemoryManager, SessionContext
+from hermes_core.checkup import storage
+from hermes_core.config import load_config
+from hermes_core.config.storage import home_database
+from hermes_core.outbox import StreamKey
+from hermes_core.storage.parts import Progress, no_progress
+from hermes_core.storage.postgres import shared_database
+
+FILES = ("state.db", "outbox.db", "memories", "pending")
+
+
+@pytest.fixture(autouse=True)
+def _few_distributions(few_distributions: None) -> None:
+    """The built-in is found among few distributions."""
+
+
+@pytest.fixture
+def url(database_url: str) -> Iterator[str]:
+    """The address of a new database."""
+    yield database_url
+    for namespace in ("default", "other"):
+        shared_database(database_url, namespace).close()
+
+
+@pytest.fixture
+def full(home: Path) -> Path:
+    """A home with something in every store."""
+    fill(home)
+    return home
+
+
+def migrate(home: Path, to: str, **options: Any) -> storage.MigrationPlan:
+    return storage.migrate(load_config(home), to, **options)
+
+
+def move_away(home: Path, folder: Path) -> None:
+    for name in FILES:
+        for path in home.glob(f"{name}*"):
+            folder.mkdir(exist_ok=True)
+            shutil.move(path, folder / path.name)
+
+
+def stored_files(home: Path) -> dict[str, Any]:
+    """The content of the files of a home; of databases, their rows."""
+    names = ("state.db", "outbox.db", "memories/history.db")
+    texts = [*home.glob("memories/*.md"), *home.glob("memories/users/*/*.md")]
+    pending = list(home.glob("pending/memory/*.json"))
+    return {
+        **{name: rows_of(home / name) for name in names},
+        **{str(path.relative_to(home)): path.read_bytes() for path in [*texts, *pending]},
+    }
+
+
+# -- there and back -----------------------------------------------------------------------------
+
+
+def test_everything_arrives_and_comes_back_as_it_was(full: Path, url: str, tmp_path: Path) -> None:
+    before, source = content(full), stored_files(full)
+
+    plan = migrate(full, url)
+
+    assert content(full) == before
+    assert stored_files(full) == source
+    assert plan.counts["conversations"] == {"sessions": 6, "messages": 1117}
+    assert plan.counts["outbox"]["waiting"] == 4
+    assert (full / "config.yaml").read_text() == CONFIG + f'  storage: "{url}"\n'
+    assert not (full / storage.JOURNAL).exists()
+
+    move_away(full, tmp_path / "old")
+    migrate(full, "files")
+
+    assert content(full) == before
+    assert load_config(full).storage == ""
+
+
+def test_a_change_can_be_undone_after_a_migration(full: Path, url: str) -> None:
+    migrate(full, url)
+
+    with closing(Notes.open(full, load_config(full).memory)) as notes:
+        notes.undo(None, Author("command"))
+        entries = notes.notebooks["memory"].read().entries
+        staged = notes.pending.all()[0]
+        notes.approve(staged.id, Author("command"))
+
+        user = notes.notebooks["user"].read().entries
+
+    assert "memory note 1 of bob 日本" in entries
+    assert user[-1] == "waits for cli"
+
+
+def test_an_edit_of_a_file_is_taken_over_after_the_way_back(
+    full: Path, url: str, tmp_path: Path
+) -> None:
+    migrate(full, url)
+    move_away(full, tmp_path / "old")
+    migrate(full, "files")
+
+    with (full / "memories" / "MEMORY.md").open("a") as file:
+        file.write("\nappended by hand")
+
+    with closing(Notes.open(full, load_config(full).memory)) as notes:
+        assert notes.notebooks["memory"].read().entries[-1] == "appended by hand"
+
+
+def test_a_migration_from_one_database_to_another(
+    full: Path, url: str, postgres_server: Any
+) -> None:
+    before = content(full)
+    migrate(full, url)
+    with postgres_server.database() as name:
+        other = postgres_server.url(name)
+        migrate(full, other)
+        assert content(full) == before
+        assert load_config(full).storage == other
+        shared_database(other, "default").close()
+
+
+def test_an_empty_home_moves_too(home: Path, url: str) -> None:
+    migrate(home, url)
+
+    assert load_config(home).storage == url
+
+
+# -- refusals: one line, and nothing changes ----------------------------------------------------
+
+
+def refusal(home: Path, to: str) -> str:
+    """What is said; the home must be as before."""
+    before = content(home), stored_files(home), (home / "config.yaml").read_text()
+    with pytest.raises(HermesError) as found:
+        migrate(home, to)
+    assert (content(home), stored_files(home), (home / "config.yaml").read_text()) == before
+    assert not (home / storage.JOURNAL).exists()
+    assert "\n" not in str(found.value)
+    return str(found.value)
+
+
+def test_a_namespace_with_content_is_refused(full: Path, url: str, tmp_path: Path) -> None:
+    fill(other := tmp_path / "other")
+    migrate(other, url)
+
+    assert "already has content" in (said := refusal(full, url))
+    assert "memory.storage_namespace" in said
+
+    (full / "config.yaml").write_text(CONFIG + "  storage_namespace: other\n")
+    migrate(full, url)
+    assert content(full)["talks"] == content(other)["talks"]
+
+
+def test_files_of_before_are_not_overwritten(full: Path, url: str) -> None:
+    migrate(full, url)
+    before = stored_files(full)
+
+    with pytest.raises(HermesError, match="already has content") as found:
+        migrate(full, "files")
+
+    assert "move state.db" in found.value.hint
+    assert stored_files(full) == before
+    assert load_config(full).storage == url
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("mysql://u@h/d", "expected files, or postgresql://"),
+        ("postgresql://u:hunter2@h/d", "has a password in it"),
+        ("postgresql://hermes@127.0.0.1:1/d", "can't be used"),
+        ("files", "already stores to files"),
+    ],
+)
+def test_wrong_targets_are_refused(full: Path, to: str, said: str) -> None:
+    found = refusal(full, to)
+
+    assert said in found
+    assert "hunter2" not in found
+
+
+def test_a_database_of_others_or_of_a_newer_version_is_refused(
+    full: Path, postgres_server: Any
+) -> None:
+    with postgres_server.database("template1") as name:
+        with closing(postgres_server.admin(name)) as admin:
+            admin.execute("CREATE SCHEMA hermes")
+        assert "another program" in refusal(full, postgres_server.url(name))
+    with postgres_server.database() as name:
+        with closing(postgres_server.admin(name)) as admin:
+            admin.execute("UPDATE hermes.versions SET version = 99 WHERE component = 'outbox'")
+            admin.execute("DELETE FROM hermes.versions WHERE component = 'notes'")
+        assert "newer version" in refusal(full, postgres_server.url(name))
+        with closing(postgres_server.admin(name)) as admin:
+            rows = admin.execute("SELECT 1 FROM hermes.versions WHERE component = 'notes'")
+            assert rows.fetchone() is None
+
+
+def test_a_dry_run_changes_nothing(full: Path, postgres_server: Any) -> None:
+    before = stored_files(full)
+    with postgres_server.database("template1") as name:
+        plan = migrate(full, postgres_server.url(name), dry_run=True)
+        with closing(postgres_server.admin(name)) as admin:
+            assert admin.execute("SELECT to_regnamespace('hermes')").fetchone() == (None,)
+    assert plan.counts["conversations"]["messages"] == 1117
+    assert plan.bytes > 0
+    assert stored_files(full) == before
+    assert load_config(full).storage == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who has a file open")
+def test_agents_that_run_are_named(full: Path, url: str) -> None:
+    script = "import sys; file = open(sys.argv[1]); print(1, flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", script, full / "state.db"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        agent.stdout.read(1)
+        assert f"process {agent.pid}" in refusal(full, url)
+        agent.communicate()
+
+
+# -- those who write meanwhile ------------------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """The process ends here."""
+
+
+def stop_at(wanted: str) -> storage.Report:
+    def report(what: str) -> Progress:
+        if what == wanted:
+            raise Stopped
+        return no_progress
+
+    return report
+
+
+def test_an_agent_that_starts_meanwhile_loses_no_turn(full: Path, url: str) -> None:
+    manager: MemoryManager | None = None
+
+    def report(what: str) -> Progress:
+        # In another process it would be the same: the database refuses, not our code.
+        nonlocal manager
+        if manager is None:
+            manager = MemoryManager.from_config(full)
+            manager.initialize_all("meanwhile", platform="cli")
+        manager.sync_all(f"I said: {what}", "Noted.")
+        return no_progress
+
+    migrate(full, url, report=report)
+    assert manager is not None
+    manager.sync_all("I said: after it", "Noted.")
+    answer = json.loads(
+        manager.handle_tool_call("memory", {"target": "memory", "action": "add", "content": "x"})
+    )
+    manager.shutdown_all()
+
+    config = load_config(full)
+    assert storage._builtin(config).spooled(full, hand_over=True) == (0, "")
+    with closing(locate(full).open()) as archive:
+        session = archive.session("meanwhile", EVERYBODY)
+        assert session is not None
+        said = [each.content for each in archive.messages(session) if each.role == "user"]
+    assert said == [
+        "I said: Copying the conversations", "I said: Copying the conversations",
+        "I said: Copying the notes", "I said: Copying the outbox",
+        "I said: Comparing the conversations", "I said: Comparing the notes",
+        "I said: Comparing the outbox", "I said: Handing over what waits", "I said: after it",
+    ]  # fmt: skip
+    assert not answer["success"]
+    assert "moves to" in answer["error"]
+
+
+@pytest.mark.parametrize("direction", ["to the database", "to files"])
+def test_after_the_switch_the_source_takes_no_changes(
+    full: Path, url: str, tmp_path: Path, direction: str
+) -> None:
+    old = load_config(full)
+    migrate(full, url)
+    if direction == "to files":
+        move_away(full, tmp_path / "old")
+        old = load_config(full)
+        migrate(full, "files")
+
+    with closing(locate(full, old.memory).open()) as archive, pytest.raises(DatabaseError):
+        archive.append(SessionFacts("new"), [NewMessage("user", "lost?", 1.0)])
+    with closing(Notes.open(full, old.memory, BOB)) as notes:
+        with pytest.raises(HermesError):
+            notes.change("user", [Operation("add", "lost?")], Author("tool"))
+        with pytest.raises(HermesError):
+            notes.pending.stage("user", [Operation("add", "lost?")], Author("tool"))
+    with closing(storage.OutboxPart(full, home_database(full, old.memory))) as part:
+        key = StreamKey.of("acme", "acme-memory", SessionContext("new"))
+        with pytest.raises(DatabaseError):
+            part.store.put(key, 0, ("new", "sync_turn", "{}"), claim=True)
+
+
+def test_a_person_who_goes_back_by_hand_can_use_the_source_again(full: Path, url: str) -> None:
+    migrate(full, url)
+    (full / "config.yaml").write_text(CONFIG)
+
+    assert storage.cancel(load_config(full)) == ""
+
+    with closing(locate(full).open()) as archive:
+        assert archive.append(SessionFacts("new"), [NewMessage("user", "kept", 1.0)])
+
+
+# -- interruptions ------------------------------------------------------------------------------
+
+STEPS = (
+    "Copying the conversations", "Copying the notes", "Copying the outbox",
+    "Comparing the conversations", "Comparing the outbox", "Handing over what waits",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_error_at_any_step_lets_agents_go_on_and_the_next_attempt_finish(
+    full: Path, url: str, step: str
+) -> None:
+    before = content(full)
+    with pytest.raises(Stopped):
+        migrate(full, url, report=stop_at(step))
+
+    report = storage.storage_status(load_config(full))
+    assert not report.ok
+    assert report.migration == url
+    with closing(locate(full).open()) as archive:
+        archive.append(SessionFacts("new"), [NewMessage("user", "meanwhile", 1.0)])
+    with pytest.raises(HermesError, match="was interrupted"):
+        migrate(full, url.replace("test_", "other_"))
+
+    migrate(full, url)
+
+    assert content(full)["talks"][:6] == before["talks"]
+    assert len(content(full)["talks"]) == 7
+    assert content(full)["outbox"] == before["outbox"]
+    assert storage.storage_status(load_config(full)).ok
+
+
+def test_a_cancelled_migration_leaves_the_source_in_use(full: Path, url: str) -> None:
+    before = content(full)
+    with pytest.raises(Stopped):
+        migrate(full, url, report=stop_at("Copying the notes"))
+
+    assert storage.cancel(load_config(full)) == url
+
+    assert content(full) == before
+    assert storage.storage_status(load_config(full)).ok
+    migrate(full, url)
+    assert content(full) == before
+
+
+@pytest.mark.parametrize("part", ["archive_messages", "outbox_writes", "notes_changes"])
+def test_a_copy_that_differs_is_not_switched_to(
+    full: Path, url: str, postgres_server: Any, part: str
+) -> None:
+    column = {"archive_messages": "content", "outbox_writes": "payload"}.get(part, "after")
+
+    def damage(what: str) -> Progress:
+        if what == "Comparing the conversations":
+            with closing(postgres_server.admin(url.rpartition("/")[2])) as admin:
+                admin.execute(f"UPDATE hermes.{part} SET {column} = '{{}}'")
+        return no_progress
+
+    with pytest.raises(HermesError, match="another checksum"):
+        migrate(full, url, report=damage)
+
+    assert load_config(full).storage == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("step", "modules"),
+    [("19", "1"), pytest.param("67", "8", marks=pytest.mark.stress)],
+    ids=["in the order of steps", "anywhere"],
+)
+def test_killed_the_same_command_finishes_it(
+    shared_url: str, tmp_path: Path, step: str, modules: str
+) -> None:
+    script = Path(__file__).parents[1] / "support" / "storage_kills.py"
+    done = subprocess.run(
+        [sys.executable, "-P", script, tmp_path, shared_url, step, modules],
+        env={**os.environ, "PYTHONPATH": str(script.parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["wrong"] == []
+    assert found["kills"] >= 5
