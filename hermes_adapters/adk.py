@@ -52,7 +52,7 @@ _FACTS: Final = ("memories",)
 _MOST_WAITING: Final = 1000
 #: As many as ADK's own service returns at most.
 _MOST: Final = 10
-#: Of each conversation that was found: the message, and what followed it.
+#: Of each conversation that was found.
 _MESSAGES_PER_HIT: Final = 2
 
 
@@ -265,10 +265,12 @@ def _of_note(note: Note) -> MemoryEntry:
 
 
 def _of_hit(hit: Mapping[str, Any]) -> Iterator[MemoryEntry]:
-    """The message that matches, and the one that follows; the first ones if the title matches."""
+    """The message that matches with its answer or question; the first two if the title does."""
     messages = [each for each in hit.get("messages", ()) if each["content"]]
     anchors = [at for at, each in enumerate(messages) if each.get("anchor")]
     start = anchors[0] if anchors else 0
+    if start and messages[start]["role"] != "user":
+        start -= 1
     for each in messages[start : start + _MESSAGES_PER_HIT]:
         when = datetime.fromtimestamp(each["timestamp"], UTC).isoformat()
         name = f"message:{hit['session_id']}:{each['id']}"
