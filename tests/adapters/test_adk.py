@@ -4,46 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import warnings
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.lazy import Lazy
 
 from hermes_builtin.items import LARGEST
 from hermes_core import MemoryManager
 
 pytestmark = pytest.mark.xdist_group("adk")
 
-with warnings.catch_warnings():  # what the framework deprecates within itself is not ours
-    warnings.simplefilter("ignore")
-    from google.adk.agents import Agent
-    from google.adk.events.event import Event
-    from google.adk.memory.memory_entry import MemoryEntry
-    from google.adk.models import BaseLlm, LlmResponse
-    from google.adk.runners import Runner
-    from google.adk.sessions import InMemorySessionService
-    from google.adk.sessions.session import Session
-    from google.adk.tools import load_memory
-    from google.genai import types
-
-    from hermes_adapters.adk import HermesMemoryService
+adk = Lazy("support.adk_parts")
 
 ANN = {"app_name": "shop", "user_id": "ann"}
-
-
-def content(text: str, role: str = "user") -> types.Content:
-    return types.Content(role=role, parts=[types.Part(text=text)])
-
-
-def event(author: str, text: str, **more: Any) -> Event:
-    return Event(author=author, content=content(text), **more)
-
-
-def session(*said: tuple[str, str], name: str = "s1", **who: str) -> Session:
-    events = [event(author, text) for author, text in said]
-    return Session(id=name, **{**ANN, **who}, events=events)
 
 
 DEPLOY = (("user", "How do we deploy?"), ("bot", "With make release."))
@@ -56,8 +31,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def service(home: Path) -> Iterator[HermesMemoryService]:
-    made = HermesMemoryService()
+def service(home: Path) -> Iterator[Any]:
+    made = adk.HermesMemoryService()
     yield made
     made.close()
 
@@ -66,7 +41,7 @@ def run(call: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(call)
 
 
-def texts(service: HermesMemoryService, query: str, **who: str) -> list[str]:
+def texts(service: Any, query: str, **who: str) -> list[str]:
     found = run(service.search_memory(**{**ANN, **who}, query=query))
     return [each.content.parts[0].text for each in found.memories]
 
@@ -79,33 +54,31 @@ def archived(home: Path, name: str = "s1", user: str = "ann") -> list[str]:
     return [each["content"] for each in answer.get("messages", ())]
 
 
-def test_what_a_session_said_is_found(service: HermesMemoryService) -> None:
-    run(service.add_session_to_memory(session(*DEPLOY)))
+def test_what_a_session_said_is_found(service: Any) -> None:
+    run(service.add_session_to_memory(adk.session(*DEPLOY)))
     assert texts(service, "deploying") == [text for _, text in DEPLOY]
     [first, _] = run(service.search_memory(**ANN, query="deploy")).memories
     assert first.author == "user"
     assert first.timestamp.startswith("20")
 
 
-def test_a_session_that_is_added_again_is_stored_once(
-    home: Path, service: HermesMemoryService
-) -> None:
-    talk = session(*DEPLOY)
+def test_a_session_that_is_added_again_is_stored_once(home: Path, service: Any) -> None:
+    talk = adk.session(*DEPLOY)
     run(service.add_session_to_memory(talk))
     run(service.add_session_to_memory(talk))
-    talk.events.append(event("user", "And back?"))  # its answer follows
+    talk.events.append(adk.event("user", "And back?"))  # its answer follows
     run(service.add_session_to_memory(talk))
     assert archived(home) == [text for _, text in DEPLOY]
-    talk.events.append(event("bot", "With make undo."))
+    talk.events.append(adk.event("bot", "With make undo."))
     run(service.add_session_to_memory(talk))
-    other = HermesMemoryService()  # another process
+    other = adk.HermesMemoryService()  # another process
     run(other.add_session_to_memory(talk))
     other.close()
     assert archived(home) == [*(text for _, text in DEPLOY), "And back?", "With make undo."]
 
 
-def test_concurrent_adds_store_it_once(home: Path, service: HermesMemoryService) -> None:
-    talk = session(*DEPLOY)
+def test_concurrent_adds_store_it_once(home: Path, service: Any) -> None:
+    talk = adk.session(*DEPLOY)
 
     async def many() -> None:
         await asyncio.gather(*(service.add_session_to_memory(talk) for _ in range(5)))
@@ -114,8 +87,8 @@ def test_concurrent_adds_store_it_once(home: Path, service: HermesMemoryService)
     assert archived(home) == [text for _, text in DEPLOY]
 
 
-def test_halves_of_a_turn_become_one(home: Path, service: HermesMemoryService) -> None:
-    first, second = session(*DEPLOY).events
+def test_halves_of_a_turn_become_one(home: Path, service: Any) -> None:
+    first, second = adk.session(*DEPLOY).events
     run(service.add_events_to_memory(**ANN, events=[first], session_id="s1"))
     assert archived(home) == []
     assert texts(service, "deploy") == ["How do we deploy?"]  # not lost meanwhile
@@ -125,29 +98,27 @@ def test_halves_of_a_turn_become_one(home: Path, service: HermesMemoryService) -
     assert texts(service, "deploy") == [text for _, text in DEPLOY]
 
 
-def test_parts_of_a_stream_and_thoughts_are_left_out(
-    home: Path, service: HermesMemoryService
-) -> None:
-    talk = session(*DEPLOY)
-    talk.events.insert(1, event("bot", "With ma", partial=True))
-    thought = types.Content(role="model", parts=[types.Part(text="hm", thought=True)])
-    talk.events.insert(2, Event(author="bot", content=thought))
+def test_parts_of_a_stream_and_thoughts_are_left_out(home: Path, service: Any) -> None:
+    talk = adk.session(*DEPLOY)
+    talk.events.insert(1, adk.event("bot", "With ma", partial=True))
+    thought = adk.types.Content(role="model", parts=[adk.types.Part(text="hm", thought=True)])
+    talk.events.insert(2, adk.Event(author="bot", content=thought))
     run(service.add_session_to_memory(talk))
     assert archived(home) == [text for _, text in DEPLOY]
 
 
 @pytest.mark.parametrize("who", [{"user_id": "ben"}, {"app_name": "bank"}, {"user_id": "Ann"}])
-def test_users_and_apps_are_kept_apart(service: HermesMemoryService, who: dict[str, str]) -> None:
-    run(service.add_session_to_memory(session(*DEPLOY)))
-    fact = MemoryEntry(content=content("The release manager is Kim."))
+def test_users_and_apps_are_kept_apart(service: Any, who: dict[str, str]) -> None:
+    run(service.add_session_to_memory(adk.session(*DEPLOY)))
+    fact = adk.MemoryEntry(content=adk.content("The release manager is Kim."))
     run(service.add_memory(**ANN, memories=[fact]))
     assert len(texts(service, "release")) == 3
     assert texts(service, "release", **who) == []
 
 
-def test_facts_are_stored_replaced_and_deleted(service: HermesMemoryService) -> None:
-    def fact(text: str, **more: Any) -> MemoryEntry:
-        return MemoryEntry(content=content(text), **more)
+def test_facts_are_stored_replaced_and_deleted(service: Any) -> None:
+    def fact(text: str, **more: Any) -> Any:
+        return adk.MemoryEntry(content=adk.content(text), **more)
 
     run(service.add_memory(**ANN, memories=[fact("Tea is green"), fact("Tea is green")]))
     run(service.add_memory(**ANN, memories=[fact("Coffee is black", id="c")]))
@@ -160,19 +131,23 @@ def test_facts_are_stored_replaced_and_deleted(service: HermesMemoryService) -> 
     run(service.delete_memory(**ANN, memory_id="unknown"))
 
 
-def test_messages_are_deleted_by_a_person_only(service: HermesMemoryService) -> None:
-    run(service.add_session_to_memory(session(*DEPLOY)))
+def test_messages_are_deleted_by_a_person_only(service: Any) -> None:
+    run(service.add_session_to_memory(adk.session(*DEPLOY)))
     [first, _] = run(service.search_memory(**ANN, query="deploy")).memories
     with pytest.raises(NotImplementedError, match="hermes-plugins forget"):
         run(service.delete_memory(**ANN, memory_id=first.id))
 
 
-def test_wrong_input_is_an_error(service: HermesMemoryService) -> None:
-    empty = MemoryEntry(content=types.Content(parts=[]))
-    large = MemoryEntry(content=content("x" * LARGEST))
+def test_wrong_input_is_an_error(service: Any) -> None:
+    empty = adk.MemoryEntry(content=adk.types.Content(parts=[]))
+    large = adk.MemoryEntry(content=adk.content("x" * LARGEST))
     for wrong in (empty, large):
         with pytest.raises(ValueError):
-            run(service.add_memory(**ANN, memories=[MemoryEntry(content=content("good")), wrong]))
+            run(
+                service.add_memory(
+                    **ANN, memories=[adk.MemoryEntry(content=adk.content("good")), wrong]
+                )
+            )
     assert texts(service, "good") == []
     with pytest.raises(ValueError, match="app_name and user_id"):
         run(service.search_memory(app_name="shop", user_id="", query="x"))
@@ -182,7 +157,7 @@ def test_wrong_input_is_an_error(service: HermesMemoryService) -> None:
 
 
 def test_the_owner_of_the_machine_can_be_the_user(home: Path) -> None:
-    mine = HermesMemoryService(person=lambda _app, _user: ("cli", ""))
+    mine = adk.HermesMemoryService(person=lambda _app, _user: ("cli", ""))
     manager = MemoryManager.from_config(home)
     manager.initialize_all("at-the-terminal", platform="cli")
     manager.sync_all("My colour is crimson", "Noted.")
@@ -194,34 +169,20 @@ def test_the_owner_of_the_machine_can_be_the_user(home: Path) -> None:
     mine.close()
 
 
-class Model(BaseLlm):
-    """Asks the memory, then repeats what it got."""
-
-    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
-        last = llm_request.contents[-1].parts[-1]
-        if last.function_response:
-            said = types.Part(
-                text=f"I found: {json.dumps(last.function_response.response, default=str)}"
-            )
-        else:
-            said = types.Part.from_function_call(name="load_memory", args={"query": "deploy"})
-        yield LlmResponse(content=types.Content(role="model", parts=[said]))
-
-
 @pytest.mark.filterwarnings("ignore")
-def test_an_agent_loads_memories_through_a_runner(service: HermesMemoryService) -> None:
-    run(service.add_session_to_memory(session(*DEPLOY)))
+def test_an_agent_loads_memories_through_a_runner(service: Any) -> None:
+    run(service.add_session_to_memory(adk.session(*DEPLOY)))
 
     async def talk() -> str:
-        sessions = InMemorySessionService()
-        agent = Agent(name="bot", model=Model(model="stand-in"), tools=[load_memory])
-        runner = Runner(
+        sessions = adk.InMemorySessionService()
+        agent = adk.Agent(name="bot", model=adk.Model(model="stand-in"), tools=[adk.load_memory])
+        runner = adk.Runner(
             agent=agent, app_name="shop", session_service=sessions, memory_service=service
         )
         made = await sessions.create_session(**ANN)
         said = ""
         async for each in runner.run_async(
-            user_id="ann", session_id=made.id, new_message=content("How did we deploy?")
+            user_id="ann", session_id=made.id, new_message=adk.content("How did we deploy?")
         ):
             said += "".join(part.text or "" for part in each.content.parts)
         await service.add_session_to_memory(await sessions.get_session(**ANN, session_id=made.id))
