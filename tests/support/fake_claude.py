@@ -39,7 +39,12 @@ def results(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _message(answer: Answer, body: dict[str, Any]) -> dict[str, Any]:
     content: list[dict[str, Any]] = [
-        {"type": "tool_use", "id": f"toolu_{at}", "name": name, "input": arguments}
+        {
+            "type": "tool_use",
+            "id": f"toolu_{len(body['messages'])}_{at}",
+            "name": name,
+            "input": arguments,
+        }
         for at, (name, arguments) in enumerate(answer.calls)
     ] or [{"type": "text", "text": answer.content}]
     return json.loads(
