@@ -2,7 +2,10 @@
 
 Each module adapts the memory to one host and imports it only when you use that module:
 
-chat         a small agent for the terminal, `hermes-plugins chat`
-mcp          an MCP server, `hermes-plugins mcp`
-mcp_clients  its entry in the configuration of MCP clients
+anthropic      Claude's memory tool on the notes
+chat           a small agent for the terminal, `hermes-plugins chat`
+mcp            an MCP server, `hermes-plugins mcp`
+mcp_clients    its entry in the configuration of MCP clients
+openai_agents  a session, tools and instructions for the OpenAI Agents SDK
+pydantic_ai    a capability for Pydantic AI
 """

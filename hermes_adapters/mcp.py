@@ -43,10 +43,29 @@ _TURN_SCHEMA: Final = {
     "properties": {
         "user": {"type": "string", "description": "What the user said."},
         "assistant": {"type": "string", "description": "What you answered."},
+        "tool_results": {
+            "type": "array",
+            "description": "What your other tools returned in this exchange, such as pages and "
+            "files. Notes that are made of these words then wait for the user's approval.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "tool": {"type": "string", "description": "The tool's name."},
+                    "content": {"type": "string", "description": "What it returned."},
+                },
+                "required": ["tool", "content"],
+            },
+        },
         "session_id": {"type": "string", "description": "The conversation; optional."},
     },
     "required": ["user", "assistant"],
 }
+_SESSION_FIELD: Final = {
+    "type": "string", "description": "The conversation, as in remember_turn; optional.",
+}  # fmt: skip
+#: Characters of an answer of `session_search`, and of a message in it, before it is shortened.
+_SMALL_ANSWER: Final = 8_000
+_SMALL_MESSAGE: Final = 600
 
 
 class _ToolInfo(NamedTuple):
@@ -54,7 +73,7 @@ class _ToolInfo(NamedTuple):
 
     description: str
     schema: dict[str, Any]
-    answer: Callable[[dict[str, Any]], Awaitable[str]]
+    answer: Callable[[dict[str, Any], str], Awaitable[str]]
     read_only: bool
     destructive: bool = False
 
@@ -67,25 +86,34 @@ class MemoryServer:
         read_only: Whether nothing can be changed.
         user: Whose memory it is; the person at the terminal if empty.
         platform: Where that user id comes from.
+        look_seconds: How often to look whether the notes have changed.
     """
 
     def __init__(
-        self, manager: MemoryManager, *, read_only: bool = False, user: str = "", platform: str = ""
+        self,
+        manager: MemoryManager,
+        *,
+        read_only: bool = False,
+        user: str = "",
+        platform: str = "",
+        look_seconds: float = _LOOK_SECONDS,
     ) -> None:
+        self._look_seconds = look_seconds
         self._memory = AsyncMemoryManager.wrap(manager)
         # Calls that wait for a provider have their own queue: a slow backend must not delay notes
         # and search. The manager calls a provider on the provider's own thread.
         self._provider = AsyncMemoryManager.wrap(manager)
         self._read_only = read_only
         self._who = {"platform": platform or "cli", **({"user_id": user} if user else {})}
-        #: Where turns go for which the client names no session.
-        self._turns = f"mcp-{uuid4().hex[:12]}"
+        #: The end of the names of sessions that no client names.
+        self._name = uuid4().hex[:12]
+        self._number = 0
         self._tools: dict[str, _ToolInfo] = {}
 
     async def start(self) -> None:
         """Start the session, and find out which tools there are."""
         # A session without turns: search leaves out what was said in the current one.
-        await self._memory.initialize_all(f"{self._turns}-server", **self._who)
+        await self._memory.initialize_all(f"mcp-{self._name}-server", **self._who)
         for schema in await self._memory.get_all_tool_schemas():
             if tool := self._tool_of(schema):
                 self._tools[schema["name"]] = tool
@@ -110,35 +138,51 @@ class MemoryServer:
         if name == _SEARCH:
             return _ToolInfo(text, parameters, self._search, read_only=True)
         if name == _MEMORY:
+            fields = {**parameters.get("properties", {}), "session_id": _SESSION_FIELD}
+            parameters = {**parameters, "properties": fields}
             return _ToolInfo(text, parameters, self._note, self._read_only, not self._read_only)
         if self._read_only:
             return None  # nobody knows what a provider's tool changes
         return _ToolInfo(text, parameters, partial(self._provider_tool, name), False, True)
 
-    async def _search(self, args: dict[str, Any]) -> str:
-        return await self._memory.handle_tool_call(_SEARCH, args)
+    def session_of(self, client: str) -> str:
+        """Return the session of a client that names none; the history of a note shows it."""
+        known = "".join(each for each in client.lower() if each.isalnum() or each in "-_")[:40]
+        return "-".join(filter(None, ("mcp", known, self._name)))
 
-    async def _note(self, args: dict[str, Any]) -> str:
+    async def _search(self, args: dict[str, Any], _session: str) -> str:
+        answer = await self._memory.handle_tool_call(_SEARCH, args)
+        return answer if args.get("detail") == "full" else small(answer)
+
+    async def _note(self, args: dict[str, Any], session: str) -> str:
         if self._read_only and (args.get("operations") or args.get("action") != "read"):
             return _failed("this server is read-only: the only action is read")
-        return await self._memory.handle_tool_call(_MEMORY, args)
+        named = args.pop("session_id", None)
+        # In the session of its turn: what that has read is compared with the note.
+        return await self._memory.handle_tool_call(_MEMORY, args, session_id=str(named or session))
 
-    async def _provider_tool(self, name: str, args: dict[str, Any]) -> str:
+    async def _provider_tool(self, name: str, args: dict[str, Any], _session: str) -> str:
         return await self._provider.handle_tool_call(name, args)
 
-    async def _recall(self, args: dict[str, Any]) -> str:
+    async def _recall(self, args: dict[str, Any], _session: str) -> str:
         query = args.get("query")
         if not isinstance(query, str) or not query.strip():
             return _failed("query is required")
         recalled = await self._provider.recall_block(query)
         return recalled or "Nothing was recalled. Try session_search."
 
-    async def _remember(self, args: dict[str, Any]) -> str:
+    async def _remember(self, args: dict[str, Any], session: str) -> str:
         user, assistant = args.get("user"), args.get("assistant")
         if not (isinstance(user, str) and isinstance(assistant, str) and user and assistant):
             return _failed("user and assistant are required")
-        session = str(args.get("session_id") or self._turns)
-        await self._memory.sync_all(user, assistant, session_id=session)
+        results = args.get("tool_results") or []
+        if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
+            return _failed("tool_results is a list of objects with tool and content")
+        session = str(args.get("session_id") or session)
+        self._number += 1
+        await self._memory.on_turn_start(self._number, user)
+        messages = [{"role": "user", "content": user}, *map(_result, results)]
+        await self._memory.sync_all(user, assistant, session_id=session, messages=messages)
         return json.dumps({"success": True, "session_id": session})
 
     # -- what the MCP library calls -----------------------------------------------------------
@@ -162,7 +206,7 @@ class MemoryServer:
         ]
         return types.ListToolsResult(tools=tools)
 
-    async def call_tool(self, _context: Any, params: Any) -> types.CallToolResult:
+    async def call_tool(self, context: Any, params: Any) -> types.CallToolResult:
         """Run a tool. What it can't do is a result that the model can read, not an exception."""
         import mcp_types as types  # noqa: PLC0415
 
@@ -170,7 +214,8 @@ class MemoryServer:
         if tool is None:
             text = _failed(f"unknown tool {params.name}; available: {', '.join(self._tools)}")
         else:
-            text = await tool.answer(dict(params.arguments or {}))
+            session = self.session_of(_client_name(context))
+            text = await tool.answer(dict(params.arguments or {}), session)
         return types.CallToolResult(
             content=[types.TextContent(text=text)], is_error=_is_failure(text)
         )
@@ -250,7 +295,7 @@ class MemoryServer:
         """Until it is cancelled: report notes that change, whoever changes them."""
         seen = {uri: await self.text_of(uri) for uri in _NOTES.values()}
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
             for uri, before in seen.items():
                 now = await self.text_of(uri)
                 if now != before:
@@ -260,6 +305,38 @@ class MemoryServer:
 
 def _failed(error: str) -> str:
     return json.dumps({"success": False, "error": error})
+
+
+def _result(given: dict[str, Any]) -> dict[str, Any]:
+    """What another tool of the client returned, as a message."""
+    return {"role": "tool", "name": str(given.get("tool") or ""), "content": given.get("content")}
+
+
+def _client_name(context: Any) -> str:
+    client = getattr(getattr(context, "session", None), "client_params", None)
+    return str(getattr(getattr(client, "client_info", None), "name", "") or "")
+
+
+def small(answer: str) -> str:
+    """Shorten the messages of a long answer of `session_search`, and say how to read them."""
+    if len(answer) <= _SMALL_ANSWER:
+        return answer
+    found = json.loads(answer)
+    if found.get("mode") == "scroll":  # that is the way to read them
+        return answer
+    places = [found, *(each for each in found.get("results") or ())]
+    lists = [each.get(name) for each in places
+             for name in ("messages", "bookend_start", "bookend_end")]  # fmt: skip
+    for message in (each for every in lists for each in every or ()):
+        text = message.get("content") or ""
+        if len(text) > _SMALL_MESSAGE:
+            message["content"] = f"{text[:_SMALL_MESSAGE]} [...]"
+            message["characters"] = len(text)
+    found["shortened"] = (
+        "Long messages are shortened. Read one with session_id and around_message_id, or ask "
+        'with detail "full".'
+    )
+    return json.dumps(found, ensure_ascii=False)
 
 
 def _is_failure(text: str) -> bool:

@@ -458,6 +458,9 @@ class BuiltinMethods(Protocol):
     def pending_nudge(self) -> str:
         """Return the reminder to save memories if one is due, else ""."""
 
+    def session_messages(self, session_id: str, /) -> list[dict[str, Any]]:
+        """Return what the archive has of a session that the agent's person may see."""
+
     def review_prompt(self, messages: list[dict[str, Any]], /) -> str:
         """Return the prompt with which a model reviews a conversation for memories."""
 

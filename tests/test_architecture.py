@@ -56,10 +56,12 @@ PLUGINS_SHARED_STATE = {
 #: Who creates threads, and why. Everything else runs on a `Worker`, which has deadlines, survives
 #: a fork and never blocks the exit of the process.
 THREADS = {
+    "hermes_adapters/people.py": "frameworks await what the memory does while it blocks",
     "hermes_core/conformance/_runner.py": "runs batches of checks, each in its own process",
     "hermes_core/conformance/checks/concurrency.py": "checks what a provider does under threads",
     "hermes_core/dispatch/worker.py": "has the class",
     "hermes_core/install/_commands.py": "reads both pipes of a command while it runs",
+    "hermes_core/testing/stores.py": "checks what a store does under threads",
     "hermes_core/loading/compat/_agent.py": "hermes-agent's API returns a thread",
 }
 

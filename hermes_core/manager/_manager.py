@@ -576,6 +576,17 @@ class MemoryManager:
         """Return a reminder to take notes, for the next user message; "" most of the time."""
         return "" if self._builtin_methods is None else self._builtin_methods.pending_nudge()
 
+    def session_messages(self, session_id: str) -> Messages:
+        """Return every message of an earlier session, to continue it; [] if there is none.
+
+        Only the sessions that the tool ``session_search`` would show can be read.
+
+        Raises:
+            HermesError: The archive can't be read.
+        """
+        builtin = self._builtin_methods
+        return [] if builtin is None else builtin.session_messages(session_id)
+
     def review_prompt(self, messages: Messages) -> str:
         """Return what to send to a model in the background, with the memory tool, after a nudge."""
         builtin = self._builtin_methods

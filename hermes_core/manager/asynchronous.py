@@ -353,6 +353,10 @@ class AsyncMemoryManager:
         """Return a reminder to take notes, for the next user message; "" most of the time."""
         return await self._calls.run(self._manager.pending_nudge)
 
+    async def session_messages(self, session_id: str) -> Messages:
+        """Return every message of an earlier session, to continue it; [] if there is none."""
+        return await self._calls.run(partial(self._manager.session_messages, session_id))
+
     async def review_prompt(self, messages: Messages) -> str:
         """Return what to send to a model in the background, with the memory tool, after a nudge."""
         return await self._calls.run(partial(self._manager.review_prompt, _as_now(messages)))

@@ -66,7 +66,12 @@ class _Exchange:
 
     def _sent(self) -> str:
         """The user's message, as the model gets it."""
-        return "\n\n".join(filter(None, (defused(self.text), self.recalled.text, self.nudge)))
+        return "\n\n".join(filter(None, (defused(self.text), self.context)))
+
+    @property
+    def context(self) -> str:
+        """What is sent behind the user's message."""
+        return "\n\n".join(filter(None, (self.recalled.text, self.nudge)))
 
     def new_answer(self) -> None:
         """Forget what was shown: a model that called tools starts its answer again."""
@@ -229,6 +234,11 @@ class Conversation:
         self._prompt = self._memory.build_system_prompt()
         return self
 
+    @property
+    def prompt(self) -> str:
+        """The memory's part of the system prompt, which stays the same for the conversation."""
+        return self._prompt
+
     def turn(self, text: str, **about: Any) -> Turn:
         """Return the next turn, to be used in a ``with`` statement.
 
@@ -311,6 +321,11 @@ class Turn:
     def recalled(self) -> Recollection:
         """What was recalled for this turn, from whom, and what was left out."""
         return self._now.recalled
+
+    @property
+    def context(self) -> str:
+        """What `messages` appends to the user's message: recalled text, and a reminder at times."""
+        return self._now.context
 
     @property
     def tools(self) -> list[dict[str, Any]]:
@@ -416,6 +431,11 @@ class AsyncConversation:
         """What was said in finished turns, without anything recalled."""
         return self._conversation.history
 
+    @property
+    def prompt(self) -> str:
+        """The memory's part of the system prompt, which stays the same for the conversation."""
+        return self._conversation.prompt
+
     async def __aenter__(self) -> Self:
         try:
             await self._calls.run_always(self._conversation.__enter__)
@@ -457,6 +477,11 @@ class AsyncTurn:
     def recalled(self) -> Recollection:
         """What was recalled for this turn, from whom, and what was left out."""
         return self._turn.recalled
+
+    @property
+    def context(self) -> str:
+        """What `messages` appends to the user's message: recalled text, and a reminder at times."""
+        return self._turn.context
 
     @property
     def tools(self) -> list[dict[str, Any]]:

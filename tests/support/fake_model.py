@@ -250,7 +250,8 @@ def _completion(answer: Answer, body: dict[str, Any]) -> dict[str, Any]:
         message["content"] = None
         message["tool_calls"] = [
             {
-                "id": f"call_{at}",
+                # Unique in a conversation, which some clients insist on.
+                "id": f"call_{len(body['messages'])}_{at}",
                 "type": "function",
                 "function": {"name": name, "arguments": json.dumps(arguments)},
             }

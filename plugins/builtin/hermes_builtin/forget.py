@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from hermes_builtin.items import forget_items
 from hermes_builtin.notes import Notes, NotesError, Person, previews
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session, SessionFacts
 from hermes_builtin.sessions.conversations import keywords_of, open_archive
@@ -67,6 +68,7 @@ def forget(request: ForgetRequest) -> ForgetReport:
         if request.delete and notes.history.exists:
             notes.database.erase_free_space()
     parts.run(partial(_forget_conversations, home, request))
+    parts.run(partial(_forget_items, home, request))
     items = tuple(each for each in parts.items if each.count)
     return ForgetReport(items, tuple(dict.fromkeys(parts.problems)))
 
@@ -281,6 +283,14 @@ def _forget_spool(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
 
     spool = Spool(home, partial(open_archive, home))
     yield ForgetItem("turns in the spool", spool.forget(matches, is_meant, delete=request.delete))
+
+
+def _forget_items(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
+    """What programs stored as items: see `hermes_builtin.items`."""
+    matches = Needles.of(request.text).found_in if request.text else (lambda _: False)
+    who = {"user_id": request.user_id, "platform": request.platform}
+    found = forget_items(home, matches, **who, delete=request.delete)
+    yield ForgetItem("items", len(found), tuple(previews(found)))
 
 
 def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:

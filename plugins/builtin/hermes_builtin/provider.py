@@ -358,6 +358,12 @@ class BuiltinProvider(MemoryProvider):
         """A reminder to take notes, if it is time for one."""
         return REMINDER if self._nudges.due(self._session) else ""
 
+    def session_messages(self, session_id: str) -> list[dict[str, Any]]:
+        """All that was said in a session, if the person who talks may see it."""
+        if self._conversations is None:
+            raise HermesError("the built-in has not been initialised")
+        return self._conversations.messages(session_id)
+
     def review_prompt(self, messages: list[dict[str, Any]]) -> str:
         """What to ask a model, with the memory tool at hand, to review a conversation."""
         texts = {}

@@ -192,6 +192,14 @@ class Conversations:
             self._facts.profile,
         )
 
+    def messages(self, session_id: str) -> list[dict[str, Any]]:
+        """All that was said in a session, in OpenAI's form; what waits in the spool comes last."""
+        stored = _messages(self.archive, session_id, self.scope)
+        if not self.spool.waiting().turns:
+            return stored
+        with self.spool.as_archive() as spooled:
+            return [*stored, *_messages(spooled, session_id, self.scope)]
+
     def turn(
         self, user: str, assistant: str, session_id: str, messages: Messages | None
     ) -> list[int]:
@@ -377,6 +385,12 @@ class Conversations:
         archive, self._archive = self._archive, None
         if archive is not None:
             close_shared(archive)
+
+
+def _messages(archive: Archive, session_id: str, scope: Scope) -> list[dict[str, Any]]:
+    session = archive.session(session_id, scope)
+    found = archive.messages(session) if session is not None else ()
+    return [{"role": each.role, "content": each.content, **each.extra} for each in found]
 
 
 def _id_or(given: Mapping[str, Any], name: str, otherwise: str) -> str:
