@@ -17,6 +17,7 @@ from zlib import crc32
 from psycopg.errors import UniqueViolation
 
 from hermes_builtin.sessions.archive import (
+    ALWAYS,
     EVERYBODY,
     HIDDEN_SOURCES,
     NO_PLATFORMS,
@@ -25,6 +26,7 @@ from hermes_builtin.sessions.archive import (
     Matches,
     Message,
     NewMessage,
+    Period,
     Problem,
     Progress,
     Scope,
@@ -347,11 +349,17 @@ class PostgresArchive:
             return Lineages(lambda name: sessions_named(database, name)).of(session)
 
     def browse(
-        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        hidden: bool = False,
+        profiles: Container[str] = (),
+        within: Period = ALWAYS,
     ) -> list[Session]:
         """The sessions with the newest messages; of these profiles only, if any is named."""
         found: list[Session] = []
-        for session in self._sessions(scope, "active DESC, number DESC"):
+        for session in self._sessions(scope, "active DESC, number DESC", within):
             shown = hidden or session.source not in HIDDEN_SOURCES
             if session.messages and shown and (not profiles or session.profile in profiles):
                 found.append(session)
@@ -359,13 +367,15 @@ class PostgresArchive:
                 break
         return found
 
-    def _sessions(self, scope: Scope, order: str) -> Iterator[Session]:
+    def _sessions(self, scope: Scope, order: str, within: Period = ALWAYS) -> Iterator[Session]:
         """The sessions that may be seen, some at a time."""
         at = 0
+        where = " AND ".join(within.conditions).replace("?", "%s") or "true"
+        values = [value for each in within.conditions.values() for value in each]
         while True:
             with self._transaction(scope) as database:
-                condition = f"true ORDER BY {order} LIMIT %s OFFSET %s"
-                some = list(sessions_where(database, condition, _PAGE, at))
+                condition = f"{where} ORDER BY {order} LIMIT %s OFFSET %s"
+                some = list(sessions_where(database, condition, *values, _PAGE, at))
             yield from (each for each in some if each.is_in(scope))
             if len(some) < _PAGE:
                 return
