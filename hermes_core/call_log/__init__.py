@@ -5,13 +5,23 @@ a turn nothing; kill -9 loses at most the last half second of it.
 """
 
 from hermes_core.call_log.log import CallLog, LoggedCall, forget_calls, path_of
-from hermes_core.call_log.reader import HookReport, Lost, hook_health, lost_calls, read_calls
+from hermes_core.call_log.reader import (
+    DayReport,
+    HookReport,
+    Lost,
+    daily_calls,
+    hook_health,
+    lost_calls,
+    read_calls,
+)
 
 __all__ = [
     "CallLog",
+    "DayReport",
     "HookReport",
     "LoggedCall",
     "Lost",
+    "daily_calls",
     "forget_calls",
     "hook_health",
     "lost_calls",

@@ -27,6 +27,27 @@ _HEALTH: Final = (
     " group_concat(seconds, ' ') FILTER (WHERE outcome != 'paused')"
     " FROM calls WHERE at >= ? GROUP BY provider, hook ORDER BY provider, hook"
 )
+_DAYS: Final = (
+    "SELECT date(at, 'unixepoch', 'localtime'), count(*), sum(outcome IN ('error', 'late')),"
+    " group_concat(seconds, ' ') FILTER (WHERE outcome != 'paused')"
+    " FROM calls WHERE at >= ? AND ? IN ('', provider) GROUP BY 1 ORDER BY 1"
+)
+
+
+class DayReport(NamedTuple):
+    """The calls of one day.
+
+    Attributes:
+        day: The day in the zone of this machine, such as 2026-11-18.
+        calls: How many.
+        failures: How many raised or were late.
+        p95_seconds: The 95th percentile of their durations.
+    """
+
+    day: str
+    calls: int
+    failures: int
+    p95_seconds: float
 
 
 class HookReport(NamedTuple):
@@ -134,6 +155,20 @@ def hook_health(home: Path, *, since: float) -> list[HookReport]:
     return [_report(row, errors.get(row[:2], "")) for row in rows]
 
 
+def daily_calls(home: Path, *, since: float, provider: str = "") -> list[DayReport]:
+    """Return statistics for each day with a call, of one provider or of all.
+
+    Raises:
+        DatabaseError: The log can't be read.
+    """
+    with _reading(home) as database:
+        rows = database.execute(_DAYS, (since, one_line(provider))).fetchall()
+    return [
+        DayReport(day, calls, failures, _percentile(_durations(seconds), 95))
+        for day, calls, failures, seconds in rows
+    ]
+
+
 def lost_calls(home: Path) -> Lost:
     """Return how many calls are missing in the log.
 
@@ -147,7 +182,7 @@ def lost_calls(home: Path) -> Lost:
 
 def _report(row: tuple[Any, ...], last_error: str) -> HookReport:
     provider, hook, calls, failures, late, paused, size, at, seconds, each = row
-    ordered = sorted(map(float, each.split())) if each else []
+    ordered = _durations(each)
     return HookReport(
         provider,
         hook,
@@ -162,6 +197,10 @@ def _report(row: tuple[Any, ...], last_error: str) -> HookReport:
         bytes=size,
         paused=paused,
     )
+
+
+def _durations(joined: str | None) -> list[float]:
+    return sorted(map(float, joined.split())) if joined else []
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:

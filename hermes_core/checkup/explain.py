@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from json import dumps
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from hermes_core.dispatch.isolation import is_isolated
 from hermes_core.errors import AnswerLate, describe
 from hermes_core.loading.activation import deadlines_of
 from hermes_core.manager import MemoryManager
+from hermes_core.manager.tools import RESERVED
 from hermes_core.privacy.origin import of_provider
 from hermes_core.provider import BUILTIN, MemoryProvider
 from hermes_core.service import ServiceProvider
@@ -46,6 +48,7 @@ class ProviderRecall:
         late: Whether it answered after its deadline.
         origin: Where the text comes from.
         isolated: Whether it runs in its own process.
+        text: What it returned.
     """
 
     provider: str
@@ -56,6 +59,7 @@ class ProviderRecall:
     late: bool = False
     origin: str = ""
     isolated: bool = False
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,17 @@ class NoteInPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What would be injected into a prompt, and where it comes from."""
+    """What would be injected into a prompt, and where it comes from.
+
+    Attributes:
+        injected: The block that the next user message would get.
+        providers: What each provider recalled.
+        left_out: What did not fit, and why.
+        problems: What does not work.
+        warnings: What a person should look at.
+        notes: The notes that the system prompt has.
+        system_prompt: What the providers add to the system prompt.
+    """
 
     injected: str
     providers: tuple[ProviderRecall, ...]
@@ -76,6 +90,7 @@ class Explanation:
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[NoteInPrompt, ...] = ()
+    system_prompt: str = ""
 
 
 def explain(config: Config, question: str, *, session: str, user: str) -> ChildResults[Explanation]:
@@ -91,9 +106,7 @@ def explain(config: Config, question: str, *, session: str, user: str) -> ChildR
 
 def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iterator[Explanation]:
     """In the child process: a turn of an agent, up to the model's call."""
-    manager = MemoryManager.from_config(home)
-    who = {"user_id": user} if user else {}
-    manager.initialize_all(session or SCRATCH, platform="cli", agent_context=_CONTEXT, **who)
+    manager = _started(home, session, user)
     manager.on_turn_start(1, question)
     recalled = manager.recall(question)
     rows = []
@@ -118,6 +131,7 @@ def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iter
                 isinstance(error, AnswerLate),
                 of_provider(outcome.provider) if text.strip() else "",
                 is_isolated(provider),
+                text,
             )
         )
     yield Explanation(
@@ -127,9 +141,17 @@ def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iter
         tuple(str(each) for each in manager.problems),
         tuple(manager.warnings),
         tuple(NoteInPrompt(*each) for each in manager.note_origins()),
+        manager.build_system_prompt(),
     )
     # After the result was yielded and written: a hanging shutdown can't lose it.
     manager.shutdown_all()
+
+
+def _started(home: Path, session: str = "", user: str = "") -> MemoryManager:
+    manager = MemoryManager.from_config(home)
+    who = {"user_id": user} if user else {}
+    manager.initialize_all(session or SCRATCH, platform="cli", agent_context=_CONTEXT, **who)
+    return manager
 
 
 def _why_nothing(provider: MemoryProvider) -> str:
@@ -143,3 +165,42 @@ def _why_nothing(provider: MemoryProvider) -> str:
     if prepares:
         return "it found nothing; it prepares recall after each turn, and here was none before"
     return "it found nothing"
+
+
+# -- the tools that a model gets ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInfo:
+    """A tool that the model gets.
+
+    Attributes:
+        provider: Whose tool it is.
+        name: Its name.
+        description: What the model reads about it.
+        schema: Its parameters, as JSON.
+    """
+
+    provider: str
+    name: str
+    description: str
+    schema: str
+
+
+def provider_tools(config: Config) -> ChildResults[ToolInfo]:
+    """Start the providers, and return their tools."""
+    deadlines = deadlines_of(config)
+    seconds = deadlines.initialize + 2 * deadlines.hook + deadlines.shutdown + _SLACK_SECONDS
+    return run_plugin_code(config, partial(list_tools, config.home), seconds=seconds)
+
+
+def list_tools(home: Path) -> Iterator[ToolInfo]:
+    """In the child process: the tools of every provider."""
+    manager = _started(home)
+    external = next((each.name for each in manager.providers if each.name != BUILTIN), "")
+    for schema in manager.get_all_tool_schemas():
+        name = str(schema["name"])
+        parameters = dumps(schema.get("parameters") or {}, indent=2, default=str)
+        text = str(schema.get("description", ""))
+        yield ToolInfo(BUILTIN if name in RESERVED else external, name, text, parameters)
+    manager.shutdown_all()

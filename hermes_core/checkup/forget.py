@@ -668,6 +668,48 @@ def _at_provider(config: Config, journal: ForgetJournal, step: Step) -> Provider
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ProviderForgot:
+    """What became of a text at the external provider.
+
+    Attributes:
+        deleted: How much was deleted, by place.
+        remaining: What is still there.
+        unreachable: What the plugin can't reach.
+        problems: What went wrong.
+    """
+
+    deleted: Mapping[str, int]
+    remaining: Mapping[str, int]
+    unreachable: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def forget_text_at_provider(config: Config, text: str) -> ProviderForgot:
+    """Have the external provider look for a text, delete it, and look again.
+
+    Nothing else is changed: notes and conversations keep it.
+
+    Raises:
+        HermesError: The text is too short, or no external provider is active.
+    """
+    if problem := needle_problem(text):
+        raise HermesError(problem, hint="use more words of it")
+    if not config.selection.name:
+        raise HermesError("no external provider is active")
+    request = ForgetRequest(str(config.home), text)
+    subject = subject_of(config, request, activate_builtin(config))
+    first = ask_provider(config, subject, delete=False)
+    done = ask_provider(config, subject, delete=True)
+    left = ask_provider(config, subject, delete=False)
+    remaining = Counter(left.found)
+    found = Counter(first.found) | (Counter(done.found) + remaining)
+    answers = (first, done, left)
+    unreachable = dict.fromkeys(reason for each in answers for reason in each.unreachable)
+    problems = dict.fromkeys((*done.problems, *left.problems))
+    return ProviderForgot(found - remaining, remaining, tuple(unreachable), tuple(problems))
+
+
 # -- the receipt ------------------------------------------------------------------------------
 
 

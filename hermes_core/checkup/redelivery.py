@@ -5,17 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from json import dumps
 from pathlib import Path
+from time import time
 from typing import Any, Final
 
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.checkup.deliveries import ActiveProvider, active_provider
-from hermes_core.config import Config, load_config
+from hermes_core.config import Config, PluginFacts, load_config
+from hermes_core.config.names import normalise
 from hermes_core.config.storage import home_database
-from hermes_core.dispatch import as_builtin
+from hermes_core.dispatch import as_builtin, new_event
 from hermes_core.errors import HermesError
 from hermes_core.loading.activation import activate, activate_builtin, deadlines_of
 from hermes_core.manager.from_config import redactor_for, revive
@@ -23,12 +27,14 @@ from hermes_core.outbox import (
     Outbox,
     OutboxStore,
     Stream,
+    StreamKey,
     WriteState,
     admin,
     deliver_inherited,
     open_outbox,
 )
 from hermes_core.outbox.admin import BackfillResult, add_archived, refill_missed
+from hermes_core.session import SessionContext
 
 _SLACK_SECONDS: Final = 10.0
 _NOT_WAITING: Final = (WriteState.SKIPPED, WriteState.FAILED, WriteState.MISSED)
@@ -88,6 +94,66 @@ def retry(config: Config, number: int = 0) -> ChildResults[StreamDelivery]:
         return run_plugin_code(config, call, seconds=seconds, progress=partial(_left, store))
     finally:
         store.close()
+
+
+def queue_note(config: Config, session: SessionContext, change: Mapping[str, Any]) -> bool:
+    """Store a change of the notes for the external provider, without loading it.
+
+    It is delivered like what an ended process left: by `deliver_queued`, or by the next agent.
+
+    Args:
+        config: What config.yaml says.
+        session: In which session, and for whom, it was made.
+        change: The arguments of ``on_memory_write``.
+
+    Returns:
+        Whether there is a provider that gets it.
+
+    Raises:
+        HermesError: It can't be stored.
+    """
+    active = active_provider(config)
+    if not active.provider:
+        return False
+    redactor = redactor_for(config, _own_secrets(config))
+    payload = dumps(redactor.redact(dict(change)).value, default=str)
+    store = admin.open_store(config, set_aside=True)
+    try:
+        key = StreamKey.of(active.provider, active.owner, session)
+        if not _add(store, key, payload):
+            raise HermesError(
+                f"the outbox is full: {active.provider} does not get this change",
+                hint="see: hermes-plugins outbox status",
+            )
+    finally:
+        store.close()
+    return True
+
+
+def _add(store: OutboxStore, key: StreamKey, payload: str) -> bool:
+    return admin.add_write(store, key, new_event(), payload, time(), hook="on_memory_write")
+
+
+def _own_secrets(config: Config) -> set[str]:
+    """The values of the provider's variables: they are known without loading it."""
+    facts = config.selection.facts.get(normalise(config.selection.name), PluginFacts())
+    return {value for name in facts.env if (value := os.environ.get(name))}
+
+
+def deliver_queued(config: Config, session: SessionContext) -> ChildResults[StreamDelivery]:
+    """Deliver what `queue_note` stored for a session, in a child process."""
+    active = active_provider(config)
+    key = StreamKey.of(active.provider, active.owner, session)
+    store = admin.open_store(config, set_aside=False)
+    try:
+        found = [each for each in store.waiting_streams() if each.key == key]
+    finally:
+        store.close()
+    if not found:
+        return ChildResults()
+    deadlines = deadlines_of(config)
+    seconds = deadlines.initialize + deadlines.write + deadlines.shutdown + _SLACK_SECONDS
+    return run_plugin_code(config, partial(deliver, config.home, found[0].id), seconds=seconds)
 
 
 def _left(store: OutboxStore) -> list[tuple[int, int, float]]:

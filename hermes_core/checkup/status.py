@@ -15,8 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
-from hermes_core.checkup.deliveries import ActiveProvider, active_provider
-from hermes_core.checkup.doctor import PROBLEM, start_provider
+from hermes_core.checkup.deliveries import (
+    ActiveProvider,
+    DeliveryStatus,
+    active_provider,
+    delivery_status,
+)
+from hermes_core.checkup.doctor import PROBLEM, home_limits, start_provider
+from hermes_core.checkup.forget import INTERRUPTED, JOURNAL
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.fields import Field, active_fields, when
 from hermes_core.config.names import normalise, split_choice
@@ -24,7 +30,7 @@ from hermes_core.config.settings import Sources, section_of
 from hermes_core.config.setup_journal import Journal, commit, unsaved
 from hermes_core.discovery import ProviderInfo, find_provider, manifest_of
 from hermes_core.dispatch import SingleProvider, as_builtin
-from hermes_core.errors import HermesError, describe
+from hermes_core.errors import ConfigError, HermesError, describe
 from hermes_core.loading import counted
 from hermes_core.loading.activation import (
     Activation,
@@ -107,6 +113,76 @@ class ProbeFailure:
     """What stands between a provider and its service."""
 
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class HomeStatus:
+    """Whether the memory of a home works; what `status` reports.
+
+    Attributes:
+        config: What config.yaml says; the defaults if it can't be read.
+        check: The result of activating the provider.
+        installed: What is installed.
+        deliveries: The outbox and the calls of the last day.
+        problems: What does not work; empty if everything does.
+        warnings: What a person should look at.
+    """
+
+    config: Config
+    check: ProviderCheck
+    installed: Installed
+    deliveries: DeliveryStatus
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def provider_works(self) -> bool:
+        """Whether the external provider loads, answers and accepts writes."""
+        # All three, since a provider that loads may still reject every write.
+        loads = bool(self.check.provider_name)
+        return loads and not self.check.refused and not self.deliveries.failing
+
+
+def home_status(home: Path) -> HomeStatus:
+    """Check a home with the code that an agent runs, so that the two can't disagree."""
+    try:
+        config = load_config(home)
+    except ConfigError as error:
+        # The defaults: the built-in works without config.yaml, so the rest of the report is still
+        # useful.
+        config = Config(home)
+        check = ProviderCheck(problems=error.problems)
+    else:
+        # With a probe: past deliveries do not show whether the service works now.
+        check = check_configured(config, probe=True)
+    # None if config.yaml is invalid or the child ended before it had scanned.
+    installed = check.installed or installed_of(config)
+    refused = check.refused
+    # A provider without a probe proves nothing by loading: its old failures stay problems.
+    deliveries = delivery_status(config, installed.active, answers=check.probes and not refused)
+    full, limited = home_limits(home)
+    problems = (
+        *full,
+        *_interrupted(home),
+        *check.problems,
+        *deliveries.problems,
+        *filter(None, [refused]),
+    )
+    warnings = (*limited, *check.warnings, *deliveries.warnings, *_foreign_keys(config))
+    return HomeStatus(config, check, installed, deliveries, problems, warnings)
+
+
+def _interrupted(home: Path) -> list[str]:
+    exists = (home / JOURNAL).exists()
+    return [f"{INTERRUPTED}; run: hermes-plugins forget"] if exists else []
+
+
+def _foreign_keys(config: Config) -> list[str]:
+    """Return one line for all keys of config.yaml that hermes-agent owns: it has a dozen."""
+    foreign = [each for each in config.warnings if each not in config.own_warnings]
+    # Each warning is "config.yaml:LINE: KEY: unknown key, ...".
+    keys = ", ".join(each.split(": ")[1] for each in foreign)
+    return [f"config.yaml: keys of other programs, ignored: {keys}"] if keys else []
 
 
 def check_configured(

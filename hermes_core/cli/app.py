@@ -44,12 +44,13 @@ COMMANDS: Final = {
     "storage": _Command("storage", "Show, check and move what the home stores."),
     "uninstall": _Command("install", "Disable and uninstall a memory plugin."),
 }
-#: Commands of hermes_builtin and hermes_adapters, which are part of this distribution.
+#: Commands of the other packages of this distribution.
 BUILTIN_HELP: Final = {
     "chat": "Talk with a model that has your memory.",
     "mcp": "Serve the memory to MCP clients such as Claude Code.",
     "memory": "Show and change the notes that the agent keeps.",
     "sessions": "Search and manage past conversations.",
+    "ui": "Show and correct the memory in a browser.",
 }
 
 

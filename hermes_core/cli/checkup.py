@@ -14,13 +14,11 @@ from hermes_core.checkup.deliveries import (
     ActiveProvider,
     DeliveryStatus,
     HookStatus,
-    delivery_status,
     writes,
 )
-from hermes_core.checkup.doctor import PROBLEM, Finding, home_limits, run_doctor
+from hermes_core.checkup.doctor import PROBLEM, Finding, run_doctor
 from hermes_core.checkup.explain import explain
-from hermes_core.checkup.forget import INTERRUPTED, JOURNAL
-from hermes_core.checkup.status import ProviderCheck, check_configured, installed_of
+from hermes_core.checkup.status import HomeStatus, home_status
 from hermes_core.cli.outbox import report_as_json
 from hermes_core.cli.output import (
     bold,
@@ -39,7 +37,6 @@ from hermes_core.cli.provider_list import as_json
 from hermes_core.cli.providers import granted_to, isolation_of, recovered_config, say_grants
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
-from hermes_core.discovery import ProviderInfo
 from hermes_core.errors import ConfigError, HermesError
 from hermes_core.storage.home import resolve_home
 
@@ -76,77 +73,37 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
         ctx.exit(1)
 
 
-def _interrupted(home: Path) -> list[str]:
-    exists = (home / JOURNAL).exists()
-    return [f"{INTERRUPTED}; run: hermes-plugins forget"] if exists else []
-
-
 def _report(home: Path) -> tuple[dict[str, Any], str]:
-    try:
-        config = load_config(home)
-    except ConfigError as error:
-        # The defaults: the built-in works without config.yaml, so the rest of the report is still
-        # useful.
-        config = Config(home)
-        check = ProviderCheck(problems=error.problems)
-    else:
-        # The same code as an agent runs, so that the two can't disagree.
-        # With a probe: past deliveries do not show whether the service works now.
-        check = check_configured(config, probe=True)
-    # None if config.yaml is invalid or the child ended before it had scanned.
-    installed = check.installed or installed_of(config)
-    refused = check.refused
-    # A provider without a probe proves nothing by loading: its old failures stay problems.
-    deliveries = delivery_status(config, installed.active, answers=check.probes and not refused)
-    full, limited = home_limits(home)
-    problems = [
-        *full,
-        *_interrupted(home),
-        *check.problems,
-        *deliveries.problems,
-        *filter(None, [refused]),
-    ]
+    found = home_status(home)
+    config, installed = found.config, found.installed
     report = {
-        "ok": not problems,
+        "ok": not found.problems,
         "home": str(home),
         "config": str(config.path) if config.path.exists() else "",
         "builtin": as_json(installed.builtin),
-        "provider": _provider_report(config, check, installed.provider, deliveries)
-        if config.selection.name
-        else None,
+        "provider": _provider_report(found) if config.selection.name else None,
         "observers": list(config.observers),
         "redact": config.redacts,
-        **_delivery_json(deliveries, installed.active),
-        "problems": problems,
-        "warnings": [*limited, *check.warnings, *deliveries.warnings, *_foreign_keys(config)],
+        **_delivery_json(found.deliveries, installed.active),
+        "problems": list(found.problems),
+        "warnings": list(found.warnings),
     }
-    return report, check.traceback
+    return report, found.check.traceback
 
 
-def _foreign_keys(config: Config) -> list[str]:
-    """Return one line for all keys of config.yaml that hermes-agent owns: it has a dozen."""
-    foreign = [each for each in config.warnings if each not in config.own_warnings]
-    # Each warning is "config.yaml:LINE: KEY: unknown key, ...".
-    keys = ", ".join(each.split(": ")[1] for each in foreign)
-    return [f"config.yaml: keys of other programs, ignored: {keys}"] if keys else []
-
-
-def _provider_report(
-    config: Config, check: ProviderCheck, info: ProviderInfo | None, deliveries: DeliveryStatus
-) -> dict[str, Any]:
-    selection = config.selection
+def _provider_report(found: HomeStatus) -> dict[str, Any]:
+    check, info = found.check, found.installed.provider
+    selection = found.config.selection
     report = as_json(info) if info else {"name": selection.name, "state": "missing"}
-    answers = not check.refused
     loads = bool(check.provider_name)
     pin = selection.pin
     return {
         **report,
         "commit": info.commit if info else "",
         "active": loads,
-        # All three, since a provider that loads may still reject every write.
-        "works": loads and answers and not deliveries.failing,
-        "answers": answers,
-        "takes_writes": not deliveries.failing,
+        "works": found.provider_works,
+        "answers": not check.refused,
+        "takes_writes": not found.deliveries.failing,
         "pin": None if pin is None else pin._asdict(),
         "grants": granted_to(selection, selection.name),
         "withheld": list(check.withheld),

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import click
 
+from hermes_core.checkup.selection import disable
 from hermes_core.cli.output import plain, print_json, progress, say, warn
 from hermes_core.cli.provider_list import as_json
-from hermes_core.cli.providers import complete_name, disable, recovered_config
+from hermes_core.cli.providers import complete_name, recovered_config
 from hermes_core.config import Config, Selection
 from hermes_core.config.names import nearest, normalise, split_choice
 from hermes_core.discovery import (

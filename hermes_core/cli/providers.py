@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from hermes_core.checkup.status import check_provider
+from hermes_core.checkup.selection import Trial, disable, enable, find_choice, try_provider
 from hermes_core.cli.output import (
     on_terminal,
     paint,
@@ -23,14 +23,12 @@ from hermes_core.cli.output import (
 from hermes_core.cli.provider_list import ListRequest, as_json, run_list
 from hermes_core.config import (
     Config,
-    LockEntry,
     PluginFacts,
     Selection,
     load_config,
     read_selection,
 )
-from hermes_core.config.editor import change_plugins
-from hermes_core.config.grants import carried_grants, grant_hint
+from hermes_core.config.grants import grant_hint
 from hermes_core.config.names import normalise, split_choice
 from hermes_core.config.setup_journal import recover
 from hermes_core.discovery import (
@@ -38,16 +36,13 @@ from hermes_core.discovery import (
     Record,
     companions_of,
     find_provider,
-    pin_of,
     read_record,
     scan,
 )
 from hermes_core.errors import ConfigError, HermesError
 from hermes_core.provider import BUILTIN
-from hermes_core.secrets import Secrets, check_name
+from hermes_core.secrets import check_name
 from hermes_core.storage.home import resolve_home
-
-_PROVIDER: Final = ("memory", "provider")
 
 
 def complete_name(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -178,12 +173,6 @@ def granted_to(selection: Selection, name: str) -> list[str]:
     return sorted(facts.env if granted is None else granted)
 
 
-def grants_for(config: Config, info: ProviderInfo, given: Iterable[str]) -> tuple[str, ...]:
-    """Return what a person grants to a plugin now, or granted to it before."""
-    secrets = Secrets(config.home, config.secrets_backend)
-    return tuple(sorted({*carried_grants(config, info, secrets), *given}))
-
-
 def ask_grants(info: ProviderInfo, variables: Iterable[str]) -> tuple[str, ...]:
     """Ask which variables that are not a plugin's own it may have."""
     return tuple(each for each in variables if _agrees(info, each))
@@ -215,30 +204,18 @@ def enable_command(ctx: click.Context, name: str, force: bool, grants: tuple[str
     a provider of that name. Asks before the plugin gets a variable that is not its own.
     """
     config = recovered_config(ctx)
-    # What is active now must not influence which provider a name means. The facts stay: a provider
-    # can be called by its own name, which only they have.
-    unchosen = Selection(facts=config.selection.facts)
-    info = find_provider(name, scan(config.home, unchosen, everything=True))
+    info = find_choice(config, name)
     if info.source == BUILTIN:
         say("builtin is always active. Nothing was changed.")
         return
-    choice = choice_of(name, info)
-    grants = grants_for(config, info, grants)
-    with progress(f"Testing {info.name}"):
-        check = check_provider(config, choice, grants)
-    if check.withheld and sys.stdin.isatty() and (more := ask_grants(info, check.withheld)):
-        grants = tuple(sorted({*grants, *more}))
-        with progress(f"Testing {info.name}"):
-            check = check_provider(config, choice, grants)
+    trial = _tried(config, name, info, grants)
+    check, choice = trial.check, trial.choice
     if check.problems and not force:
         if ctx.find_root().params["debug"]:
             print_traceback(check.traceback)
         anyway = "nothing was changed; use --force to enable it anyway"
         raise HermesError(check.what, hint="; ".join(filter(None, (check.hint, anyway))))
-    variables = [row["variable"] for row in check.settings]
-    entry = lock_entry(info, PluginFacts(check.own_name, check.registers), variables, grants)
-    # One entry: there is one external provider, and pins of others would go stale.
-    change_plugins(config.home, {_PROVIDER: choice}, [entry])
+    enable(config, trial)
     before = config.selection.choice
     # Not if only the spelling or the owner in the choice differs.
     if before and not (normalise(before) == normalise(choice) or normalise(before) == info.key):
@@ -252,21 +229,15 @@ def enable_command(ctx: click.Context, name: str, force: bool, grants: tuple[str
         warn(warning)
 
 
-def choice_of(name: str, info: ProviderInfo) -> str:
-    """Return the value of memory.provider: with the owner if the person named one."""
-    return f"{info.name}@{info.owner}" if split_choice(name)[1] else info.name
-
-
-def lock_entry(
-    info: ProviderInfo, facts: PluginFacts, variables: Iterable[str], grants: Iterable[str]
-) -> LockEntry:
-    """What the lock file records of a provider that declares these variables."""
-    # Recorded only where it differs from the listed name.
-    if normalise(facts.provider) == info.key:
-        facts = facts._replace(provider="")
-    # They have to be set before the next import, when the plugin can't be asked yet.
-    names = tuple(sorted({*variables}))
-    return LockEntry(info.name, pin_of(info), facts._replace(env=names), tuple(sorted({*grants})))
+def _tried(config: Config, name: str, info: ProviderInfo, grants: tuple[str, ...]) -> Trial:
+    """Load a provider; on a terminal, ask for what it needs and is not its own."""
+    with progress(f"Testing {info.name}"):
+        trial = try_provider(config, name, info, grants)
+    withheld = trial.check.withheld
+    if withheld and sys.stdin.isatty() and (more := ask_grants(info, withheld)):
+        with progress(f"Testing {info.name}"):
+            trial = try_provider(config, name, info, {*grants, *more})
+    return trial
 
 
 @click.command("disable")
@@ -291,12 +262,6 @@ def disable_command(ctx: click.Context, name: str | None) -> None:
         return
     disable(config)
     say(f"{config.selection.name} is disabled. Its data was not changed.")
-
-
-def disable(config: Config) -> None:
-    """Set memory.provider to none."""
-    # "" and not DELETE: the key stays visible in the file. No entries: pins go too.
-    change_plugins(config.home, {_PROVIDER: ""}, [])
 
 
 def _is_meant(name: str, selection: Selection) -> bool:

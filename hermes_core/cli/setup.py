@@ -10,16 +10,14 @@ from typing import Any
 
 import click
 
+from hermes_core.checkup.selection import choice_of, grants_for, lock_entry
 from hermes_core.checkup.status import ProviderCheck, check_configured, set_field
 from hermes_core.cli.checkup import setting_text
 from hermes_core.cli.output import bold, note, plain, print_json, progress, say, warn
 from hermes_core.cli.providers import (
     ask_grants,
-    choice_of,
     complete_name,
     grant_option,
-    grants_for,
-    lock_entry,
     recovered_config,
 )
 from hermes_core.cli.secrets import hidden

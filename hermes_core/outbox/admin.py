@@ -325,6 +325,13 @@ def add_turn(
     store: OutboxStore, key: StreamKey, event_id: str, payload: str, created: float
 ) -> bool:
     """Store an earlier turn, so that it waits; False if there is no room."""
+    return add_write(store, key, event_id, payload, created, hook="sync_turn")
+
+
+def add_write(
+    store: OutboxStore, key: StreamKey, event_id: str, payload: str, created: float, *, hook: str
+) -> bool:
+    """Store a write of a process that has not loaded the provider; False if there is no room."""
 
     def work(connection: Connection) -> bool:
         if store.database.used_bytes(connection) + len(payload) > store.max_bytes:
@@ -332,9 +339,8 @@ def add_turn(
         stream = store.database.add_stream(connection, key)
         # With a new number: it is delivered behind what waits already.
         connection.execute(
-            "INSERT INTO writes (stream, event_id, hook, payload, created) "
-            "VALUES (?, ?, 'sync_turn', ?, ?)",
-            (stream, event_id, payload, created),
+            "INSERT INTO writes (stream, event_id, hook, payload, created) VALUES (?, ?, ?, ?, ?)",
+            (stream, event_id, hook, payload, created),
         )
         return True
 

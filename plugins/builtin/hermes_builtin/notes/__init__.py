@@ -29,7 +29,16 @@ from hermes_builtin.notes.history import (
     History,
     settled_origin,
 )
-from hermes_builtin.notes.notebook import COMMAND, TARGETS, Author, Notebook, Page, Written, view
+from hermes_builtin.notes.notebook import (
+    COMMAND,
+    PAGE,
+    TARGETS,
+    Author,
+    Notebook,
+    Page,
+    Written,
+    view,
+)
 from hermes_builtin.notes.pending import Pending, PendingWrite
 from hermes_builtin.notes.people import (
     PER_USER,
@@ -62,6 +71,7 @@ __all__ = [
     "ALLOW",
     "ASK",
     "COMMAND",
+    "PAGE",
     "REFUSE",
     "REMINDER",
     "SCHEMA",

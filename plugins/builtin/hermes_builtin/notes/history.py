@@ -550,11 +550,18 @@ class History:
         """The newest change of a notebook."""
         return next(iter(self._made("target = ?", target)), None)
 
-    def changes(self, target: str | None = None, limit: int = 50) -> list[Change]:
-        """The newest changes first."""
+    def changes(
+        self, target: str | None = None, limit: int = 50, *, before: int = 0
+    ) -> list[Change]:
+        """The newest changes first; with ``before``, those before the one with this number."""
+        older, numbers = ("id < ?", [before]) if before else ("TRUE", [])
         if target is None:
-            return self._made("TRUE", limit=limit)
-        return self._made("target = ?", target, limit=limit)
+            return self._made(older, *numbers, limit=limit)
+        return self._made(f"target = ? AND {older}", target, *numbers, limit=limit)
+
+    def as_of(self, target: str, at: float) -> Change | None:
+        """The change that left a notebook as it was at a time; None if there was none yet."""
+        return next(iter(self._made("target = ? AND at <= ?", target, at)), None)
 
     def newest(self, targets: Collection[str]) -> Change | None:
         """The newest change of these notebooks, but for what was there before us."""

@@ -236,10 +236,12 @@ _TRIES: Final = 5
 
 #: A person at the command line.
 COMMAND: Final = "command"
+#: A person at the page of `hermes-plugins ui`.
+PAGE: Final = "page"
 
 
 class Author(NamedTuple):
-    """Who changes a notebook: tool, command, check or approval; in which session."""
+    """Who changes a notebook: tool, command, page, check or approval; in which session."""
 
     who: str = "tool"
     session: str = ""
@@ -247,7 +249,7 @@ class Author(NamedTuple):
     @property
     def origin(self) -> str:
         """Where the words come from, unless they were judged."""
-        return PERSON if self.who == COMMAND else ASSISTANT
+        return PERSON if self.who in (COMMAND, PAGE) else ASSISTANT
 
 
 class Page(NamedTuple):

@@ -324,6 +324,34 @@ class SearchOptions(NamedTuple):
     profiles: frozenset[str] = frozenset()  # empty: any
 
 
+class Period(NamedTuple):
+    """Which sessions to browse, by time.
+
+    Attributes:
+        after: Only those that were going on at this time or later.
+        before: Only those that began before this time.
+        older: Only those that follow the session with this ``active`` and ``number``, to go on
+            where a page ended.
+    """
+
+    after: float | None = None
+    before: float | None = None
+    older: tuple[float, int] | None = None
+
+    @property
+    def conditions(self) -> dict[str, tuple[float, ...]]:
+        """The same in SQL, with a question mark for each value."""
+        given: dict[str, tuple[float, ...] | None] = {
+            "active >= ?": None if self.after is None else (self.after,),
+            "started < ?": None if self.before is None else (self.before,),
+            "(active, number) < (?, ?)": self.older,
+        }
+        return {text: values for text, values in given.items() if values is not None}
+
+
+ALWAYS: Final = Period()
+
+
 class Window(NamedTuple):
     """A stretch of a conversation, and how much there is on either side of it."""
 
@@ -434,7 +462,13 @@ class Reader(Protocol):
         """One session, if it may be seen."""
 
     def browse(
-        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        hidden: bool = False,
+        profiles: Container[str] = (),
+        within: Period = ALWAYS,
     ) -> list[Session]:
         """The sessions with the newest messages; of these profiles only, if any is named."""
 

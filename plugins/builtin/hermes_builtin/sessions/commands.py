@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -31,7 +29,13 @@ from hermes_builtin.sessions.display import link
 from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.importers import import_file
 from hermes_builtin.sessions.location import Location, locate
-from hermes_builtin.sessions.query import Query, age, parse
+from hermes_builtin.sessions.query import age, parse
+from hermes_builtin.sessions.results import (
+    exported,
+    message_facts,
+    search_conversations,
+    session_facts,
+)
 from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.tool import linked
 from hermes_builtin.sessions.words import storable
@@ -140,11 +144,6 @@ def _find_session(archive: Archive, session_id: str) -> Session:
     return session
 
 
-def _session_facts(session: Session) -> dict[str, Any]:
-    facts = {key: value for key, value in session._asdict().items() if key != "number"}
-    return {**facts, "platform": session.place}
-
-
 def _mention_not_imported(missing: int, where: Location) -> None:
     if missing:
         note(f"Not imported from hermes-agent: {amount(missing, 'conversation')}.")
@@ -224,7 +223,7 @@ def export(ctx: click.Context, file: Path | None, user: str | None, platform: st
     """
     with _open_archive(ctx) as (archive, _):
         wanted = archive.sessions(Scope(user_id=user, platform=platform))
-        lines = (_line(archive, session) for session in wanted)
+        lines = (exported(archive, session) for session in wanted)
         if file is None:
             for line in lines:
                 click.echo(json_escaped(line))  # data: not wrapped on a terminal
@@ -237,31 +236,6 @@ def export(ctx: click.Context, file: Path | None, user: str | None, platform: st
         # Atomically, and private: an export that fails half way must not replace an older one.
         replace_file(file, "".join(f"{line}\n" for line in written).encode(), mode=0o600)
         say(f"Wrote {amount(len(written), 'conversation')} to {file}.")
-
-
-def _line(archive: Archive, session: Session) -> str:
-    return json.dumps(
-        {
-            "session_id": session.id,
-            **{
-                key: value
-                for key, value in _session_facts(session).items()
-                if key not in ("id", "messages")
-            },
-            "messages": [_message_facts(session, each) for each in archive.messages(session)],
-        },
-        ensure_ascii=False,
-    )
-
-
-def _message_facts(session: Session, message: Message) -> dict[str, Any]:
-    return {
-        "role": message.role,
-        "content": message.content,
-        "timestamp": message.at,
-        **message.extra,
-        "origin": message_origin(session.source, message),
-    }
 
 
 # -- list, search, show, stats ------------------------------------------------------------------
@@ -291,7 +265,7 @@ def list_command(ctx: click.Context, /, limit: int, json_wanted: bool, **given: 
         missing = not_imported(where.theirs, archive) if where.theirs else 0
         previews = [archive.first(each, 1, ("user",)) for each in found]
     if json_wanted:
-        print_json(sessions=list(map(_session_facts, found)), not_imported=missing)
+        print_json(sessions=list(map(session_facts, found)), not_imported=missing)
         return
     rows = [
         (each.id, _date(each.active), each.source, str(each.messages), _title(each, first))
@@ -347,24 +321,14 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
     # The shell has removed quotes; a phrase needs them escaped or in single quotes.
     asked = parse(storable(" ".join(query)))
     with _open_archive(ctx) as (archive, where):
-        found = archive.search(asked, options)
-        anchors = [
-            archive.around(hit.session, hit.message_id, 0, ()).messages for hit in found.hits
-        ]
-        results = [
-            (hit.session, anchor[0], display.snippet(anchor[0], found.words))
-            for hit, anchor in zip(found.hits, anchors, strict=True)
-            if anchor
-        ]
-        results += _by_title(archive, asked, options, {hit.session.number for hit in found.hits})
-        reason = "" if results else _why_nothing(archive, asked, options)
+        found = search_conversations(archive, asked, options)
         missing = not_imported(where.theirs, archive) if where.theirs else 0
-    results = results[: given["limit"]]
+    results = found.results
     if json_wanted:
         print_json(
             results=[
                 {
-                    **_session_facts(session),
+                    **session_facts(session),
                     "message_id": message.id,
                     "role": message.role,
                     "snippet": text,
@@ -373,7 +337,7 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
             ],
             approximate=found.approximate,
             behind=found.behind,
-            reason=reason,
+            reason=found.reason,
             not_imported=missing,
         )
         return
@@ -382,45 +346,13 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
         say(f"{bold(plain(session.id))}  {_date(message.at)}  {source}  {message.role}")
         say(f"    {_marked(plain(text))}", indent=4)
     if not results:
-        note(reason)
+        note(found.reason)
     elif found.approximate:
         note("These words are very frequent; only the newest matches are ranked.")
     if found.behind:
         note(f"The newest messages were not searched: {found.behind}")
     if not results:
         _mention_not_imported(missing, where)
-
-
-def _by_title(
-    archive: Archive, query: Query, options: SearchOptions, known: AbstractSet[int]
-) -> Iterator[tuple[Session, Message, str]]:
-    """Other conversations whose titles have the words, each with its first message.
-
-    One of the words is enough where nothing else is found.
-    """
-    words = frozenset(term.word for term in query.with_nothing_required().terms)
-    titled = archive.titled(query, options)
-    if not titled and not known:
-        titled = archive.titled(query.with_any_word(), options)
-    for session, _ in titled:
-        if session.number not in known:
-            for first in archive.first(session, 1):
-                yield session, first._replace(role="session_title"), display.title(session, words)
-
-
-def _why_nothing(archive: Archive, query: Query, options: SearchOptions) -> str:
-    """Why a search found nothing, or that there is nothing."""
-    every_role = options._replace(roles=frozenset((*ROLES, "")))
-    for other, where, reason in (
-        (query._replace(roles=frozenset()), every_role, "messages of other roles match"),
-        (query, options._replace(scope=EVERYBODY), "conversations of other users match"),
-        (query._replace(after=None, before=None), options, "messages of other times match"),
-        (query.with_nothing_excluded(), options, "all matches contain an excluded word"),
-        (query.with_nothing_required(), options, "its words occur, but not as a phrase"),
-    ):
-        if archive.search(other, where).hits:
-            return f"No match; {reason}."
-    return "No conversation has these words."
 
 
 def _marked(text: str) -> str:
@@ -439,8 +371,8 @@ def show(ctx: click.Context, session_id: str, json_wanted: bool) -> None:
         session = _find_session(archive, session_id)
         if json_wanted:
             print_json(
-                session=_session_facts(session),
-                messages=[_message_facts(session, each) for each in archive.messages(session)],
+                session=session_facts(session),
+                messages=[message_facts(session, each) for each in archive.messages(session)],
             )
             return
         say(bold(f"{plain(session.id)}  {display.when(session.started)}  {plain(session.source)}"))

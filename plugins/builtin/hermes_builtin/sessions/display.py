@@ -99,6 +99,15 @@ def snippet(each: Message, words: frozenset[str]) -> str:
     return f"{'...' if start else ''}{body}{'...' if start + SNIPPET < len(text) else ''}"
 
 
+def marked(text: str, words: frozenset[str]) -> list[tuple[str, bool]]:
+    """A text in pieces, each with whether it is one of the words."""
+    pieces, at = [], 0
+    for begin, end in _hits(text, words) if words else ():
+        pieces += [(text[at:begin], False), (text[begin:end], True)]
+        at = end
+    return [each for each in (*pieces, (text[at:], False)) if each[0]]
+
+
 def _trimmed(text: str, begin: int, length: int) -> str:
     body = " ".join(text[begin : begin + length].split())
     return f"{body}..." if begin + length < len(text) else body

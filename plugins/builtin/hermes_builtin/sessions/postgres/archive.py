@@ -17,6 +17,7 @@ from zlib import crc32
 from psycopg.errors import UniqueViolation
 
 from hermes_builtin.sessions.archive import (
+    ALWAYS,
     EVERYBODY,
     NO_PLATFORMS,
     ROLES,
@@ -24,6 +25,7 @@ from hermes_builtin.sessions.archive import (
     Matches,
     Message,
     NewMessage,
+    Period,
     Problem,
     Progress,
     Reader,
@@ -355,11 +357,17 @@ class PostgresArchive(Reader):
             return reader.session(session_id, scope)
 
     def browse(
-        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        hidden: bool = False,
+        profiles: Container[str] = (),
+        within: Period = ALWAYS,
     ) -> list[Session]:
         """The sessions with the newest messages; of these profiles only, if any is named."""
         with self._reader(scope) as reader:
-            return reader.browse(scope, limit, hidden=hidden, profiles=profiles)
+            return reader.browse(scope, limit, hidden=hidden, profiles=profiles, within=within)
 
     def search(self, query: Query, options: SearchOptions) -> Found:
         """The sessions that say most of what a query asks for."""

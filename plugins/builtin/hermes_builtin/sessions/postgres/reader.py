@@ -7,10 +7,12 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Final
 
 from hermes_builtin.sessions.archive import (
+    ALWAYS,
     EVERYBODY,
     HIDDEN_SOURCES,
     Found,
     Message,
+    Period,
     Reader,
     Scope,
     SearchOptions,
@@ -122,14 +124,22 @@ class PostgresReader(Reader):
         return [lineages.of(each) for each in sessions]
 
     def browse(
-        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        hidden: bool = False,
+        profiles: Container[str] = (),
+        within: Period = ALWAYS,
     ) -> list[Session]:
         """The sessions with the newest messages; of these profiles only, if any is named."""
         found: list[Session] = []
         page = min(4 * limit, _PAGE)
+        where = " AND ".join(within.conditions).replace("?", "%s") or "true"
+        values = [value for each in within.conditions.values() for value in each]
+        condition = f"{where} ORDER BY active DESC, number DESC LIMIT %s OFFSET %s"
         for at in range(0, 1 << 62, page):
-            condition = "true ORDER BY active DESC, number DESC LIMIT %s OFFSET %s"
-            some = list(sessions_where(self._see(scope), condition, page, at))
+            some = list(sessions_where(self._see(scope), condition, *values, page, at))
             found += [
                 each
                 for each in some

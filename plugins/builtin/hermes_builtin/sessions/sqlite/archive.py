@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_builtin.sessions.archive import (
+    ALWAYS,
     EVERYBODY,
     HIDDEN_SOURCES,
     Found,
     Matches,
     Message,
     NewMessage,
+    Period,
     Problem,
     Progress,
     Reader,
@@ -214,12 +216,18 @@ class SqliteArchive(Reader):
             return [lineages.of(each) for each in sessions]
 
     def browse(
-        self, scope: Scope, limit: int, *, hidden: bool = False, profiles: Container[str] = ()
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        hidden: bool = False,
+        profiles: Container[str] = (),
+        within: Period = ALWAYS,
     ) -> list[Session]:
         """The sessions with the newest messages; of these profiles only, if any is named."""
         with self._file.reading() as database:
             found = []
-            for session in Sessions(database).newest(scope, -1):
+            for session in Sessions(database).browsed(scope, within):
                 shown = hidden or session.source not in HIDDEN_SOURCES
                 if session.messages and shown and (not profiles or session.profile in profiles):
                     found.append(session)

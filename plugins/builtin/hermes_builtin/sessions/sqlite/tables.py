@@ -15,7 +15,7 @@ from time import time as unix_time
 from typing import Any, Final
 from zlib import crc32
 
-from hermes_builtin.sessions.archive import NewMessage, Scope, Session, SessionFacts
+from hermes_builtin.sessions.archive import NewMessage, Period, Scope, Session, SessionFacts
 from hermes_builtin.sessions.numbers import (
     MOST_MESSAGES,
     OTHER,
@@ -260,17 +260,31 @@ class Sessions:
 
         With ``after`` and ``before`` only those that were going on in that time.
         """
-        given: dict[str, object] = {
-            f"{PLATFORM if name == 'platform' else name} = ?": value
-            for name, value in scope._asdict().items()
-            if value is not None
-        }
+        given = self._in_scope(scope)
         given |= {} if after is None else {"active >= ?": after}
         given |= {} if before is None else {"started < ?": before}
         where = " AND ".join(given) or "1"
         values = list(given.values())
         order = "active, number" if oldest else "active DESC, number DESC"
         return self._where(f"{where} ORDER BY {order} LIMIT ?", *values, limit)
+
+    def browsed(self, scope: Scope, within: Period) -> Iterator[Session]:
+        """The sessions of a period that may be seen, those with the newest messages first."""
+        given: dict[str, tuple[object, ...]] = {
+            text: (value,) for text, value in self._in_scope(scope).items()
+        }
+        given |= within.conditions
+        values = [value for each in given.values() for value in each]
+        where = " AND ".join(given) or "1"
+        return self._where(f"{where} ORDER BY active DESC, number DESC", *values)
+
+    @staticmethod
+    def _in_scope(scope: Scope) -> dict[str, object]:
+        return {
+            f"{PLATFORM if name == 'platform' else name} = ?": value
+            for name, value in scope._asdict().items()
+            if value is not None
+        }
 
     def in_times(self, times: Iterable[tuple[float, float]], limit: int) -> Iterator[Session]:
         """Sessions that were going on in one of these times, at most so many of each."""
