@@ -8,6 +8,7 @@ from pathlib import Path
 
 BENCHMARKS = (
     "backends.py",
+    "backup.py",
     "faults.py",
     "start.py",
     "manager.py",

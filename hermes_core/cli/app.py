@@ -23,6 +23,7 @@ class _Command(NamedTuple):
 
 # By command: the module below hermes_core.cli with NAME_command in it, and the help.
 COMMANDS: Final = {
+    "backup": _Command("backup", "Write the whole home to one file."),
     "bridge": _Command("install", "Let hermes-agent find a plugin that is a package."),
     "check": _Command("check", "Run the conformance checks on a memory plugin."),
     "config": _Command("setup", "Show and change settings."),
@@ -38,6 +39,7 @@ COMMANDS: Final = {
     "log": _Command("log", "Show the calls to memory providers."),
     "new": _Command("check", "Create a project for a new memory plugin."),
     "outbox": _Command("outbox", "Show and deliver pending writes."),
+    "restore": _Command("backup", "Restore a home from a backup."),
     "secrets": _Command("secrets", "Store the API keys of providers."),
     "setup": _Command("setup", "Configure and enable a memory plugin."),
     "status": _Command("checkup", "Show what is active and whether it works."),

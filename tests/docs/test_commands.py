@@ -19,6 +19,7 @@ COMMAND = re.compile(r"(?:^|[|;&] *)(?:\$ )?(?:[A-Z_]+=\S+ )*hermes-plugins ([^|
 
 #: Not run here, and why. They are parsed like the others, except those of plugins.
 NOT_RUN = {
+    "backup": "writes files: tests/checkup/test_backup.py",
     "chat": "needs a model: tests/adapters",
     "check": "takes long: tests/conformance",
     "demo": "takes long: tests/e2e/test_demo.py",
@@ -27,6 +28,7 @@ NOT_RUN = {
     "mcp": "does not end: tests/adapters",
     "memory edit": "needs a terminal: tests/builtin",
     "memory export --watch": "does not end: tests/builtin",
+    "restore": "needs a backup: tests/checkup/test_backup.py",
     "sessions import": "needs a file of hermes-agent: tests/builtin",
     "setup": "needs the fields of a real plugin: tests/plugins",
     "uninstall": "changes the environment: tests/install",

@@ -1,0 +1,770 @@
+"""`backup`: everything of a home in one ZIP file, made while agents run.
+
+The order of the copies makes each of them complete without stopping anybody: a store is copied
+before the one that its content moves to. Pending writes become notes, turns of the spool go to the
+archive, turns of the archive go to the outbox. What moves meanwhile is in both copies, and both
+stores recognise it.
+
+Notes are read under their locks, together with a snapshot of their history. Databases are copied
+with SQLite's backup API. Every other file is either replaced as a whole or only appended to, so
+what it has when it is opened is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import time
+import zipfile
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final
+
+from hermes_core import __version__
+from hermes_core.checkup.child_process import run_plugin_code
+from hermes_core.config import Config, load_config
+from hermes_core.dispatch import SingleProvider
+from hermes_core.errors import HermesError, SecretsError, describe
+from hermes_core.loading.activation import activate, deadlines_of
+from hermes_core.privacy import Redactor
+from hermes_core.secrets import Secrets
+from hermes_core.secrets.encryption import encrypt
+from hermes_core.storage.address import shown_address
+from hermes_core.storage.files import LockTimeoutError, file_lock, open_regular, sync_folder
+from hermes_core.storage.sqlite import Snapshot, is_database
+
+FORMAT: Final = "hermes-plugins backup"
+VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+CHECKSUM: Final = "manifest.sha256"
+SECRETS: Final = "secrets.enc"
+HOME: Final = "home"
+OUTSIDE: Final = "outside"
+
+CHUNK: Final = 1 << 20
+#: After so many bytes the file is synced: one sync at the end would hold up those of agents.
+_SYNCED_EVERY: Final = 8 * CHUNK
+_LOCK_SECONDS: Final = 10.0
+#: Notes that are locked at once: a process may have 256 files open on some systems.
+_MOST_LOCKS: Final = 100
+_LARGEST_NOTES: Final = 10_000_000
+#: A file with settings or credentials is smaller.
+_LARGEST_SETTINGS: Final = 1_000_000
+
+#: What belongs to a running process, or can be made again.
+_SKIPPED: Final = re.compile(
+    r"(.*/)?(__pycache__(/.*)?|[^/]*\.lock|\.[^/]*\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?)"
+)
+_BESIDE_DATABASES: Final = ("-wal", "-shm", "-journal")
+#: Copied first, in this order; see the module's docstring.
+_FIRST: Final = ("pending/", "spool/", "memories/", "state.db", "sessions.db", "outbox.db")
+_NOTES: Final = "memories/"
+_HISTORY: Final = "memories/history.db"
+#: Links to folders that are followed: people keep these elsewhere.
+_LINKED: Final = re.compile(r"memories|plugins/[^/]+")
+#: Files of credentials, also those of hermes-agent.
+_CREDENTIALS: Final = re.compile(
+    r"(.*/)?\.env(\.[^/]+)?|auth\.json|\.anthropic_oauth\.json|auth/.*|mcp-tokens/.*"
+    r"|.*\.(pem|key|p12|pfx)"
+)
+_SETTINGS: Final = re.compile(
+    r"(?!plugins/|memories/|pending/|spool/).*\.(json|ya?ml|toml|ini|cfg|conf)"
+)
+_CONFIG: Final = "config.yaml"
+
+Step = Callable[[str], None]
+Progress = Callable[[int, int], None]
+
+
+# -- the manifest -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file in a backup.
+
+    Attributes:
+        path: Its name in the ZIP file.
+        size: Its length in bytes.
+        sha256: Its hash.
+        mode: Its permissions.
+        modified: When it was changed, in seconds since 1970.
+        kind: "file", "database" (a consistent copy) or "redacted" (secrets are masked in it).
+    """
+
+    path: str
+    size: int
+    sha256: str
+    mode: int
+    modified: float
+    kind: str = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class OutsidePath:
+    """A file or folder outside of the home, which the provider needs as well."""
+
+    original: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup contains.
+
+    Attributes:
+        version: Of the format.
+        created: When it was made.
+        program: The version of hermes-plugins.
+        home: Where the home was.
+        storage: Where its memory is: "files", or a database that is not part of the backup.
+        provider: The external provider.
+        folders: All folders, since some are empty.
+        files: All files, without the encrypted ones.
+        outside: What the provider has outside of the home.
+        secrets: How many secrets are included; None if they were left out.
+        secrets_sha256: The hash of what is encrypted.
+        left_out: What is not included, and why.
+        problems: What could not be copied as it should.
+    """
+
+    version: int
+    created: str
+    program: str
+    home: str
+    storage: str = "files"
+    provider: str = ""
+    folders: tuple[str, ...] = ()
+    files: tuple[StoredFile, ...] = ()
+    outside: tuple[OutsidePath, ...] = ()
+    secrets: int | None = None
+    secrets_sha256: str = ""
+    left_out: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        """The manifest as it is stored."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode() + b"\n"
+
+    @property
+    def size(self) -> int:
+        """How many bytes all files have."""
+        return sum(each.size for each in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFiles:
+    """What is encrypted: files by their names in the home, and secrets of the keyring.
+
+    Attributes:
+        files: The content of each, and its mode.
+        keyring: By variable: the provider and the value.
+    """
+
+    files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    keyring: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """As it is encrypted."""
+        files = {
+            name: [mode, b64encode(text).decode()] for name, (mode, text) in self.files.items()
+        }
+        return json.dumps({"files": files, "keyring": self.keyring}).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> SecretFiles:
+        """What was encrypted. Raises ValueError, KeyError or TypeError if it is not that."""
+        data = json.loads(content)
+        files = {str(n): (int(mode), b64decode(text)) for n, (mode, text) in data["files"].items()}
+        keyring = {str(n): (str(who), str(value)) for n, (who, value) in data["keyring"].items()}
+        return cls(files, keyring)
+
+    def __len__(self) -> int:
+        return len(self.files) + len(self.keyring)
+
+
+# -- folders to work in -----------------------------------------------------------------------
+
+
+@contextmanager
+def work_folder(beside: Path, kind: str) -> Iterator[Path]:
+    """A private folder beside a path, which is removed afterwards.
+
+    One that a killed process left is removed by the next one that works here.
+    """
+    parent = beside.parent
+    name = f".{beside.name}.{kind}-"
+    for each in parent.glob(f"{glob_escaped(name)}*"):
+        with suppress(OSError, LockTimeoutError):
+            with file_lock(each / "lock", 0):
+                pass
+            shutil.rmtree(each)
+    folder = parent / f"{name}{os.urandom(4).hex()}"
+    folder.mkdir(mode=0o700)
+    try:
+        with file_lock(folder / "lock", 0):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def glob_escaped(name: str) -> str:
+    """A name in which no character has a meaning for `glob`."""
+    return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+# -- making one -------------------------------------------------------------------------------
+
+
+def create_backup(
+    home: Path,
+    file: Path,
+    *,
+    passphrase: str = "",
+    step: Step | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Write a home to a new file, while agents use it.
+
+    Args:
+        home: The Hermes home.
+        file: The new file.
+        passphrase: Encrypts the secrets. Without one they are left out.
+        step: Called with a few words after each step.
+        progress: Called with the bytes that were copied, and about how many there are.
+
+    Returns:
+        What the file contains.
+
+    Raises:
+        HermesError: There is nothing to back up, the file exists already, or can't be written.
+    """
+    if not home.is_dir():
+        raise HermesError("there is no home to back up", where=str(home))
+    if os.path.lexists(file):
+        raise HermesError("exists already", where=str(file), hint="choose another name")
+    try:
+        with work_folder(file, "backup") as folder:
+            partial_file = folder / "backup.zip"
+            manifest = _Backup(home, folder, passphrase, step, progress).write(partial_file)
+            _publish(partial_file, file)
+    except OSError as error:
+        raise HermesError(
+            f"the backup can't be written: {error.strerror or error}", where=str(file)
+        ) from error
+    return manifest
+
+
+def _publish(made: Path, file: Path) -> None:
+    """Give the complete file its name, unless something has it by now."""
+    try:
+        os.link(made, file)  # a rename would replace what is there
+    except FileExistsError:
+        hint = "choose another name"
+        raise HermesError("exists already", where=str(file), hint=hint) from None
+    except OSError:  # a file system without links
+        if os.path.lexists(file):
+            raise HermesError("exists already", where=str(file)) from None
+        made.rename(file)
+    with suppress(OSError):
+        sync_folder(file.parent)
+
+
+class _Backup:
+    """One backup that is being made."""
+
+    def __init__(
+        self,
+        home: Path,
+        folder: Path,
+        passphrase: str,
+        step: Step | None,
+        progress: Progress | None,
+    ) -> None:
+        self._home = home
+        self._folder = folder
+        self._passphrase = passphrase
+        self._step = step or (lambda _: None)
+        self._progress = progress or (lambda _done, _total: None)
+        self._done = self._total = self._unsynced = 0
+        self._files: list[StoredFile] = []
+        self._left_out: list[str] = []
+        self._problems: list[str] = []
+        self._secrets = SecretFiles()
+        self._redactor = Redactor()
+
+    def write(self, target: Path) -> Manifest:
+        """Write everything, and the manifest last."""
+        config = self._config()
+        self._redactor = Redactor(self._known_secrets())
+        tree = home_tree(self._home, self._folder)
+        self._left_out += tree.left_out
+        outside = self._outside(config)
+        self._total = tree.size + sum(each.tree.size for each in outside)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        handle = os.open(target, flags, 0o600)
+        with os.fdopen(handle, "wb") as raw:
+            self._raw = raw
+            # Level 1: five times as fast as the default, and nearly as small for texts.
+            with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                self._zip = archive
+                self._add_home(tree)
+                for each in outside:
+                    self._add_tree(each.tree, each.place)
+                manifest = self._manifest(config, tree, outside, self._add_secrets())
+                text = manifest.to_json()
+                archive.writestr(MANIFEST, text)
+                archive.writestr(CHECKSUM, f"{hashlib.sha256(text).hexdigest()}  {MANIFEST}\n")
+            raw.flush()
+            os.fsync(raw.fileno())
+        self._step("file")
+        return manifest
+
+    def _config(self) -> Config:
+        try:
+            return load_config(self._home)
+        except HermesError as error:
+            # Whatever config.yaml says, the files can be copied.
+            self._problems.append(f"{describe(error)}; the provider was not asked for its files")
+            return Config(self._home)
+
+    def _manifest(
+        self, config: Config, tree: Tree, outside: Sequence[_Outside], secrets_sha256: str
+    ) -> Manifest:
+        folders = [f"{HOME}/{each}" for each in tree.folders]
+        folders += [f"{each.place}/{path}" for each in outside for path in each.tree.folders]
+        return Manifest(
+            VERSION,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            __version__,
+            str(self._home),
+            shown_address(config.storage) if config.storage else "files",
+            config.selection.name,
+            tuple(folders),
+            tuple(self._files),
+            tuple(OutsidePath(each.original, each.place) for each in outside),
+            len(self._secrets) if self._passphrase else None,
+            secrets_sha256,
+            tuple(self._left_out),
+            tuple(self._problems),
+        )
+
+    # -- the home -------------------------------------------------------------------------
+
+    def _add_home(self, tree: Tree) -> None:
+        notes = [each for each in tree.files if each.name.startswith(_NOTES)]
+        others = [each for each in tree.files if not each.name.startswith(_NOTES)]
+        for each in others:
+            if _order(each.name) < _FIRST.index(_NOTES):
+                self._add(each, HOME)
+        self._step("pending")
+        self._add_notes(notes)
+        self._step("notes")
+        for each in others:
+            if _order(each.name) > _FIRST.index(_NOTES):
+                self._add(each, HOME)
+                self._step(each.name)
+
+    def _add_notes(self, files: Sequence[Found]) -> None:
+        """Copy the notes and their history as they are at one moment."""
+        with ExitStack() as stack:
+            texts: list[tuple[Found, bytes | None]] = []
+            with ExitStack() as locks:
+                for each in [f for f in files if f.path.suffix == ".md"][:_MOST_LOCKS]:
+                    self._lock(locks, each)
+                texts += [(each, _text_of(each)) for each in files if each.path.suffix == ".md"]
+                snapshots = {
+                    each.name: stack.enter_context(closing(snapshot))
+                    for each in files
+                    if each.name == _HISTORY and (snapshot := self._snapshot(each)) is not None
+                }
+            # The locks are free again; what was read belongs together.
+            for each, text in texts:
+                if text is not None:
+                    self._store(each, HOME, BytesIO(text))
+            known = {each.name for each, text in texts if text is not None}
+            for each in files:
+                if each.name not in known:
+                    self._add(each, HOME, snapshots.get(each.name))
+
+    def _lock(self, locks: ExitStack, notes: Found) -> None:
+        path = notes.path.with_name(f"{notes.path.name}.lock")
+        try:
+            locks.enter_context(file_lock(path, _LOCK_SECONDS))
+        except LockTimeoutError:
+            raise
+        except OSError:  # a folder that can't be written: nobody else changes it either
+            return
+
+    def _snapshot(self, each: Found) -> Snapshot | None:
+        try:
+            return Snapshot(each.path) if is_database(each.path) else None
+        except HermesError:
+            return None  # `_add` reports it
+
+    # -- one file -------------------------------------------------------------------------
+
+    def _add_tree(self, tree: Tree, place: str) -> None:
+        for each in tree.files:
+            self._add(each, place)
+        self._step(place)
+
+    def _add(self, each: Found, place: str, snapshot: Snapshot | None = None) -> None:
+        """Copy one file, in the way that its kind needs."""
+        try:
+            if place == HOME and self._keeps_secret(each):
+                return
+            if snapshot is not None:
+                self._copy_database(each, place, snapshot)
+            elif self._is_database(each):
+                with closing(Snapshot(each.path)) as own:
+                    self._copy_database(each, place, own)
+            else:
+                self._copy_file(each, place)
+        except HermesError as error:
+            self._copy_unlocked(each, place, str(error))
+
+    def _is_database(self, each: Found) -> bool:
+        # SQLite takes a file without a page for an empty database.
+        return (
+            each.size > 0 and not each.name.endswith(_BESIDE_DATABASES) and is_database(each.path)
+        )
+
+    def _copy_database(self, each: Found, place: str, snapshot: Snapshot) -> None:
+        copy = self._folder / "copy.db"
+        copy.unlink(missing_ok=True)
+        damage = snapshot.copy(copy)
+        if damage:
+            self._problems.append(f"{each.name}: is damaged, and copied as it is: {damage}")
+        with copy.open("rb") as source:
+            self._store(each, place, source, "database")
+        copy.unlink()
+
+    def _copy_unlocked(self, each: Found, place: str, why: str) -> None:
+        """Copy a database that SQLite can't copy, byte by byte with its log."""
+        self._problems.append(f"{each.name}: copied byte by byte, since it {why}")
+        for suffix in ("", *_BESIDE_DATABASES[::2]):
+            beside = Path(f"{each.path}{suffix}")
+            if beside.exists():
+                self._copy_file(replace(each, path=beside, name=f"{each.name}{suffix}"), place)
+
+    def _copy_file(self, each: Found, place: str) -> None:
+        with self._opened(each) as source:
+            if source is not None:
+                self._store(each, place, source)
+
+    @contextmanager
+    def _opened(self, each: Found) -> Iterator[IO[bytes] | None]:
+        """A file to read; None if it is gone, or can't be read, which is reported."""
+        try:
+            file = open_regular(each.path)
+        except FileNotFoundError:  # an agent has just removed it
+            yield None
+        except OSError as error:
+            self._problems.append(f"{each.name}: can't be read: {error.strerror or error}")
+            yield None
+        else:
+            with file:
+                yield file
+
+    def _chunks(self, each: Found, source: IO[bytes]) -> Iterator[bytes]:
+        """What a file has at this moment: it may be growing."""
+        source.seek(0, os.SEEK_END)
+        left = source.tell()
+        source.seek(0)
+        try:
+            while left and (chunk := source.read(min(CHUNK, left))):
+                left -= len(chunk)
+                yield chunk
+        except OSError as error:
+            # A disk that fails is a good reason for a backup of everything else.
+            reason = error.strerror or error
+            self._problems.append(f"{each.name}: the last {left:,} bytes can't be read: {reason}")
+
+    def _store(self, each: Found, place: str, source: IO[bytes], kind: str = "file") -> None:
+        info = zipfile.ZipInfo(f"{place}/{each.name}".removesuffix("/."), _date(each.modified))
+        info.compress_type = zipfile.ZIP_DEFLATED
+        info.external_attr = (stat.S_IFREG | each.mode) << 16
+        hashed, size = hashlib.sha256(), 0
+        with self._zip.open(info, "w", force_zip64=True) as target:
+            for chunk in self._chunks(each, source):
+                target.write(chunk)
+                hashed.update(chunk)
+                size += len(chunk)
+                self._copied(len(chunk))
+        self._files.append(
+            StoredFile(info.filename, size, hashed.hexdigest(), each.mode, each.modified, kind)
+        )
+
+    def _copied(self, count: int) -> None:
+        self._done += count
+        self._unsynced += count
+        if self._unsynced >= _SYNCED_EVERY:
+            self._unsynced = 0
+            self._raw.flush()
+            os.fsync(self._raw.fileno())
+        self._progress(self._done, max(self._done, self._total))
+
+    # -- secrets --------------------------------------------------------------------------
+
+    def _known_secrets(self) -> frozenset[str]:
+        try:
+            return Secrets(self._home).values()
+        except SecretsError as error:
+            self._problems.append(describe(error))
+            return frozenset()
+
+    def _keeps_secret(self, each: Found) -> bool:
+        """Whether a file has secrets, and so is encrypted or left out."""
+        is_credential = _CREDENTIALS.fullmatch(each.name) is not None
+        is_setting = _SETTINGS.fullmatch(each.name) is not None
+        if each.size > _LARGEST_SETTINGS or not (is_credential or is_setting):
+            return False
+        with self._opened(each) as file:
+            if file is None:
+                return True
+            content = file.read()
+        redacted = self._redactor.redact(content.decode("utf-8", "surrogateescape"))
+        if not is_credential and not redacted.kinds:
+            return False
+        if self._passphrase:
+            self._secrets.files[each.name] = (each.mode, content)
+        else:
+            self._left_out.append(f"{each.name}: has secrets")
+        if each.name == _CONFIG:  # without it, the rest is of little use
+            text = redacted.value.encode("utf-8", "surrogateescape")
+            self._store(each, HOME, BytesIO(text), "redacted")
+        return True
+
+    def _add_secrets(self) -> str:
+        """Write the secrets; returns the hash of what is encrypted."""
+        if not self._passphrase:
+            return ""
+        encrypted = encrypt(self._secrets.to_json(), self._passphrase)
+        self._zip.writestr(SECRETS, encrypted)
+        self._step("secrets")
+        return hashlib.sha256(encrypted).hexdigest()
+
+    def _collect_keyring(self) -> None:
+        """Read the secrets that are in the keyring."""
+        secrets = Secrets(self._home)
+        for name in secrets.names():
+            if name.store != "keyring":
+                continue
+            try:
+                found = secrets.get(name.variable)
+            except SecretsError as error:
+                self._problems.append(describe(error))
+                continue
+            if found is not None:
+                self._secrets.keyring[name.variable] = (name.provider, found.value)
+
+    # -- what the provider has elsewhere --------------------------------------------------
+
+    def _outside(self, config: Config) -> list[_Outside]:
+        if self._passphrase:
+            self._collect_keyring()
+        if not config.selection.name:
+            return []
+        done = run_plugin_code(config, partial(provider_paths, self._home))
+        self._problems += [done.problem] if done.problem else []
+        self._problems += [each.problem for each in done.results if each.problem]
+        self._step("provider")
+        return list(self._outside_trees([each.path for each in done.results if each.path]))
+
+    def _outside_trees(self, paths: Iterable[str]) -> Iterator[_Outside]:
+        home = self._home.resolve()
+        for number, name in enumerate(dict.fromkeys(paths), 1):
+            path = Path(name).expanduser()
+            if path.resolve().is_relative_to(home):
+                continue
+            if not path.exists():
+                self._left_out.append(f"{name}: the provider names it, but it does not exist")
+                continue
+            if home.is_relative_to(path.resolve()):
+                self._left_out.append(f"{name}: the provider names it, but it contains the home")
+                continue
+            tree = home_tree(path, self._folder) if path.is_dir() else _single(path)
+            self._left_out += tree.left_out
+            yield _Outside(str(path), f"{OUTSIDE}/{number}", tree)
+
+
+def _order(name: str) -> int:
+    found = (number for number, each in enumerate(_FIRST) if name.startswith(each))
+    return next(found, len(_FIRST))
+
+
+def _text_of(notes: Found) -> bytes | None:
+    """The text of a notebook; None if it is too large to be one, or can't be read."""
+    try:
+        with open_regular(notes.path) as file:
+            content = file.read(_LARGEST_NOTES + 1)
+    except OSError:
+        return None
+    return content if len(content) <= _LARGEST_NOTES else None
+
+
+def _date(modified: float) -> tuple[int, int, int, int, int, int]:
+    # ZIP knows the years 1980 to 2107; the manifest has the real time.
+    at = time.gmtime(min(max(modified, 315_619_200.0), 4_354_819_198.0))
+    return at.tm_year, at.tm_mon, at.tm_mday, at.tm_hour, at.tm_min, at.tm_sec
+
+
+# -- files of a folder ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file to copy. ``name`` is its path in the folder, with slashes."""
+
+    path: Path
+    name: str
+    size: int
+    mode: int
+    modified: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What is below a folder, in the order in which it is copied."""
+
+    files: tuple[Found, ...] = ()
+    folders: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return sum(each.size for each in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    original: str
+    place: str
+    tree: Tree
+
+
+def home_tree(folder: Path, ignored: Path) -> Tree:
+    """Every file below a folder that belongs into a backup.
+
+    Args:
+        folder: The folder.
+        ignored: What is not part of it: the backup itself may be in the home.
+    """
+    files: list[Found] = []
+    folders: list[str] = []
+    left_out: list[str] = []
+    waiting = [(folder, "")]
+    while waiting:
+        place, prefix = waiting.pop()
+        for entry in sorted(_entries(place, prefix, left_out), key=lambda each: each.name):
+            name = f"{prefix}{entry.name}"
+            if Path(entry.path) == ignored or _SKIPPED.fullmatch(name):
+                continue
+            if reason := _reason_to_skip(entry, name):
+                left_out.append(f"{plain_name(name)}: {reason}")
+            elif entry.is_dir():
+                folders.append(name)
+                waiting.append((Path(entry.path), f"{name}/"))
+            else:
+                files += _found(Path(entry.path), name)
+    names = {each.name for each in files}
+    kept = [each for each in files if not _is_beside(each.name, names)]
+    kept.sort(key=lambda each: (_order(each.name), each.name))
+    return Tree(tuple(kept), tuple(sorted(folders)), tuple(left_out))
+
+
+def _is_beside(name: str, names: set[str]) -> bool:
+    """Whether a file is the log of a database, whose copy has what is in it."""
+    return any(name.endswith(each) and name[: -len(each)] in names for each in _BESIDE_DATABASES)
+
+
+def _entries(place: Path, prefix: str, left_out: list[str]) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(place) as found:
+            return list(found)
+    except OSError as error:
+        left_out.append(f"{prefix or '.'}: can't be read: {error.strerror or error}")
+        return []
+
+
+def _reason_to_skip(entry: os.DirEntry[str], name: str) -> str:
+    try:
+        name.encode()
+        is_folder = entry.is_dir()
+        if is_folder and entry.is_symlink() and not _LINKED.fullmatch(name):
+            return "a link to a folder, which is not followed"
+        # A link to a file is stored as the file: people keep notes in another folder.
+        is_kept = is_folder or stat.S_ISREG(entry.stat().st_mode)
+    except UnicodeEncodeError:
+        return "its name is not valid UTF-8"
+    except OSError as error:
+        return "a link to nothing" if entry.is_symlink() else f"{error.strerror or error}"
+    return "" if is_kept else "not a regular file"
+
+
+def plain_name(name: str) -> str:
+    """A name that can be stored as UTF-8."""
+    return name.encode("utf-8", "replace").decode()
+
+
+def _found(path: Path, name: str) -> Iterator[Found]:
+    with suppress(OSError):  # an agent has just removed it
+        at = path.stat()
+        yield Found(path, name, at.st_size, stat.S_IMODE(at.st_mode) & 0o777, at.st_mtime)
+
+
+def _single(path: Path) -> Tree:
+    return Tree(tuple(_found(path, PurePosixPath(path.name).as_posix())))
+
+
+# -- the provider, in a child process ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderPath:
+    """A path that the provider named, or why it could not be asked."""
+
+    path: str = ""
+    problem: str = ""
+
+
+def provider_paths(home: Path) -> Iterator[ProviderPath]:
+    """In the child process: what the provider has outside of the home."""
+    config = load_config(home)
+    name = config.selection.name
+    activation = activate(config)
+    try:
+        if activation.provider is None:
+            why = describe(activation.error) if activation.error else "it is not available"
+            yield ProviderPath(problem=f"{name} was not asked for its files: {why}")
+            return
+        with SingleProvider(activation.provider, name, deadlines=deadlines_of(config)) as single:
+            outcome = single.call("backup_paths")
+        if outcome.error is not None:
+            yield ProviderPath(problem=f"{name}: backup_paths failed: {describe(outcome.error)}")
+        for each in outcome.value or ():
+            yield ProviderPath(str(each))
+    finally:
+        activation.lease.release()
+
+
+def manifest_of(data: dict[str, Any]) -> Manifest:
+    """A manifest as it was stored. Raises KeyError, TypeError or ValueError if it is not one."""
+    values = {key: value for key, value in data.items() if key in Manifest.__dataclass_fields__}
+    values["files"] = tuple(StoredFile(**each) for each in data["files"])
+    values["outside"] = tuple(OutsidePath(**each) for each in data["outside"])
+    for key in ("folders", "left_out", "problems"):
+        values[key] = tuple(map(str, data[key]))
+    return Manifest(**values)

@@ -1,0 +1,384 @@
+"""`restore`: checks a backup, and makes a home of it that is complete or not there.
+
+Everything is written to a folder beside the home while it is checked, and the last step is a
+rename. What is in the file decides nothing but contents: names, sizes and hashes have to be those
+of the manifest, and the manifest's own hash has to be right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Final
+
+from hermes_core.checkup.backup import (
+    CHECKSUM,
+    CHUNK,
+    FORMAT,
+    HOME,
+    MANIFEST,
+    OUTSIDE,
+    SECRETS,
+    VERSION,
+    Manifest,
+    Progress,
+    SecretFiles,
+    Step,
+    StoredFile,
+    manifest_of,
+    work_folder,
+)
+from hermes_core.errors import HermesError, SecretsError
+from hermes_core.secrets import Secrets
+from hermes_core.secrets.encryption import decrypt
+from hermes_core.storage.files import replace_file, sync_folder
+from hermes_core.storage.home import ensure_folder
+
+_NOTHING: Final = "nothing was restored"
+#: A manifest of a million files has 200 MB.
+_LARGEST_MANIFEST: Final = 500_000_000
+_LARGEST_SECRETS: Final = 100_000_000
+_BAD_ZIP: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+class BackupError(HermesError):
+    """A file is not a backup, or is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was restored.
+
+    Attributes:
+        manifest: What the backup contains.
+        home: Where it is now.
+        secrets: How many secrets were restored.
+        outside: What belongs outside of the home: where it is now, and where it was.
+    """
+
+    manifest: Manifest
+    home: Path
+    secrets: int = 0
+    outside: tuple[tuple[Path, str], ...] = ()
+
+
+def read_manifest(file: Path) -> Manifest:
+    """What a backup contains, without looking at the contents.
+
+    Raises:
+        BackupError: It is not a backup, is damaged, or of a newer version.
+    """
+    with _opened(file) as archive:
+        return _manifest(archive, file)
+
+
+def restore(
+    file: Path,
+    home: Path,
+    passphrase: str = "",
+    *,
+    step: Step | None = None,
+    progress: Progress | None = None,
+) -> Restored:
+    """Check a backup, and restore it to a home that does not exist or is empty.
+
+    Args:
+        file: The backup.
+        home: Where it goes.
+        passphrase: Decrypts the secrets; without it they are not restored.
+        step: Called with a few words after each step.
+        progress: Called with the bytes that were restored, and how many there are.
+
+    Raises:
+        BackupError: The file is damaged; nothing was restored.
+        SecretsError: The passphrase is wrong; nothing was restored.
+        HermesError: The home has content, or can't be written.
+    """
+    _refuse_content(home)
+    target = Path(os.path.realpath(home))  # a link to another disk stays a link
+    note = step or (lambda _: None)
+    try:
+        ensure_folder(target.parent)
+        with _opened(file) as archive, work_folder(target, "restore") as folder:
+            manifest = _manifest(archive, file)
+            _check_members(archive, manifest, file)
+            _check_space(manifest, folder, file)
+            note("manifest")
+            content = folder / "content"
+            _write_files(archive, file, manifest, content, progress)
+            note("files")
+            secrets = _write_secrets(archive, file, manifest, content / HOME, passphrase)
+            note("secrets")
+            _sync(content)
+            note("synced")
+            outside = _move_outside(manifest, content, target)
+            _put_in_place(content / HOME, target, home)
+            note("renamed")
+    except OSError as error:
+        raise HermesError(
+            f"can't be restored: {error.strerror or error}", where=str(home), hint=_NOTHING
+        ) from error
+    return Restored(manifest, home, secrets, outside)
+
+
+def _refuse_content(home: Path) -> None:
+    try:
+        has_content = any(home.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise HermesError(f"can't be read: {error.strerror or error}", where=str(home)) from error
+    if has_content:
+        raise HermesError(
+            "is not empty, and nothing in it is overwritten",
+            where=str(home),
+            hint="restore into another folder: --into FOLDER",
+        )
+
+
+# -- checking ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        archive = zipfile.ZipFile(file)
+    except FileNotFoundError:
+        raise BackupError("no such file", where=str(file)) from None
+    except OSError as error:
+        raise BackupError(f"can't be read: {error.strerror or error}", where=str(file)) from error
+    except (*_BAD_ZIP, ValueError) as error:
+        raise BackupError(
+            f"is not a backup, or is cut off: {error}", where=str(file), hint=_NOTHING
+        ) from error
+    with archive:
+        yield archive
+
+
+def _damaged(file: Path, what: str) -> BackupError:
+    return BackupError(f"is damaged: {what}", where=str(file), hint=_NOTHING)
+
+
+def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
+    text = _small(archive, file, MANIFEST, _LARGEST_MANIFEST)
+    expected = _small(archive, file, CHECKSUM, 1000).split()[:1]
+    try:
+        data = json.loads(text)
+        is_ours = data["format"] == FORMAT
+        version = int(data["version"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(file, "its manifest can't be read") from error
+    if not is_ours:
+        raise BackupError("is not a backup of hermes-plugins", where=str(file))
+    if version > VERSION:
+        raise BackupError(
+            f"was made by a newer version of hermes-plugins (format {version}, this one knows"
+            f" {VERSION})",
+            where=str(file),
+            hint="upgrade hermes-plugins",
+        )
+    if expected != [hashlib.sha256(text).hexdigest().encode()]:
+        raise _damaged(file, "its manifest was changed")
+    try:
+        return manifest_of(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(file, f"its manifest can't be read: {error}") from error
+
+
+def _small(archive: zipfile.ZipFile, file: Path, name: str, largest: int) -> bytes:
+    """A member that fits into memory."""
+    try:
+        with archive.open(name) as member:
+            content = member.read(largest + 1)
+    except KeyError as error:
+        raise BackupError(f"is not a backup: it has no {name}", where=str(file)) from error
+    except _BAD_ZIP as error:
+        raise _damaged(file, f"{name}: {error}") from error
+    if len(content) > largest:
+        raise _damaged(file, f"{name} is too large")
+    return content
+
+
+def _check_members(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> None:
+    """Raise unless the file has exactly the members of the manifest, with proper names."""
+    found = [each.filename for each in archive.infolist()]
+    listed = [each.path for each in manifest.files]
+    extra = [MANIFEST, CHECKSUM, *([] if manifest.secrets is None else [SECRETS])]
+    for name in (*listed, *manifest.folders):
+        if not _is_proper(name):
+            raise _damaged(file, f"{name!r} is not a name below the home")
+    for each in archive.infolist():
+        kind = stat.S_IFMT(each.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG):
+            raise _damaged(file, f"{each.filename} is not a regular file")
+    if len({*found}) != len(found) or len({*listed}) != len(listed):
+        raise _damaged(file, "it has a name twice")
+    if sorted(found) != sorted([*listed, *extra]):
+        raise _damaged(file, "its content is not what the manifest says")
+    sizes = {each.filename: each.file_size for each in archive.infolist()}
+    for stored in manifest.files:
+        if sizes[stored.path] != stored.size:
+            raise _damaged(file, f"{stored.path} has another size than the manifest says")
+
+
+def _is_proper(name: str) -> bool:
+    """Whether a name leads to a place below the folder, on every system."""
+    parts = name.split("/")
+    return (
+        parts[0] in (HOME, OUTSIDE)
+        and len(parts) > 1
+        and not any(part in ("", ".", "..") for part in parts)
+        and not set(name) & {"\\", "\0"}
+        and not PurePosixPath(name).is_absolute()
+        and not (os.name == "nt" and ":" in name)
+    )
+
+
+def _check_space(manifest: Manifest, folder: Path, file: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if manifest.size > free:
+        raise HermesError(
+            f"needs {manifest.size:,} bytes, and there are {free:,} free",
+            where=str(file),
+            hint=_NOTHING,
+        )
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def _write_files(
+    archive: zipfile.ZipFile,
+    file: Path,
+    manifest: Manifest,
+    content: Path,
+    progress: Progress | None,
+) -> None:
+    (content / HOME).mkdir(parents=True, mode=0o700)
+    for name in manifest.folders:
+        (content / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+    done = 0
+    for each in manifest.files:
+        path = content / each.path
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for count in _write_file(archive, file, each, path):
+            done += count
+            if progress is not None:
+                progress(done, manifest.size)
+
+
+def _write_file(
+    archive: zipfile.ZipFile, file: Path, each: StoredFile, path: Path
+) -> Iterator[int]:
+    """Write one file; raise if its content is not what the manifest says."""
+    hashed, left = hashlib.sha256(), each.size
+    # O_EXCL: two names that are one to this file system (letters in another case) are noticed.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags, 0o600)
+    except FileExistsError as error:
+        raise HermesError(
+            f"{each.path} has the name of another file on this file system",
+            where=str(file),
+            hint=_NOTHING,
+        ) from error
+    with os.fdopen(handle, "wb") as target:
+        for chunk in _chunks(archive, file, each.path):
+            left -= len(chunk)
+            if left < 0:
+                break
+            target.write(chunk)
+            hashed.update(chunk)
+            yield len(chunk)
+        if left or hashed.hexdigest() != each.sha256:
+            raise _damaged(file, f"{each.path} is not what was backed up")
+        target.flush()
+        os.fsync(target.fileno())
+    # For its owner at least: a backup must not make a home that nobody can use.
+    path.chmod((each.mode & 0o777) | 0o600)
+    with suppress(OSError, OverflowError, ValueError):
+        os.utime(path, (each.modified, each.modified))
+
+
+def _chunks(archive: zipfile.ZipFile, file: Path, name: str) -> Iterator[bytes]:
+    try:
+        member: IO[bytes]
+        with archive.open(name) as member:
+            while chunk := member.read(CHUNK):
+                yield chunk
+    except _BAD_ZIP as error:
+        raise _damaged(file, f"{name}: {error}") from error
+
+
+def _write_secrets(
+    archive: zipfile.ZipFile, file: Path, manifest: Manifest, home: Path, passphrase: str
+) -> int:
+    if manifest.secrets is None:
+        return 0
+    encrypted = _small(archive, file, SECRETS, _LARGEST_SECRETS)
+    if hashlib.sha256(encrypted).hexdigest() != manifest.secrets_sha256:
+        raise _damaged(file, "its secrets are not what was backed up")
+    if not passphrase:
+        return 0
+    try:
+        found = SecretFiles.from_json(decrypt(encrypted, passphrase))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(file, "its secrets can't be read") from error
+    except SecretsError as error:
+        error.where = error.where or str(file)
+        error.hint = error.hint or _NOTHING
+        raise
+    for name, (mode, content) in found.files.items():
+        if not _is_proper(f"{HOME}/{name}"):
+            raise _damaged(file, f"{name!r} is not a name below the home")
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(path, content, mode=(mode & 0o777) | 0o600)
+    # The keyring of this machine is not part of the rename, so they go to .env.
+    stored = Secrets(home, "dotenv")
+    for variable, (provider, value) in found.keyring.items():
+        stored.set(variable, value, provider)
+    return len(found)
+
+
+def _sync(folder: Path) -> None:
+    """Make the names durable before the folder gets its own; the contents are synced already."""
+    for place, _, _ in os.walk(folder):
+        with suppress(OSError):
+            sync_folder(place)
+
+
+def _move_outside(manifest: Manifest, content: Path, home: Path) -> tuple[tuple[Path, str], ...]:
+    """Put what was outside of the home into a folder of it; where each is, and where it was."""
+    if not (content / OUTSIDE).exists():
+        return ()
+    # Where it was, there may be something newer.
+    (content / OUTSIDE).rename(content / HOME / OUTSIDE)
+    return tuple((home / each.path, each.original) for each in manifest.outside)
+
+
+def _put_in_place(made: Path, target: Path, home: Path) -> None:
+    """Give the complete folder its name."""
+    try:
+        target.rmdir()  # only an empty one can be removed; Windows does not replace it
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        _refuse_content(home)
+        raise HermesError(
+            f"can't be replaced: {error.strerror or error}",
+            where=str(home),
+            hint="restore into a new folder below it: --into FOLDER",
+        ) from error
+    made.rename(target)
+    with suppress(OSError):
+        sync_folder(target.parent)

@@ -1,0 +1,572 @@
+"""`backup` and `restore`: everything of a home, complete or not at all, while agents write."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import Machine, posix_only, run_on_terminal
+from support.forget_home import KEPT, count, fill, in_child
+
+from hermes_core import MemoryManager
+from hermes_core.checkup.backup import CHECKSUM, MANIFEST, create_backup
+from hermes_core.checkup.restore import BackupError, restore
+from hermes_core.errors import HermesError, SecretsError
+
+pytestmark = [posix_only, pytest.mark.usefixtures("few_distributions")]
+
+PASSPHRASE = "correct horse battery"
+KEY = "sk-proj-9f8e7d6c5b4a39281706f5e4d3c2b1a0"
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory, _packages: Path) -> Path:
+    """A home with something in every store; copied for each test."""
+    home = tmp_path_factory.mktemp("filled")
+    in_child(partial(_fill_quickly, home, _packages))
+    return home
+
+
+def _fill_quickly(home: Path, packages: Path) -> None:
+    installed = str(Path(pytest.__file__).parents[1])
+    sys.path[:] = [str(packages) if each == installed else each for each in sys.path]
+    fill(home)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, filled: Path) -> Machine:
+    made = Machine(tmp_path, in_process=True)
+    made.home.rmdir()
+    in_child(lambda: os.execvp("cp", ["cp", "-a", str(filled), str(made.home)]))
+    return made
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A home with two notes, and nothing else."""
+    home = tmp_path / "home"
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all("session")
+    manager.handle_tool_call("memory", {"action": "add", "target": "memory", "content": KEPT})
+    manager.shutdown_all()
+    return home
+
+
+def beside(path: Path) -> list[str]:
+    """What was left over beside a file or folder."""
+    return [each.name for each in path.parent.iterdir() if each.name.startswith(f".{path.name}")]
+
+
+# -- there and back ---------------------------------------------------------------------------
+
+
+def test_a_restored_home_has_everything_that_every_store_had(machine, tmp_path):
+    placed = count(machine.home)
+    assert len(placed) == 16, placed
+    result = machine.run("backup", str(tmp_path / "b.zip"))
+    assert result.code == 0, result
+    assert (tmp_path / "b.zip").stat().st_mode & 0o777 == 0o600
+    machine.run("restore", str(tmp_path / "b.zip"), "--into", str(tmp_path / "new")).done()
+    now = count(tmp_path / "new")
+    # Temporary files of processes that are gone are no part of it.
+    assert {**now, "temporary files": placed["temporary files"]} == placed
+    for command in (["sessions", "check"], ["memory", "history"], ["outbox", "list"]):
+        before = machine.run(*command)
+        after = machine.run("--home", str(tmp_path / "new"), *command)
+        assert after.code == before.code == 0, after
+        assert after.out.replace("/new/", "/home/") == before.out
+    assert beside(tmp_path / "b.zip") == beside(tmp_path / "new") == []
+
+
+def test_the_hash_of_every_file_is_in_the_manifest(machine, tmp_path):
+    machine.run("backup", str(tmp_path / "b.zip"))
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        text = archive.read(MANIFEST)
+        manifest = json.loads(text)
+        assert archive.read(CHECKSUM).decode().split()[0] == hashlib.sha256(text).hexdigest()
+        listed = {each["path"]: each["sha256"] for each in manifest["files"]}
+        for name in set(archive.namelist()) - {MANIFEST, CHECKSUM}:
+            assert hashlib.sha256(archive.read(name)).hexdigest() == listed[name]
+    kinds = {each["path"]: each["kind"] for each in manifest["files"]}
+    assert {name for name, kind in kinds.items() if kind == "database"} >= {
+        "home/state.db", "home/outbox.db", "home/memories/history.db", "home/logs/memory-calls.db",
+    }  # fmt: skip
+    assert not [name for name in kinds if name.endswith(("-wal", "-shm", ".lock"))]
+
+
+def test_json_says_what_was_copied_and_restored(machine, tmp_path):
+    made = machine.json("backup", str(tmp_path / "b.zip"))
+    assert (made["secrets"], made["storage"], made["problems"]) == (None, "files", [])
+    assert made["bytes_written"] == (tmp_path / "b.zip").stat().st_size
+    done = machine.json("restore", str(tmp_path / "b.zip"), "--into", str(tmp_path / "new"))
+    assert done["restored_to"] == str(tmp_path / "new")
+    assert (done["files"], done["bytes"]) == (made["files"], made["bytes"])
+
+
+def test_progress_is_shown_on_a_terminal(machine, tmp_path):
+    code, shown = run_on_terminal(machine, "backup", str(tmp_path / "b.zip"))
+    assert code == 0
+    assert "Copying the home" in shown
+
+
+def test_folders_plugins_modes_and_times_come_back(small, tmp_path):
+    plugin = small / "plugins" / "acme"
+    plugin.mkdir(parents=True)
+    (small / "empty" / "inside").mkdir(parents=True)
+    (plugin / "__init__.py").write_text("x = 1\n")
+    (plugin / "run.sh").write_text("#!/bin/sh\n")
+    (plugin / "run.sh").chmod(0o755)
+    os.utime(plugin / "run.sh", (1_600_000_000, 1_600_000_000))
+    (plugin / "__pycache__").mkdir()
+    (plugin / "__pycache__" / "x.pyc").write_text("")
+    create_backup(small, tmp_path / "b.zip")
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    there = tmp_path / "new" / "plugins" / "acme"
+    assert sorted(each.name for each in there.iterdir()) == ["__init__.py", "run.sh"]
+    assert stat.S_IMODE((there / "run.sh").stat().st_mode) == 0o755
+    assert (there / "run.sh").stat().st_mtime == 1_600_000_000
+    assert (tmp_path / "new" / "empty" / "inside").is_dir()
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+def test_links_are_followed_where_people_use_them_and_reported_elsewhere(small, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(small / "memories", elsewhere)
+    (small / "memories").symlink_to(elsewhere)
+    (small / "loop").symlink_to(small)
+    (small / "nothing").symlink_to(tmp_path / "nothing")
+    (small / "notes.txt").symlink_to(elsewhere / "MEMORY.md")
+    os.mkfifo(small / "pipe")
+    made = create_backup(small, tmp_path / "b.zip")
+    assert [each.partition(":")[0] for each in made.left_out] == ["loop", "nothing", "pipe"]
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    assert KEPT in (tmp_path / "new" / "memories" / "MEMORY.md").read_text()
+    assert KEPT in (tmp_path / "new" / "notes.txt").read_text()
+    assert not (tmp_path / "new" / "notes.txt").is_symlink()
+
+
+def test_a_backup_in_the_home_does_not_contain_itself(small, tmp_path):
+    made = create_backup(small, small / "b.zip")
+    assert not [each for each in made.files if ".zip" in each.path]
+    restore(small / "b.zip", tmp_path / "new")
+
+
+# -- while others write -----------------------------------------------------------------------
+
+
+def _talk(home: Path, number: int, told: Any, stop: Any) -> None:
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all(f"session-{number}")
+    turn = 0
+    while not stop.is_set():
+        manager.sync_all(f"question {number} {turn}", "answer")
+        manager.handle_tool_call(
+            "memory", {"action": "replace", "target": "memory", "old_text": KEPT, "content": KEPT}
+        )
+        turn += 1
+        told[number] = turn
+    os._exit(0)  # without closing anything
+
+
+def test_what_was_stored_before_is_in_it_while_agents_write(small, tmp_path):
+    fork = multiprocessing.get_context("fork")
+    told, stop = fork.Array("i", 3), fork.Event()
+    agents = [fork.Process(target=_talk, args=(small, each, told, stop)) for each in range(3)]
+    for each in agents:
+        each.start()
+    while min(told) < 20:
+        assert all(each.is_alive() for each in agents)
+    before = list(told)
+    made = create_backup(small, tmp_path / "b.zip")
+    stop.set()
+    for each in agents:
+        each.join(60)
+    assert made.problems == ()
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    with closing(sqlite3.connect(tmp_path / "new" / "state.db")) as database:
+        for number, turns in enumerate(before):
+            rows = database.execute(
+                "SELECT content FROM archive_messages WHERE content LIKE ?",
+                (f"question {number} %",),
+            ).fetchall()
+            found = {int(text.split()[-1]) for (text,) in rows}
+            assert found >= set(range(turns))
+            assert found == set(range(len(found)))  # no gap
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert (tmp_path / "new" / "memories" / "MEMORY.md").read_text() == KEPT
+
+
+WATCH = """
+import sys
+from pathlib import Path
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+from hermes_core.checkup.backup import create_backup
+home = Path(sys.argv[1])
+create_backup(home, home.with_name("b.zip"))
+print([each for each in opened if each.startswith(str(home)) and ".db" in each])
+"""
+
+
+def test_no_database_of_the_home_is_opened_by_anybody_but_sqlite(machine):
+    """Closing such a file would cancel the locks of every connection of the process to it."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WATCH, str(machine.home)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    named = [each for each in json.loads(done.stdout.replace("'", '"')) if ".damaged" not in each]
+    assert named == []
+
+
+def test_notes_wait_for_whoever_changes_them(small, tmp_path, monkeypatch):
+    from hermes_core.checkup import backup
+    from hermes_core.storage.files import LockTimeoutError, file_lock
+
+    monkeypatch.setattr(backup, "_LOCK_SECONDS", 0.05)
+    with (
+        file_lock(small / "memories" / "MEMORY.md.lock", 1),
+        pytest.raises(LockTimeoutError, match="locked by"),
+    ):
+        create_backup(small, tmp_path / "b.zip")
+    assert not (tmp_path / "b.zip").exists()
+    assert beside(tmp_path / "b.zip") == []
+
+
+# -- secrets ----------------------------------------------------------------------------------
+
+
+def _with_secrets(home: Path) -> None:
+    (home / ".env").write_text(f"ACME_API_KEY={KEY}\n")
+    (home / "acme.json").write_text(json.dumps({"apiKey": KEY, "host": "localhost"}))
+    (home / "plain.json").write_text(json.dumps({"host": "localhost"}))
+    (home / "config.yaml").write_text(f"memory:\n  acme:\n    api_key: {KEY}\n")
+
+
+def _contains(path: Path, text: str) -> bool:
+    with zipfile.ZipFile(path) as archive:
+        return any(text.encode() in archive.read(each) for each in archive.namelist())
+
+
+def test_secrets_are_left_out_and_that_is_said(small, tmp_path):
+    _with_secrets(small)
+    made = create_backup(small, tmp_path / "b.zip")
+    assert not _contains(tmp_path / "b.zip", KEY)
+    assert [each.partition(":")[0] for each in made.left_out] == [
+        ".env", "acme.json", "config.yaml",
+    ]  # fmt: skip
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    names = {each.name for each in (tmp_path / "new").iterdir()}
+    assert {"config.yaml", "plain.json"} <= names
+    assert not {".env", "acme.json"} & names
+    assert "acme:" in (tmp_path / "new" / "config.yaml").read_text()
+
+
+def test_secrets_are_encrypted_and_come_back_with_the_passphrase(small, tmp_path):
+    _with_secrets(small)
+    made = create_backup(small, tmp_path / "b.zip", passphrase=PASSPHRASE)
+    assert made.secrets == 3
+    assert not _contains(tmp_path / "b.zip", KEY)
+    with pytest.raises(SecretsError, match="passphrase is wrong"):
+        restore(tmp_path / "b.zip", tmp_path / "new", "something else")
+    assert not (tmp_path / "new").exists()
+    restore(tmp_path / "b.zip", tmp_path / "new", PASSPHRASE)
+    for name in (".env", "acme.json", "config.yaml"):
+        assert (tmp_path / "new" / name).read_text() == (small / name).read_text()
+    assert stat.S_IMODE((tmp_path / "new" / ".env").stat().st_mode) & 0o600 == 0o600
+
+
+def test_the_passphrase_comes_from_the_environment_or_a_file(machine, tmp_path):
+    _with_secrets(machine.home)
+    (tmp_path / "secret").write_text(f"{PASSPHRASE}\n")
+    by_file = ["--passphrase-file", str(tmp_path / "secret")]
+    machine.run("backup", str(tmp_path / "b.zip"), "--with-secrets", *by_file)
+    error = machine.run(
+        "restore", str(tmp_path / "b.zip"), "--into", str(tmp_path / "new")
+    ).failed()
+    assert "HERMES_BACKUP_PASSPHRASE" in error
+    env = {"HERMES_BACKUP_PASSPHRASE": PASSPHRASE}
+    done = machine.json(
+        "restore", str(tmp_path / "b.zip"), "--into", str(tmp_path / "new"), env=env
+    )
+    assert done["secrets"] == 3
+    other = str(tmp_path / "other")
+    done = machine.json("restore", str(tmp_path / "b.zip"), "--into", other, "--without-secrets")
+    assert done["secrets"] == 0
+
+
+def test_a_short_or_missing_passphrase_is_refused(machine, tmp_path):
+    arguments = ("backup", str(tmp_path / "b.zip"), "--with-secrets")
+    assert "at least 8" in machine.run(*arguments, env={"HERMES_BACKUP_PASSPHRASE": "1"}).failed()
+    assert "no terminal" in machine.run(*arguments).failed()
+    unused = ("backup", str(tmp_path / "b.zip"), "--passphrase-file", str(machine.config_file))
+    assert "--with-secrets" in machine.run(*unused).misused()
+    assert not (tmp_path / "b.zip").exists()
+
+
+# -- the provider -----------------------------------------------------------------------------
+
+PLUGIN = """
+from hermes_core import MemoryProvider
+
+class Acme(MemoryProvider):
+    name = "acme"
+    def is_available(self): return True
+    def initialize(self, session_id, **kwargs): pass
+    def get_tool_schemas(self): return []
+    def backup_paths(self): return {paths!r}
+
+def register(ctx):
+    ctx.register_memory_provider(Acme())
+"""
+
+
+def test_what_the_provider_has_elsewhere_is_included(machine, tmp_path):
+    folder, single = tmp_path / "data", tmp_path / "single.txt"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "x.txt").write_text("deep")
+    single.write_text("single")
+    with closing(sqlite3.connect(folder / "facts.db")) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("CREATE TABLE facts AS SELECT 1 AS fact")
+        database.commit()
+        paths = [str(folder), str(single), str(tmp_path / "missing"), str(machine.home / "inside")]
+        machine.add_directory("acme", PLUGIN.format(paths=paths))
+        machine.write_config("memory: {provider: acme}\n")
+        made = machine.json("backup", str(tmp_path / "b.zip"))
+    assert made["outside"] == [str(folder), str(single)]
+    assert [each for each in made["left_out"] if "missing" in each]
+    done = machine.json("restore", str(tmp_path / "b.zip"), "--into", str(tmp_path / "new"))
+    first, second = (Path(each["path"]) for each in done["outside"])
+    assert (first / "deep" / "x.txt").read_text() == "deep"
+    assert (second / "single.txt").read_text() == "single"
+    with closing(sqlite3.connect(first / "facts.db")) as database:
+        assert database.execute("SELECT fact FROM facts").fetchall() == [(1,)]
+
+
+def test_a_provider_that_fails_is_a_problem_and_not_the_end(machine, tmp_path):
+    machine.add_directory("acme", "raise RuntimeError('broken')")
+    machine.write_config("memory: {provider: acme}\n")
+    made = machine.json("backup", str(tmp_path / "b.zip"), code=1)
+    assert "broken" in made["problems"][0]
+    machine.run("restore", str(tmp_path / "b.zip"), "--into", str(tmp_path / "new"))
+    assert (tmp_path / "new" / "state.db").exists()
+
+
+def test_memory_in_postgresql_is_named_as_missing(small, tmp_path):
+    machine = Machine(tmp_path / "other", in_process=True)
+    machine.write_config("memory: {storage: 'postgresql://ada@db.example/memory'}\n")
+    shown = machine.run("backup", str(tmp_path / "b.zip"))
+    assert "postgresql://ada@db.example/memory and are not part of this file" in shown.err
+    assert "pg_dump" in shown.err
+
+
+# -- damage -----------------------------------------------------------------------------------
+
+
+def test_a_damaged_database_is_copied_as_it_is_and_reported(small, tmp_path):
+    for each in small.glob("state.db*"):
+        each.unlink()
+    with closing(sqlite3.connect(small / "state.db")) as database:
+        database.execute("CREATE TABLE texts (text)")
+        database.executemany("INSERT INTO texts VALUES (?)", [("x" * 500,)] * 100)
+        database.commit()
+    with (small / "state.db").open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(4096))
+    (small / "outbox.db").write_bytes(b"not a database")
+    made = create_backup(small, tmp_path / "b.zip")
+    assert [each.partition(":")[0] for each in made.problems] == ["state.db"]
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    assert (tmp_path / "new" / "outbox.db").read_bytes() == b"not a database"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_a_problem(small, tmp_path):
+    (small / "private.txt").write_text("x")
+    (small / "private.txt").chmod(0)
+    made = create_backup(small, tmp_path / "b.zip")
+    assert "private.txt: can't be read" in made.problems[0]
+
+
+def test_nothing_is_overwritten(small, tmp_path):
+    (tmp_path / "b.zip").write_text("mine")
+    with pytest.raises(HermesError, match="exists already"):
+        create_backup(small, tmp_path / "b.zip")
+    assert (tmp_path / "b.zip").read_text() == "mine"
+    create_backup(small, tmp_path / "c.zip")
+    with pytest.raises(HermesError, match="is not empty"):
+        restore(tmp_path / "c.zip", small)
+    (tmp_path / "empty").mkdir()
+    restore(tmp_path / "c.zip", tmp_path / "empty")
+    assert (tmp_path / "empty" / "memories").is_dir()
+    with pytest.raises(HermesError, match="no home"):
+        create_backup(tmp_path / "nothing", tmp_path / "d.zip")
+
+
+def _rewritten(source: Path, target: Path, change: Callable[[dict[str, bytes]], object]) -> None:
+    """Another ZIP file, with a manifest whose own hash is right."""
+    with zipfile.ZipFile(source) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    digest = hashlib.sha256(members[MANIFEST]).hexdigest()
+    members[CHECKSUM] = f"{digest}  {MANIFEST}\n".encode()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def _in_manifest(members: dict[str, bytes], **changes: Any) -> None:
+    members[MANIFEST] = json.dumps({**json.loads(members[MANIFEST]), **changes}).encode()
+
+
+def _add_file(members: dict[str, bytes], name: str, size: int = 4) -> None:
+    files = json.loads(members[MANIFEST])["files"]
+    entry = {"path": name, "size": size, "sha256": hashlib.sha256(b"evil").hexdigest()}
+    _in_manifest(members, files=[*files, {**entry, "mode": 0o644, "modified": 0.0}])
+    members[name] = b"evil"
+
+
+NOTES = "home/memories/MEMORY.md"
+DAMAGE: dict[str, Callable[[dict[str, bytes]], object]] = {
+    "content": lambda found: found.update({NOTES: b"likes green tex"}),
+    "longer": lambda found: found.update({NOTES: b"likes green tea and more"}),
+    "missing": lambda found: found.pop(NOTES),
+    "more": lambda found: found.update({"home/more": b""}),
+    "above": lambda found: _add_file(found, "home/../../evil"),
+    "absolute": lambda found: _add_file(found, "/evil"),
+    "backslash": lambda found: _add_file(found, "home/..\\evil"),
+    "elsewhere": lambda found: _add_file(found, "evil"),
+    "folder above": lambda found: _in_manifest(found, folders=["home/../../evil"]),
+    "size": lambda found: _add_file(found, "home/bomb", size=10**15),
+    "not a manifest": lambda found: found.update({MANIFEST: b"[]"}),
+    "no files": lambda found: _in_manifest(found, files=None),
+    "other": lambda found: _in_manifest(found, format="something"),
+    "newer": lambda found: _in_manifest(found, version=2),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_backup_that_was_changed_restores_nothing(small, tmp_path, damage):
+    create_backup(small, tmp_path / "b.zip")
+    _rewritten(tmp_path / "b.zip", tmp_path / "c.zip", DAMAGE[damage])
+    with pytest.raises(BackupError) as error:
+        restore(tmp_path / "c.zip", tmp_path / "below" / "new")
+    assert error.value.hint == "upgrade hermes-plugins" or damage != "newer"
+    assert list((tmp_path / "below").iterdir()) == []
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_link_or_a_name_twice_restores_nothing(small, tmp_path):
+    create_backup(small, tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for damage in ("link", "twice"):
+        with zipfile.ZipFile(tmp_path / f"{damage}.zip", "w") as archive:
+            for name, content in members.items():
+                info = zipfile.ZipInfo(name)
+                if name == NOTES and damage == "link":
+                    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+                archive.writestr(info, content)
+            if damage == "twice":
+                with pytest.warns(UserWarning, match="Duplicate"):
+                    archive.writestr(NOTES, members[NOTES])
+        with pytest.raises(BackupError, match="damaged"):
+            restore(tmp_path / f"{damage}.zip", tmp_path / "new")
+        assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("kept", [0, 2, 100, 0.3, 0.9, 0.999])
+def test_a_file_that_is_cut_off_restores_nothing(small, tmp_path, kept):
+    create_backup(small, tmp_path / "b.zip")
+    content = (tmp_path / "b.zip").read_bytes()
+    (tmp_path / "c.zip").write_bytes(content[: int(kept if kept > 1 else kept * len(content))])
+    with pytest.raises(BackupError, match="cut off"):
+        restore(tmp_path / "c.zip", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_flipped_bit_gets_through(small, tmp_path):
+    create_backup(small, tmp_path / "b.zip")
+    content = bytearray((tmp_path / "b.zip").read_bytes())
+    good = _tree(small, tmp_path, bytes(content))
+    for at in range(0, len(content), max(len(content) // 60, 1)):
+        content[at] ^= 0x10
+        try:
+            assert _tree(small, tmp_path, bytes(content)) == good
+        except HermesError:
+            assert not (tmp_path / "new").exists()
+        content[at] ^= 0x10
+
+
+def _tree(home: Path, folder: Path, content: bytes) -> dict[str, bytes]:
+    """What a backup restores."""
+    (folder / "c.zip").write_bytes(content)
+    restore(folder / "c.zip", folder / "new")
+    new = folder / "new"
+    found = {str(e.relative_to(new)): e.read_bytes() for e in new.rglob("*") if e.is_file()}
+    shutil.rmtree(new)
+    return found
+
+
+# -- kill -9 ----------------------------------------------------------------------------------
+
+
+def _killed_at(number: int, run: Callable[[Callable[[str], None]], object]) -> bool:
+    """Run something that is killed after its nth step; whether it came that far."""
+    child = os.fork()
+    if child == 0:
+        steps = iter(range(1, 10_000))
+
+        def step(_name: str) -> None:
+            if next(steps) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            run(step)
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_a_backup_that_is_killed_leaves_no_file_and_the_next_one_cleans_up(small, tmp_path):
+    _with_secrets(small)
+    file = tmp_path / "backups" / "b.zip"
+    file.parent.mkdir()
+    number = 1
+    while _killed_at(
+        number, lambda step: create_backup(small, file, passphrase=PASSPHRASE, step=step)
+    ):
+        assert not file.exists()
+        assert len(beside(file)) == 1
+        number += 1
+    assert number > 5
+    assert [each.name for each in file.parent.iterdir()] == ["b.zip"]
+    restore(file, tmp_path / "new", PASSPHRASE)
+
+
+def test_a_restore_that_is_killed_leaves_no_home_or_a_complete_one(small, tmp_path):
+    create_backup(small, tmp_path / "b.zip", passphrase=PASSPHRASE)
+    home = tmp_path / "below" / "new"
+    number = 1
+    while _killed_at(number, lambda step: restore(tmp_path / "b.zip", home, PASSPHRASE, step=step)):
+        if home.exists():
+            assert (home / "memories" / "MEMORY.md").read_text() == KEPT
+            shutil.rmtree(home)
+        number += 1
+    assert number == 6
+    assert [each.name for each in home.parent.iterdir()] == ["new"]
