@@ -6,7 +6,7 @@ without loading the plugin, and delivered in the background: no page waits for a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,6 +48,7 @@ from hermes_core.checkup.forget import (
     survey,
     unfinished,
 )
+from hermes_core.checkup.receipt import Receipt
 from hermes_core.checkup.redelivery import (
     StreamDelivery,
     deliver_queued,
@@ -324,11 +325,11 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class StoredReceipt:
     """What was deleted, and the file that proves it."""
 
     path: str
-    content: Mapping[str, Any]
+    content: Receipt
 
 
 def forget_request(home: Home, text: str, session: str, user: str, platform: str) -> ForgetRequest:
@@ -357,12 +358,12 @@ def look_for(home: Home, request: ForgetRequest, *, provider: bool) -> Found:
     return Found(subject, found, asks, theirs, unreachable, files)
 
 
-def forget(home: Home, found: Found) -> Receipt:
+def forget(home: Home, found: Found) -> StoredReceipt:
     """Delete what was found, search again, and write the receipt."""
     config = home.config_or_defaults()
     with exclusive(home.folder):
         journal = begin(home.folder, found.subject, found.survey, provider=found.provider)
-        return Receipt(journal.receipt, finish(config, journal))
+        return StoredReceipt(journal.receipt, finish(config, journal))
 
 
 def has_unfinished(home: Home) -> bool:
@@ -370,7 +371,7 @@ def has_unfinished(home: Home) -> bool:
     return unfinished(home.folder) is not None
 
 
-def finish_forget(home: Home) -> Receipt:
+def finish_forget(home: Home) -> StoredReceipt:
     """Finish a `forget` that was interrupted.
 
     Raises:
@@ -380,7 +381,7 @@ def finish_forget(home: Home) -> Receipt:
         journal = unfinished(home.folder)
         if journal is None:
             raise HermesError("no `forget` was interrupted")
-        return Receipt(journal.receipt, resume(home.config_or_defaults(), journal))
+        return StoredReceipt(journal.receipt, resume(home.config_or_defaults(), journal))
 
 
 def receipt_text(path: str) -> str:

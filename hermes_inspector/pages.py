@@ -214,7 +214,7 @@ def forget_page(site: Site, request: Request) -> Response:
         job=job,
         found=job.result if actions.job_done(job) and job and job.kind == "look" else None,
         receipt=receipt,
-        receipt_json=json.dumps(receipt.content, indent=2) if receipt else "",
+        receipt_json=json.dumps(receipt.content.as_json(), indent=2) if receipt else "",
         given={
             name: request.query_params.get(name, "")
             for name in ("text", "session", "user", "platform")

@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from hermes_core.testing.fake_provider import Call, FakeProvider, Turn
+    from hermes_core.testing.fake_provider import Call, FakeProvider, StoredTurn
     from hermes_core.testing.stores import store_suite
 
-__all__ = ["Call", "FakeProvider", "Turn", "store_suite"]
+__all__ = ["Call", "FakeProvider", "StoredTurn", "store_suite"]
 
 _MODULES: Final = {"store_suite": "stores"}
 
