@@ -161,6 +161,7 @@ def test_the_wheel_has_our_packages_and_nothing_else(wheel):
     tops = {name.partition("/")[0] for name in files}
     assert tops == {
         "hermes_adapters",
+        "hermes_inspector",
         "hermes_core",
         "hermes_builtin",
         f"hermes_plugins-{__version__}.dist-info",

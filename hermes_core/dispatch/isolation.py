@@ -1,12 +1,9 @@
-"""A provider in its own process (``isolation: process``): both ends of the pipe to it.
+"""A provider in its own process (``isolation: process``): the host's side.
 
 `IsolatedProvider` is what the host calls: an object with the methods of the plugin's provider,
-each of which sends a request and waits for the answer. `ProviderServer` runs in the child and
-makes the calls, each lane on its own thread, as the host does for a provider of its own process.
-
-A message is a length and so many bytes of JSON. JSON rather than pickle, since unpickling runs
-code and the child is not trusted: whatever it sends, the host makes plain values of it, or ends
-the child.
+each of which sends a request and waits for the answer. `ProviderServer` (`isolation_server`) runs
+in the child and makes the calls, each lane on its own thread, as the host does for a provider of
+its own process. `isolation_messages` is what they send to each other.
 
 A child that ends makes the calls fail that it was running. The next call starts another one and
 initialises it for the current session. A child that ends again and again is started after 1, 2,
@@ -18,54 +15,47 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from functools import partial
-from inspect import Parameter, Signature, iscoroutine, signature
-from io import BufferedReader, BufferedWriter
+from dataclasses import fields
+from inspect import Parameter, Signature
 from itertools import count
-from json import dumps, loads  # bound before a plugin can replace them
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from hermes_core.dispatch.call import Deadlines, Invocations, method_of
-from hermes_core.dispatch.caller import ProviderInstance, set_caller
-from hermes_core.dispatch.values import opaque, plain_value
-from hermes_core.dispatch.worker import EventLoop, Worker, as_exception
+from hermes_core.dispatch.call import Deadlines
+from hermes_core.dispatch.isolation_messages import (
+    ATTRIBUTES,
+    LONGEST_LINE,
+    MOST_LOGGED,
+    UNLOAD,
+    KnownErrors,
+    MessageError,
+    MessageWriter,
+    error_from,
+    read_message,
+)
+from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import (
     AgentEnded,
     DeadlineExceeded,
-    HermesError,
     ProviderCallError,
     ProviderPaused,
     describe,
     one_line,
 )
 from hermes_core.hookspecs import HOOKS, Lane
-from hermes_core.provider import PARTS, MemoryProvider, ProbeResult, RecallStatus, hand_over
+from hermes_core.provider import ProbeResult, RecallStatus, hand_over
 from hermes_core.session import SessionContext
 from hermes_core.storage.child import end_child
 
 #: The variable with the token of a child; a child of `checkup` may have another one besides.
 ISOLATED: Final = "HERMES_PLUGINS_ISOLATED"
 
-#: What a plugin registered with ``ctx.on_unload``; not a hook, but called like one.
-UNLOAD: Final = "on_unload"
-
-_LENGTH: Final = struct.Struct(">I")
-#: The largest answer. A text that a provider returns has at most 10,000,000 characters.
-MOST_BYTES: Final = 16 << 20
-# Of lists and mappings, each of which takes twenty times its bytes in memory.
-_MOST_BRACKETS: Final = 1_000_000
 _MOST_PARTS: Final = 10_000
-_MOST_LOGGED: Final = 1_000
-_LONGEST_LINE: Final = 2_000
-_LONGEST_CHAIN: Final = 5
 #: How long a child may take to end by itself, so that its ``atexit`` functions run.
 _END_SECONDS: Final = 1.0
 #: How long an interpreter and our imports may take on a busy machine.
@@ -76,319 +66,6 @@ _LONG_LIFE: Final = 60.0
 _STARTS: Final = ("initialize", "initialize_for_inspection")
 _ENDS: Final = ("shutdown", UNLOAD)
 _SHAPES: Final = {"recall_status": RecallStatus, "probe": ProbeResult}
-_ATTRIBUTES: Final = {"confirms_delivery": False, "pre_compress_checkpoint_api_version": 1}
-
-#: Exceptions that are made again on the host's side, by their full names.
-KnownErrors = Mapping[str, type[Exception]]
-
-
-class MessageError(Exception):
-    """What arrived is not a message."""
-
-
-# -- messages --------------------------------------------------------------------------------------
-
-
-class _Writer:
-    """Writes whole messages, whichever thread sends them.
-
-    Args:
-        file: Where to.
-        default: Returns what takes the place of a value that JSON has no notation for.
-    """
-
-    def __init__(self, file: BufferedWriter, default: Callable[[Any], Any]) -> None:
-        self.file = file
-        self.lock = threading.Lock()
-        self._default = default
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        data = _as_json(message, self._default)
-        with self.lock:
-            if self.file.closed:  # the child has ended since; a ValueError would blame the message
-                raise BrokenPipeError
-            self.file.write(_LENGTH.pack(len(data)) + data)
-            self.file.flush()
-
-
-def _as_json(message: Mapping[str, Any], default: Callable[[Any], Any]) -> bytes:
-    text = dumps(message, ensure_ascii=False, default=default, skipkeys=True)
-    # Lone surrogates, which people's ids may have, pass in both directions.
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _replaced(value: Any) -> Any:
-    """In the child: what `plain_value` leaves of a provider's value, and JSON does not know."""
-    if isinstance(value, set | frozenset):
-        return list(value)
-    return {"$opaque": type(value).__name__}
-
-
-def _received(file: BufferedReader, *, trusted: bool) -> dict[str, Any] | None:
-    """The next message; None at the end.
-
-    Raises:
-        MessageError: It is none. Text that is printed to the pipe begins with too large a length.
-    """
-    header = file.read(_LENGTH.size)
-    if len(header) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack(header)
-    if length > MOST_BYTES and not trusted:
-        raise MessageError(f"sent {length:,} bytes at once, or something that is not an answer")
-    data = file.read(length)
-    if len(data) < length:
-        return None
-    if not trusted and data.count(b"[") + data.count(b"{") > _MOST_BRACKETS:
-        raise MessageError("sent too many values at once")
-    try:
-        message = loads(data, object_hook=_restored)
-    except (ValueError, RecursionError) as error:
-        raise MessageError("sent something that is not an answer") from error
-    if not isinstance(message, dict):
-        raise MessageError("sent something that is not an answer")
-    return message
-
-
-def _restored(mapping: dict[str, Any]) -> Any:
-    name = mapping.get("$opaque")
-    return opaque(name) if isinstance(name, str) and len(mapping) == 1 else mapping
-
-
-# -- exceptions as messages ------------------------------------------------------------------------
-
-
-def _error_message(error: BaseException, depth: int = 0) -> dict[str, Any]:
-    """An exception: its classes, its text, what says whose fault it is, and its cause."""
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    known = dict(vars(error)) if isinstance(error, HermesError) else {}
-    for name in ("status_code", "status", "retry_after"):
-        known.setdefault(name, _attribute(error, name))
-    known["status_code"] = known["status_code"] or _attribute(
-        _attribute(error, "response"), "status_code"
-    )
-    return {
-        "types": [f"{each.__module__}.{each.__qualname__}" for each in type(error).__mro__],
-        "text": describe(error).removeprefix(f"{type(error).__name__}: "),
-        "state": {key: value for key, value in known.items() if _is_plain(value)},
-        "cause": None
-        if cause is None or depth >= _LONGEST_CHAIN
-        else _error_message(cause, depth + 1),
-    }
-
-
-def _attribute(owner: object, name: str) -> Any:
-    try:
-        return getattr(owner, name, None)
-    except Exception:  # noqa: BLE001 - a property of the plugin's
-        return None
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | int | float | bool)
-
-
-def _error_from(data: Any, known: KnownErrors) -> Exception:
-    """The exception that a message describes; of the plugin's own classes only the name is kept.
-
-    Raises:
-        MessageError: It describes none.
-    """
-    try:
-        names = [str(each) for each in data["types"]]
-        text, state = str(data["text"]), dict(data["state"])
-        kind = next((known[each] for each in names if each in known), Exception)
-        short = names[0].rpartition(".")[2] if names else ""
-        if kind.__name__ != short and short.isidentifier():
-            kind = type(short[:100], (kind,), {})
-        error = kind.__new__(kind, text)
-        error.args = (text,)
-        if isinstance(error, HermesError):
-            state = {"what": text, "where": "", "hint": "", **state}
-        vars(error).update({str(key): value for key, value in state.items() if _is_plain(value)})
-        cause = data.get("cause")
-        error.__cause__ = None if cause is None else _error_from(cause, known)
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as problem:
-        raise MessageError("sent an error that can't be read") from problem
-    return error
-
-
-# -- the child's side ------------------------------------------------------------------------------
-
-
-class _Parts(list[str]):
-    """What `hand_over` returns early, sent as it comes."""
-
-    def __init__(self, send: Callable[[str], None]) -> None:
-        super().__init__()
-        self._pass_on = send
-
-    def append(self, text: str) -> None:
-        super().append(text)
-        self._pass_on(text)
-
-
-class ProviderServer:
-    """In the child: calls the provider's methods as the host asks.
-
-    Args:
-        provider: What the plugin has.
-        instance: For whom it is called.
-        incoming: The host's requests.
-        outgoing: The answers.
-        deadlines: How long a coroutine may run. The host itself waits no longer for any call.
-    """
-
-    def __init__(
-        self,
-        provider: MemoryProvider,
-        instance: ProviderInstance,
-        incoming: BufferedReader,
-        outgoing: BufferedWriter,
-        deadlines: Deadlines,
-    ) -> None:
-        self._provider = provider
-        self._instance = instance
-        self._incoming = incoming
-        self._writer = _Writer(outgoing, _replaced)
-        self._deadlines = deadlines
-        self._pid = os.getpid()
-        self._workers = {lane: Worker(f"memory-{instance.name}-{lane}") for lane in Lane}
-        self._loop = EventLoop(f"memory-{instance.name}-loop")
-        self._sent_attributes: dict[str, Any] = {}
-        self._logged = 0
-
-    def serve(self, **loaded: Any) -> None:
-        """Tell the host what was loaded, and make its calls until it closes the pipe."""
-        invocations = Invocations(self._provider)
-        methods = {
-            hook: _parameters(method_of(self._provider, hook))
-            for hook in HOOKS
-            if invocations[hook] is not None
-        }
-        handler = _Forwarding(self._log)
-        logging.getLogger().addHandler(handler)
-        self._send({"methods": methods, "attributes": self._attributes(), **loaded})
-        # The host is trusted, and a whole conversation may be long.
-        while (request := _received(self._incoming, trusted=True)) is not None:
-            if "environment" in request:
-                os.environ.update(request["environment"])
-            elif request.get("terminal"):
-                # On the main thread, as in a process without a pipe.
-                with _terminal(request["terminal"]):
-                    self._call(request)
-            else:
-                hook = request["hook"]
-                lane = HOOKS[hook].lane if hook in HOOKS else Lane.MAIN
-                self._workers[lane].submit(partial(self._call, request))
-
-    def _call(self, request: Mapping[str, Any]) -> None:
-        try:
-            self._answer(request)
-        except BaseException:  # noqa: BLE001 - the plugin has broken what an answer needs
-            os._exit(1)  # or the host would wait until its deadline
-
-    def _answer(self, request: Mapping[str, Any]) -> None:
-        number, hook = request["id"], request["hook"]
-        set_caller(self._instance)
-        if hook == "prefetch":
-            PARTS.set(_Parts(lambda text: self._send({"id": number, "part": text})))
-        try:
-            value = self._value(hook, request["args"], request["keywords"])
-            answer: dict[str, Any] = {"value": value}
-            if (size := len(_as_json(answer, _replaced))) > MOST_BYTES:
-                raise ProviderCallError(f"returned too much: {size:,} bytes")  # noqa: TRY301
-        except BaseException as error:  # noqa: BLE001 - the provider boundary
-            answer = {"error": _error_message(as_exception(error))}
-        changed = self._attributes()
-        if changed != self._sent_attributes:
-            answer["attributes"] = self._sent_attributes = changed
-        self._send({"id": number, **answer})
-
-    def _value(self, hook: str, args: list[Any], keywords: dict[str, Any]) -> Any:
-        if hook == UNLOAD:
-            while self._instance.unload:
-                self._instance.unload.pop().dispose()
-            return None
-        method = method_of(self._provider, hook)
-        if method is None and hook == "initialize_for_inspection":
-            method = method_of(self._provider, "initialize")
-        if method is None:
-            raise ProviderCallError(f"it no longer has {hook}")
-        value = method(*args, **keywords)
-        if iscoroutine(value):
-            rule = HOOKS[hook]
-            seconds = getattr(self._deadlines, rule.deadline)
-            # The host waits for twice the budget of a recall, whose answer may serve later.
-            value = self._loop.run(value, 2 * seconds if hook == "prefetch" else seconds)
-        return plain_value(hook, value)
-
-    def _attributes(self) -> dict[str, Any]:
-        return {name: _attribute(self._provider, name) for name in _ATTRIBUTES}
-
-    def _log(self, level: int, text: str) -> None:
-        self._logged += 1
-        if self._logged <= _MOST_LOGGED:
-            self._send({"log": text[:_LONGEST_LINE], "level": level})
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        # A copy of this process that a plugin made by a fork, and that came back from the plugin:
-        # it must not answer in our name.
-        if os.getpid() != self._pid:
-            os._exit(0)
-        with suppress(OSError):  # the host is gone, and so are we soon
-            self._writer.send(message)
-
-
-def refuse(outgoing: BufferedWriter, error: Exception) -> None:
-    """In the child: tell the host why the plugin could not be loaded."""
-    _Writer(outgoing, _replaced).send({"error": _error_message(error)})
-
-
-def _parameters(method: Callable[..., Any] | None) -> list[tuple[str, int, bool]] | None:
-    """The parameters of a method: name, kind, and whether it has a default."""
-    try:
-        found = signature(method).parameters.values()  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # written in C: it takes whatever it is given
-        return None
-    return [(each.name, int(each.kind), each.default is not Parameter.empty) for each in found]
-
-
-class _Forwarding(logging.Handler):
-    """Sends what the plugin logs to the host's log, from warnings on."""
-
-    def __init__(self, send: Callable[[int, str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._pass_on = send
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._pass_on(record.levelno, f"{record.name}: {record.getMessage()}")
-        except Exception:  # noqa: BLE001 - logging must not fail a call
-            self.handleError(record)
-
-
-@dataclass
-class _terminal:  # noqa: N801 - a context manager
-    """Gives the child its host's terminal while it asks a person; a pipe has its place else."""
-
-    name: str
-    _before: list[int] = field(default_factory=list)
-
-    def __enter__(self) -> None:
-        terminal = os.open(self.name, os.O_RDWR | getattr(os, "O_NOCTTY", 0))
-        for number in range(3):
-            self._before.append(os.dup(number))
-            os.dup2(terminal, number)
-        os.close(terminal)
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in enumerate(self._before):
-            os.dup2(before, number)
-            os.close(before)
-
-
-# -- the host's side -------------------------------------------------------------------------------
 
 
 class ChildProcess(NamedTuple):
@@ -436,13 +113,13 @@ class _Child:
         self._report = report
         self._clock = clock
         self._began = clock()
-        self._writer = _Writer(launched.process.stdin, _as_plain)  # type: ignore[arg-type]
+        self._writer = MessageWriter(launched.process.stdin, _as_plain)  # type: ignore[arg-type]
         self._lock = threading.Lock()
         self._numbers = count(1)
         self._calls: dict[int, _Call] = {}
         self._first: SimpleQueue[Any] = SimpleQueue()
         self._logged = 0
-        self.attributes: dict[str, Any] = dict(_ATTRIBUTES)
+        self.attributes: dict[str, Any] = dict(ATTRIBUTES)
         #: Why it ended; None while it runs.
         self.end: _End | None = None
         self.seconds = 0.0
@@ -525,23 +202,23 @@ class _Child:
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         file = self._launched.process.stdout
-        first = _received(file, trusted=False)  # type: ignore[arg-type]
+        first = read_message(file, trusted=False)  # type: ignore[arg-type]
         if first is None:
             return
         self._first.put(first)
-        while (message := _received(file, trusted=False)) is not None:  # type: ignore[arg-type]
+        while (message := read_message(file, trusted=False)) is not None:  # type: ignore[arg-type]
             yield message
 
     def _accept(self, message: dict[str, Any]) -> None:
         if "log" in message:
             self._logged += 1
-            if self._logged <= _MOST_LOGGED:
+            if self._logged <= MOST_LOGGED:
                 level = logging.ERROR if message.get("level") == logging.ERROR else logging.WARNING
-                self._report(level, one_line(str(message["log"])[:_LONGEST_LINE]))
+                self._report(level, one_line(str(message["log"])[:LONGEST_LINE]))
             return
         attributes = message.get("attributes")
         if isinstance(attributes, dict):
-            self.attributes.update({key: attributes.get(key) for key in _ATTRIBUTES})
+            self.attributes.update({key: attributes.get(key) for key in ATTRIBUTES})
         number = message.get("id")
         with self._lock:
             call = self._calls.get(number) if isinstance(number, int) else None
@@ -714,7 +391,7 @@ class IsolatedProvider:
         vars(self).update(child.attributes)
         try:
             if "error" in answer:
-                raise _error_from(answer["error"], self._known)
+                raise error_from(answer["error"], self._known)
             value = answer["value"]
             shape = _SHAPES.get(hook)
             return value if shape is None or value is None else shape(*value)
@@ -787,7 +464,7 @@ class IsolatedProvider:
         loaded = child.loaded(self._deadlines.load + _START_SECONDS)
         if "error" in loaded:
             child.stop(_End("could not load it"))
-            raise _error_from(loaded["error"], self._known)
+            raise error_from(loaded["error"], self._known)
         return loaded
 
 

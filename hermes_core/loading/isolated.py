@@ -26,13 +26,8 @@ from hermes_core.config.settings import Sources
 from hermes_core.discovery import ProviderInfo
 from hermes_core.dispatch.call import Deadlines
 from hermes_core.dispatch.caller import ProviderInstance, register_instance
-from hermes_core.dispatch.isolation import (
-    ISOLATED,
-    ChildProcess,
-    IsolatedProvider,
-    ProviderServer,
-    refuse,
-)
+from hermes_core.dispatch.isolation import ISOLATED, ChildProcess, IsolatedProvider
+from hermes_core.dispatch.isolation_server import ProviderServer, refuse
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import HermesError, ProviderLoadError
 from hermes_core.loading.loader import Loaded, load

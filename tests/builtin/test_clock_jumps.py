@@ -10,7 +10,9 @@ from support.archives import search, stored
 from support.providers import Clock
 
 from hermes_builtin.notes.entries import Operation
-from hermes_builtin.notes.history import Change, GuardDecisions, History, HistoryFile
+from hermes_builtin.notes.guard_decisions import GuardDecisions
+from hermes_builtin.notes.history import Change, History
+from hermes_builtin.notes.history_file import HistoryFile
 from hermes_builtin.notes.notebook import Author
 from hermes_builtin.notes.pending import Pending, RecordFiles
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts

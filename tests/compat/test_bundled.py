@@ -215,7 +215,7 @@ def test_a_turn_arrives_at_the_service(release, name, home, monkeypatch, refused
         try:
             assert manager.problems == ()
             take_a_turn(manager, name)
-            assert wait_until(place.arrived, 60)
+            assert wait_until(place.arrived, 300)
         finally:
             manager.shutdown_all()
     assert refused == []

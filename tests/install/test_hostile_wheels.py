@@ -40,6 +40,7 @@ def test_a_wheel_that_leads_outside_is_refused_before_the_question(venv: Venv, n
     ("name", "mode"),
     [OUTSIDE[0], *(pytest.param(*each, marks=pytest.mark.stress) for each in OUTSIDE[1:])],
 )
+@pytest.mark.stress
 def test_and_so_is_one_from_an_index(venv: Venv, name, mode):
     assert_refused(venv, name, mode, direct=False)
 
@@ -104,6 +105,7 @@ def put_others(venv: Venv) -> None:
     venv.put(make_wheel(venv.links.parent / "others", "other", files=files))
 
 
+@pytest.mark.stress
 def test_all_that_affects_more_than_the_plugin_is_named(venv: Venv):
     put_others(venv)
     programs = (venv.folder / "bin").is_dir()
@@ -138,6 +140,7 @@ def test_what_affects_more_than_the_plugin_is_named_and_yes_does_not_accept_it(v
     assert any(RISKS[name] in each for each in data["risks"])
 
 
+@pytest.mark.stress
 def test_a_program_that_takes_the_place_of_another_is_named(venv: Venv):
     spec = risky(
         venv, {}, console_scripts={"python": "memory_acme:x", "acme-tool": "memory_acme:y"}
@@ -147,6 +150,7 @@ def test_a_program_that_takes_the_place_of_another_is_named(venv: Venv):
     assert "acme-tool" not in said.out
 
 
+@pytest.mark.stress
 def test_risky_files_of_a_dependency_are_named_too(venv: Venv):
     make_provider_wheel(venv.links, "deep", requires=["helper"])
     make_wheel(venv.links, "helper", files={"helper.py": "", "helper.pth": "import helper\n"})

@@ -18,6 +18,7 @@ def traced(name: str, trace) -> str:
     return f"open({str(trace)!r}, 'w').close()\n{provider_source(name)}"
 
 
+@pytest.mark.stress
 def test_what_it_brings_is_shown_before_it_is_installed_and_none_of_it_is_imported(
     venv: Venv, tmp_path
 ):

@@ -63,6 +63,7 @@ def test_a_build_needs_a_word_of_its_own_and_what_goes_wrong_is_one_line(venv: V
     assert "src" in venv.providers()
 
 
+@pytest.mark.stress
 def test_what_affects_more_than_the_plugin_is_named_with_uv_too(venv: Venv):
     make_provider_wheel(venv.links, "deep", requires=["helper"])
     files = {"helper.py": "", "helper.pth": "import helper\n", "json.py": ""}

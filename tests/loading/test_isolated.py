@@ -24,7 +24,7 @@ from support.scripts import run_script
 
 from hermes_core import MemoryManager
 from hermes_core.config import load_config
-from hermes_core.dispatch import SingleProvider, isolation
+from hermes_core.dispatch import SingleProvider, isolation, isolation_messages
 from hermes_core.errors import ConfigError, DeadlineExceeded, ProviderCallError, ProviderPaused
 from hermes_core.outbox.failures import Fault, fault_of
 
@@ -311,8 +311,8 @@ def test_errors_arrive_as_what_they_were(raised, fault, text) -> None:
     try:
         exec(raised, {})
     except BaseException as error:
-        sent = json.loads(json.dumps(isolation._error_message(as_exception(error))))
-    arrived = isolation._error_from(sent, KNOWN_ERRORS)
+        sent = json.loads(json.dumps(isolation_messages.error_message(as_exception(error))))
+    arrived = isolation_messages.error_from(sent, KNOWN_ERRORS)
     assert fault_of(arrived) is fault
     from hermes_core.errors import describe
 
@@ -382,7 +382,7 @@ def test_a_child_that_loads_nothing_is_an_error(first: bytes) -> None:
     if not first:
         provider = Children("sys.exit()", first).provider()
         provider._deadlines = provider._deadlines._replace(load=-19.5)
-    with pytest.raises((ProviderCallError, isolation.MessageError)):
+    with pytest.raises((ProviderCallError, isolation_messages.MessageError)):
         provider.load()
     provider.close()
 

@@ -200,7 +200,7 @@ def test_isolated_none_of_it_reaches_the_host(home: Path, monkeypatch) -> None:
         assert error in found["error"] if error else found["answer"] == "attacked"
         if "its process" not in found.get("error", ""):
             run(manager, "import os; os._exit(0)")  # the next attack gets a new process
-        assert wait_until(lambda: run(manager).get("answer") == "")
+        assert wait_until(lambda: run(manager).get("answer") == "", 120)
         manager.sync_all(f"question {number}", "answer")
     assert process_state() == before
     assert messages_of(home) == [f"question {each}" for each in range(len(attacks))]

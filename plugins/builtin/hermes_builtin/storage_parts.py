@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hermes_builtin.notes import NotesError
-from hermes_builtin.notes.history import HistoryFile
+from hermes_builtin.notes.history_file import HistoryFile
 from hermes_builtin.notes.notebook import TARGETS, NotesText
 from hermes_builtin.notes.pending import RecordFiles
 from hermes_builtin.notes.storage import open_storage

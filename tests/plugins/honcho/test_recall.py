@@ -263,7 +263,7 @@ def test_while_a_server_is_too_slow_its_model_is_not_waited_for_either(server, a
 
 def test_a_server_that_was_too_slow_is_tried_again_where_no_turn_waits(server, agent, monkeypatch):
     clock = [1000.0]
-    one = agent(config={"dialecticCadence": 0, "firstTurnBaseWait": 0.3})
+    one = agent(config={"dialecticCadence": 0, "firstTurnBaseWait": 1.5})
     one.say("I like tea.")
     one.call("honcho_profile", card=["Likes tea."])
     one.recall("What do I like?")

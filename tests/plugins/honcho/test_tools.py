@@ -34,7 +34,7 @@ def test_a_profile_is_empty_with_a_hint_written_and_read(agent):
     one = agent()
     empty = one.call("honcho_profile")
     assert empty["result"] == "No profile facts available yet."
-    assert "no error" in empty["hint"]
+    assert "not an error" in empty["hint"]
     card = ["Name: Al", "Drinks tea"]
     answer = {"result": "Peer card updated (2 facts).", "card": card}
     assert one.call("honcho_profile", card=card) == answer

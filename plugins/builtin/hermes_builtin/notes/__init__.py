@@ -22,13 +22,8 @@ from hermes_builtin.notes.entries import (
     render,
 )
 from hermes_builtin.notes.guard import Finding, without_secrets
-from hermes_builtin.notes.history import (
-    Blocked,
-    Change,
-    GuardDecisions,
-    History,
-    settled_origin,
-)
+from hermes_builtin.notes.guard_decisions import Blocked, GuardDecisions
+from hermes_builtin.notes.history import Change, History, settled_origin
 from hermes_builtin.notes.notebook import (
     COMMAND,
     PAGE,

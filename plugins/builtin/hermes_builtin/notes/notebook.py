@@ -30,14 +30,9 @@ from hermes_builtin.notes.entries import (
     with_entry_ids,
 )
 from hermes_builtin.notes.guard import Finding, find_secret, scan
-from hermes_builtin.notes.history import (
-    FILE_EDIT,
-    Change,
-    GuardDecisions,
-    History,
-    edited_origin,
-    settled_origin,
-)
+from hermes_builtin.notes.guard_decisions import GuardDecisions
+from hermes_builtin.notes.history import Change, History, edited_origin, settled_origin
+from hermes_builtin.notes.history_file import FILE_EDIT
 from hermes_core.privacy.origin import ASSISTANT, PERSON, is_external
 from hermes_core.storage.files import LockTimeoutError, StagedFile, file_lock, stage_file
 from hermes_core.storage.home import ensure_folder
