@@ -15,11 +15,9 @@ from support.agents import AT_ONCE, SHUT_DOWN, STAY, agent, kill_after
 from support.journals import noted, texts, twice_at_once
 from support.outboxes import open_store
 from support.providers import eventually
+from support.storages import scaled
 
 from hermes_core import MemoryManager
-
-STRESS = bool(os.environ.get("HERMES_STRESS"))
-KILLS = 200 if STRESS else 4
 
 pytestmark = [
     pytest.mark.usefixtures("both_storages"),
@@ -55,9 +53,10 @@ def test_every_turn_that_was_acknowledged_before_a_kill_arrives_in_order(
 ) -> None:
     if plugin:
         request.getfixturevalue("plugged")
-    chance = random.Random(KILLS)
+    kills = scaled(200, 4)
+    chance = random.Random(kills)
     acknowledged = {}
-    for number in range(KILLS // 2):
+    for number in range(kills // 2):
         process = agent(home, f"s{number}", "anna", plugin=plugin)
         acknowledged[f"s{number} anna"] = kill_after(process, chance.randrange(1, 60))
     begun("after", user_id="anna")
@@ -133,7 +132,7 @@ def test_two_live_processes_of_one_session_never_deliver_one_turn_at_once(
     home: Path,
 ) -> None:
     (home / "slow").write_text("0.001")
-    count = 400 if STRESS else 30
+    count = scaled(400, 30)
     processes = [agent(home, "s1", f"u{n % 1}", count=count) for n in range(3)]
     for process in processes:
         _, errors = process.communicate(timeout=120)
@@ -149,7 +148,7 @@ def test_two_live_processes_of_one_session_never_deliver_one_turn_at_once(
 def test_a_process_takes_over_what_one_beside_it_left_when_it_was_killed(home: Path) -> None:
     (home / "slow").write_text("0.002")
     chance = random.Random(3)
-    for round_number in range(10 if STRESS else 1):
+    for round_number in range(scaled(10, 1)):
         beside = agent(home, f"r{round_number}", "u", count=200)
         kill_after(agent(home, f"r{round_number}", "u"), chance.randrange(5, 80))
         _, errors = beside.communicate(timeout=120)
