@@ -82,6 +82,8 @@ def leftovers(home: Path, *whose: tuple[str, str], **options: Any) -> None:
     (home / "down").unlink()
 
 
+# Over PostgreSQL, one more instance is made for a stream that has just been delivered.
+@pytest.mark.files_only
 def test_what_another_user_left_goes_through_an_instance_of_that_user_s(
     plugged: Path, begun: Callable[..., MemoryManager]
 ) -> None:
@@ -189,7 +191,7 @@ def test_a_stopped_process_that_comes_back_delivers_nothing_that_is_another_s_by
         other = agent(home, "s1", "u", count=1)
         _, errors = other.communicate(timeout=60)
         assert other.returncode == 0, errors
-        assert eventually(lambda: left(home) == 0, 20)
+        assert drained(home)
         before = len(noted(home, "begin"))
         stopped.send_signal(signal.SIGCONT)
         assert eventually(lambda: len(noted(home, "end")) == before, 20)
