@@ -252,7 +252,7 @@ class OutboxWriter:
 
     def _report_late(self, session: SessionStream) -> None:
         """The end came before the server of the outbox did."""
-        hint = "when it works again, run: hermes-plugins outbox backfill"
+        hint = "when it works again, run: hermes-plugins outbox backfill --since 1d"
         while session.late:
             del session.late[0]
             self._unstored.add(f"{session.late_reason}; {hint}")

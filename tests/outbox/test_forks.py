@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.journals import noted, texts, twice_at_once
 from support.scripts import run_script
-
-STRESS = bool(os.environ.get("HERMES_STRESS"))
+from support.storages import Storage, scaled
 
 pytestmark = [
+    pytest.mark.usefixtures("both_storages"),
     pytest.mark.scaled,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
 ]
@@ -23,18 +23,21 @@ BEGIN = """
     from support.journals import Journal, noted
     home = Path({home!r})
     manager = MemoryManager(home=home)
+    {storage}
     manager.add_provider(Journal())
     manager.initialize_all("s1")
 """
 
 
 def run(home: Path, source: str) -> None:
-    done = run_script(BEGIN.format(home=str(home)) + source, timeout=120)
+    done = run_script(
+        BEGIN.format(home=str(home), storage=Storage.current.statement) + source, timeout=120
+    )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
 def test_the_turns_of_many_children_and_of_their_parent_all_arrive(home: Path) -> None:
-    children = 60 if STRESS else 6
+    children = scaled(60, 6)
     run(
         home,
         f"""
@@ -81,7 +84,7 @@ def test_a_fork_beside_threads_that_are_at_work_leaves_the_child_free(home: Path
     threads = [threading.Thread(target=each) for each in (busy, busy, talk)]
     for thread in threads:
         thread.start()
-    for number in range({100 if STRESS else 8}):
+    for number in range({scaled(100, 8)}):
         child = os.fork()
         if child == 0:
             manager.sync_all(f"child {{number}}", "answer")
@@ -102,7 +105,7 @@ def test_a_fork_beside_threads_that_are_at_work_leaves_the_child_free(home: Path
 """,
     )
     children = [text for text in texts(home) if "child" in text]
-    assert len(children) == len(set(children)) == (100 if STRESS else 8)
+    assert len(children) == len(set(children)) == scaled(100, 8)
 
 
 def test_a_fork_beside_a_write_that_runs_does_not_send_it_twice(home: Path) -> None:
@@ -143,6 +146,7 @@ from support.journals import Journal
 
 def talk(number):
     manager = MemoryManager(home={str(home)!r})
+    {Storage.current.statement}
     manager.add_provider(Journal())
     manager.initialize_all(f"worker-{{number}}")
     manager.sync_all(f"worker {{number}}", "answer")
@@ -206,7 +210,7 @@ def test_the_threads_of_a_child_may_all_be_the_first_to_use_the_outbox(home: Pat
         home,
         f"""
     sys.setswitchinterval(1e-6)
-    for number in range({40 if STRESS else 4}):
+    for number in range({scaled(40, 4)}):
         manager.sync_all(f"parent {{number}}", "answer")
         assert manager.flush_pending(20)
         child = os.fork()
@@ -226,4 +230,4 @@ def test_the_threads_of_a_child_may_all_be_the_first_to_use_the_outbox(home: Pat
 """,
     )
     children = [text for text in texts(home) if "child" in text]
-    assert len(children) == len(set(children)) == 4 * (40 if STRESS else 4)
+    assert len(children) == len(set(children)) == 4 * scaled(40, 4)

@@ -11,11 +11,11 @@ from support.agents import STAY, agent, kill_after
 from support.journals import noted
 from support.outboxes import stored
 from support.providers import eventually
+from support.storages import scaled
 
 from hermes_core import FakeProvider, MemoryManager
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
-RUNS = 50 if STRESS else 1
 TURNS = 30 if STRESS else 10
 
 #: The next process: it says whether everything was delivered.
@@ -60,7 +60,7 @@ def test_the_next_process_delivers_what_a_killed_one_left_once_and_says_so(
 ) -> None:
     if plugin:
         request.getfixturevalue("plugged")
-    for number in range(RUNS):
+    for number in range(scaled(50, 1)):
         leave_turns(home, f"s{number}", plugin=plugin)
         assert run(home, FLUSH, plugin=plugin) == "True"
         expected = [f"s{number} anna {turn}" for turn in range(TURNS)]

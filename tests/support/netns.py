@@ -16,14 +16,16 @@ class FleetMachine:
     """Runs Python programs as if on another machine.
 
     Args:
-        number: From 1 on; the machine has the address ``10.213.NUMBER.2``, and reaches this one
-            under `gateway`.
+        number: It is called ``machineNUMBER``, and reaches this one under `gateway`.
     """
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self._name = f"hermes{os.getpid() % 10000}-{number}"
-        self.gateway = f"10.213.{number}.1"
+        # Other runs on this computer may have theirs.
+        kind, place, third = os.urandom(3).hex(), *(1 + each % 250 for each in os.urandom(2))
+        self._name = f"hermes-{kind}"
+        self._outside = f"h{kind}o"
+        self.gateway = f"10.{place}.{third}.1"
         self._processes: list[subprocess.Popen[str]] = []
         if os.name != "posix" or os.geteuid() != 0:
             pytest.skip("network namespaces need root")
@@ -31,15 +33,14 @@ class FleetMachine:
             if shutil.which(program) is None:
                 pytest.skip(f"{program} is not installed: apt-get install iproute2 util-linux")
         self._ip("netns", "add", self._name)
-        outside, inside = f"h{os.getpid() % 10000}o{number}", f"h{os.getpid() % 10000}i{number}"
+        outside, inside = self._outside, f"h{kind}i"
         self._ip("link", "add", outside, "type", "veth", "peer", "name", inside,
                  "netns", self._name)  # fmt: skip
         self._ip("address", "add", f"{self.gateway}/30", "dev", outside)
         self._ip("link", "set", outside, "up")
         within = ("-n", self._name)
-        self._ip(*within, "address", "add", f"10.213.{number}.2/30", "dev", inside)
+        self._ip(*within, "address", "add", f"10.{place}.{third}.2/30", "dev", inside)
         self._ip(*within, "link", "set", inside, "up")
-        self._outside = outside
 
     def _ip(self, *arguments: str) -> None:
         done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
@@ -77,5 +78,7 @@ class FleetMachine:
         for process in self._processes:
             process.kill()
             process.communicate()
+        # First, and at once: what is in a namespace is removed some time after it.
+        subprocess.run(["ip", "link", "delete", self._outside], capture_output=True, check=False)
         if Path(f"/run/netns/{self._name}").exists():
             subprocess.run(["ip", "netns", "delete", self._name], check=False)

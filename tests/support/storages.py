@@ -29,6 +29,18 @@ class Storage:
         return {"storage": self.url, "storage_namespace": self.namespace} if self.url else {}
 
     @property
+    def statement(self) -> str:
+        """A statement for a script that has made a ``manager`` without a config.yaml."""
+        if not self.url:
+            return "pass"
+        return (
+            "from hermes_core.outbox.writer import OutboxSettings; "
+            "from hermes_core.storage.postgres import shared_database; "
+            "manager._outbox_settings = "
+            f"OutboxSettings(database=shared_database({self.url!r}, {self.namespace!r}))"
+        )
+
+    @property
     def database(self) -> Any:
         if not self.url:
             return None
@@ -46,3 +58,12 @@ class Storage:
 
 
 Storage.current = Storage()
+
+
+def scaled(large: int, small: int) -> int:
+    """How often a test repeats itself: often in `make stress`, and then only over files.
+
+    Over PostgreSQL, each repetition starts processes that connect, which takes several times as
+    long; what it could find is found by the one that kills and restarts the server.
+    """
+    return large if os.environ.get("HERMES_STRESS") and not Storage.current.url else small

@@ -120,3 +120,50 @@ def test_a_machine_whose_cable_is_pulled_loses_and_doubles_nothing(
     assert stored == [f"s1 {number}" for number in range(len(stored))]
     # The one that was under way when the process was killed may be there, too.
     assert len(stored) + waiting - said in (0, 1)
+
+
+def test_writes_for_a_provider_wait_for_the_server_and_arrive_in_order(
+    server: OwnServer, tmp_path: Path
+) -> None:
+    home = FleetHome(Machine(tmp_path / "m"), server.url)
+    add_directory(home.home, "journal", PLUGIN)
+    with (home.home / "config.yaml").open("a") as file:
+        file.write("  provider: journal\n")
+    talk = home.talk("s1")
+    talk.say("s1 0")
+    assert talk.manager.flush_pending(60)
+    server.kill()
+    talk.say("s1 1")
+    talk.say("s1 2")
+    warnings = talk.manager.warnings
+    assert [each for each in warnings if "2 turns wait in the spool" in each]
+    assert [each for each in warnings if "2 writes wait for the outbox" in each]
+    assert not talk.manager.flush_pending(0.1)
+    server.start()
+    assert wait_until(lambda: talk.manager.flush_pending(10), 60)
+    talk.say("s1 3")
+    assert talk.manager.flush_pending(60)
+    assert texts(home.home) == [f"s1 {number}" for number in range(4)]
+    talk.close()
+
+
+def test_writes_that_a_process_took_with_it_come_from_the_archive(
+    server: OwnServer, tmp_path: Path
+) -> None:
+    home = FleetHome(Machine(tmp_path / "m"), server.url)
+    add_directory(home.home, "journal", PLUGIN)
+    with (home.home / "config.yaml").open("a") as file:
+        file.write("  provider: journal\n")
+    server.kill()
+    talk = home.talk("s1")
+    talk.say("s1 0")
+    talk.close()
+    assert [each for each in talk.manager.warnings if "hermes-plugins outbox backfill" in each]
+    server.start()
+    assert home.machine.run("sessions", "stats").code == 0  # hands over the spool
+    done = home.machine.run("outbox", "backfill", "--since", "1d")
+    assert done.code == 0, done
+    talk = home.talk("s2")
+    assert wait_until(lambda: talk.manager.flush_pending(10), 60)
+    assert texts(home.home) == ["s1 0"]
+    talk.close()
