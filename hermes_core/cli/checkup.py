@@ -21,6 +21,7 @@ from hermes_core.checkup.doctor import PROBLEM, Finding, home_limits, run_doctor
 from hermes_core.checkup.explain import explain
 from hermes_core.checkup.forget import INTERRUPTED, JOURNAL
 from hermes_core.checkup.status import ProviderCheck, check_configured, installed_of
+from hermes_core.checkup.storage import JOURNAL as MIGRATION
 from hermes_core.cli.outbox import report_as_json
 from hermes_core.cli.output import (
     bold,
@@ -77,8 +78,12 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
 
 
 def _interrupted(home: Path) -> list[str]:
-    exists = (home / JOURNAL).exists()
-    return [f"{INTERRUPTED}; run: hermes-plugins forget"] if exists else []
+    found = []
+    if (home / JOURNAL).exists():
+        found.append(f"{INTERRUPTED}; run: hermes-plugins forget")
+    if (home / MIGRATION).exists():
+        found.append("a migration was interrupted; run: hermes-plugins storage status")
+    return found
 
 
 def _report(home: Path) -> tuple[dict[str, Any], str]:

@@ -387,7 +387,7 @@ def test_a_copy_that_differs_is_not_switched_to(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
     ("step", "modules"),
-    [("19", "1"), pytest.param("67", "8", marks=pytest.mark.stress)],
+    [("19", "1"), pytest.param("331", "8", marks=pytest.mark.stress)],
     ids=["in the order of steps", "anywhere"],
 )
 def test_killed_the_same_command_finishes_it(
