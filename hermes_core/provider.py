@@ -487,8 +487,8 @@ class BuiltinMethods(Protocol):
         ``database`` is a `storage.postgres.Database`, or None for the files of the home.
         """
 
-    def spooled(self, home: Path, /, *, hand_over: bool) -> tuple[int, str]:
-        """Return how many turns wait in the spool, and why; store them first, if wanted."""
+    def spooled(self, home: Path, /, *, seconds: float = 0) -> tuple[int, str]:
+        """Return how many turns wait in the spool, and why; store them first, for so long."""
 
     def sessions_meant(self, request: ForgetRequest, /) -> dict[str, Any]:
         """Return whose memories a request is about.

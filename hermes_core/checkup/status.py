@@ -23,6 +23,7 @@ from hermes_core.checkup.deliveries import (
 )
 from hermes_core.checkup.doctor import PROBLEM, home_limits, start_provider
 from hermes_core.checkup.forget import INTERRUPTED, JOURNAL
+from hermes_core.checkup.storage import JOURNAL as MIGRATION
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.fields import Field, active_fields, when
 from hermes_core.config.names import normalise, split_choice
@@ -173,8 +174,12 @@ def home_status(home: Path) -> HomeStatus:
 
 
 def _interrupted(home: Path) -> list[str]:
-    exists = (home / JOURNAL).exists()
-    return [f"{INTERRUPTED}; run: hermes-plugins forget"] if exists else []
+    found = []
+    if (home / JOURNAL).exists():
+        found.append(f"{INTERRUPTED}; run: hermes-plugins forget")
+    if (home / MIGRATION).exists():
+        found.append("a migration was interrupted; run: hermes-plugins storage status")
+    return found
 
 
 def _foreign_keys(config: Config) -> list[str]:

@@ -40,6 +40,10 @@ _LOCK: Final = "storage.json.lock"
 _LOCK_SECONDS: Final = 2.0
 _MOST_BYTES: Final = 100_000
 
+#: How long the spool may be handed over. Afterwards agents that still run add to it, and do that.
+_BEFORE_SECONDS: Final = 600.0
+_AFTER_SECONDS: Final = 5.0
+
 #: How far a migration is. From `_SWITCHED` on, it has happened.
 _COPYING, _FROZEN, _SWITCHED = "copying", "frozen", "switched"
 
@@ -172,7 +176,7 @@ def storage_status(config: Config) -> StorageReport:
     shown = shown_address(config.storage) if config.storage else FILES
     namespace = config.storage_namespace if config.storage else ""
     builtin = _builtin(config)
-    turns, why = builtin.spooled(config.home, hand_over=False)
+    turns, why = builtin.spooled(config.home)
     unfinished = unfinished_migration(config.home)
     report = StorageReport(
         shown, namespace, spooled=turns, spooled_because=why,
@@ -213,7 +217,7 @@ def check_storage(config: Config, report: Report = silent) -> list[str]:
         problems.append(str(error))
     if (unfinished := unfinished_migration(config.home)) is not None:
         problems.append(f"a migration to {unfinished.target} was interrupted: {_CONTINUE}")
-    turns, why = _builtin(config).spooled(config.home, hand_over=False)
+    turns, why = _builtin(config).spooled(config.home)
     if turns:
         problems.append(f"{turns:,} turns wait in the spool, because {why}")
     return problems
@@ -391,7 +395,7 @@ def _refuse_agents(config: Config, source: Storage) -> None:
 
 
 def _planned(config: Config, source: Storage, target: Storage, *, resumed: bool) -> MigrationPlan:
-    turns, _ = _builtin(config).spooled(config.home, hand_over=False)
+    turns, _ = _builtin(config).spooled(config.home)
     size = sum(each.size() for each in source.parts)
     return MigrationPlan(
         source.shown, target.shown, source.counts(), size, resumed=resumed, spooled=turns
@@ -404,7 +408,7 @@ def _moved(
     home = config.home
     # What waits for the old storage goes there first, if that is possible; else it goes to the new
     # one at the end: it is in the home, and is not part of either.
-    _builtin(config).spooled(home, hand_over=True)
+    _builtin(config).spooled(home, seconds=_BEFORE_SECONDS)
     migration = Migration(config.storage, target.address or FILES, config.storage_namespace)
     _write(home, migration)
     target.conversations.begin_copy()
@@ -464,7 +468,7 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
     report("Handing over what waits")
     with _opened(config, config.storage) as storage:
         storage.conversations.end_copy()
-        turns, _ = _builtin(config).spooled(config.home, hand_over=True)
+        turns, _ = _builtin(config).spooled(config.home, seconds=_AFTER_SECONDS)
         counts = storage.counts()
         where = storage.shown
     _remove(config.home)

@@ -272,7 +272,7 @@ def test_an_agent_that_starts_meanwhile_loses_no_turn(full: Path, url: str) -> N
     manager.shutdown_all()
 
     config = load_config(full)
-    assert storage._builtin(config).spooled(full, hand_over=True) == (0, "")
+    assert storage._builtin(config).spooled(full, seconds=600) == (0, "")
     with closing(locate(full).open()) as archive:
         session = archive.session("meanwhile", EVERYBODY)
         assert session is not None
@@ -285,6 +285,39 @@ def test_an_agent_that_starts_meanwhile_loses_no_turn(full: Path, url: str) -> N
     ]  # fmt: skip
     assert not answer["success"]
     assert "moves to" in answer["error"]
+
+
+def test_another_process_that_writes_all_the_time_loses_nothing(full: Path, url: str) -> None:
+    script = Path(__file__).parents[1] / "support" / "storage_writer.py"
+    agent: subprocess.Popen[str] | None = None
+
+    def report(what: str) -> Progress:
+        nonlocal agent
+        if agent is None:
+            agent = subprocess.Popen(
+                [sys.executable, "-P", script],
+                env={**os.environ, "HERMES_HOME": str(full)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            assert agent.stdout is not None
+            agent.stdout.readline()  # it has stored its first turn in the source
+        return no_progress
+
+    plan = migrate(full, url, report=report)
+    assert agent is not None
+    said = ["turn 0", *agent.communicate()[0].splitlines()]
+
+    config = load_config(full)
+    assert storage._builtin(config).spooled(full, seconds=600) == (0, "")
+    with closing(locate(full).open()) as archive:
+        session = archive.session("meanwhile", EVERYBODY)
+        assert session is not None
+        stored = [each.content for each in archive.messages(session) if each.role == "user"]
+    assert stored == said
+    if sys.platform == "linux":
+        assert any(f"process {agent.pid}" in each for each in plan.agents)
 
 
 @pytest.mark.parametrize("direction", ["to the database", "to files"])
@@ -387,7 +420,7 @@ def test_a_copy_that_differs_is_not_switched_to(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
     ("step", "modules"),
-    [("19", "1"), pytest.param("67", "8", marks=pytest.mark.stress)],
+    [("19", "1"), pytest.param("331", "8", marks=pytest.mark.stress)],
     ids=["in the order of steps", "anywhere"],
 )
 def test_killed_the_same_command_finishes_it(

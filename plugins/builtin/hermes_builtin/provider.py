@@ -314,11 +314,11 @@ class BuiltinProvider(MemoryProvider):
 
         return parts_of(home, database)
 
-    def spooled(self, home: Path, *, hand_over: bool) -> tuple[int, str]:
-        """How many turns wait in the spool, and why; hand them over first, if wanted."""
+    def spooled(self, home: Path, *, seconds: float = 0) -> tuple[int, str]:
+        """How many turns wait in the spool, and why; hand them over first, for so long."""
         from hermes_builtin.storage_parts import spooled  # noqa: PLC0415 - no agent needs it
 
-        return spooled(home, hand_over=hand_over)
+        return spooled(home, seconds=seconds)
 
     def objections(self, text: str) -> list[str]:
         """What the guard of the notes has against a text, in a word or two."""

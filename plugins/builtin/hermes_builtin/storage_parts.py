@@ -47,14 +47,14 @@ def parts_of(home: Path, database: Database | None) -> list[StoragePart]:
     return [ConversationsPart(home, database), NotesPart(home, database)]
 
 
-def spooled(home: Path, *, hand_over: bool) -> tuple[int, str]:
-    """How many turns wait in the spool, and why; hand them over first, if wanted."""
+def spooled(home: Path, *, seconds: float = 0) -> tuple[int, str]:
+    """How many turns wait in the spool, and why; hand them over first, for so long."""
     spool = Spool(home, partial(open_archive, home))
     problem = ""
-    if hand_over and spool.waiting().turns:
+    if seconds and spool.waiting().turns:
         archive = open_archive(home)
         try:
-            problem = str(spool.hand_over(archive) or "")
+            problem = str(spool.hand_over(archive, seconds) or "")
         finally:
             archive.close()
     waiting = spool.waiting()
