@@ -277,6 +277,7 @@ def crashes(report: Report, given: Given) -> None:
         note("crashes: left out, since only a server of this run may be killed")
         return
     with homes(given, "crashes") as made:
+        server = Postmaster()
         stop, results = SPAWN.Event(), SPAWN.Queue()
         running = [
             SPAWN.Process(target=talk, args=(str(made.server), number, stop, results), daemon=True)
@@ -284,13 +285,15 @@ def crashes(report: Report, given: Given) -> None:
         ]
         for process in running:
             process.start()
-        server = Postmaster()
         try:
-            for _ in range(KILLS):
+            for number in range(KILLS):
                 time.sleep(UP_SECONDS)
                 server.kill()
                 time.sleep(DOWN_SECONDS)
+                begin = time.perf_counter()
                 server.start()
+                taken = time.perf_counter() - begin
+                note(f"kill {number + 1}: the server is back after {DOWN_SECONDS + taken:.1f} s")
             time.sleep(UP_SECONDS)
             stop.set()
             told = dict(results.get(timeout=300) for _ in running)
@@ -342,7 +345,7 @@ def compared(report: Report, home: Path, told: dict[int, int]) -> None:
 
 
 class Postmaster:
-    """The server of this run, to be killed and started again on its folder."""
+    """The server of this run as our own child, to be killed and started again on its folder."""
 
     def __init__(self) -> None:
         from support import postgres
@@ -351,14 +354,17 @@ class Postmaster:
         self._data = self._server.folder / "data"
         self._command = shlex.split((self._data / "postmaster.opts").read_text())
         self._identity = postgres._identity()  # noqa: SLF001 - it refuses root
-        self._started: subprocess.Popen[bytes] | None = None
+        pid_file = self._data / "postmaster.pid"
+        os.kill(int(pid_file.read_text().split()[0]), signal.SIGINT)
+        while pid_file.exists():
+            time.sleep(0.05)
+        self._started = self.start()
 
     def kill(self) -> None:
-        os.kill(int((self._data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
-        if self._started is not None:
-            self._started.wait()
+        self._started.kill()
+        self._started.wait()
 
-    def start(self) -> None:
+    def start(self) -> subprocess.Popen[bytes]:
         """Start it. It refuses as long as processes of the killed one have not ended."""
         while True:
             with (self._server.folder / "log").open("ab") as log:
@@ -367,14 +373,13 @@ class Postmaster:
                 )
             while self._started.poll() is None:
                 with suppress(Exception), closing(self._server.admin()):
-                    return
+                    return self._started
                 time.sleep(0.05)
             time.sleep(0.1)
 
     def end(self) -> None:
-        if self._started is not None:
-            self._started.send_signal(signal.SIGQUIT)
-            self._started.wait()
+        self._started.send_signal(signal.SIGQUIT)
+        self._started.wait()
 
 
 if __name__ == "__main__":

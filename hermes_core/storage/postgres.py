@@ -9,6 +9,8 @@ Row-level security enforces the namespace a second time, below our queries. Conn
 role ``hermes_tenant``, which owns nothing, and the policies compare each row with the setting
 ``hermes.namespace`` of the connection. Where that role is missing and may not be created, the
 connection remains the owner, for whom the policies hold as well (``FORCE ROW LEVEL SECURITY``).
+Whoever can send any statement can change a setting. The table ``hermes.tenants`` binds a login role
+to a namespace; a session of such a role sees that one, whatever it sets.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ Migration = str | Callable[[Connection], None]
 SCHEMA: Final = "hermes"
 #: The role of every connection; it owns nothing, so that no policy is passed by.
 ROLE: Final = "hermes_tenant"
+#: The namespace of a session, in SQL.
+NAMESPACE: Final = "hermes.current_namespace()"
 #: What makes a schema ours. Another program may have one called ``hermes``.
 _MARK: Final = "hermes-plugins: the memory of AI agents"
 #: A number for ``pg_advisory_xact_lock``: two processes that start don't both migrate.
@@ -224,8 +228,8 @@ def protected(table: str, condition: str = "true") -> str:
         table: Its name, without the schema.
         condition: What a row must fulfil besides, to be seen or written.
     """
-    # In a subquery, the setting is read once per statement and not once per row.
-    rule = f"namespace = (SELECT current_setting('hermes.namespace', true)) AND ({condition})"
+    # In a subquery, the function is called once per statement and not once per row.
+    rule = f"namespace = (SELECT {NAMESPACE}) AND ({condition})"
     return f"""
 ALTER TABLE {SCHEMA}.{table} ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {SCHEMA}.{table} FORCE ROW LEVEL SECURITY;
@@ -766,12 +770,26 @@ def component_version(connection: Connection, component: Component, where: str) 
     return version
 
 
+# A session can set every setting and give up its role, but can't change who logged in.
+_TENANTS: Final = """
+CREATE TABLE hermes.tenants (login name PRIMARY KEY, namespace text NOT NULL);
+CREATE FUNCTION hermes.current_namespace() RETURNS text LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = hermes, pg_temp AS $$
+BEGIN
+    RETURN coalesce(
+        (SELECT namespace FROM tenants WHERE login = session_user),
+        current_setting('hermes.namespace', true));
+END $$;
+"""
+
+
 def _create(connection: Connection) -> None:
     connection.execute("CREATE SCHEMA hermes")
     connection.execute(sql.SQL("COMMENT ON SCHEMA hermes IS {}").format(_MARK))
     connection.execute(
         "CREATE TABLE hermes.versions (component text PRIMARY KEY, version integer NOT NULL)"
     )
+    connection.execute(_TENANTS)
     with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
         _create_role(connection)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from contextlib import closing
+from contextlib import closing, suppress
 
+import psycopg
 import pytest
 from support.archives import search
 
+from hermes_builtin.sessions import Conversations, SessionSearch
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions.postgres import PostgresArchive
 from hermes_builtin.sessions.postgres.schema import COMPONENT
-from hermes_core.storage.postgres import Database
+from hermes_core.errors import DatabaseError
+from hermes_core.storage.postgres import Database, shared_database
 
 ANN = SessionFacts("of-ann", "telegram", "1001", "c1", "default", platform="telegram")
 BOB = SessionFacts("of-bob", "telegram", "1002", "c2", "default", platform="telegram")
@@ -29,6 +33,21 @@ def database(database_url: str):
 def archive(database: Database):
     with closing(PostgresArchive(database)) as made:
         yield made
+
+
+@pytest.fixture
+def home_with_archive(tmp_path, database_url):
+    """The tool for a home with many conversations, each of which continues another."""
+    settings = {"provider_config": {"storage": database_url, "storage_namespace": "ours"}}
+    conversations = Conversations(tmp_path, "now", settings)
+    for number in range(12):
+        for place, parent in (("first", ""), ("second", f"first-{number}")):
+            facts = SessionFacts(f"{place}-{number}", "cli", profile="", parent=parent)
+            text = f"walnut {number}"
+            conversations.archive.append(facts, said(text, "hazelnut", *["filler"] * 9, text))
+    yield SessionSearch(conversations)
+    conversations.close()
+    shared_database(database_url, "ours").close()
 
 
 def said(*texts: str) -> list[NewMessage]:
@@ -80,6 +99,106 @@ def test_a_hand_written_query_finds_nothing_of_another_person_or_namespace(
         ).fetchone()
     assert found == (1,)
     elsewhere.close()
+
+
+#: What whoever can send any statement may try, and whether the server refuses it.
+ATTACKS = {
+    "SELECT set_config('hermes.namespace', 'theirs', false)": False,
+    "RESET ROLE; SELECT set_config('hermes.namespace', 'theirs', false)": False,
+    "RESET ALL; SET hermes.namespace = 'theirs'": False,
+    "DISCARD ALL": False,
+    "SET row_security = off": False,
+    "SET search_path = pg_temp, public": False,
+    "SET ROLE hermes": True,
+    "SET SESSION AUTHORIZATION hermes": True,
+    "RESET ROLE; INSERT INTO hermes.tenants VALUES (session_user, 'theirs')": True,
+    "RESET ROLE; DELETE FROM hermes.tenants": True,
+    "ALTER TABLE hermes.archive_messages DISABLE ROW LEVEL SECURITY": True,
+    "SELECT * FROM hermes.archive_words": True,
+    "SELECT * FROM hermes.archive_terms": True,
+    "CREATE OR REPLACE FUNCTION hermes.current_namespace() RETURNS text LANGUAGE sql"
+    " AS $$ SELECT 'theirs' $$": True,
+}
+LOOKS = (
+    "SELECT * FROM hermes.archive_messages",
+    "SELECT * FROM hermes.archive_sessions",
+    "SELECT * FROM hermes.archive_turns",
+    "SELECT * FROM hermes.archive_find(ARRAY['walnut'], '', '{}', 10, NULL)",
+    "SELECT * FROM hermes.archive_counts(ARRAY['walnut', 'theirs'])",
+    "SELECT * FROM hermes.archive_pending(10)",
+)
+
+
+@pytest.fixture
+def tenant(postgres_server, database_url):
+    """The address for a login that is bound to the namespace "ours"."""
+    name = database_url.rpartition("/")[2]
+    login = f"tenant_{name}"
+    with postgres_server.admin(name) as admin:
+        admin.execute(f"CREATE ROLE {login} LOGIN IN ROLE hermes_tenant")
+        admin.execute("INSERT INTO hermes.tenants VALUES (%s, 'ours')", (login,))
+    yield postgres_server.url(name, login)
+    with postgres_server.admin(name) as admin:
+        admin.execute(f"DROP ROLE {login}")
+
+
+def test_a_login_that_is_bound_to_a_namespace_finds_nothing_of_others(
+    tenant, database_url, archive
+):
+    archive.append(ANN, said("walnut of ours"))
+    elsewhere = Database(database_url, "theirs")
+    with closing(PostgresArchive(elsewhere)) as other:
+        other.append(BOB, said("walnut of theirs"))
+        assert search(other, "walnut") == ["of-bob"]
+    elsewhere.close()
+    for attack, is_refused in ATTACKS.items():
+        found = ""
+        refused = False
+        with psycopg.connect(tenant, autocommit=True) as connection:
+            connection.execute("SET ROLE hermes_tenant")
+            try:
+                connection.execute(attack)
+            except psycopg.Error:
+                refused = True
+            connection.execute("SELECT set_config('hermes.scope', '{}', false)")
+            for query in LOOKS:
+                # Without row-level security, the server refuses it.
+                with suppress(psycopg.Error):
+                    found += str(connection.execute(query).fetchall())
+        assert refused == is_refused, attack
+        assert "theirs" not in found, attack
+        assert "of-bob" not in found, attack
+        assert ("walnut of ours" in found) == (attack != "SET row_security = off"), attack
+
+
+def test_a_login_that_is_bound_to_a_namespace_has_an_archive(tenant, archive):
+    archive.append(ANN, said("walnut"))
+    bound = Database(tenant, "ours")
+    with closing(PostgresArchive(bound)) as theirs:
+        theirs.append(BOB, said("hazelnut"))
+        assert search(theirs, "walnut") == ["of-ann"]
+    bound.close()
+    assert search(archive, "hazelnut") == ["of-bob"]
+    misled = Database(tenant, "theirs")
+    with closing(PostgresArchive(misled)) as wrong, pytest.raises(DatabaseError):
+        wrong.once("a thing of another namespace")
+    misled.close()
+
+
+def test_a_search_makes_a_dozen_statements(home_with_archive, monkeypatch):
+    statements: list[object] = []
+    execute = psycopg.Cursor.execute
+
+    def recording(cursor, query, *args, **options):
+        statements.append(query)
+        return execute(cursor, query, *args, **options)
+
+    tool = home_with_archive
+    tool.call({"query": "walnut"})  # indexes what is not yet
+    monkeypatch.setattr(psycopg.Cursor, "execute", recording)
+    answer = json.loads(tool.call({"query": "walnut in which hazelnut", "limit": 10}))
+    assert answer["count"] == 10
+    assert len(statements) <= 16
 
 
 def test_a_person_cannot_change_what_is_not_theirs(database, archive):

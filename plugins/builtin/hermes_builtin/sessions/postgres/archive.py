@@ -601,10 +601,7 @@ class PostgresArchive(Reader):
 
 #: With the number of a namespace: who puts messages into its index.
 _INDEX_LOCK: Final = 0x48504149  # "HPAI"
-_IS_PENDING: Final = (
-    "SELECT EXISTS (SELECT 1 FROM hermes.archive_sessions WHERE indexed < next"
-    " AND namespace = current_setting('hermes.namespace'))"
-)
+_IS_PENDING: Final = "SELECT EXISTS (SELECT 1 FROM hermes.archive_sessions WHERE indexed < next)"
 _APPEND: Final = (
     "SELECT hermes.archive_append(%s, %s::jsonb, %s::integer[], %s::double precision[],"
     " %s::integer[], %s::text[], %s::text[], %s::double precision)"

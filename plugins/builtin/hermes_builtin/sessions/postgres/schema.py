@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from hermes_builtin.sessions.numbers import MOST_MESSAGES, SESSION_BITS
-from hermes_core.storage.postgres import Component, protected
+from hermes_core.storage.postgres import NAMESPACE, Component, protected
 
 # -- tables -------------------------------------------------------------------------------------
 #
@@ -69,6 +69,7 @@ CREATE INDEX archive_sessions_active ON hermes.archive_sessions (namespace, acti
 CREATE INDEX archive_sessions_parent ON hermes.archive_sessions (namespace, md5(parent))
     WHERE parent != '';
 CREATE INDEX archive_sessions_owner ON hermes.archive_sessions (owner, active);
+CREATE INDEX archive_sessions_titled ON hermes.archive_sessions (namespace) WHERE title != '';
 -- Sessions whose last messages are not in the index yet.
 CREATE INDEX archive_sessions_pending ON hermes.archive_sessions (namespace, number)
     WHERE indexed < next;
@@ -131,11 +132,10 @@ CREATE TABLE hermes.archive_meta (
 #: Runs with the rights of the owner of the tables, and with nobody else's functions.
 _TRUSTED: Final = "SECURITY DEFINER SET search_path = hermes, pg_temp"
 _WRITES: Final = f"LANGUAGE plpgsql {_TRUSTED}"
-_NAMESPACE: Final = "current_setting('hermes.namespace', true)"
 
 _SCOPES: Final = f"""
 CREATE FUNCTION hermes.archive_namespace() RETURNS integer LANGUAGE sql STABLE {_TRUSTED} AS $$
-    SELECT number FROM archive_namespaces WHERE namespace = {_NAMESPACE}
+    SELECT number FROM archive_namespaces WHERE namespace = {NAMESPACE}
 $$;
 -- Words, with blanks between them, as the numbers of the index.
 CREATE FUNCTION hermes.archive_hashes(words text, space integer) RETURNS bigint[]
@@ -155,14 +155,14 @@ BEGIN
     scope := given::jsonb;
     IF scope ? 'user_id' THEN
         SELECT array_agg(number) INTO found FROM archive_owners
-        WHERE namespace = {_NAMESPACE}
+        WHERE namespace = {NAMESPACE}
           AND user_key = md5(scope ->> 'user_id')::uuid AND user_id = scope ->> 'user_id'
           AND coalesce(chat_id = scope ->> 'chat_id', true)
           AND coalesce(profile = scope ->> 'profile', true)
           AND coalesce(platform = scope ->> 'platform', true);
     ELSE
         SELECT array_agg(number) INTO found FROM archive_owners
-        WHERE namespace = {_NAMESPACE}
+        WHERE namespace = {NAMESPACE}
           AND coalesce(chat_id = scope ->> 'chat_id', true)
           AND coalesce(profile = scope ->> 'profile', true)
           AND coalesce(platform = scope ->> 'platform', true);
@@ -187,7 +187,7 @@ _ADDED: Final = """
 _FUNCTIONS: Final = f"""
 CREATE FUNCTION hermes.archive_begin() RETURNS integer {_WRITES} AS $$
 BEGIN
-    INSERT INTO archive_namespaces (namespace) VALUES ({_NAMESPACE}) ON CONFLICT DO NOTHING;
+    INSERT INTO archive_namespaces (namespace) VALUES ({NAMESPACE}) ON CONFLICT DO NOTHING;
     RETURN hermes.archive_namespace();
 END $$;
 
@@ -198,13 +198,13 @@ DECLARE
     wanted uuid := md5(jsonb_build_array(the_user, the_chat, the_profile, place)::text)::uuid;
     found integer;
 BEGIN
-    SELECT number INTO found FROM archive_owners WHERE namespace = {_NAMESPACE} AND key = wanted;
+    SELECT number INTO found FROM archive_owners WHERE namespace = {NAMESPACE} AND key = wanted;
     IF found IS NULL THEN
         INSERT INTO archive_owners (namespace, key, user_key, user_id, chat_id, profile, platform)
-        VALUES ({_NAMESPACE}, wanted, md5(the_user)::uuid, the_user, the_chat, the_profile, place)
+        VALUES ({NAMESPACE}, wanted, md5(the_user)::uuid, the_user, the_chat, the_profile, place)
         ON CONFLICT DO NOTHING;
         SELECT number INTO found FROM archive_owners
-        WHERE namespace = {_NAMESPACE} AND key = wanted;
+        WHERE namespace = {NAMESPACE} AND key = wanted;
     END IF;
     RETURN found;
 END $$;
@@ -222,14 +222,14 @@ DECLARE
 BEGIN
     LOOP
         SELECT * INTO found FROM archive_sessions
-        WHERE namespace = {_NAMESPACE} AND key = md5(wanted)::uuid FOR UPDATE;
+        WHERE namespace = {NAMESPACE} AND key = md5(wanted)::uuid FOR UPDATE;
         IF found.owner = owned AND found.id = wanted AND (tried = 0 OR found.name = called) THEN
             RETURN found;
         END IF;
         is_taken := found.number IS NOT NULL;
         IF tried = 0 THEN
             SELECT * INTO found FROM archive_sessions
-            WHERE namespace = {_NAMESPACE} AND name_key = md5(wanted)::uuid
+            WHERE namespace = {NAMESPACE} AND name_key = md5(wanted)::uuid
               AND name = wanted AND owner = owned ORDER BY number LIMIT 1 FOR UPDATE;
             IF found.number IS NOT NULL THEN RETURN found; END IF;
         END IF;
@@ -243,7 +243,7 @@ BEGIN
             namespace, owner, key, name_key, id, source, user_id, chat_id, profile, title, parent,
             started, ended, active, messages, next, platform, name
         ) VALUES (
-            {_NAMESPACE}, owned, md5(wanted)::uuid,
+            {NAMESPACE}, owned, md5(wanted)::uuid,
             CASE WHEN called != '' THEN md5(called)::uuid END, wanted,
             facts ->> 'source', facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile',
             facts ->> 'title', facts ->> 'parent', (facts ->> 'started')::double precision,
@@ -286,7 +286,7 @@ BEGIN
     -- locked, so that nobody else gives messages the same numbers.
     UPDATE archive_sessions AS session SET {_ADDED}
     FROM archive_owners AS theirs
-    WHERE session.namespace = {_NAMESPACE} AND session.key = (facts ->> 'key')::uuid
+    WHERE session.namespace = {NAMESPACE} AND session.key = (facts ->> 'key')::uuid
       AND session.id = facts ->> 'id' AND theirs.number = session.owner
       AND theirs.user_id = facts ->> 'user_id' AND theirs.chat_id = facts ->> 'chat_id'
       AND theirs.profile = facts ->> 'profile' AND theirs.platform = facts ->> 'place'
@@ -322,7 +322,7 @@ DECLARE
     chosen archive_sessions;
 BEGIN
     SELECT * INTO chosen FROM archive_sessions
-    WHERE number = wanted AND namespace = {_NAMESPACE} FOR UPDATE;
+    WHERE number = wanted AND namespace = {NAMESPACE} FOR UPDATE;
     IF chosen.number IS NULL THEN RETURN 0; END IF;
     SELECT array_agg(id) INTO doomed FROM (
         SELECT id FROM archive_messages WHERE id >= wanted << {SESSION_BITS}
@@ -331,11 +331,11 @@ BEGIN
     IF gone = 0 THEN
         DELETE FROM archive_sessions WHERE number = wanted;
         -- Those that continue it are without a parent now.
-        UPDATE archive_sessions SET parent = '' WHERE namespace = {_NAMESPACE} AND parent != ''
+        UPDATE archive_sessions SET parent = '' WHERE namespace = {NAMESPACE} AND parent != ''
         AND md5(parent) IN (md5(chosen.id), md5(chosen.name))
         AND (parent = chosen.id OR parent = chosen.name AND user_id = chosen.user_id);
         DELETE FROM archive_imports
-        WHERE namespace = {_NAMESPACE} AND key = chosen.key AND session = chosen.id;
+        WHERE namespace = {NAMESPACE} AND key = chosen.key AND session = chosen.id;
         RETURN 0;
     END IF;
     DELETE FROM archive_messages WHERE id = ANY (doomed);
@@ -373,7 +373,7 @@ CREATE FUNCTION hermes.archive_pending(most integer)
 RETURNS TABLE (id bigint, content text, extra text) LANGUAGE sql STABLE {_TRUSTED} AS $$
     SELECT message.id, message.content, message.extra
     FROM (SELECT number, indexed FROM archive_sessions
-          WHERE namespace = {_NAMESPACE} AND indexed < next ORDER BY number LIMIT most) AS session
+          WHERE namespace = {NAMESPACE} AND indexed < next ORDER BY number LIMIT most) AS session
     CROSS JOIN LATERAL (
         SELECT archive_messages.id, archive_messages.content, archive_messages.extra
         FROM archive_messages
@@ -395,7 +395,7 @@ BEGIN
            hermes.archive_hashes(given.text, space)
            || hashint8extended(archive_messages.owner, space)
     FROM unnest(ids, words) AS given (id, text) JOIN archive_messages USING (id)
-    WHERE archive_messages.namespace = {_NAMESPACE}
+    WHERE archive_messages.namespace = {NAMESPACE}
     ON CONFLICT (id) DO UPDATE SET words = excluded.words, owner = excluded.owner
     WHERE known.namespace = space;
     PERFORM hermes.archive_count(terms, counts);
@@ -403,7 +403,7 @@ BEGIN
     FROM (SELECT each >> {SESSION_BITS} AS session,
                  max((each & {(1 << SESSION_BITS) - 1}) >> 2)::integer AS place
           FROM unnest(ids) AS each GROUP BY 1) AS done
-    WHERE number = session AND namespace = {_NAMESPACE};
+    WHERE number = session AND namespace = {NAMESPACE};
 END $$;
 
 CREATE FUNCTION hermes.archive_forget_index() RETURNS void {_WRITES} AS $$
