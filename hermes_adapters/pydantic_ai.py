@@ -103,7 +103,7 @@ class Memory(AbstractCapability[Any]):
         return self._tools() if self._session.is_open else lambda _: self._tools()
 
     def _tools(self) -> FunctionToolset[Any]:
-        """The tools; made once, because each of them costs as much as a turn."""
+        """The tools, made once for all runs."""
         if self._toolset is None:
             self._toolset = FunctionToolset([self._tool(each) for each in self._session.schemas])
         return self._toolset
