@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = (
+    "adapters.py",
     "backends.py",
     "backup.py",
     "faults.py",

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_adapters.frameworks import require
 
-require("anthropic", extra="anthropic", tested=">=2.8,<3")
+require("anthropic", extra="anthropic", tested=">=2.8,<2.11")
 
 from anthropic.lib.tools import ToolError  # noqa: E402 - after the check
 from anthropic.tools.memory import (  # noqa: E402
