@@ -11,6 +11,7 @@ BENCHMARKS = (
     "faults.py",
     "start.py",
     "manager.py",
+    "mcp_server.py",
     "conformance.py",
     "guard.py",
     "origin.py",
