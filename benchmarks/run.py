@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = (
+    "adapters.py",
     "backends.py",
     "faults.py",
     "start.py",

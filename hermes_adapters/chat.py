@@ -28,6 +28,8 @@ _SYSTEM: Final = "You are a helpful assistant in a terminal. Answer in plain tex
 _KEY: Final = "OPENAI_API_KEY"
 #: How often the model may call tools in one turn. A model that never stops costs money.
 _MOST_STEPS: Final = 20
+#: Messages of a resumed conversation that the model gets. The others can be searched.
+_MOST_RESUMED: Final = 200
 _HELP: Final = """\
 /new           end this conversation and start another
 /resume [ID]   continue an earlier conversation; without ID, list the newest
@@ -116,11 +118,17 @@ class _Chat:
 
     def _load(self, talk: Conversation) -> None:
         """Continue where an earlier process, also one that crashed, left the conversation."""
-        found = self._search(session_id=talk.session_id)
-        said = [each for each in found.get("messages", ()) if each["role"] in ("user", "assistant")]
-        talk.history.extend(
-            {"role": each["role"], "content": each["content"]} for each in said if each["content"]
-        )
+        try:
+            found = self._memory.session_messages(talk.session_id)
+        except HermesError as error:
+            warn(str(error))
+            return
+        said = [
+            {"role": each["role"], "content": each["content"]}
+            for each in found
+            if each["role"] in ("user", "assistant") and each["content"]
+        ]
+        talk.history.extend(said[-_MOST_RESUMED:])
         if talk.history:
             note(f"resumed {talk.session_id}: {amount(len(talk.history), 'message')}")
             say_text(talk.history[-1]["content"])
@@ -203,7 +211,7 @@ class _Chat:
             if self._search(session_id=session_id).get("success"):
                 return session_id
             warn(f"no such conversation: {session_id}")
-        for each in self._search().get("results", ()):
+        for each in self._search(limit=10).get("results", ()):
             say(f"{paint(each['session_id'], 'ok')}  {each.get('preview', '')[:60]}")
         return ""
 

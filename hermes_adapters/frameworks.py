@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from importlib.metadata import PackageNotFoundError, version
@@ -10,6 +11,8 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from hermes_core import AsyncConversation, AsyncMemoryManager, AsyncTurn, HermesError, Messages
+
+logger = logging.getLogger("hermes_adapters")
 
 
 class FrameworkMissing(HermesError, ImportError):  # noqa: N818 - reads as what happened
@@ -132,7 +135,12 @@ class SessionMemory:
     async def earlier(self, session_id: str = "") -> list[dict[str, str]]:
         """Return what user and assistant said in a session before, without tools."""
         await self.open()
-        stored = await self.memory.session_messages(session_id or self.session_id)
+        try:
+            stored = await self.memory.session_messages(session_id or self.session_id)
+        except HermesError as error:
+            # A conversation without its past is better than none; its turns wait in the spool.
+            logger.warning("the history of %s can't be read: %s", self.session_id, error)
+            return []
         return [
             {"role": each["role"], "content": each["content"]}
             for each in stored

@@ -32,7 +32,7 @@ from pydantic_ai.messages import (  # noqa: E402
 )
 from pydantic_ai.models import ModelRequestContext  # noqa: E402
 from pydantic_ai.tools import DeferredToolRequests, ToolDefinition  # noqa: E402
-from pydantic_ai.toolsets import FunctionToolset  # noqa: E402
+from pydantic_ai.toolsets import AgentToolset, FunctionToolset  # noqa: E402
 from pydantic_core import to_json  # noqa: E402
 
 from hermes_core import Messages, StreamScrubber, defused  # noqa: E402
@@ -58,6 +58,7 @@ class Memory(AbstractCapability[Any]):
             raise UserError(f"a session id is text, not {session_id!r}")
         self.session_id = session_id
         self._session = SessionMemory(session_id, **options)
+        self._toolset: FunctionToolset[Any] | None = None
         self._one_turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -70,6 +71,7 @@ class Memory(AbstractCapability[Any]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._toolset = None
         await self._session.close()
 
     async def message_history(self) -> list[ModelMessage]:
@@ -96,9 +98,15 @@ class Memory(AbstractCapability[Any]):
         """The notes, as they were when the session began."""
         return lambda: self._session.prompt
 
-    def get_toolset(self) -> Callable[[RunContext[Any]], FunctionToolset[Any]]:
-        """The memory's tools."""
-        return lambda _: FunctionToolset([self._tool(each) for each in self._session.schemas])
+    def get_toolset(self) -> AgentToolset[Any]:
+        """The memory's tools; a function if they are not known before the first run."""
+        return self._tools() if self._session.is_open else lambda _: self._tools()
+
+    def _tools(self) -> FunctionToolset[Any]:
+        """The tools; made once, because each of them costs as much as a turn."""
+        if self._toolset is None:
+            self._toolset = FunctionToolset([self._tool(each) for each in self._session.schemas])
+        return self._toolset
 
     def _tool(self, schema: dict[str, Any]) -> Tool[Any]:
         call = partial(self._call, schema["name"])

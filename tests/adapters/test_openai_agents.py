@@ -246,6 +246,17 @@ def test_an_item_that_is_none_is_refused(sdk, tmp_path: Path, item: Any) -> None
     asyncio.run(work())
 
 
+def test_an_archive_that_can_t_be_read_costs_no_turn(sdk, model, tmp_path: Path) -> None:
+    (tmp_path / "state.db").mkdir()  # in its place
+
+    async def work(agent, session):
+        return (await sdk.Runner.run(agent, "hello", session=session)).final_output
+
+    assert with_session(sdk, model, tmp_path, work) == "You said: hello"
+    (tmp_path / "state.db").rmdir()
+    assert archived(tmp_path, "s1") == [("user", "hello"), ("assistant", "You said: hello")]
+
+
 def test_what_can_t_work_is_refused(sdk, model, tmp_path: Path) -> None:
     from hermes_adapters.openai_agents import MemorySession
 

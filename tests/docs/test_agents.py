@@ -93,6 +93,22 @@ def test_the_page_s_agent_keeps_its_conversations(page: dict[str, Any], home: Pa
     assert "Drinks green tea." in (home / "memories" / "USER.md").read_text("utf-8")
 
 
+def test_a_whole_agent_has_at_most_25_lines(page: dict[str, Any]) -> None:
+    whole = blocks()[0]
+    assert len(whole.splitlines()) <= 25
+    assert "turn.tools" in whole
+    assert "turn.stream(" in whole
+
+
+def test_two_users_in_one_process_have_their_own_conversations(page: dict[str, Any]) -> None:
+    ann = {"platform": "telegram", "user_id": "ann"}
+    ben = {"platform": "telegram", "user_id": "ben"}
+    assert "Tea, please." in kept("chat-ann", **ann)
+    assert "Coffee, please." in kept("chat-ben", **ben)
+    assert "Tea, please." not in kept("chat-ann", **ben)
+    assert "Coffee, please." not in kept("chat-ben", **ann)
+
+
 def test_the_page_s_agent_sends_nothing_that_passes_for_recalled_text(
     page: dict[str, Any], tmp_path: Path
 ) -> None:

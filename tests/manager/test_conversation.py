@@ -241,3 +241,41 @@ def test_a_cancelled_task_leaves_its_turn_interrupted(tmp_path: Path, monkeypatc
             return list(talk.history)
 
     assert [each["content"] for each in asyncio.run(main())] == ["whole", "yes"]
+
+
+def test_every_message_of_an_earlier_session_can_be_read(memory, tmp_path: Path) -> None:
+    long = "word " * 2000
+    with memory.conversation("s1", user_id="ann") as talk:
+        for number in range(25):
+            with talk.turn(f"{number} {long}") as turn:
+                turn.finish("ok")
+    with memory.conversation("s2", user_id="ann"):
+        found = memory.session_messages("s1")
+        assert memory.session_messages("nothing") == []
+    assert [each["role"] for each in found] == ["user", "assistant"] * 25
+    assert found[24]["content"] == f"12 {long}"
+    with memory.conversation("s3", user_id="ben"):
+        assert memory.session_messages("s1") == []
+
+
+def test_turns_that_wait_for_the_archive_are_read_too(memory, tmp_path: Path) -> None:
+    archive = tmp_path / "state.db"
+    archive.mkdir()  # in its place
+    with memory.conversation("s1") as talk, talk.turn("first") as turn:
+        turn.finish("one")
+    with pytest.raises(HermesError):
+        memory.session_messages("s1")
+    archive.rmdir()
+    other = MemoryManager.from_config(tmp_path)
+    with other.conversation("s1"):
+        found = other.session_messages("s1")
+    other.shutdown_all()
+    assert [each["content"] for each in found] == ["first", "one"]
+
+
+def test_what_the_memory_adds_can_be_read_on_its_own(memory) -> None:
+    with memory.conversation("s1") as talk, talk.turn("How?") as turn:
+        system, user = turn.messages("Be helpful.")
+        assert system["content"] == f"Be helpful.\n\n{talk.prompt}"
+        assert user["content"] == f"How?\n\n{turn.context}"
+        assert "make release" in turn.context
