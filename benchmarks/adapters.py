@@ -154,10 +154,67 @@ async def anthropic() -> AsyncIterator[Pair]:
         )
 
 
+@asynccontextmanager
+async def langgraph() -> AsyncIterator[Pair]:
+    from langchain.agents import create_agent
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.tools import tool
+
+    from hermes_adapters.langgraph import HermesMemory
+
+    class Instant(GenericFakeChatModel):
+        def bind_tools(self, *_: Any, **__: Any) -> Any:
+            return self
+
+    def model() -> Instant:
+        return Instant(messages=(AIMessage(ANSWER) for _ in iter(int, 1)))
+
+    memory = HermesMemory()
+    agent = create_agent(model(), middleware=[memory])
+    plain = create_agent(model(), tools=[tool(_memory), tool(_session_search)])
+    config: Any = {"configurable": {"thread_id": "langgraph"}}
+
+    def ask(which: Any) -> Ask:
+        return lambda text: which.ainvoke({"messages": [("user", text)]}, config)
+
+    try:
+        yield Pair(ask(agent), ask(plain))
+    finally:
+        memory.close()
+
+
+@asynccontextmanager
+async def adk() -> AsyncIterator[Pair]:
+    """Storing a turn; ADK searches when the model asks for it."""
+    from google.adk.events.event import Event
+    from google.genai import types
+
+    from hermes_adapters.adk import HermesMemoryService
+
+    def event(author: str, text: str) -> Event:
+        return Event(author=author, content=types.Content(parts=[types.Part(text=text)]))
+
+    service = HermesMemoryService()
+
+    async def ask(text: str) -> None:
+        events = [event("user", text), event("bot", ANSWER)]
+        await service.add_events_to_memory(
+            app_name="shop", user_id="ann", events=events, session_id="adk"
+        )
+
+    try:
+        yield Pair(ask, _nothing)
+    finally:
+        service.close()
+
+
 FRAMEWORKS = {
     "memory.conversation": conversation,
     "OpenAI Agents SDK": openai_agents,
     "Pydantic AI": pydantic_ai,
+    "LangGraph": langgraph,
+    "Agent Development Kit (storing)": adk,
 }
 
 

@@ -13,6 +13,7 @@ BENCHMARKS = (
     "faults.py",
     "start.py",
     "manager.py",
+    "mcp_server.py",
     "conformance.py",
     "guard.py",
     "origin.py",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -72,8 +71,9 @@ class HermesMemoryService(BaseMemoryService):
         *,
         person: Callable[[str, str], tuple[str, str]] | None = None,
     ) -> None:
-        self._home = Path(home).absolute() if home is not None else resolve_home()
-        self._memories = Memories(self._home)
+        folder = Path(home).absolute() if home is not None else resolve_home()
+        self._memories = Memories(folder)
+        self._items = Items(folder, **Person()._asdict())
         self._person_of = person
 
     async def add_session_to_memory(self, session: Session) -> None:
@@ -135,6 +135,7 @@ class HermesMemoryService(BaseMemoryService):
     def close(self) -> None:
         """Deliver what waits, and shut the memory down."""
         self._memories.close()
+        self._items.close()
 
     def _person(self, app_name: str, user_id: str) -> Person:
         if not app_name or not user_id:
@@ -142,46 +143,41 @@ class HermesMemoryService(BaseMemoryService):
         chosen = self._person_of(app_name, user_id) if self._person_of else (app_name, user_id)
         return Person(*chosen)
 
-    @contextmanager
-    def _items(self, person: Person) -> Iterator[Items]:
-        items = Items(self._home, **person._asdict())
-        try:
-            yield items
-        finally:
-            items.close()
-
     def _change(self, person: Person, writes: Sequence[ItemWrite]) -> None:
-        with self._items(person) as items:
-            items.change(writes)
+        self._items.of(*person).change(writes)
 
     def _add(self, person: Person, session_id: str, events: Iterable[Event]) -> None:
         stored, waiting = (_STORED, _label(session_id)), (_WAITING, _label(session_id))
         given = [each for each in map(_said, events) if each is not None]
+        known = {each.id for each in given}
+        items = self._items.of(*person)
         # The session is ours alone from here on: nobody else stores the same turn.
-        with self._items(person) as items, self._memories.session(session_id, person) as memory:
-            known = {each.id for each in given}
+        with self._memories.session(session_id, person) as memory:
             kept = sorted(items.search(waiting, limit=_MOST_WAITING), key=lambda each: each.created)
             earlier = [_Said(**each.value) for each in kept if each.key not in known]
+            halves = {each.key for each in kept}
             for turn in _turns([*earlier, *given]):
-                new = [each for each in turn if not items.get(stored, each.id)]
+                new = [each for each in turn if not items.get(stored, each.id, refresh=False)]
                 asked = "\n".join(each.text for each in turn if each.role == "user")
                 answer = "\n".join(each.text for each in new if each.role == "assistant")
                 if asked and answer.strip():
                     memory.sync_all(asked, answer, messages=[each.message() for each in turn])
                     # Afterwards: a crash in between stores a turn twice, and loses none.
-                    items.change([ItemWrite(stored, each.id, {}) for each in new])
-                    items.change([ItemWrite(waiting, each.id, None) for each in new])
+                    items.change([
+                        *(ItemWrite(stored, each.id, {}) for each in new),
+                        *(ItemWrite(waiting, each.id, None) for each in new if each.id in halves),
+                    ])  # fmt: skip
                 else:  # half a turn: the other half may come later
                     items.change([ItemWrite(waiting, each.id, asdict(each), each.text)
-                                  for each in new])  # fmt: skip
+                                  for each in new if each.id not in halves])  # fmt: skip
 
     def _find(self, person: Person, query: str) -> list[MemoryEntry]:
         if not isinstance(query, str):
             raise TypeError(f"query is text, not {type(query).__name__}")
         if not query.strip():
             return []
-        with self._items(person) as items:
-            ranked = [*items.search(_FACTS, query=query), *items.search((_WAITING,), query=query)]
+        items = self._items.of(*person)
+        ranked = [*items.search(_FACTS, query=query), *items.search((_WAITING,), query=query)]
         found = [each for each in ranked if each.score is not None]
         with self._memories.session(f"{_NO_SESSION}-search", person) as memory:
             # The notebooks of a home may be shared: see memory.user_notes.

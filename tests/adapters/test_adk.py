@@ -14,7 +14,7 @@ from support.lazy import Lazy
 from hermes_builtin.items import LARGEST
 from hermes_core import MemoryManager
 
-pytestmark = pytest.mark.xdist_group("adk")
+pytestmark = pytest.mark.xdist_group("langgraph")
 
 adk = Lazy("support.adk_parts")
 

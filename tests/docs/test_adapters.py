@@ -81,3 +81,38 @@ def test_the_example_of_the_anthropic_sdk(tmp_path: Path) -> None:
     with FakeClaude(answerers=[helpful]) as model:
         assert run(program, tmp_path, ANTHROPIC_BASE_URL=model.root) == output
     assert (tmp_path / "memories" / "USER.md").read_text("utf-8") == "Drinks green tea."
+
+
+def test_the_example_of_langgraph(tmp_path: Path) -> None:
+    program, output = example("LangGraph")
+    with FakeModel(answerers=[helpful]) as model:
+        assert run(program, tmp_path, OPENAI_BASE_URL=model.url) == output
+
+
+#: Gemini, as far as the example needs it.
+_GEMINI = """
+import json
+from google.adk.models import BaseLlm, LlmResponse
+from google.adk.models.registry import LLMRegistry
+from google.genai import types as t
+class StandIn(BaseLlm):
+    @classmethod
+    def supported_models(cls):
+        return ["gemini-.*"]
+    async def generate_content_async(self, request, stream=False):
+        last = request.contents[-1].parts[-1]
+        if last.function_response:
+            known = "I drink green tea" in str(last.function_response.response)
+            said = t.Part(text="You drink green tea." if known else "I don't know.")
+        elif "remember" in last.text:
+            said = t.Part(text="I saved that.")
+        else:
+            said = t.Part.from_function_call(name="load_memory", args={"query": "drink"})
+        yield LlmResponse(content=t.Content(role="model", parts=[said]))
+LLMRegistry.register(StandIn)
+"""
+
+
+def test_the_example_of_the_agent_development_kit(tmp_path: Path) -> None:
+    program, output = example("Agent Development Kit")
+    assert run(program, tmp_path, _GEMINI) == output

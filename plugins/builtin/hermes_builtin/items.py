@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
@@ -114,6 +115,12 @@ class Items:
         self._clock = clock
         hint = "move it away to begin with an empty one"
         self._file = SqliteFile(path_of(home), SCHEMA, separate_reader=True, damage_hint=hint)
+
+    def of(self, platform: str, user_id: str) -> Items:
+        """Return the items of another person in the same file, which is open once."""
+        other = copy(self)
+        other._owner = owner_key(platform, user_id)  # noqa: SLF001 - of the same class
+        return other
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
