@@ -48,6 +48,8 @@ COMMANDS: Final = {
 #: Commands of hermes_builtin and hermes_adapters, which are part of this distribution.
 BUILTIN_HELP: Final = {
     "chat": "Talk with a model that has your memory.",
+    "export": "Write notes and conversations as JSON lines.",
+    "import": "Add the notes and conversations of an export.",
     "mcp": "Serve the memory to MCP clients such as Claude Code.",
     "memory": "Show and change the notes that the agent keeps.",
     "sessions": "Search and manage past conversations.",

@@ -23,6 +23,8 @@ NOT_RUN = {
     "chat": "needs a model: tests/adapters",
     "check": "takes long: tests/conformance",
     "demo": "takes long: tests/e2e/test_demo.py",
+    "export": "writes files: tests/builtin/test_portable.py",
+    "import": "needs a file: tests/builtin/test_portable.py",
     "install": "needs a network: tests/install",
     "log --follow": "does not end: tests/call_log",
     "mcp": "does not end: tests/adapters",
