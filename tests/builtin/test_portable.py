@@ -18,6 +18,7 @@ from support.storages import Storage
 from hermes_builtin import portable
 from hermes_builtin.notes import COMMAND, Author, Notes, Person, operation
 from hermes_builtin.portable import PortableError, export_file, import_file
+from hermes_builtin.sessions import merging
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_core import HermesError, MemoryManager
@@ -234,8 +235,8 @@ def test_an_import_that_stops_in_the_middle_is_finished_by_repeating_it(
     content = exported(home)
     other = new_home(tmp_path, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(portable, "_BATCH", 2)
-        original = portable._SessionImport.store
+        patch.setattr(merging, "BATCH", 2)
+        original = merging.SessionMerge.store
         stored = []
 
         def store(self):
@@ -244,7 +245,7 @@ def test_an_import_that_stops_in_the_middle_is_finished_by_repeating_it(
             if len(stored) == 3:
                 raise KeyboardInterrupt
 
-        patch.setattr(portable._SessionImport, "store", store)
+        patch.setattr(merging.SessionMerge, "store", store)
         with pytest.raises(KeyboardInterrupt):
             imported(content, other)
     imported(content, other)

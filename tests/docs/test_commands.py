@@ -30,6 +30,7 @@ NOT_RUN = {
     "mcp": "does not end: tests/adapters",
     "memory edit": "needs a terminal: tests/builtin",
     "memory export --watch": "does not end: tests/builtin",
+    "memory import": "needs files: tests/builtin/test_notes_import.py",
     "restore": "needs a backup: tests/checkup/test_backup.py",
     "sessions import": "needs a file of hermes-agent: tests/builtin",
     "setup": "needs the fields of a real plugin: tests/plugins",

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -25,27 +24,22 @@ from hermes_builtin.notes import Author, Change, Notebook, Notes, Person, entry_
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
     Archive,
-    Message,
     NewMessage,
-    Scope,
     Session,
     SessionFacts,
 )
 from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.location import locate
+from hermes_builtin.sessions.merging import MessageIds, SessionMerge
 from hermes_builtin.sessions.spool import Spool
-from hermes_builtin.sessions.words import storable
 from hermes_core import HermesError
 from hermes_core.config import load_config
-from hermes_core.session import TERMINAL
 from hermes_core.storage.files import open_regular, sync_folder
 
 FORMAT: Final = "hermes-memory"
 VERSION: Final = 1
 IMPORT: Final = "import"
 
-#: Messages that are stored in one transaction.
-_BATCH: Final = 500
 _SHOWN_PROBLEMS: Final = 10
 #: A line is read into memory; the longest message that an archive takes is shorter.
 _LONGEST_LINE: Final = 64_000_000
@@ -151,7 +145,7 @@ def _records(home: Path, archive: Archive) -> Iterator[dict[str, Any]]:
     # By their start and id, which are the same in every home.
     for session in sorted(archive.sessions(EVERYBODY), key=lambda each: (each.started, each.id)):
         yield {"type": "session", **_facts_of(session)}
-        ids = _MessageIds()
+        ids = MessageIds()
         for message in archive.messages(session):
             yield {
                 "type": "message",
@@ -168,20 +162,6 @@ def _facts_of(session: Session) -> dict[str, Any]:
     """What is known of a session, without what is empty."""
     facts = {key: getattr(session, key) for key in SessionFacts._fields}
     return {key: value for key, value in facts.items() if value not in ("", None)}
-
-
-class _MessageIds:
-    """Names messages of a session by what they say, and by how often that was said before."""
-
-    def __init__(self) -> None:
-        self._seen: Counter[bytes] = Counter()
-
-    def of(self, message: Message | NewMessage) -> str:
-        said = f"{message.role}\0{message.at!r}\0{storable(message.content)}"
-        digest = sha256(said.encode("utf-8", "surrogatepass")).digest()[:8]
-        self._seen[digest] += 1
-        number = self._seen[digest]
-        return digest.hex() if number == 1 else f"{digest.hex()}-{number}"
 
 
 def _note_records(notes: Notes) -> Iterator[dict[str, Any]]:
@@ -424,7 +404,7 @@ def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) 
                     sessions.add(record)
             if progress is not None:
                 progress(source.tell(), size)
-        sessions.store()
+        sessions.finish()
     with closing(Notes.open(home, load_config(home).memory)) as notes:
         for person in people:
             notes.introduce(person)
@@ -435,55 +415,37 @@ def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) 
 
 
 class _SessionImport:
-    """Stores the messages of one session after the other, as far as they are not there."""
+    """Stores one session after the other."""
 
     def __init__(self, archive: Archive, counts: Counter[str]) -> None:
         self._archive = archive
         self._counts = counts
-        self._facts = SessionFacts("")
-        self._stored: set[str] = set()
-        self._ids = _MessageIds()
-        self._batch: list[NewMessage] = []
+        self._merge: SessionMerge | None = None
 
     def begin(self, record: Record) -> None:
         """The lines that follow are of this session."""
-        self.store()
+        self.finish()
         values = {key: record[key] for key in SessionFacts._fields if key in record}
-        self._facts = SessionFacts(**values)
-        self._ids, self._stored = _MessageIds(), set()
-        found = self._found()
-        if found is None:
-            self._archive.append(self._facts, [])
+        self._merge = SessionMerge(self._archive, SessionFacts(**values))
+        if self._merge.is_new:
+            self._merge.store_facts()
             self._counts["session"] += 1
-            return
-        stored = _MessageIds()
-        self._stored = {stored.of(each) for each in self._archive.messages(found)}
-
-    def _found(self) -> Session | None:
-        """The session of this name of the same person."""
-        facts = self._facts
-        place = facts.platform or facts.source or TERMINAL
-        owner = Scope(*map(storable, (facts.user_id, facts.chat_id, facts.profile, place)))
-        return self._archive.session(facts.id, owner)
 
     def add(self, record: Record) -> None:
         """A message of it."""
         message = NewMessage(
             record["role"], record["content"], float(record["at"]), record.get("extra")
         )
-        if self._ids.of(message) in self._stored:
-            self._counts["known"] += 1
-            return
-        self._batch.append(message)
-        if len(self._batch) >= _BATCH:
-            self.store()
+        assert self._merge is not None  # noqa: S101 - the lines were checked
+        self._merge.add(message)
 
-    def store(self) -> None:
-        """Store what has been collected."""
-        if self._batch:
-            self._archive.append(self._facts, self._batch)
-            self._counts["message"] += len(self._batch)
-            self._batch = []
+    def finish(self) -> None:
+        """Store what is left of it."""
+        if self._merge is not None:
+            self._merge.store()
+            self._counts["message"] += self._merge.messages
+            self._counts["known"] += self._merge.known
+            self._merge = None
 
 
 @dataclass(slots=True)
