@@ -76,6 +76,7 @@ def fill(home: Path, messages: int) -> None:
                 for each in range(PER_SESSION)
             ]
             archive.append(SessionFacts(f"old-{number}", source="cli"), said)
+        archive.check(newest=0)  # which puts all of them into the index
 
 
 def run(command: str, home: Path, *arguments: str) -> None:

@@ -61,9 +61,10 @@ _LARGEST_NOTES: Final = 10_000_000
 #: A file with settings or credentials is smaller.
 _LARGEST_SETTINGS: Final = 1_000_000
 
-#: What belongs to a running process, or can be made again.
+#: What belongs to a running process, or to one that was killed, or can be made again.
 _SKIPPED: Final = re.compile(
-    r"(.*/)?(__pycache__(/.*)?|[^/]*\.lock|\.[^/]*\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?)"
+    r"(.*/)?(__pycache__(/.*)?|\.[^/]*\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?"
+    r"|\.[^/]*\.(backup|restore)-[0-9a-f]{8}(/.*)?)"
 )
 _BESIDE_DATABASES: Final = ("-wal", "-shm", "-journal")
 #: Copied first, in this order; see the module's docstring.
@@ -680,9 +681,14 @@ def home_tree(folder: Path, ignored: Path) -> Tree:
             else:
                 files += _found(Path(entry.path), name)
     names = {each.name for each in files}
-    kept = [each for each in files if not _is_beside(each.name, names)]
+    kept = [each for each in files if not _is_beside(each.name, names) and not _is_lock(each)]
     kept.sort(key=lambda each: (_order(each.name), each.name))
     return Tree(tuple(kept), tuple(sorted(folders)), tuple(left_out))
+
+
+def _is_lock(each: Found) -> bool:
+    # Ours are empty; a plugin may have its uv.lock.
+    return each.name.endswith(".lock") and not each.size
 
 
 def _is_beside(name: str, names: set[str]) -> bool:

@@ -49,6 +49,8 @@ COMMANDS: Final = {
 #: Commands of the other packages of this distribution.
 BUILTIN_HELP: Final = {
     "chat": "Talk with a model that has your memory.",
+    "export": "Write notes and conversations as JSON lines.",
+    "import": "Add the notes and conversations of an export.",
     "mcp": "Serve the memory to MCP clients such as Claude Code.",
     "memory": "Show and change the notes that the agent keeps.",
     "sessions": "Search and manage past conversations.",

@@ -181,7 +181,7 @@ def test_an_export_may_stay_in_its_zip(folder: str, machine: Machine) -> None:
 def test_messages_in_lines_are_taken_over_in_every_form(text: str, machine: Machine) -> None:
     path = write(machine, text, "chat.jsonl")
     assert taken(machine, path) == {
-        "schema": 1, "origin": "jsonl", "sessions": 1, "messages": 2, "known": 0,
+        "schema": 1, "origin": "jsonl", "sessions": 1, "messages": 2, "known": 0, "skipped": 0,
     }  # fmt: skip
     assert list(contents(machine).values()) == [SAID]
     again = taken(machine, path)

@@ -131,13 +131,18 @@ def test_folders_plugins_modes_and_times_come_back(small, tmp_path):
     (plugin / "__init__.py").write_text("x = 1\n")
     (plugin / "run.sh").write_text("#!/bin/sh\n")
     (plugin / "run.sh").chmod(0o755)
+    (plugin / "uv.lock").write_text("version = 1\n")
+    (plugin / "own.lock").touch()
+    (small / ".b.zip.backup-0123abcd").mkdir()
+    (small / ".b.zip.backup-0123abcd" / "backup.zip").write_text("half of it")
     os.utime(plugin / "run.sh", (1_600_000_000, 1_600_000_000))
     (plugin / "__pycache__").mkdir()
     (plugin / "__pycache__" / "x.pyc").write_text("")
     create_backup(small, tmp_path / "b.zip")
     restore(tmp_path / "b.zip", tmp_path / "new")
     there = tmp_path / "new" / "plugins" / "acme"
-    assert sorted(each.name for each in there.iterdir()) == ["__init__.py", "run.sh"]
+    assert sorted(each.name for each in there.iterdir()) == ["__init__.py", "run.sh", "uv.lock"]
+    assert not list((tmp_path / "new").glob(".b.zip*"))
     assert stat.S_IMODE((there / "run.sh").stat().st_mode) == 0o755
     assert (there / "run.sh").stat().st_mtime == 1_600_000_000
     assert (tmp_path / "new" / "empty" / "inside").is_dir()

@@ -214,6 +214,10 @@ class Notes:
             raise NotesError("it is not known whose notes these are", where=where)
         return person
 
+    def introduce(self, person: Person) -> None:
+        """Note whose USER.md is in the folder of a person."""
+        self._storage.people.introduce(person)
+
     def people(self) -> list[Person]:
         """Everybody who has a USER.md of their own."""
         return self._storage.people.all()

@@ -34,6 +34,7 @@ from hermes_builtin.notes import (
     Refused,
     Written,
     entry_id,
+    importing,
     operation,
     previews,
     render,
@@ -44,7 +45,17 @@ from hermes_builtin.notes.notebook import NotesFile
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
-from hermes_core.cli.output import amount, bold, note, paint, plain, print_json, say, say_text
+from hermes_core.cli.output import (
+    amount,
+    bold,
+    note,
+    paint,
+    plain,
+    print_json,
+    progress,
+    say,
+    say_text,
+)
 from hermes_core.config import load_config
 from hermes_core.storage.home import resolve_home
 
@@ -443,6 +454,51 @@ def _print_book(name: str, book: dict[str, Any], *, origin_wanted: bool) -> None
 def add(ctx: click.Context, /, text: str, **given: Any) -> None:
     """Add an entry; TEXT may be - for standard input."""
     _change(ctx, "add", given, content=_given(text))
+
+
+@memory.command("import")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+@_target
+@of_user
+@json_option
+@click.pass_context
+def import_notes(ctx: click.Context, /, paths: tuple[str, ...], **given: Any) -> None:
+    """Stage the notes of another agent.
+
+    FILE is CLAUDE.md, AGENTS.md, another text, a folder such as ~/.codex/memories, or - for
+    standard input. Each item of a list and each paragraph waits until you approve it.
+    """
+    notes = notes_of(ctx, given["user"], given["platform"])
+    found = [(_shown_name(each), importing.entries_of(text)) for each, text in _texts(paths)]
+    with progress("Staging", sum(len(entries) for _, entries in found)) as shown:
+        done = []
+        for name, entries in found:
+            done.append(importing.stage(notes, given["target"], entries, name))
+            shown.advance(len(entries))
+    ids = [name for each in done for name in each.ids]
+    known = sum(each.known for each in done)
+    refused = [text for each in done for text in each.refused]
+    if given["json_wanted"]:
+        print_json(staged=ids, known=known, refused=refused)
+        return
+    say(f"Staged {amount(len(ids), 'note')}; already known: {known:,}.")
+    for text in refused:
+        note(f"not staged: {plain(text)}")
+    if ids:
+        note("hint: run: hermes-plugins memory pending, then memory approve ID")
+
+
+def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        if path == "-":
+            yield "standard input", _given(path)
+            continue
+        for file in importing.files_in(Path(path)):
+            yield str(file), importing.text_of(file)
+
+
+def _shown_name(path: str) -> str:
+    return Path(path).name
 
 
 @memory.command()

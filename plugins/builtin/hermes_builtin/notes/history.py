@@ -53,6 +53,11 @@ _EARLIER: Final = (
 _NEWEST: Final = (
     "SELECT id, at, inode FROM changes WHERE {own} AND target = ? ORDER BY id DESC LIMIT 1"
 )
+_INSERT: Final = (
+    "INSERT INTO changes"
+    " (target, who, action, session, before, after, entries, inode, temporary, at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 #: More than there are.
 _ALL: Final = 2**62
 
@@ -138,6 +143,21 @@ class History:
             # Also right if the change fails: it is about the text, wherever it stands.
             self._record(database, origins or {})
             return self._insert(database, change, entries)
+
+    def restore(self, changes: Iterable[Change], origins: Mapping[str, str]) -> None:
+        """Record the changes of a notebook of another home, with their times, oldest first.
+
+        Args:
+            changes: What happened there. The notebook has no history here.
+            origins: Where its entries come from.
+        """
+        with self._file.transaction() as database:
+            self._record(database, origins)
+            earlier = ""
+            for each in changes:
+                before = None if each.before == earlier else each.before
+                self._file.insert(database, _INSERT, (*each[:4], before, *each[5:9], each.at))
+                earlier = each.after
 
     def finish(self, target: str, noted: HistoryRecord) -> None:
         """The change was made."""
@@ -393,13 +413,7 @@ class History:
         # NULL means "what the change before it left": every text is stored once.
         before = change.before if change.action == FOUND else None
         at = self._clock()
-        number = self._file.insert(
-            database,
-            "INSERT INTO changes"
-            " (target, who, action, session, before, after, entries, inode, temporary, at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*change[:4], before, *change[5:9], at),
-        )
+        number = self._file.insert(database, _INSERT, (*change[:4], before, *change[5:9], at))
         return HistoryRecord(number, at, Known(change.after, entries, change.inode))
 
     def _recorded(self, database: Connection, texts: Iterable[str]) -> dict[str, str]:

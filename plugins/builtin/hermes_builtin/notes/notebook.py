@@ -413,6 +413,37 @@ class Notebook:
         """
         return self._rewrite(_merger(base, wanted), "edit", Author(FILE_EDIT), capped=False)
 
+    def merge(self, entries: Sequence[str], author: Author) -> Written:
+        """Add the entries of a notebook of another home that are not here, as they stand."""
+        return self._rewrite(_merger([], entries), "import", author, capped=False)
+
+    def restore(self, changes: Sequence[Change], origins: Mapping[str, str]) -> bool:
+        """Take over the history and the text of a notebook of another home.
+
+        Args:
+            changes: What happened there, oldest first; at least one.
+            origins: Where its entries come from.
+
+        Returns:
+            Whether that was done. Nothing is changed if there is anything here.
+        """
+        self.prepare()
+        with self.text.locked():
+            if self.text.read() or self._history.last(self.key) is not None:
+                return False
+            *earlier, last = changes
+            aside = self.text.write_aside(last.after)
+            # As in every change: as long as its temporary file exists, the last was not made.
+            made = last._replace(inode=aside.inode, temporary=aside.path)
+            try:
+                self._history.restore([*earlier, made], origins)
+                self.text.put_in_place(aside, expected="")
+            except BaseException:
+                aside.discard()
+                self._history.drop(self.key)
+                raise
+        return True
+
     def undo(self, change: Change, author: Author) -> Written:
         """Undo one change, and leave what came after it.
 

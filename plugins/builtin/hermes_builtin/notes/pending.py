@@ -7,7 +7,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import inf, nextafter
 from pathlib import Path
@@ -178,6 +178,13 @@ class Pending:
         }
         self._records.store(name, json.dumps(record, ensure_ascii=False, indent=2))
         return name
+
+    def restore(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Store a write that waits in another home; returns whether it was not here yet."""
+        if not _NAME.fullmatch(name) or self._records.exists(name):
+            return False
+        self._records.store(name, json.dumps(record, ensure_ascii=False, indent=2))
+        return True
 
     def _later(self) -> float:
         """The time; later than that of what waits already, whatever the clock says."""

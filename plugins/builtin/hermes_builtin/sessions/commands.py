@@ -27,7 +27,7 @@ from hermes_builtin.sessions.archive import (
 from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.display import link
 from hermes_builtin.sessions.hermes_agent import not_imported
-from hermes_builtin.sessions.importers import import_file
+from hermes_builtin.sessions.importers import import_file, import_folder
 from hermes_builtin.sessions.location import Location, locate
 from hermes_builtin.sessions.query import age, parse
 from hermes_builtin.sessions.results import (
@@ -178,8 +178,9 @@ def import_command(
     """Import the conversations of FILE.
 
     Skips messages that are already stored.
-    FILE is hermes-agent's state.db (by default that of this home), JSONL of messages, or the
-    conversations.json of ChatGPT or Claude.
+    FILE is hermes-agent's state.db (by default that of this home), JSONL of messages, the
+    conversations.json of ChatGPT or Claude, or a session of Claude Code or Codex. It may also be a
+    folder with such sessions: ~/.claude/projects or ~/.codex/sessions.
     """
     with _open_archive(ctx) as (archive, where):
         source = file or where.theirs
@@ -201,7 +202,10 @@ def import_command(
         with progress("Importing conversations", 1) as step:
             platform = _platform_of(archive, given["user"], given["platform"]) or TERMINAL
             owner = Scope(given["user"], profile=given["profile"], platform=platform)
-            taken = import_file(archive, source, owner, step.update, hidden=given["hidden"])
+            if source.is_dir():
+                taken = import_folder(archive, source, owner, step.update)
+            else:
+                taken = import_file(archive, source, owner, step.update, hidden=given["hidden"])
     if json_wanted:
         print_json(**taken._asdict())
         return
@@ -209,6 +213,8 @@ def import_command(
         f"Imported {_contents(taken.sessions, taken.messages)} from {taken.origin}; "
         f"already stored: {taken.known:,}."
     )
+    if taken.skipped:
+        note(f"Skipped {amount(taken.skipped, 'line')} that can't be read.")
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Imports conversations from hermes-agent, JSONL, ChatGPT and Claude.
+"""Imports conversations from hermes-agent, JSONL, ChatGPT, Claude, Claude Code and Codex.
 
 Importing a file twice stores its messages once.
 """
@@ -13,12 +13,13 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from itertools import count as counting
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hermes_builtin.sessions import hermes_agent
+from hermes_builtin.sessions import coding_agents, hermes_agent
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
     Archive,
@@ -58,6 +59,69 @@ class ImportResult(NamedTuple):
     sessions: int = 0
     messages: int = 0
     known: int = 0
+    skipped: int = 0
+
+
+def import_folder(
+    archive: Archive, folder: Path, owner: Scope = EVERYBODY, progress: Progress | None = None
+) -> ImportResult:
+    """Import what Claude Code or Codex stored below a folder, one session after the other.
+
+    Args:
+        archive: Where it goes.
+        folder: The folder, such as ``~/.claude/projects`` or ``~/.codex/sessions``.
+        owner: Whose they are.
+        progress: Called with the bytes that were read, and how many there are.
+
+    Raises:
+        NotImportedError: There is nothing that is known here, or a file can't be read.
+    """
+    files = {path: path.stat().st_size for path in sorted(folder.rglob("*.jsonl"))}
+    total, done = sum(files.values()), 0
+    taken = ImportResult("")
+    for path, length in files.items():
+        before = done
+        shown = None if progress is None else partial(_further, progress, before, total)
+        result = _import_transcript(archive, path, owner, shown)
+        if result is not None:
+            origins = dict.fromkeys(filter(None, (*taken.origin.split(", "), result.origin)))
+            counts = (sum(each) for each in zip(taken[1:], result[1:], strict=True))
+            taken = ImportResult(", ".join(origins), *counts)
+        done += length
+    if not taken.origin:
+        raise NotImportedError(
+            "has no sessions of Claude Code or Codex in it",
+            where=str(folder),
+            hint="see ~/.claude/projects and ~/.codex/sessions",
+        )
+    return taken
+
+
+def _further(progress: Progress, before: int, total: int, at: int) -> None:
+    progress(before + at, total)
+
+
+def _import_transcript(
+    archive: Archive, path: Path, owner: Scope, progress: Callable[[int], None] | None
+) -> ImportResult | None:
+    """Import a file of Claude Code or Codex; None if it is neither."""
+    try:
+        kind = coding_agents.kind_of(path)
+        if not kind:
+            return None
+        done = coding_agents.import_transcript(
+            archive,
+            path,
+            kind,
+            adapt=partial(_owned, owner=owner),
+            as_imported=_as_imported,
+            progress=progress,
+        )
+    except OSError as error:
+        what = f"can't be read: {error.strerror or error}"
+        raise NotImportedError(what, where=str(path)) from error
+    known = int(not done.messages and bool(done.known))
+    return ImportResult(kind, done.sessions, done.messages, known, done.skipped)
 
 
 def import_file(
@@ -95,6 +159,11 @@ def import_file(
         found = (each._replace(facts=_owned(each.facts, owner)) for each in theirs)
         total = hermes_agent.count(path, hidden=hidden)
         return _take(archive, hermes_agent.ORIGIN, found, total, progress)
+    size = path.stat().st_size
+    shown = None if progress is None else partial(_further, progress, 0, size)
+    transcript = _import_transcript(archive, path, owner, shown)
+    if transcript is not None:
+        return transcript
     try:
         origin, parsed = _parsed(path, _text(path))
     except (OSError, UnicodeDecodeError, *_BAD_ZIPS) as error:
@@ -246,7 +315,8 @@ def _parsed(path: Path, text: str) -> tuple[str, list[Imported]]:
     raise NotImportedError(
         "holds no conversations that are known here",
         where=str(path),
-        hint="known are hermes-agent's state.db, JSONL, conversations.json of ChatGPT and Claude",
+        hint="known are hermes-agent's state.db, JSONL, sessions of Claude Code and Codex, and"
+        " conversations.json of ChatGPT and Claude",
     )
 
 

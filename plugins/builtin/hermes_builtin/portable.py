@@ -1,0 +1,505 @@
+"""Notes and conversations as JSON lines that people can read: docs/portable-format.md.
+
+An export of a home that was imported into an empty one is the same, byte by byte. So a line has
+nothing that depends on the machine: no row numbers, no time of the export, and one order.
+
+`import_lines` checks every line first and changes nothing if one of them is wrong. Then it only
+adds what is not there: it may be repeated, and a killed one is finished by repeating it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from hermes_builtin.notes import Author, Change, Notebook, Notes, Person, entry_id
+from hermes_builtin.sessions.archive import (
+    EVERYBODY,
+    Archive,
+    NewMessage,
+    Session,
+    SessionFacts,
+)
+from hermes_builtin.sessions.conversations import open_archive
+from hermes_builtin.sessions.location import locate
+from hermes_builtin.sessions.merging import MessageIds, SessionMerge
+from hermes_builtin.sessions.spool import Spool
+from hermes_core import HermesError
+from hermes_core.config import load_config
+from hermes_core.storage.files import open_regular, sync_folder
+
+FORMAT: Final = "hermes-memory"
+VERSION: Final = 1
+IMPORT: Final = "import"
+
+_SHOWN_PROBLEMS: Final = 10
+#: A line is read into memory; the longest message that an archive takes is shorter.
+_LONGEST_LINE: Final = 64_000_000
+
+Record = Mapping[str, Any]
+Progress = Callable[[int, int], None]
+
+
+class PortableError(HermesError):
+    """A file is not an export, or has wrong lines; nothing was imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much was exported, or imported; ``known`` is what was there already."""
+
+    notes: int = 0
+    changes: int = 0
+    pending: int = 0
+    sessions: int = 0
+    messages: int = 0
+    known: int = 0
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def export_file(home: Path, file: Path, progress: Progress | None = None) -> Counts:
+    """Write the notes and conversations of a home to a new file.
+
+    Raises:
+        HermesError: The file exists already or can't be written, or a store can't be read.
+    """
+    temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}.tmp")
+    if os.path.lexists(file):
+        raise HermesError("exists already", where=str(file), hint="choose another name")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as target:
+            counts = export_lines(home, target, progress)
+            target.flush()
+            os.fsync(target.fileno())
+        _publish(temporary, file)
+    except OSError as error:
+        raise HermesError(
+            f"can't be written: {error.strerror or error}", where=str(file)
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return counts
+
+
+def _publish(temporary: Path, file: Path) -> None:
+    try:
+        os.link(temporary, file)  # a rename would replace what is there
+    except FileExistsError:
+        raise HermesError("exists already", where=str(file), hint="choose another name") from None
+    except OSError:  # a file system without links
+        temporary.rename(file)
+    sync_folder(file.parent)
+
+
+def export_lines(home: Path, target: BinaryIO, progress: Progress | None = None) -> Counts:
+    """Write the notes and conversations of a home as lines."""
+    counts: Counter[str] = Counter()
+    with closing(locate(home).open()) as archive:
+        _hand_over(home, archive)
+        total = archive.stats().messages
+        for record in _records(home, archive):
+            target.write(_line(record))
+            counts[record["type"]] += 1
+            if progress is not None and record["type"] == "message":
+                progress(counts["message"], total)
+    return _counted(counts)
+
+
+def _counted(counts: Mapping[str, int]) -> Counts:
+    names = ("note", "change", "pending", "session", "message", "known")
+    return Counts(*(counts.get(each, 0) for each in names))
+
+
+def _hand_over(home: Path, archive: Archive) -> None:
+    """Store the turns that wait in the spool, so that they are part of it."""
+    error = Spool(home, partial(open_archive, home)).hand_over(archive)
+    if error is not None:
+        raise HermesError(
+            f"turns wait in the spool and can't be stored: {error}", where=str(home / "spool")
+        ) from error
+
+
+def _line(record: Record) -> bytes:
+    try:
+        text = json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, from a file that somebody edited
+        text = json.dumps(record, allow_nan=False).encode()
+    return text + b"\n"
+
+
+def _records(home: Path, archive: Archive) -> Iterator[dict[str, Any]]:
+    yield {"type": "header", "format": FORMAT, "version": VERSION}
+    with closing(Notes.open(home, load_config(home).memory)) as notes:
+        yield from _note_records(notes)
+    # By their start and id, which are the same in every home.
+    for session in sorted(archive.sessions(EVERYBODY), key=lambda each: (each.started, each.id)):
+        yield {"type": "session", **_facts_of(session)}
+        ids = MessageIds()
+        for message in archive.messages(session):
+            yield {
+                "type": "message",
+                "session": session.id,
+                "id": ids.of(message),
+                "role": message.role,
+                "at": message.at,
+                "content": message.content,
+                **({"extra": dict(message.extra)} if message.extra else {}),
+            }
+
+
+def _facts_of(session: Session) -> dict[str, Any]:
+    """What is known of a session, without what is empty."""
+    facts = {key: getattr(session, key) for key in SessionFacts._fields}
+    return {key: value for key, value in facts.items() if value not in ("", None)}
+
+
+def _note_records(notes: Notes) -> Iterator[dict[str, Any]]:
+    people = sorted(notes.people(), key=lambda each: each.folder)
+    for person in people:
+        yield {"type": "person", "notebook": f"user/{person.folder}", **person._asdict()}
+    keys = ["memory", "user", *(f"user/{each.folder}" for each in people)]
+    for key in keys:
+        yield from _notebook_records(notes, notes.book(key))
+    for name, text in sorted(notes.pending.texts().items()):
+        record = _pending_record(text)
+        if record is not None:
+            yield {"type": "pending", "id": name, "record": record}
+
+
+def _pending_record(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:  # `memory pending` reports it
+        return None
+
+
+def _notebook_records(notes: Notes, book: Notebook) -> Iterator[dict[str, Any]]:
+    if book.text.exists:
+        with book.text.locked():
+            # What somebody did to the file since is part of the history, too.
+            notes.history.catch_up(book.key, *book.text.look())
+    changes = notes.history.changes(book.key, limit=-1)[::-1] if notes.history.exists else []
+    said: set[str] = set()
+    before = ""
+    for change in changes:
+        entries = [each for each in change.known.entries if each not in said]
+        said.update(entries)
+        yield _change_record(change, before, notes.history.recorded_origins(entries))
+        before = change.after
+    entries = book.read().entries
+    origins = notes.history.recorded_origins(entries) if changes else {}
+    for text in entries:
+        origin = {"origin": origins[text]} if text in origins else {}
+        yield {"type": "note", "notebook": book.key, "id": entry_id(text), **origin, "text": text}
+
+
+def _change_record(change: Change, before: str, origins: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "type": "change",
+        "notebook": change.target,
+        "at": change.at,
+        "who": change.who,
+        "action": change.action,
+        **({"session": change.session} if change.session else {}),
+        **({"before": change.before} if change.before != before else {}),
+        "after": change.after,
+        **({"entries": json.loads(change.seen)} if change.seen is not None else {}),
+        **({"origins": dict(sorted(origins.items()))} if origins else {}),
+    }
+
+
+# -- checking ---------------------------------------------------------------------------------
+
+_TEXT: Final = (str,)
+_NUMBER: Final = (int, float)
+#: The fields of each record: what they must be, and which may be missing.
+_FIELDS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
+    "header": {"format": _TEXT, "version": (int,)},
+    "person": {"notebook": _TEXT, "platform": _TEXT, "user_id": _TEXT},
+    "change": {
+        "notebook": _TEXT, "at": _NUMBER, "who": _TEXT, "action": _TEXT, "session": _TEXT,
+        "before": _TEXT, "after": _TEXT, "entries": (list,), "origins": (dict,),
+    },
+    "note": {"notebook": _TEXT, "id": _TEXT, "origin": _TEXT, "text": _TEXT},
+    "pending": {"id": _TEXT, "record": (dict,)},
+    "session": {
+        **dict.fromkeys(SessionFacts._fields, _TEXT), "started": _NUMBER, "ended": _NUMBER,
+    },
+    "message": {
+        "session": _TEXT, "id": _TEXT, "role": _TEXT, "at": _NUMBER, "content": _TEXT,
+        "extra": (dict,),
+    },
+}  # fmt: skip
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "header": ("format", "version"),
+    "person": ("notebook", "platform", "user_id"),
+    "change": ("notebook", "at", "who", "action", "after"),
+    "note": ("notebook", "text"),
+    "pending": ("id", "record"),
+    "session": ("id",),
+    "message": ("session", "role", "at", "content"),
+}
+
+
+def _problem(record: Any) -> str:
+    """What is wrong with a record; "" if nothing is."""
+    if not isinstance(record, dict) or not isinstance(record.get("type"), str):
+        return "not a record with a type"
+    fields = _FIELDS.get(record["type"])
+    if fields is None:
+        return f"unknown type {record['type']!r}"
+    missing = [each for each in _REQUIRED[record["type"]] if each not in record]
+    if missing:
+        return f"{', '.join(missing)} is missing"
+    for name, value in record.items():
+        kinds = fields.get(name, (object,))
+        if name != "type" and (not isinstance(value, kinds) or isinstance(value, bool)):
+            return f"{name} has a wrong value"
+        if kinds is _NUMBER and not isfinite(value):
+            return f"{name} has a wrong value"
+    return _deep_problem(record)
+
+
+def _deep_problem(record: Mapping[str, Any]) -> str:
+    listed = [*record.get("entries", ())]
+    if record["type"] == "change":
+        listed += [*record.get("origins", {}).values()]
+    if not all(isinstance(each, str) for each in listed):
+        return "entries or origins has a wrong value"
+    if record["type"] == "person":
+        person = Person(record["platform"], record["user_id"])
+        if record["notebook"] != f"user/{person.folder}":
+            return "the notebook is not that of this person"
+    return ""
+
+
+@dataclass(slots=True)
+class _Check:
+    """Reads a whole file, and remembers what is wrong with it."""
+
+    problems: list[str] = field(default_factory=list)
+    notebooks: set[str] = field(default_factory=lambda: {"memory", "user"})
+    session: str | None = None
+
+    def look(self, number: int, record: Any) -> None:
+        """Check one record."""
+        problem = _problem(record) or self._context_problem(record, number)
+        if problem:
+            self.problems.append(f"line {number}: {problem}")
+
+    def _context_problem(self, record: Record, number: int) -> str:
+        kind = record["type"]
+        if (kind == "header") != (number == 1):
+            return "the header is the first line, and only that"
+        if kind == "person":
+            self.notebooks.add(record["notebook"])
+        elif kind in ("change", "note") and record["notebook"] not in self.notebooks:
+            return f"nobody has the notebook {record['notebook']!r}"
+        elif kind == "session":
+            self.session = record["id"]
+        elif kind == "message" and record["session"] != self.session:
+            return "a message has to follow its session"
+        return ""
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, Any]]:
+    """Each line and what it has; an exception in place of what is not JSON."""
+    number = 0
+    while line := file.readline(_LONGEST_LINE):
+        number += 1
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield number, error
+
+
+def _checked(file: BinaryIO, where: str) -> None:
+    """Raise unless every line is right."""
+    check = _Check()
+    is_empty = True
+    for number, record in _lines(file):
+        is_empty = False
+        if number == 1:
+            _check_header(record, where)
+        if isinstance(record, Exception):
+            check.problems.append(f"line {number}: not JSON")
+        else:
+            check.look(number, record)
+        if len(check.problems) >= _SHOWN_PROBLEMS:
+            break
+    if is_empty:
+        raise PortableError("is empty", where=where, hint="nothing was imported")
+    if check.problems:
+        raise PortableError(
+            "; ".join(check.problems), where=where, hint="correct these lines; nothing was imported"
+        )
+
+
+def _check_header(record: Any, where: str) -> None:
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise PortableError(
+            "is not an export of hermes-plugins",
+            where=where,
+            hint="for conversations of others: hermes-plugins sessions import FILE",
+        )
+    if isinstance(record.get("version"), int) and record["version"] > VERSION:
+        raise PortableError(
+            f"has format {record['version']}, and this version knows {VERSION}",
+            where=where,
+            hint="upgrade hermes-plugins",
+        )
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def import_file(home: Path, file: Path, progress: Progress | None = None) -> Counts:
+    """Add the notes and conversations of an export to a home; what is there already stays.
+
+    Raises:
+        PortableError: The file is not an export, or has wrong lines; nothing was imported.
+        HermesError: A store can't be read or written; what was imported before that stays.
+    """
+    try:
+        with open_regular(file) as source:
+            _checked(source, str(file))
+            source.seek(0)
+            return _import(home, source, file.stat().st_size, progress)
+    except OSError as error:
+        raise HermesError(f"can't be read: {error.strerror or error}", where=str(file)) from error
+
+
+def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) -> Counts:
+    counts: Counter[str] = Counter()
+    notebooks: dict[str, _Contents] = {}
+    pending: dict[str, Record] = {}
+    people: list[Person] = []
+    with closing(locate(home).open()) as archive:
+        _hand_over(home, archive)
+        sessions = _SessionImport(archive, counts)
+        for _, record in _lines(source):
+            match record["type"]:
+                case "person":
+                    people.append(Person(record["platform"], record["user_id"]))
+                case "change" | "note":
+                    notebooks.setdefault(record["notebook"], _Contents()).add(record)
+                case "pending":
+                    pending[record["id"]] = record["record"]
+                case "session":
+                    sessions.begin(record)
+                case "message":
+                    sessions.add(record)
+            if progress is not None:
+                progress(source.tell(), size)
+        sessions.finish()
+    with closing(Notes.open(home, load_config(home).memory)) as notes:
+        for person in people:
+            notes.introduce(person)
+        for key, contents in notebooks.items():
+            _import_notebook(notes, notes.book(key), contents, counts)
+        _import_pending(notes, pending, counts)
+    return _counted(counts)
+
+
+class _SessionImport:
+    """Stores one session after the other."""
+
+    def __init__(self, archive: Archive, counts: Counter[str]) -> None:
+        self._archive = archive
+        self._counts = counts
+        self._merge: SessionMerge | None = None
+
+    def begin(self, record: Record) -> None:
+        """The lines that follow are of this session."""
+        self.finish()
+        values = {key: record[key] for key in SessionFacts._fields if key in record}
+        self._merge = SessionMerge(self._archive, SessionFacts(**values))
+        if self._merge.is_new:
+            self._merge.store_facts()
+            self._counts["session"] += 1
+
+    def add(self, record: Record) -> None:
+        """A message of it."""
+        message = NewMessage(
+            record["role"], record["content"], float(record["at"]), record.get("extra")
+        )
+        assert self._merge is not None  # noqa: S101 - the lines were checked
+        self._merge.add(message)
+
+    def finish(self) -> None:
+        """Store what is left of it."""
+        if self._merge is not None:
+            self._merge.store()
+            self._counts["message"] += self._merge.messages
+            self._counts["known"] += self._merge.known
+            self._merge = None
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What a file has of one notebook."""
+
+    changes: list[Change] = field(default_factory=list)
+    entries: list[str] = field(default_factory=list)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        if record["type"] == "note":
+            self.entries.append(record["text"])
+            if "origin" in record:
+                self.origins[record["text"]] = record["origin"]
+            return
+        self.origins |= record.get("origins", {})
+        entries = record.get("entries")
+        self.changes.append(
+            Change(
+                record["notebook"],
+                record["who"],
+                record["action"],
+                record.get("session", ""),
+                record.get("before", self.changes[-1].after if self.changes else ""),
+                record["after"],
+                None if entries is None else json.dumps(entries, ensure_ascii=False),
+                at=float(record["at"]),
+            )
+        )
+
+
+def _import_notebook(
+    notes: Notes, book: Notebook, contents: _Contents, counts: Counter[str]
+) -> None:
+    known = notes.history.recorded_origins(contents.origins)
+    # A file must not give authority to a text that this home has from somewhere else.
+    origins = {text: each for text, each in contents.origins.items() if text not in known}
+    if contents.changes and book.restore(contents.changes, origins):
+        counts["change"] += len(contents.changes)
+        counts["note"] += len(contents.entries)
+        return
+    present = set(book.read().entries)
+    new = [each for each in contents.entries if each not in present]
+    counts["known"] += len(contents.entries) - len(new)
+    if new:
+        book.merge(new, Author(IMPORT))
+        notes.history.record_origins({each: origins[each] for each in new if each in origins})
+        counts["note"] += len(new)
+
+
+def _import_pending(notes: Notes, pending: Mapping[str, Record], counts: Counter[str]) -> None:
+    for name, record in pending.items():
+        if notes.pending.restore(name, record):
+            counts["pending"] += 1
+        else:
+            counts["known"] += 1
