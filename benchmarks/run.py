@@ -19,6 +19,7 @@ BENCHMARKS = (
     "scrubber.py",
     "sessions.py",
     "turn.py",
+    "ui.py",
 )
 
 

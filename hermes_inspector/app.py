@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -21,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from hermes_core import HermesError, __version__
 from hermes_core.cli.output import amount, day_and_time, duration, size, span
+from hermes_core.errors import describe
 from hermes_inspector.actions import NoteActions
 from hermes_inspector.health import Checkup
 from hermes_inspector.home import Home
@@ -38,6 +40,7 @@ NAVIGATION: Final = (
 )
 #: In which order the button changes them; "" is the system's.
 _THEMES: Final = ("", "dark", "light")
+_UNEXPECTED: Final = "an unexpected error"
 #: Messages that are remembered for the page that follows a form.
 _MESSAGES: Final = 100
 
@@ -143,7 +146,7 @@ class Site:
 
     def failed(self, request: Request, error: HermesError, status: int = 400) -> Response:
         """A page with an error: what, where, and what to do."""
-        return self.page(request, "error.html", status=status, error=error)
+        return self.page(request, "error.html", status=status, error=error, unexpected=_UNEXPECTED)
 
     def close(self) -> None:
         """End what runs, and close the stores."""
@@ -229,10 +232,20 @@ def build(site: Site, readers: dict[str, Reader], writers: dict[str, Writer]) ->
     nowhere = HermesError("there is no such page", hint="use the links above")
     application = Starlette(
         routes=routes,
-        exception_handlers={404: lambda request, _: site.failed(request, nowhere, 404)},
+        exception_handlers={
+            404: lambda request, _: site.failed(request, nowhere, 404),
+            Exception: partial(_crashed, site),
+        },
     )
     entrance, refusal = site.rendered("entrance.html"), site.rendered("refusal.html")
     return Guarded(application, site.access, entrance, refusal)
+
+
+def _crashed(site: Site, request: Request, error: Exception) -> Response:
+    """A bug of ours: the page says so; uvicorn logs the traceback."""
+    hint = "please report it; hermes-plugins ui printed details in the terminal"
+    found = HermesError(_UNEXPECTED, where=describe(error), hint=hint)
+    return site.failed(request, found, 500)
 
 
 def next_theme(theme: str) -> str:

@@ -163,11 +163,14 @@ def test_the_wheel_has_our_packages_and_nothing_else(wheel):
         "hermes_adapters",
         "hermes_core",
         "hermes_builtin",
+        "hermes_inspector",
         f"hermes_plugins-{__version__}.dist-info",
     }
     assert "hermes_core/py.typed" in files
     assert "hermes_builtin/py.typed" in files
     assert "hermes_core/cli/sample/plugin.yaml" in files
+    assert "hermes_inspector/templates/base.html" in files
+    assert "hermes_inspector/static/ui.css" in files
     assert "hermes_core/conformance/scaffold/project/dot-github/workflows/test.yml" in files
     assert not [name for name in files if name.endswith((".pyc", ".orig", "~"))]
 

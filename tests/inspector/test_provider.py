@@ -9,6 +9,7 @@ import pytest
 from support.inspected import RIGHT, WRONG, Browser, add_provider, configure, fill, wait
 
 from hermes_core import MemoryManager, load_config
+from hermes_core.conformance.model import FAILED, Report, Result
 
 
 @pytest.fixture
@@ -210,6 +211,22 @@ def test_the_outbox_is_shown_retried_and_dropped(home):
         assert "1 write delivered" in page.finished()
         assert "The outbox is empty." in page.get("/outbox")
         assert second
+    finally:
+        page.close()
+
+
+def test_the_result_of_the_checks_is_shown(home):
+    page = opened(home)
+    facts = ("HP110", "must", "identity", "It has a name", "docs", FAILED)
+    result = Result(*facts, happened="<b>no", fix="Name it")
+    report = Report("facts", "", "1.0", "directory", "1", "1", False, 1.0, (result,))
+    try:
+        job = page.site.jobs.start("conformance", "Checking", lambda: report)
+        wait(lambda: not page.site.jobs.get(job.id).running)
+        text = page.get("/provider")
+        assert "1 failed" in text
+        assert "&lt;b&gt;no" in text
+        assert "Name it" in text
     finally:
         page.close()
 
