@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from hermes_core import HermesError, __version__
 from hermes_core.cli.output import amount, day_and_time, duration, size, span
 from hermes_core.errors import describe
 from hermes_inspector.actions import NoteActions
-from hermes_inspector.health import Checkup
+from hermes_inspector.health import Checkup, state_of
 from hermes_inspector.home import Home
 from hermes_inspector.jobs import Jobs
 from hermes_inspector.security import MAX_BODY, Access, Guarded
@@ -40,6 +41,8 @@ NAVIGATION: Final = (
 )
 #: In which order the button changes them; "" is the system's.
 _THEMES: Final = ("", "dark", "light")
+#: Addresses whose answers are no pages, and do not update themselves.
+_NO_PAGES: Final = ("/live", "/export", "/forget/receipt", "/conversations/{name:path}/export")
 _UNEXPECTED: Final = "an unexpected error"
 #: Messages that are remembered for the page that follows a form.
 _MESSAGES: Final = 100
@@ -124,6 +127,7 @@ class Site:
             "csrf": self.access.csrf,
             "theme": theme if theme in _THEMES else "",
             "live": live,
+            "seen": json.dumps(getattr(request.state, "seen", {})),
             "message": self._messages.get(request.query_params.get("said", "")),
             **values,
         }
@@ -188,8 +192,10 @@ Reader = Callable[[Site, Request], Response]
 Writer = Callable[[Site, Request, Form], Response]
 
 
-def _reading(site: Site, answer: Reader) -> Callable[[Request], Response]:
+def _reading(site: Site, path: str, answer: Reader) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:  # on a thread, since it is not a coroutine
+        # Before the page is made: what changes meanwhile must not look as if the page had it.
+        request.state.seen = state_of(site.home, site.jobs) if path not in _NO_PAGES else {}
         try:
             return answer(site, request)
         except HermesError as error:
@@ -224,7 +230,7 @@ def _written(site: Site, answer: Writer, request: Request, form: Form) -> Respon
 
 def build(site: Site, readers: dict[str, Reader], writers: dict[str, Writer]) -> Guarded:
     """The application, behind its checks."""
-    routes: list[Any] = [Route(path, _reading(site, each)) for path, each in readers.items()]
+    routes: list[Any] = [Route(path, _reading(site, path, each)) for path, each in readers.items()]
     routes += [
         Route(path, _writing(site, each), methods=["POST"]) for path, each in writers.items()
     ]

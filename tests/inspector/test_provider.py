@@ -238,6 +238,8 @@ def test_what_changes_is_announced(home):
     try:
         before = json.loads(page.get("/live"))
         assert json.loads(page.get("/live")) == before
+        # A page says what it shows: what changes between it and the first look is noticed.
+        assert all(value in page.get("/notes") for value in before.values())
         page.post("/notes/add", book="memory", text="New.")
         after = json.loads(page.get("/live"))
         assert after["notes"] != before["notes"]

@@ -80,7 +80,7 @@ def test_a_newcomer_corrects_a_wrong_note_in_six_clicks(served):
     page.go_back()
     hand.click("section[aria-labelledby=h-notes] li >> text=Correct")
     page.locator("details[open] textarea").fill(RIGHT)
-    hand.click("details[open] >> text=Save")
+    hand.click("details[open] button >> text=Save")
     expect(page.locator("#h-prompt")).to_be_visible()
     shown = page.locator("section[aria-labelledby=h-notes]")
     expect(shown).to_contain_text(RIGHT)
@@ -100,7 +100,7 @@ def test_a_newcomer_corrects_a_provider_in_six_clicks(served):
     expect(line).to_contain_text("provider:facts")  # where it came from
     hand.click("section[aria-labelledby=h-p1] li:has-text('Kim') >> text=Correct")
     page.locator("details[open] textarea").fill("Ann is on call.")
-    hand.click("details[open] >> text=Save")
+    hand.click("details[open] button >> text=Save")
     expect(page.locator("#h-forgot")).to_be_visible()
     expect(page.locator("section[aria-labelledby=h-notes]")).to_contain_text("Ann is on call.")
     expect(page.locator("main")).not_to_contain_text("Kim is on call.")
@@ -316,7 +316,7 @@ def test_reading_works_without_javascript(served):
     page.goto(f"{served.origin}/notes")
     page.locator("summary", has_text="Correct").first.click()
     page.locator("details[open] textarea").fill(RIGHT)
-    page.locator("details[open] >> text=Save").click()
+    page.locator("details[open] button >> text=Save").click()
     expect(page.locator(".entries").first).to_contain_text(RIGHT)
 
 
@@ -345,11 +345,11 @@ def test_the_second_of_two_tabs_sees_both_texts(served):
         page.locator("summary", has_text="Correct").first.click()
     first.locator("details[open] textarea").fill(RIGHT)
     second.locator("details[open] textarea").fill("It is stage-3.")
-    first.locator("details[open] >> text=Save").click()
+    first.locator("details[open] button >> text=Save").click()
     expect(first.locator(".message")).to_contain_text("Saved.")
     # The other tab notices, and does not throw away what is being written.
     expect(second.locator("#live")).to_contain_text("Something changed meanwhile.")
-    second.locator("details[open] >> text=Save").click()
+    second.locator("details[open] button >> text=Save").click()
     expect(second.locator("h1")).to_have_text("This note was changed meanwhile")
     expect(second.locator("section[aria-labelledby=theirs]")).to_contain_text("stage-2.")
     expect(second.locator("#text")).to_have_value("It is stage-3.")
