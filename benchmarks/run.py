@@ -22,6 +22,7 @@ BENCHMARKS = (
     "scrubber.py",
     "sessions.py",
     "turn.py",
+    "ui.py",
 )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -21,8 +23,9 @@ from starlette.staticfiles import StaticFiles
 
 from hermes_core import HermesError, __version__
 from hermes_core.cli.output import amount, day_and_time, duration, size, span
+from hermes_core.errors import describe
 from hermes_inspector.actions import NoteActions
-from hermes_inspector.health import Checkup
+from hermes_inspector.health import Checkup, state_of
 from hermes_inspector.home import Home
 from hermes_inspector.jobs import Jobs
 from hermes_inspector.security import MAX_BODY, Access, Guarded
@@ -38,6 +41,9 @@ NAVIGATION: Final = (
 )
 #: In which order the button changes them; "" is the system's.
 _THEMES: Final = ("", "dark", "light")
+#: Addresses whose answers are no pages, and do not update themselves.
+_NO_PAGES: Final = ("/live", "/export", "/forget/receipt", "/conversations/{name:path}/export")
+_UNEXPECTED: Final = "an unexpected error"
 #: Messages that are remembered for the page that follows a form.
 _MESSAGES: Final = 100
 
@@ -121,6 +127,7 @@ class Site:
             "csrf": self.access.csrf,
             "theme": theme if theme in _THEMES else "",
             "live": live,
+            "seen": json.dumps(getattr(request.state, "seen", {})),
             "message": self._messages.get(request.query_params.get("said", "")),
             **values,
         }
@@ -143,7 +150,7 @@ class Site:
 
     def failed(self, request: Request, error: HermesError, status: int = 400) -> Response:
         """A page with an error: what, where, and what to do."""
-        return self.page(request, "error.html", status=status, error=error)
+        return self.page(request, "error.html", status=status, error=error, unexpected=_UNEXPECTED)
 
     def close(self) -> None:
         """End what runs, and close the stores."""
@@ -185,8 +192,10 @@ Reader = Callable[[Site, Request], Response]
 Writer = Callable[[Site, Request, Form], Response]
 
 
-def _reading(site: Site, answer: Reader) -> Callable[[Request], Response]:
+def _reading(site: Site, path: str, answer: Reader) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:  # on a thread, since it is not a coroutine
+        # Before the page is made: what changes meanwhile must not look as if the page had it.
+        request.state.seen = state_of(site.home, site.jobs) if path not in _NO_PAGES else {}
         try:
             return answer(site, request)
         except HermesError as error:
@@ -221,7 +230,7 @@ def _written(site: Site, answer: Writer, request: Request, form: Form) -> Respon
 
 def build(site: Site, readers: dict[str, Reader], writers: dict[str, Writer]) -> Guarded:
     """The application, behind its checks."""
-    routes: list[Any] = [Route(path, _reading(site, each)) for path, each in readers.items()]
+    routes: list[Any] = [Route(path, _reading(site, path, each)) for path, each in readers.items()]
     routes += [
         Route(path, _writing(site, each), methods=["POST"]) for path, each in writers.items()
     ]
@@ -229,10 +238,20 @@ def build(site: Site, readers: dict[str, Reader], writers: dict[str, Writer]) ->
     nowhere = HermesError("there is no such page", hint="use the links above")
     application = Starlette(
         routes=routes,
-        exception_handlers={404: lambda request, _: site.failed(request, nowhere, 404)},
+        exception_handlers={
+            404: lambda request, _: site.failed(request, nowhere, 404),
+            Exception: partial(_crashed, site),
+        },
     )
     entrance, refusal = site.rendered("entrance.html"), site.rendered("refusal.html")
     return Guarded(application, site.access, entrance, refusal)
+
+
+def _crashed(site: Site, request: Request, error: Exception) -> Response:
+    """A bug of ours: the page says so; uvicorn logs the traceback."""
+    hint = "please report it; hermes-plugins ui printed details in the terminal"
+    found = HermesError(_UNEXPECTED, where=describe(error), hint=hint)
+    return site.failed(request, found, 500)
 
 
 def next_theme(theme: str) -> str:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.xdist_group("architecture")  # one process parses every
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "hermes_core"
+INSPECTOR = ROOT / "hermes_inspector"
 
 #: The packages and modules of hermes_core, lowest first: each imports only what stands before it.
 LAYERS = (
@@ -197,6 +198,48 @@ def test_a_plugin_imports_public_names_only(plugin):
     assert wrong == []
 
 
+def test_nothing_imports_the_page():
+    wrong = [
+        where(path, each.line)
+        for folder in (CORE, ROOT / "plugins", ROOT / "hermes_adapters")
+        for path, tree in sources(folder)
+        for each in imports(tree)
+        if each.module.startswith("hermes_inspector")
+    ]
+    assert wrong == []
+
+
+def test_the_page_imports_public_modules_and_no_database():
+    """What it changes goes through the code of the commands, wherever the memory is stored."""
+    forbidden = ("sqlite3", "psycopg", "hermes_core.storage.sqlite", "hermes_core.storage.postgres")
+    wrong = [
+        f"{where(path, each.line)}: {'.'.join(each.path)}"
+        for path, tree in sources(INSPECTOR)
+        for each in imports(tree)
+        if each.module.startswith(forbidden)
+        or (each.path[0].startswith("hermes_") and any(_is_private(part) for part in each.path))
+        or (each.module.startswith("hermes_core.cli") and each.module != "hermes_core.cli.output")
+        or "commands" in each.path
+    ]
+    assert wrong == []
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_only_the_command_and_the_web_modules_know_the_web():
+    """What the pages show is plain data, which a terminal could show as well."""
+    web = ("starlette", "jinja2", "uvicorn", "markupsafe")
+    found = {
+        path.stem
+        for path, tree in sources(INSPECTOR)
+        for each in imports(tree)
+        if each.module.startswith(web)
+    }
+    assert found == {"app", "command", "pages"}
+
+
 #: Who else may open a SQLite file, and why.
 OWN_CONNECTIONS = {
     "storage/sqlite.py": "has the class",
@@ -287,7 +330,7 @@ THREAD_CALLS = ("Thread", "Timer", "ThreadPoolExecutor", "to_thread", "run_in_ex
 def test_only_these_files_create_threads():
     found = {
         path.relative_to(ROOT).as_posix()
-        for folder in (CORE, ROOT / "plugins", ROOT / "hermes_adapters")
+        for folder in (CORE, ROOT / "plugins", ROOT / "hermes_adapters", INSPECTOR)
         for path, tree in sources(folder)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and _called(node).endswith(THREAD_CALLS)

@@ -169,6 +169,8 @@ def test_the_wheel_has_our_packages_and_nothing_else(wheel):
     assert "hermes_core/py.typed" in files
     assert "hermes_builtin/py.typed" in files
     assert "hermes_core/cli/sample/plugin.yaml" in files
+    assert "hermes_inspector/templates/base.html" in files
+    assert "hermes_inspector/static/ui.css" in files
     assert "hermes_core/conformance/scaffold/project/dot-github/workflows/test.yml" in files
     assert not [name for name in files if name.endswith((".pyc", ".orig", "~"))]
 

@@ -4,7 +4,9 @@
 const POLL_MILLISECONDS = 2000;
 const watched = document.body.dataset.live.split(" ").filter(Boolean);
 const box = document.getElementById("live");
-let known = null;
+// What the page shows; a page that answers a form has no state, and begins with the first look.
+const seen = JSON.parse(document.body.dataset.seen);
+let known = Object.keys(seen).length ? seen : null;
 
 // The page has something that a person is writing: it must not be replaced.
 function isBusy() {

@@ -9,6 +9,7 @@ import pytest
 from support.inspected import RIGHT, WRONG, Browser, add_provider, configure, fill, wait
 
 from hermes_core import MemoryManager, load_config
+from hermes_core.conformance.model import FAILED, Report, Result
 
 
 @pytest.fixture
@@ -214,6 +215,22 @@ def test_the_outbox_is_shown_retried_and_dropped(home):
         page.close()
 
 
+def test_the_result_of_the_checks_is_shown(home):
+    page = opened(home)
+    facts = ("HP110", "must", "identity", "It has a name", "docs", FAILED)
+    result = Result(*facts, happened="<b>no", fix="Name it")
+    report = Report("facts", "", "1.0", "directory", "1", "1", False, 1.0, (result,))
+    try:
+        job = page.site.jobs.start("conformance", "Checking", lambda: report)
+        wait(lambda: not page.site.jobs.get(job.id).running)
+        text = page.get("/provider")
+        assert "1 failed" in text
+        assert "&lt;b&gt;no" in text
+        assert "Name it" in text
+    finally:
+        page.close()
+
+
 def test_what_changes_is_announced(home):
     configure(home)
     fill(home)
@@ -221,6 +238,8 @@ def test_what_changes_is_announced(home):
     try:
         before = json.loads(page.get("/live"))
         assert json.loads(page.get("/live")) == before
+        # A page says what it shows: what changes between it and the first look is noticed.
+        assert all(value in page.get("/notes") for value in before.values())
         page.post("/notes/add", book="memory", text="New.")
         after = json.loads(page.get("/live"))
         assert after["notes"] != before["notes"]
