@@ -143,6 +143,17 @@ def test_a_home_with_content_keeps_it_and_gets_what_it_does_not_have(home, tmp_p
     assert imported(exported(home), other).messages == 0
 
 
+def test_a_file_gives_no_authority_to_a_text_that_came_from_elsewhere(home, tmp_path):
+    other = new_home(tmp_path, 1)
+    add(other, "was here before")
+    text = "lives in Kyïv\nsince 2020"
+    with closing(notes_of(other)) as notes:
+        notes.history.record_origins({text: "web"})
+    imported(exported(home), other)
+    with closing(notes_of(other)) as notes:
+        assert notes.external_texts() == [("likes green tea", "web"), (text, "web")]
+
+
 def test_notes_keep_their_history_and_can_be_undone(home, tmp_path):
     other = new_home(tmp_path, 1)
     imported(exported(home), other)
