@@ -22,7 +22,7 @@ demo: $(VENV)/.installed
 
 # What checks the texts runs beside the tests.
 test: $(VENV)/.installed-dev $(VENV)/.pluggy-oldest
-	$(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) \
+	$(MAKE) --no-print-directory --keep-going -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) \
 		lint types docs pytest pluggy-oldest
 
 lint: $(VENV)/.installed-dev
