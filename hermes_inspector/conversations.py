@@ -30,7 +30,7 @@ from hermes_core.session import identity_text
 from hermes_inspector.notes import day_start
 
 BROWSED: Final = 50
-FOUND: Final = 50
+FOUND: Final = 20
 #: Messages on either side of the one that is in view.
 AROUND: Final = 50
 #: Messages that are looked at to find the one that a note comes from.

@@ -298,6 +298,12 @@ def test_a_phone_shows_everything_without_scrolling_sideways(served):
                  "/recall", "/provider", "/outbox", "/forget"):  # fmt: skip
         page.goto(f"{served.origin}{path}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        wide = page.evaluate(
+            """[...document.querySelectorAll("body *")]
+               .filter((each) => each.getBoundingClientRect().right > 391)
+               .map((each) => each.outerHTML.slice(0, 80))"""
+        )
+        assert wide == [], path
     page.goto(f"{served.origin}/outbox")
     cell = page.locator("tbody td").first
     assert page.evaluate("getComputedStyle(document.querySelector('td')).display") == "block"
