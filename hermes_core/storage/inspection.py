@@ -91,7 +91,8 @@ def _problems(
                 f"the tables of the {each.name} have format {versions[each.name]}; the next agent "
                 f"brings them to {each.version}"
             )
-    private = {"versions", *(table for each in components for table in each.private)}
+    # These belong to no namespace, and our role may not change them.
+    private = {"versions", "tenants", *(table for each in components for table in each.private)}
     for table, *states in connection.execute(_TABLES):
         if table not in private:
             yield from _unprotected(table, *states)

@@ -144,7 +144,7 @@ def test_a_server_that_is_down_is_said_in_one_line(machines: dict[str, Machine])
 
     assert shown.code == 1
     assert "refused" in found["problem"]
-    assert "is the server running" in found["hint"]
+    assert "check that the server is running" in found["hint"]
     assert found["parts"] == []
     assert len(checked["problems"]) == 1
     assert "refused" in checked["problems"][0]
