@@ -122,8 +122,9 @@ def test_an_empty_file_brings_nothing(machine: Machine) -> None:
     assert machine.json("sessions", "import", str(path))["sessions"] == 0
 
 
-def test_a_folder_and_a_missing_file_are_refused(machine: Machine) -> None:
-    assert "directory" in machine.run("sessions", "import", str(machine.user)).failed()
+def test_a_folder_without_sessions_and_a_missing_file_are_refused(machine: Machine) -> None:
+    refused = machine.run("sessions", "import", str(machine.user)).failed()
+    assert "has no sessions of Claude Code or Codex" in refused
     assert "no such file" in machine.run("sessions", "import", "missing").failed()
 
 

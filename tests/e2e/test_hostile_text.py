@@ -75,6 +75,7 @@ MANIFEST = yaml.safe_dump(
 
 #: How to run every command. `demo` has no text but ours, and `memory edit` needs an editor.
 RUNS: dict[str, list[list[str]]] = {
+    "backup": [["backup", HOSTILE.replace("/", "")]],
     "bridge": [["bridge", "alpha"], ["bridge", HOSTILE]],
     "chat": [],  # a dialogue
     "check": [["check", "--list"], ["check", HOSTILE]],
@@ -85,7 +86,9 @@ RUNS: dict[str, list[list[str]]] = {
     "doctor": [["doctor"], ["--debug", "doctor"]],
     "enable": [["enable", "broken"], ["--debug", "enable", "broken"], ["enable", HOSTILE]],
     "explain": [["explain", f"what {HOSTILE}"]],
+    "export": [["export", HOSTILE.replace("/", "")]],
     "forget": [["forget", HOSTILE, "--dry-run"], ["forget", "--session", HOSTILE, "--dry-run"]],
+    "import": [["import", HOSTILE.replace("/", "")]],
     "info": [["info", "alpha"], ["info", "broken"], ["info", HOSTILE]],
     "install": [["install", HOSTILE, "--yes"]],
     "list": [["list"], ["list", "--all"]],
@@ -97,6 +100,7 @@ RUNS: dict[str, list[list[str]]] = {
     "memory edit": [],
     "memory export": [["memory", "export"]],
     "memory history": [["memory", "history"]],
+    "memory import": [["memory", "import", HOSTILE.replace("/", "")]],
     "memory pending": [["memory", "pending"]],
     "memory reject": [["memory", "reject", HOSTILE]],
     "memory remove": [["memory", "remove", HOSTILE]],
@@ -110,6 +114,7 @@ RUNS: dict[str, list[list[str]]] = {
     "outbox retry": [["outbox", "retry"]],
     "outbox show": [["outbox", "show", "1"], ["outbox", "show", HOSTILE]],
     "outbox status": [["outbox", "status"]],
+    "restore": [["restore", HOSTILE.replace("/", "")]],
     "secrets delete": [["secrets", "delete", HOSTILE]],
     "secrets list": [["secrets", "list"]],
     "secrets move": [["secrets", "move", "--to", HOSTILE]],
@@ -127,6 +132,10 @@ RUNS: dict[str, list[list[str]]] = {
     "sessions stats": [["sessions", "stats"]],
     "setup": [["setup", "alpha", "--set", HOSTILE], ["setup", HOSTILE]],
     "status": [["status"], ["--debug", "status"]],
+    "storage check": [["storage", "check"]],
+    "storage migrate": [["storage", "migrate", "--to", HOSTILE]],
+    "storage status": [["storage", "status"]],
+    "ui": [],  # a server
     "uninstall": [["uninstall", HOSTILE, "--yes"]],
 }
 
