@@ -651,9 +651,15 @@ class OutboxStore:
         """Return the streams in which a write waits, the oldest first."""
         return [each for each in self.open_streams() if each.writes]
 
-    def open_streams(self) -> list[Stream]:
-        """The streams with waiting writes, the oldest first; then those with skipped ones."""
+    def open_streams(self, only: int | None = None) -> list[Stream]:
+        """The streams with waiting writes, the oldest first; then those with skipped ones.
+
+        Args:
+            only: Look at this one alone.
+        """
         own = self.database.of_home("writes")
+        if only is not None:
+            own += f" AND stream = {only:d}"
 
         def work(connection: Connection) -> list[Stream]:
             heads: dict[int, list[_Head]] = {}

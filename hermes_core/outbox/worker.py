@@ -413,7 +413,8 @@ class Outbox:
 
     def _deliver_inherited(self, stream: Stream, factory: ProviderFactory) -> None:
         try:
-            deliver_inherited(self, stream, factory)
+            if self._is_still_due(stream):
+                deliver_inherited(self, stream, factory)
         except Exception as error:  # noqa: BLE001 - making an instance runs the plugin's code
             self._undeliverable.add(stream.id)
             logger.warning("memory: writes of an earlier session wait: %s", describe(error))
@@ -422,6 +423,21 @@ class Outbox:
         finally:
             self.wake()
             self.release()
+
+    def _is_still_due(self, stream: Stream) -> bool:
+        """Whether there is something to deliver in a claimed stream; if not, release it.
+
+        Another delivery of it may have ended between the look that found it and the claim. An
+        instance for nothing would begin and end a session at the service.
+        """
+        due = False
+        try:
+            now = self.store.clock()
+            due = any(each.due <= now for each in self.store.open_streams(stream.id))
+        finally:
+            if not due:
+                self.store.release(stream.id)
+        return due
 
     def fresh_provider(self, key: StreamKey, factory: ProviderFactory) -> FreshProvider:
         """Make an instance for a stream; raises if the plugin has one instance for all."""

@@ -69,6 +69,8 @@ _MOST_CONNECTIONS: Final = 8
 _OUTAGE_SECONDS: Final = 10.0
 _TRIAL_SECONDS: Final = 1.0
 _BACKGROUND_SECONDS: Final = 0.5
+#: Less than that is no time to answer in.
+_LEAST_SECONDS: Final = 0.05
 #: How often to look whether the connection that we wait for could not be made.
 _FIRST_LOOK, _LONGEST_LOOK = 0.02, 0.25
 #: The name of our pools in what psycopg logs.
@@ -154,7 +156,7 @@ def fault_of(error: BaseException | None) -> Fault:
         return error.fault
     if isinstance(error, DatabaseError):
         return fault_of(error.__cause__)
-    if isinstance(error, PoolTimeout):
+    if isinstance(error, PoolTimeout) or (isinstance(error, NoAnswer) and not error.had_time):
         return Fault.BUSY
     if not isinstance(error, psycopg.Error):
         return Fault.OTHER
@@ -241,7 +243,17 @@ CREATE POLICY {table}_rows ON {SCHEMA}.{table} USING ({rule}) WITH CHECK ({rule}
 
 
 class NoAnswer(psycopg.OperationalError):
-    """The server did not answer in time. Nobody knows whether it did what it was asked for."""
+    """The server did not answer in time. Nobody knows whether it did what it was asked for.
+
+    Args:
+        seconds: How much time it had. If there was none, because the call had used up its time
+            before, that says nothing about the server.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.had_time = seconds >= _LEAST_SECONDS
+        had = f"no answer within {seconds:.1f} s"
+        super().__init__(had if self.had_time else "the call had used up its time")
 
 
 class _LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
@@ -279,7 +291,7 @@ def _until(gen: Generator[Any, Any, _T], begin: float, end: float) -> Generator[
             state = gen.send((yield state))
             # After that: what has arrived by now counts.
             if monotonic() >= end:
-                raise NoAnswer(f"no answer within {max(end - begin, 0):.1f} s")
+                raise NoAnswer(end - begin)
     except StopIteration as done:
         result: _T = done.value
         return result
@@ -501,10 +513,12 @@ class Database:
             return
         if self._in_use >= self._connections:
             raise error
-        raise self._lost(NoAnswer(f"no answer within {end - begin:.1f} s")) from error
+        raise self._lost(NoAnswer(end - begin)) from error
 
     def _lost(self, error: BaseException) -> BaseException:
         """Remember that the server can't be reached, and why."""
+        if isinstance(error, NoAnswer) and not error.had_time:
+            return error
         now = monotonic()
         with self._lock:
             self._outage = _Outage(now, error)
@@ -639,7 +653,7 @@ class Database:
         # Another thread may be at it, with more time than this one has.
         left = min(deadline() - monotonic(), self._seconds)
         if not self._preparing.acquire(timeout=max(left, 0)):
-            raise self._lost(NoAnswer(f"no answer within {left:.1f} s"))
+            raise self._lost(NoAnswer(left))
         try:
             if component.name not in self._ready:
                 # The connections have given up the rights of the owner.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.outboxes import outbox_of, session
+from support.outboxes import open_store, outbox_of, session
 from support.providers import Gate, Recorder, eventually, raising
 
 from hermes_core import Deadlines, MemoryManager, MemoryProvider, WriteRefused
@@ -286,15 +286,18 @@ def test_a_stand_in_that_never_came_to_its_turn_leaves_no_claim_behind(home: Pat
     down = Recorder(sync_turn=raising(ConnectionError("down")))
     with session(home, down, shutdown=0.4) as manager:
         manager.sync_all("turn", "answer")
+    # Before there is a worker: on a busy machine, the next attempt may be due by now.
+    store = open_store(home)
+    (stream,) = store.waiting_streams()
+    waiting = store.next_waiting(stream.id)
+    assert waiting is not None
+    store.postpone(waiting, store.clock() + 1000)
+    store.close()
     with Gate() as gate:
         manager = MemoryManager(home=home, deadlines=Deadlines(shutdown=0.4))
         assert manager.add_provider(Recorder(on_session_switch=gate))
         manager.initialize_all("s2")
         outbox = outbox_of(manager)
-        (stream,) = outbox.store.waiting_streams()
-        waiting = outbox.store.next_waiting(stream.id)
-        assert waiting is not None
-        outbox.store.postpone(waiting, outbox.store.clock() + 1000)
         manager.on_session_switch("s3")
         outbox.store.make_due()
         outbox.wake()

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from support.agents import STAY, agent, kill_after
 from support.journals import noted
-from support.outboxes import stored
+from support.outboxes import outbox_of, stored
 from support.providers import eventually
 from support.storages import scaled
 
 from hermes_core import FakeProvider, MemoryManager
+from hermes_core.outbox.records import Stream
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 TURNS = 30 if STRESS else 10
@@ -102,6 +103,31 @@ def test_a_flush_is_not_true_before_the_leftovers_have_arrived(
     (plugged / "hold").unlink()
     assert manager.flush_pending(30)
     assert len(arrived(plugged)) == TURNS
+
+
+def test_no_instance_is_made_for_a_stream_that_was_delivered_after_the_worker_read_it(
+    plugged: Path, begun: Callable[..., MemoryManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_turns(plugged, "s", plugin=True)
+    (plugged / "hold").touch()
+    outbox = outbox_of(begun("next", user_id="bert"))
+    assert eventually(lambda: noted(plugged, "begin"), 30)
+    read, looks = outbox.store.open_streams, []
+
+    def read_before_the_delivery_ends(only: int | None = None) -> list[Stream]:
+        found = read(only)
+        if only is None:
+            looks.append(found)
+            assert eventually(lambda: not outbox._delivers_inherited(), 30)
+        return found
+
+    monkeypatch.setattr(outbox.store, "open_streams", read_before_the_delivery_ends)
+    outbox.wake()
+    assert eventually(lambda: looks, 30)
+    (plugged / "hold").unlink()
+    assert eventually(lambda: len(looks) > 2 and not looks[-1], 30)
+    assert len(arrived(plugged)) == TURNS
+    assert len(noted(plugged, "shutdown")) == 1
 
 
 def test_a_flush_leaves_what_a_live_process_delivers_to_it(

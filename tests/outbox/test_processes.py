@@ -82,8 +82,6 @@ def leftovers(home: Path, *whose: tuple[str, str], **options: Any) -> None:
     (home / "down").unlink()
 
 
-# Over PostgreSQL, one more instance is made for a stream that has just been delivered.
-@pytest.mark.files_only
 def test_what_another_user_left_goes_through_an_instance_of_that_user_s(
     plugged: Path, begun: Callable[..., MemoryManager]
 ) -> None:

@@ -22,6 +22,7 @@ from hermes_core.storage.postgres import (
     protected,
     to_text,
 )
+from hermes_core.storage.time_limit import time_limit
 
 THINGS = Component(
     "things",
@@ -282,3 +283,17 @@ def test_parent_and_child_both_go_on(database):
     os.waitpid(child, 0)
     add(database, "parent")
     assert sorted(things(database)) == ["before", "child", "parent"]
+
+
+def test_a_call_that_had_used_up_its_time_is_no_outage(database: Database) -> None:
+    """Whoever computes for long in a transaction learns nothing about the server."""
+    add(database, "before")
+    with (
+        pytest.raises(PostgresError, match="the call had used up its time") as raised,
+        database.transaction(THINGS) as connection,
+        time_limit(0),
+    ):
+        connection.execute("SELECT pg_sleep(0.2)")
+    assert raised.value.fault is Fault.BUSY
+    with time_limit(30):  # during an outage, a call with a limit would be refused
+        assert things(database) == ["before"]
