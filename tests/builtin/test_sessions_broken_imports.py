@@ -123,7 +123,7 @@ def test_an_empty_file_brings_nothing(machine: Machine) -> None:
 
 
 def test_a_folder_and_a_missing_file_are_refused(machine: Machine) -> None:
-    assert "directory" in machine.run("sessions", "import", str(machine.user)).failed()
+    assert "no sessions" in machine.run("sessions", "import", str(machine.user)).failed()
     assert "no such file" in machine.run("sessions", "import", "missing").failed()
 
 
