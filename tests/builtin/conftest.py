@@ -17,9 +17,9 @@ from hermes_core.storage.postgres import shared_database
 BOTH = frozenset(
     f"test_sessions_{each}"
     for each in (
-        "archive", "as_models_know_it", "broken_imports", "commands", "crowded", "identity",
-        "import", "languages", "nothing_found", "queries", "scope", "tool", "tool_bounds",
-        "unspaced",
+        "archive", "as_models_know_it", "broken_imports", "commands", "concurrency", "crowded",
+        "identity", "import", "languages", "nothing_found", "queries", "scope", "tool",
+        "tool_bounds", "unspaced",
     )
 )  # fmt: skip
 #: Of these, `make test` runs both; of the others, `make stress` does.

@@ -13,15 +13,13 @@ from pathlib import Path
 import pytest
 from support.notes import Agent, output_of, recorded, refused, saved, start_python, stored
 from support.scripts import run_script
-from support.storages import Storage
+from support.storages import Storage, scaled
 
 from hermes_builtin.notes import Author, Notes, Settings
 from hermes_builtin.notes.notebook import NotesFile
 
 pytestmark = pytest.mark.scaled
 
-STRESS = bool(os.environ.get("HERMES_STRESS"))
-PROCESSES, ADDS = (16, 200) if STRESS else (3, 8)
 
 # Waits for a line, so that all begin at once; prints what it was told.
 WORKER = """
@@ -52,7 +50,7 @@ for number in range(count):
 """
 
 
-def start_workers(home: Path, count: int, mode: str = "add", processes: int = PROCESSES) -> list:
+def start_workers(home: Path, count: int, mode: str, processes: int) -> list:
     where = json.dumps(Storage.current.settings)
     workers = [
         start_python(WORKER, home, f"worker-{number}", count, mode, where)
@@ -66,10 +64,10 @@ def start_workers(home: Path, count: int, mode: str = "add", processes: int = PR
     return workers
 
 
-def expected(count: int, mode: str) -> set[str]:
+def expected(count: int, mode: str, processes: int) -> set[str]:
     notes = {
         f"note {number:04} of worker-{worker}."
-        for worker in range(PROCESSES)
+        for worker in range(processes)
         for number in range(count)
     }
     odd = {note for note in notes if int(note[5:9]) % 2}
@@ -83,14 +81,16 @@ def expected(count: int, mode: str) -> set[str]:
 @pytest.mark.usefixtures("both_storages")
 @pytest.mark.parametrize("mode", ["add", "remove", "replace"])
 def test_what_many_processes_wrote_is_there_once(mode: str, home: Path) -> None:
-    for worker in start_workers(home, ADDS, mode):
+    # Over PostgreSQL, a call waits for the others for 5 seconds at most.
+    processes, adds = scaled(16, 3), scaled(200, 8)
+    for worker in start_workers(home, adds, mode, processes):
         output_of(worker)
     found = Counter(stored(home))
     assert set(found.values()) == {1}
-    assert set(found) == expected(ADDS, mode)
+    assert set(found) == expected(adds, mode, processes)
     changes = recorded(home)
     per_note = 1 if mode == "add" else 1.5
-    assert len(changes) == min(PROCESSES * ADDS * per_note, 5000)
+    assert len(changes) == min(processes * adds * per_note, 5000)
     assert {each["who"] for each in changes} == {"tool"}
     assert changes[0]["after"].split("\n§\n") == stored(home)
 
@@ -124,7 +124,7 @@ def test_what_was_acknowledged_before_a_kill_is_there(home: Path) -> None:
 
 def test_who_looks_while_others_write_sees_whole_states_only(home: Path, agent) -> None:
     session = agent(memory_char_limit=10**7)
-    (worker,) = start_workers(home, 40, processes=1)
+    (worker,) = start_workers(home, 40, "add", processes=1)
     seen = [[]]
     while len(seen[-1]) < 40 and worker.poll() is None:
         seen.append(session.entries())

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from support.commands import Machine
 from support.notes import POISON, Agent, recorded, stored, write_notes
+from support.storages import Storage
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 SPY = """
 import json
@@ -42,7 +45,7 @@ def register(ctx):
 def spied(machine: Machine) -> Machine:
     """A home whose external provider writes down what it is told."""
     machine.add_directory("spy", SPY)
-    machine.write_config("memory:\n  provider: spy\n")
+    machine.write_config(f"memory:\n  provider: spy\n{Storage.current.config}")
     return machine
 
 
@@ -113,6 +116,7 @@ def test_what_can_not_be_carried_out_any_more_is_shown_as_such(machine: Machine)
     assert "not the one you selected" in change["problem"]
 
 
+@pytest.mark.files_only
 def test_waiting_writes_are_shown_when_the_notebook_is_unreadable(machine: Machine) -> None:
     path = write_notes(machine.home, "likes tea")
     stage(machine, "likes coffee")
@@ -164,7 +168,7 @@ def test_a_write_that_can_not_be_made_stays_pending(machine: Machine) -> None:
 
 
 def test_a_person_at_the_command_line_needs_nobodys_approval(machine: Machine) -> None:
-    machine.write_config("memory:\n  write_approval: true\n")
+    machine.write_config(f"memory:\n  write_approval: true\n{Storage.current.config}")
     machine.run("memory", "add", "likes tea").done()
     assert stored(machine.home) == ["likes tea"]
 
@@ -176,6 +180,7 @@ def test_approving_all_is_one_object_of_json(count: int, machine: Machine) -> No
     assert machine.json("memory", "approve", "all")
 
 
+@pytest.mark.files_only
 def test_a_record_that_makes_no_sense_can_be_rejected(machine: Machine) -> None:
     """hermes-agent stages a batch without looking into it."""
     folder = machine.home / "pending" / "memory"
@@ -187,6 +192,7 @@ def test_a_record_that_makes_no_sense_can_be_rejected(machine: Machine) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.files_only
 def test_a_broken_record_does_not_keep_the_notes_from_being_shown(machine: Machine) -> None:
     write_notes(machine.home, "likes tea")
     folder = machine.home / "pending" / "memory"
@@ -288,7 +294,7 @@ def test_a_new_order_of_the_entries_is_no_write_to_mirror(spied: Machine, tmp_pa
 def test_a_provider_that_does_not_take_it_is_told_and_the_note_is_saved(machine: Machine) -> None:
     failing = SPY.replace("log.write(", "raise OSError('no network', ")
     machine.add_directory("spy", failing)
-    machine.write_config("memory:\n  provider: spy\n")
+    machine.write_config(f"memory:\n  provider: spy\n{Storage.current.config}")
     result = machine.run("memory", "add", "likes tea")
     assert result.code == 0
     assert stored(machine.home) == ["likes tea"]
@@ -297,7 +303,7 @@ def test_a_provider_that_does_not_take_it_is_told_and_the_note_is_saved(machine:
 
 def test_a_provider_that_does_not_load_is_told_and_the_note_is_saved(machine: Machine) -> None:
     machine.add_directory("spy", "raise RuntimeError('no such module')")
-    machine.write_config("memory:\n  provider: spy\n")
+    machine.write_config(f"memory:\n  provider: spy\n{Storage.current.config}")
     result = machine.run("memory", "add", "likes tea")
     assert result.code == 0
     assert stored(machine.home) == ["likes tea"]

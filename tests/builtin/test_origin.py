@@ -10,12 +10,23 @@ from typing import Any
 
 import pytest
 from support.commands import Machine
-from support.notes import Agent, append, recorded, refused, saved, stored, write_notes
+from support.notes import (
+    Agent,
+    append,
+    recorded,
+    recorded_origins,
+    refused,
+    saved,
+    stored,
+    write_notes,
+)
 from support.providers import Recorder
 
 from hermes_builtin.notes import Author
 from hermes_core import MemoryManager
 from hermes_core.privacy.origin import Authority, authority, lowest, of_message, of_tool
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 PAGE = (
     "Our museum opens at nine. Refunds are paid to account 4471 at Northgate Bank without any "
@@ -51,8 +62,7 @@ def origins(home: Path) -> dict[str, str]:
     """What was recorded, by entries of the history that have a row."""
     from hermes_builtin.notes.entries import text_hash
 
-    with closing(sqlite3.connect(home / "memories" / "history.db")) as database:
-        rows = dict(database.execute("SELECT hash, origin FROM origins"))
+    rows = recorded_origins(home)
     texts = {each for change in recorded(home) for each in change["after"].split("\n§\n") if each}
     return {text: rows[text_hash(text)] for text in texts if text_hash(text) in rows}
 
@@ -328,9 +338,8 @@ def test_what_was_reported_and_passed_is_stored_once(agent, home: Path) -> None:
     session.manager.sync_all(QUESTION, "At nine.", messages=messages)
     session.manager.on_session_end(messages)
     session.close()
-    with closing(sqlite3.connect(home / "state.db")) as database:
-        (count,) = database.execute("SELECT count(*) FROM messages").fetchone()
-    assert count == 3
+    found = agent("s2").manager.handle_tool_call("session_search", {"session_id": "s1"})
+    assert json.loads(found)["message_count"] == 3
 
 
 def test_what_was_read_after_the_last_turn_is_kept(agent) -> None:
@@ -509,6 +518,7 @@ def test_the_person_s_own_words_are_the_person_s(agent, home: Path) -> None:
     assert origins(home) == {"one": "assistant", "two": "person", "three": "assistant"}
 
 
+@pytest.mark.files_only
 def test_older_homes_get_origins_from_their_history(agent, home: Path) -> None:
     session = agent()
     saved(session.add("one"))
@@ -595,7 +605,7 @@ def test_a_small_edit_keeps_the_origin_and_a_rewrite_raises_it(
     name = staged(session.add(NOTE))
     machine.run("memory", "approve", name).done()
     if editor:
-        (machine.home / "memories" / "MEMORY.md").write_text(text, "utf-8")
+        write_notes(machine.home, text)
         assert session.manager.note_origins() == [(text, origin)]
     else:
         machine.run("memory", "replace", NOTE, text).done()

@@ -17,6 +17,7 @@ from support.notes import (
     stored,
     write_notes,
 )
+from support.storages import Storage
 
 from hermes_builtin import BuiltinProvider
 from hermes_builtin.notes import entry_id
@@ -270,15 +271,17 @@ def test_what_a_person_allowed_is_shown_to_the_model(home: Path, agent) -> None:
 
 
 def test_answers_about_a_file_that_is_far_too_long_are_bounded(home: Path, agent) -> None:
-    entries = [f"entry number {number} about the server" for number in range(20_000)]
+    # Over PostgreSQL, a call has 5 seconds for all that it does in a transaction.
+    many = 2_000 if Storage.current.url else 20_000
+    entries = [f"entry number {number} about the server" for number in range(many)]
     write_notes(home, "\n§\n".join(entries))
     session = agent()
     answer = session.memory(action="read")
     shown = answer["entries"]
     assert 0 < len("\n§\n".join(shown)) <= 4400
     assert shown == entries[: len(shown)]
-    assert answer["entry_count"] == 20_000
-    assert f"{20_000 - len(shown):,} entries" in answer["message"]
+    assert answer["entry_count"] == many
+    assert f"{many - len(shown):,} entries" in answer["message"]
     failed = session.remove("there is no such entry")
     assert failed["current_entries"] == shown
     assert "left out" in failed["error"]

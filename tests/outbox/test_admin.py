@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from support.outboxes import open_store
+
 from hermes_core.outbox import StreamKey, admin
-from hermes_core.outbox.store import open_store
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 def test_a_write_that_failed_permanently_gets_another_day_when_retried(tmp_path: Path) -> None:

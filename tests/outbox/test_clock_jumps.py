@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.outboxes import outbox_of, rows, session, settled
+from support.outboxes import database_class, open_store, outbox_of, rows, session, settled
 from support.providers import Clock, Recorder, eventually
 
 from hermes_core.outbox import OutboxStore, StreamKey, WriteState
-from hermes_core.outbox.sqlite import OutboxFile
-from hermes_core.storage.processes import this_process
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 NOW = 1_795_000_000.0
 YEAR = 365 * 86_400.0
@@ -22,6 +22,12 @@ JUMPS = [
     pytest.param(1.0, id="1970"),
 ]
 KEY = StreamKey("ext", "", "s1", "{}")
+
+
+def opened(home: Path, clock: Clock) -> OutboxStore:
+    store = open_store(home, max_mb=1)
+    store.clock = clock
+    return store
 
 
 def said(provider: Recorder) -> list[str]:
@@ -92,9 +98,7 @@ def test_a_process_that_starts_after_the_clock_went_back_waits_for_nothing(home:
 
 def test_a_claim_from_the_future_of_another_machine_does_not_last_for_years(home: Path) -> None:
     clock = Clock(NOW)
-    with closing(
-        OutboxStore(OutboxFile(home / "outbox.db"), max_bytes=10**6, clock=clock)
-    ) as store:
+    with closing(opened(home, clock)) as store:
         stream, _ = store.put(KEY, 0, ("one", "sync_turn", "{}"), claim=False)
 
         def claimed_until(holder: str, expires: float) -> None:
@@ -112,25 +116,20 @@ def test_a_claim_from_the_future_of_another_machine_does_not_last_for_years(home
 
 def test_a_claim_of_a_living_process_of_this_machine_is_kept(home: Path, monkeypatch) -> None:
     clock = Clock(NOW)
-    me = this_process()
-    with closing(
-        OutboxStore(OutboxFile(home / "outbox.db"), max_bytes=10**6, clock=clock)
-    ) as store:
+    with closing(opened(home, clock)) as store:
         stream, claimed = store.put(KEY, 0, ("one", "sync_turn", "{}"), claim=True)
         assert claimed
-        other = f"{me.rpartition('/')[0]}/other"
-        monkeypatch.setattr("hermes_core.outbox.sqlite.this_process", lambda: other)
+        other = f"{store.database.this_process().rpartition('/')[0]}/other"
+        monkeypatch.setattr(database_class(), "this_process", lambda _: other)
         clock.now -= YEAR
-        with closing(
-            OutboxStore(OutboxFile(home / "outbox.db"), max_bytes=10**6, clock=clock)
-        ) as theirs:
+        with closing(opened(home, clock)) as theirs:
             assert not theirs.claim(stream)
 
 
 def test_a_write_that_fails_while_times_are_corrected_keeps_its_time(home: Path) -> None:
     clock = Clock(NOW)
-    file = OutboxFile(home / "outbox.db")
-    with closing(OutboxStore(file, max_bytes=10**6, clock=clock)) as store:
+    with closing(opened(home, clock)) as store:
+        file = store.database
         stream, _ = store.put(KEY, 0, ("one", "sync_turn", "{}"), claim=False)
         write = store.next_waiting(stream)
         assert write is not None

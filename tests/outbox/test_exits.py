@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support.agents import agent
 from support.journals import texts
+from support.outboxes import stored
 from support.scripts import run_script
+from support.storages import Storage, scaled
 
-pytestmark = pytest.mark.scaled
+pytestmark = [pytest.mark.usefixtures("both_storages"), pytest.mark.scaled]
 
-STRESS = bool(os.environ.get("HERMES_STRESS"))
 
 BEGIN = """
     import logging
@@ -25,6 +23,7 @@ BEGIN = """
     logging.disable(logging.CRITICAL)
     home = Path({home!r})
     manager = MemoryManager(home=home, deadlines=Deadlines(shutdown=1.0, write={write}))
+    {storage}
     manager.add_provider(Journal())
     manager.initialize_all("s1")
     def talk():
@@ -34,9 +33,7 @@ BEGIN = """
 
 
 def waiting(home: Path) -> list[str]:
-    with closing(sqlite3.connect(home / "outbox.db")) as database:
-        rows = database.execute("SELECT payload FROM writes WHERE state = 'waiting' ORDER BY id")
-        return [row[0] for row in rows]
+    return [payload for payload, state in stored(home, "payload, state") if state == "waiting"]
 
 
 ENDINGS = {
@@ -57,7 +54,7 @@ def test_a_process_ends_beside_a_write_that_hangs_and_loses_nothing(
     statement, code = ENDINGS[ending]
     (home / "hold").touch()
     done = run_script(
-        BEGIN.format(home=str(home), write=write)
+        BEGIN.format(home=str(home), write=write, storage=Storage.current.statement)
         + f"""
     for number in range(5):
         manager.sync_all(f"turn {{number}}", "answer")
@@ -87,6 +84,7 @@ def test_calls_and_shutdown_return_beside_a_provider_that_hangs_everywhere(home:
         deadlines = Deadlines(initialize=0.2, prefetch=0.2, tool=0.2, hook=0.2, write=0.2,
                               shutdown=1.0, available=0.2)
         manager = MemoryManager(home={str(home)!r}, deadlines=deadlines)
+        {Storage.current.statement}
         manager.add_provider(provider)
         manager.initialize_all("s1")
         for hook in DRIVE:
@@ -103,7 +101,7 @@ def test_calls_and_shutdown_return_beside_a_provider_that_hangs_everywhere(home:
 
 
 def test_no_process_crashes_that_ends_while_a_delivery_runs(home: Path) -> None:
-    count = 100 if STRESS else 4
+    count = scaled(100, 4)
     chance = random.Random(11)
     for number in range(count):
         pause = f"import time; time.sleep({chance.random() / 100})"

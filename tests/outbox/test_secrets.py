@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 from support.canaries import CANARIES
+from support.outboxes import open_store
 from support.providers import TOOL, Recorder, raising
+from support.storages import Storage
 
 from hermes_core import MemoryManager
 from hermes_core.outbox import Outbox
 from hermes_core.privacy import Redactor
 from hermes_core.secrets import Secrets
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 STORED = "correct-horse-battery-staple-77"
 WRITES = ("sync_turn", "on_memory_write", "on_delegation", "on_session_end")
@@ -59,8 +63,21 @@ def arrived(provider: Recorder) -> str:
 
 def on_disk(home: Path) -> bytes:
     files = [*home.glob("outbox.db*"), *home.glob("logs/*")]
-    assert files
-    return b"\n".join(path.read_bytes() for path in files if path.is_file())
+    rows = repr(_rows(home)).encode() if Storage.current.url else b""
+    assert files or rows
+    return b"\n".join([rows, *(path.read_bytes() for path in files if path.is_file())])
+
+
+def _rows(home: Path) -> list[Any]:
+    database = open_store(home).database
+    return [
+        database.read(
+            lambda connection, table=table: connection.execute(
+                f"SELECT * FROM {table} WHERE {database.of_home(table)}"
+            ).fetchall()
+        )
+        for table in ("streams", "writes")
+    ]
 
 
 @pytest.fixture

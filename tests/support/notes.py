@@ -217,6 +217,15 @@ def recorded(home: Path) -> list[dict[str, Any]]:
         return [dict(row) for row in rows if not Path(row["temporary"] or "none").exists()]
 
 
+def recorded_origins(home: Path) -> dict[str, str]:
+    """The origins of entries by their hashes, read by other code than ours."""
+    if Storage.current.url:
+        which = "SELECT hash, origin FROM notes_origins WHERE namespace = %s"
+        return dict(_execute(which, Storage.current.namespace).fetchall())
+    with closing(sqlite3.connect(home / "memories" / "history.db")) as database:
+        return dict(database.execute("SELECT hash, origin FROM origins").fetchall())
+
+
 def start_python(source: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
     """Start a program of its own, with ``arguments`` in its ``sys.argv``."""
     return subprocess.Popen(

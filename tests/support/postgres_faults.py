@@ -192,6 +192,7 @@ class FleetHome:
         return done.code, done.out + done.err
 
     def doctor(self) -> tuple[int, str]:
-        done = self.machine.run("doctor")
+        # It waits for locks as long as the server lets a statement wait, which is 30 seconds.
+        done = self.machine.run("doctor", timeout=120)
         assert "Traceback" not in done.out + done.err
         return done.code, done.out + done.err

@@ -61,11 +61,18 @@ class Proxy:
             _close(client)
             raise
         self._open += [client, server]
+        is_deaf = threading.Event()  # the client hears nothing more
         for source, target, answers in ((client, server, False), (server, client, True)):
-            work = (source, target, answers)
+            work = (source, target, answers, is_deaf)
             threading.Thread(target=self._forward, args=work, daemon=True).start()
 
-    def _forward(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
+    def _forward(
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        answers: bool,
+        is_deaf: threading.Event,
+    ) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
                 while self.silent:
@@ -77,18 +84,15 @@ class Proxy:
                     break
                 cuts = not answers and self.cuts_answer_to and self.cuts_answer_to in data
                 if cuts:
-                    self._swallow(target, data)
+                    is_deaf.set()
+                    target.sendall(data)
+                    time.sleep(0.5)  # the server does what it is asked for
                     break
+                if answers and is_deaf.is_set():
+                    continue
                 target.sendall(data)
         _close(source)
         _close(target)
-
-    @staticmethod
-    def _swallow(server: socket.socket, data: bytes) -> None:
-        """Let the server do what it is asked for, and let nobody hear of it."""
-        # The other thread waits for the answer as well; whoever gets it, the client does not.
-        server.sendall(data)
-        time.sleep(0.5)
 
 
 def _close(connection: socket.socket) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from support.commands import wait_until
@@ -188,3 +189,76 @@ def test_a_standby_takes_no_turn_until_it_is_the_primary(
 def _is_read_only(server: OwnServer) -> bool:
     with server.server.admin() as admin:
         return admin.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
+
+
+# -- what people are told --------------------------------------------------------------------
+
+
+@contextmanager
+def _statement_timeout(server: OwnServer, proxy: Proxy, home: FleetHome) -> Iterator[None]:
+    with server.server.admin("hermes") as admin:
+        admin.execute("BEGIN")
+        admin.execute("SELECT 1 FROM hermes.archive_sessions FOR UPDATE")
+        yield
+        admin.execute("COMMIT")
+
+
+@contextmanager
+def _pool_exhausted(server: OwnServer, proxy: Proxy, home: FleetHome) -> Iterator[None]:
+    database = postgres.shared_database(home.url, home.namespace)
+    taken = [database._take(5) for _ in range(database._connections)]
+    yield
+    for connection in taken:
+        database._give_back(connection)
+
+
+@contextmanager
+def _connection_cut(server: OwnServer, proxy: Proxy, home: FleetHome) -> Iterator[None]:
+    proxy.cuts_at = b"archive_append"
+    yield
+    proxy.heal()
+
+
+@contextmanager
+def _server_stopped(server: OwnServer, proxy: Proxy, home: FleetHome) -> Iterator[None]:
+    server.signal(signal.SIGSTOP)
+    yield
+    server.signal(signal.SIGCONT)
+
+
+_During = Callable[[OwnServer, Proxy, FleetHome], AbstractContextManager[None]]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (_statement_timeout, "canceling statement due to"),
+        (_pool_exhausted, "all 8 connections are in use"),
+        (_connection_cut, "server closed the connection"),
+        (_server_stopped, "no answer within"),
+    ],
+)
+def test_status_and_doctor_say_what_waits_and_why(
+    server: OwnServer, proxy: Proxy, fleet_home: FleetHome, fault: _During, reason: str
+) -> None:
+    home = fleet_home
+    home.use(f"postgresql://hermes@127.0.0.1:{proxy.port}/hermes")
+    # Shorter than the limit of a turn, so that the server is the one who ends the statement.
+    postgres.shared_database(home.url, home.namespace)._seconds = 0.3
+    talk = home.talk()
+    talk.say("before")
+    with fault(server, proxy, home):
+        talk.say("during")
+        assert reason in str(talk.manager.warnings)
+        for code, told in (home.status(), home.doctor()):
+            assert "1 turn waits in the spool" in told
+            assert reason in told
+            assert "is missing in it" not in told  # what is not indexed yet is no damage
+            # A server that works for others is a warning; one that does not answer is an error.
+            assert code == 1 or fault is not _server_stopped
+    assert home.is_handed_over()
+    talk.close()
+    for code, told in (home.status(), home.doctor()):
+        assert code == 0
+        assert "spool" not in told
+    assert home.stored(url=server.url) == ["before", "during"]

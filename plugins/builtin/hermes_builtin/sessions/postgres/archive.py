@@ -63,6 +63,7 @@ from hermes_core.storage.postgres import (
     Fault,
     fault_of,
     from_text,
+    is_temporary,
     to_text,
 )
 
@@ -478,7 +479,11 @@ class PostgresArchive(Reader):
 
         The server has its own checksums; this looks at what only we can know.
         """
-        self._index_all()  # if it can't be done, a look at everything says why
+        error = self._index_all()
+        if error is not None and is_temporary(error):
+            # Messages that are not in the index yet are no damage.
+            raise error
+        # If it can't be done for another reason, a look at everything says why.
         problems = [*self._sessions_problems(), *self._index_problems(progress, newest)]
         problems += self._search_problems()
         if len(problems) > _MOST_NAMED:
