@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -473,6 +474,8 @@ GIVEN = [
     '{"theme": "dark"}\r\n',
     '{\n  "mcpServers": {}, "servers": {}\n}\n',
     '{"servers": {"a": {"command": "x"}}, "mcpServers": {"a": {"command": "x"}},\n "z": 1}',
+    # As in Claude Code, whose projects have servers of their own.
+    '{"projects": {"p": {"mcpServers": {}, "servers": {}}}, "mcpServers": {}, "servers": {}}',
 ]
 
 
@@ -493,12 +496,52 @@ def test_an_entry_is_added_and_removed_to_the_byte(
     entries = [table["hermes-memory"] for table in parsed(path.read_text("utf-8")).values()
                if isinstance(table, dict) and "hermes-memory" in table]  # fmt: skip
     assert [each["args"] for each in entries] == [["mcp"]]
+    assert Path(entries[0]["command"]).parent == Path(sys.executable).parent
     again = machine.run("mcp", "install", client, "--yes")
     assert again.code == 1
     assert "is already configured" in again.err
     assert machine.run("mcp", "install", client, "--undo", "--yes").code == 0
     empty = b"" if client == "codex" else b"{}\n"
     assert path.read_bytes() == (empty if given is None else given.encode())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the folders are named differently")
+@pytest.mark.parametrize("others", [{}, {"a": {"command": "x"}}])
+def test_an_entry_that_its_client_formatted_anew_is_removed(
+    machine: Machine, others: dict[str, Any]
+) -> None:
+    path = machine.user / FILES["claude-code"]
+    given = {"projects": {"hermes-memory": {"mcpServers": {}}}, "mcpServers": others, "n": 1}
+    path.write_text(json.dumps(given), "utf-8")
+    assert machine.run("mcp", "install", "claude-code", "--yes").code == 0
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")), indent=4), "utf-8")
+    assert machine.run("mcp", "install", "claude-code", "--undo", "--yes").code == 0
+    assert json.loads(path.read_text("utf-8")) == given
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the folders are named differently")
+@pytest.mark.parametrize(
+    ("client", "given"),
+    [
+        ("cursor", "[]"),
+        ("cursor", '{"mcpServers": null}'),
+        ("cursor", '{"mcpServers": ["hermes-memory"]}'),
+        ("codex", "= x"),
+        ("codex", "mcp_servers = 1"),
+        ("codex", "mcp_servers = {}"),
+    ],
+)
+@pytest.mark.parametrize("flag", ["--yes", "--undo"])
+def test_a_file_that_is_not_understood_is_left_alone(
+    machine: Machine, client: str, given: str, flag: str
+) -> None:
+    path = machine.user / FILES[client]
+    path.parent.mkdir(parents=True)
+    path.write_text(given, "utf-8")
+    result = machine.run("mcp", "install", client, flag)
+    assert result.code == 1
+    assert "Traceback" not in result.err
+    assert path.read_text("utf-8") == given
 
 
 def test_a_file_with_comments_is_left_alone(machine: Machine) -> None:
