@@ -157,7 +157,8 @@ def _undone(text: str, client: _Client) -> str:
     is_toml = client.file().suffix == ".toml"
     given = _parsed_toml(text) if is_toml else _parsed_json(text)
     servers = given.get(client.table)
-    entry = servers.get(NAME) if isinstance(servers, dict) else None
+    servers = servers if isinstance(servers, dict) else {}
+    entry = servers.get(NAME)
     if entry is None:
         raise HermesError(f"{NAME} is not configured", hint="nothing to undo")
     for lines in _toml_forms(client.table, entry) if is_toml else _json_forms(client.table, entry):
