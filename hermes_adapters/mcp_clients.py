@@ -164,7 +164,7 @@ def _undone(text: str, client: _Client) -> str:
     for lines in _toml_forms(client.table, entry) if is_toml else _json_forms(client.table, entry):
         if text.count(lines) == 1:
             return text.replace(lines, "")
-    # A client that writes its file itself, such as Claude Code, has formatted the entry anew.
+    # A client that writes its file itself, such as Claude Code, has reformatted the entry.
     rest = {name: each for name, each in servers.items() if name != NAME}
     for new in () if is_toml else _cut_from_json(text):
         if _is_same(new, {**given, client.table: rest}):

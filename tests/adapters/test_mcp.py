@@ -594,7 +594,7 @@ def test_an_entry_is_added_and_removed_to_the_byte(
 
 @pytest.mark.skipif(os.name == "nt", reason="the folders are named differently")
 @pytest.mark.parametrize("others", [{}, {"a": {"command": "x"}}])
-def test_an_entry_that_its_client_formatted_anew_is_removed(
+def test_an_entry_that_its_client_reformatted_is_removed(
     machine: Machine, others: dict[str, Any]
 ) -> None:
     path = machine.user / FILES["claude-code"]
