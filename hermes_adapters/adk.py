@@ -25,7 +25,7 @@ from hermes_adapters.people import (
     note_id,
     search,
 )
-from hermes_builtin.items import Items, ItemWrite, StoredItem
+from hermes_builtin import Items, ItemWrite, StoredItem
 from hermes_core import resolve_home
 
 require("google-adk", extra="adk", tested=">=2.13,<2.14")

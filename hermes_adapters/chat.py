@@ -16,10 +16,16 @@ from uuid import uuid4
 
 import click
 
-from hermes_core import Conversation, HermesError, MemoryManager, Turn, load_config
+from hermes_core import (
+    Conversation,
+    HermesError,
+    MemoryManager,
+    Turn,
+    load_config,
+    resolve_home,
+)
 from hermes_core.cli.output import amount, bold, note, paint, say, say_text, warn
 from hermes_core.secrets import Secrets
-from hermes_core.storage.home import resolve_home
 
 if TYPE_CHECKING:
     from openai import OpenAI

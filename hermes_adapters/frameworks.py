@@ -1,4 +1,4 @@
-"""What the adapters share: the check of the framework's version, and one session of one person."""
+"""What the adapters share: the check of a framework's version, and one session of one person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from hermes_core import AsyncConversation, AsyncMemoryManager, AsyncTurn, HermesError, Messages
+from hermes_core import (
+    AsyncConversation,
+    AsyncMemoryManager,
+    AsyncTurn,
+    HermesError,
+    Messages,
+    StreamScrubber,
+)
 
 logger = logging.getLogger("hermes_adapters")
 
@@ -42,6 +49,12 @@ def require(distribution: str, *, extra: str, tested: str) -> None:
             f"{distribution} {found} is not tested with hermes-plugins (tested: {tested})",
             stacklevel=2,
         )
+
+
+def scrubbed(text: str) -> str:
+    """Return a text without recalled text that the model repeats."""
+    scrubber = StreamScrubber()
+    return scrubber.feed(text) + scrubber.flush()
 
 
 class SessionMemory:

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
-from hermes_adapters.frameworks import require
+from hermes_adapters.frameworks import require, scrubbed
 from hermes_adapters.people import Memories, Person, in_thread
-from hermes_core import HermesError, StreamScrubber, defused
+from hermes_core import HermesError, defused
 
 require("langgraph", extra="langgraph", tested=">=1.2,<1.3")
 require("langchain", extra="langgraph", tested=">=1.4,<1.5")
@@ -239,8 +239,7 @@ def _scrubbed(response: ModelResponse[Any]) -> ModelResponse[Any]:
     """Remove recalled text that the model repeats."""
     for each in response.result:
         if isinstance(each, AIMessage) and isinstance(each.content, str):
-            scrubber = StreamScrubber()
-            each.content = scrubber.feed(each.content) + scrubber.flush()
+            each.content = scrubbed(each.content)
     return response
 
 

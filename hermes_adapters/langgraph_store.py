@@ -43,7 +43,7 @@ from hermes_adapters.people import (
     notes,
     search,
 )
-from hermes_builtin.items import Items, ItemWrite, StoredItem, text_parts
+from hermes_builtin import Items, ItemWrite, StoredItem, text_parts
 from hermes_core import HermesError, resolve_home
 
 #: The root of what is not an item: notebooks, and past conversations.

@@ -7,6 +7,7 @@ guard, approvals and scope are those of an agent.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import secrets
 import socket
@@ -19,7 +20,7 @@ from uuid import uuid4
 import click
 
 from hermes_adapters.mcp_clients import install_command
-from hermes_core import AsyncMemoryManager, HermesError, MemoryManager, __version__
+from hermes_core import AsyncMemoryManager, HermesError, MemoryManager, Messages, __version__
 from hermes_core.cli.output import note, say, warn
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ _TURN_SCHEMA: Final = {
 _SESSION_FIELD: Final = {
     "type": "string", "description": "The conversation, as in remember_turn; optional.",
 }  # fmt: skip
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_NO_TOKEN: Final = 401
+_OTHER_SITE: Final = 403
 #: Characters of an answer of `session_search`, and of a message in it, before it is shortened.
 _SMALL_ANSWER: Final = 8_000
 _SMALL_MESSAGE: Final = 600
@@ -109,6 +113,7 @@ class MemoryServer:
         self._name = uuid4().hex[:12]
         self._number = 0
         self._tools: dict[str, _ToolInfo] = {}
+        self._storing: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start the session, and find out which tools there are."""
@@ -130,6 +135,7 @@ class MemoryServer:
 
     async def stop(self) -> None:
         """Deliver what waits, and shut the memory down."""
+        await asyncio.gather(*self._storing, return_exceptions=True)
         await self._memory.shutdown_all()
 
     def _tool_of(self, schema: dict[str, Any]) -> _ToolInfo | None:
@@ -179,11 +185,17 @@ class MemoryServer:
         if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
             return _failed("tool_results is a list of objects with tool and content")
         session = str(args.get("session_id") or session)
+        messages = [{"role": "user", "content": user}, *map(_result, results)]
+        storing = asyncio.create_task(self._store(user, assistant, session, messages))
+        self._storing.add(storing)
+        storing.add_done_callback(self._storing.discard)
+        await asyncio.shield(storing)  # also if the client is gone meanwhile
+        return json.dumps({"success": True, "session_id": session})
+
+    async def _store(self, user: str, assistant: str, session: str, messages: Messages) -> None:
         self._number += 1
         await self._memory.on_turn_start(self._number, user)
-        messages = [{"role": "user", "content": user}, *map(_result, results)]
         await self._memory.sync_all(user, assistant, session_id=session, messages=messages)
-        return json.dumps({"success": True, "session_id": session})
 
     # -- what the MCP library calls -----------------------------------------------------------
 
@@ -248,7 +260,10 @@ class MemoryServer:
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415
 
         uri = str(params.uri)
-        text = await self.text_of(uri)
+        try:
+            text = await self.text_of(uri)
+        except HermesError as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
         if text is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no resource {uri}")
         kind = "text/markdown" if uri in _NOTES.values() else "application/json"
@@ -256,7 +271,11 @@ class MemoryServer:
         return types.ReadResourceResult(contents=[contents])
 
     async def text_of(self, uri: str) -> str | None:
-        """A resource as text; None if there is none."""
+        """A resource as text; None if there is none.
+
+        Raises:
+            HermesError: The notes can't be read now.
+        """
         for target, known in _NOTES.items():
             if uri == known:
                 return await self._notebook(target)
@@ -271,6 +290,8 @@ class MemoryServer:
     async def _notebook(self, target: str) -> str:
         arguments = {"action": "read", "target": target}
         found = json.loads(await self._memory.handle_tool_call(_MEMORY, arguments))
+        if not found.get("success"):
+            raise HermesError(str(found.get("error")))
         return "\n§\n".join(map(str, found.get("entries") or ()))
 
     async def list_prompts(self, _context: Any, _params: Any) -> types.ListPromptsResult:
@@ -293,14 +314,15 @@ class MemoryServer:
 
     async def notify_changes(self, publish: Callable[[str], Awaitable[None]]) -> None:
         """Until it is cancelled: report notes that change, whoever changes them."""
-        seen = {uri: await self.text_of(uri) for uri in _NOTES.values()}
+        seen: dict[str, str | None] = {}
         while True:
+            for uri in _NOTES.values():
+                with suppress(HermesError):  # not readable now: that is no change
+                    now = await self.text_of(uri)
+                    if now != seen.setdefault(uri, now):
+                        seen[uri] = now
+                        await publish(uri)
             await asyncio.sleep(self._look_seconds)
-            for uri, before in seen.items():
-                now = await self.text_of(uri)
-                if now != before:
-                    seen[uri] = now
-                    await publish(uri)
 
 
 def _failed(error: str) -> str:
@@ -366,10 +388,12 @@ def build_server(memory: MemoryServer) -> Server[Any]:
 
     async def publish(uri: str) -> None:
         await bus.publish(ResourceUpdated(uri=uri))
-        for (wanted, _), session in list(subscribed.items()):
-            if wanted == uri:
-                with suppress(Exception):  # that client is gone
+        for key, session in list(subscribed.items()):
+            if key[0] == uri:
+                try:
                     await session.send_resource_updated(uri)
+                except Exception:  # noqa: BLE001 - whatever the library raises: that client is gone
+                    subscribed.pop(key, None)
 
     async def subscribe(context: Any, params: Any) -> EmptyResult:
         subscribed[str(params.uri), id(context.session)] = context.session
@@ -413,6 +437,8 @@ async def _serve_stdio(memory: MemoryServer) -> None:
         server = build_server(memory)
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
+    except* (BrokenPipeError, ConnectionResetError):
+        pass  # the client was killed, and does not read its answers
     finally:
         await memory.stop()
 
@@ -427,7 +453,8 @@ async def _serve_http(memory: MemoryServer, host: str, port: int, token: str) ->
         # Bound here, so that port 0 can be shown as the port that it became.
         listening = socket.create_server((host, port), family=_family(host))
         note(f"serving http://{_shown(host)}:{listening.getsockname()[1]}/mcp")
-        settings = uvicorn.Config(_TokenCheck(application, token), log_level="warning")
+        checked = _RequestCheck(application, token, is_loopback=host in _LOOPBACK)
+        settings = uvicorn.Config(checked, log_level="warning")
         await uvicorn.Server(settings).serve(sockets=[listening])
     finally:
         await memory.stop()
@@ -441,21 +468,33 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class _TokenCheck:
-    """Refuses requests without the bearer token."""
+class _RequestCheck:
+    """Refuses requests without the bearer token and, elsewhere than on loopback, of other sites."""
 
-    def __init__(self, application: Any, token: str) -> None:
+    def __init__(self, application: Any, token: str, *, is_loopback: bool) -> None:
         self._application = application
         self._wanted = f"Bearer {token}".encode()
+        self._is_loopback = is_loopback
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        given = dict(scope.get("headers") or ()).get(b"authorization", b"")
-        if scope["type"] == "http" and not secrets.compare_digest(given, self._wanted):
-            headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": b"a bearer token is needed\n"})
+        refused = self._refused(dict(scope.get("headers") or ())) if scope["type"] == "http" else 0
+        if not refused:
+            await self._application(scope, receive, send)
             return
-        await self._application(scope, receive, send)
+        headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
+        await send({"type": "http.response.start", "status": refused, "headers": headers})
+        text = b"a bearer token is needed\n" if refused == _NO_TOKEN else b"of another site\n"
+        await send({"type": "http.response.body", "body": text})
+
+    def _refused(self, headers: dict[bytes, bytes]) -> int:
+        """With which status a request is refused; 0 if it is not."""
+        if not secrets.compare_digest(headers.get(b"authorization", b""), self._wanted):
+            return _NO_TOKEN
+        origin = headers.get(b"origin", b"")
+        # On loopback, the library has a list of hosts and origins. Elsewhere, nobody knows under
+        # which names this server is reached.
+        same = origin.partition(b"://")[2] == headers.get(b"host", b"")
+        return 0 if self._is_loopback or not origin or same else _OTHER_SITE
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -480,12 +519,16 @@ def mcp(
     """Serve the memory to MCP clients such as Claude Code."""
     if ctx.invoked_subcommand:
         return
+    gc.disable()  # the import makes many objects, and none of them is garbage
     try:
         import mcp.server  # noqa: F401, PLC0415 - an extra
     except ImportError as error:
         raise HermesError(
             "mcp needs the package mcp", hint="run: pip install 'hermes-plugins[mcp]'"
         ) from error
+    finally:
+        gc.freeze()
+        gc.enable()
     address = _address(http) if http else None
     manager = MemoryManager.from_config(ctx.obj)
     # On stderr: with stdio, standard output is the protocol's.
@@ -496,7 +539,7 @@ def mcp(
         asyncio.run(_serve_stdio(memory))
         return
     host, port = address
-    if host not in ("127.0.0.1", "localhost", "::1"):
+    if host not in _LOOPBACK:
         warn(f"everybody who reaches {host} and knows the token can read this memory")
     secret = token or secrets.token_urlsafe(32)
     if not token:

@@ -157,7 +157,7 @@ def matching_notes(memory: MemoryManager, query: str) -> list[Note]:
 
 
 def _words(text: str) -> set[str]:
-    from hermes_builtin.sessions.words import words  # noqa: PLC0415 - only where notes are searched
+    from hermes_builtin import words  # noqa: PLC0415 - only where notes are searched
 
     return {each for each in words(text) if len(each) > 3 or not each.isascii()}  # noqa: PLR2004
 

@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from hermes_adapters.frameworks import SessionMemory, require
+from hermes_adapters.frameworks import SessionMemory, require, scrubbed
 
 require("pydantic-ai-slim", extra="pydantic-ai", tested=">=2.66,<2.67")
 
@@ -165,15 +165,10 @@ class Memory(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Remove recalled text that the model repeats."""
         parts = [
-            replace(each, content=_scrubbed(each.content)) if isinstance(each, TextPart) else each
+            replace(each, content=scrubbed(each.content)) if isinstance(each, TextPart) else each
             for each in response.parts
         ]
         return replace(response, parts=parts)
-
-
-def _scrubbed(text: str) -> str:
-    scrubber = StreamScrubber()
-    return scrubber.feed(text) + scrubber.flush()
 
 
 def _text(content: Any) -> str:

@@ -198,6 +198,19 @@ def test_a_plugin_imports_public_names_only(plugin):
     assert wrong == []
 
 
+def test_an_adapter_imports_public_names_only():
+    """Somebody else's adapter can do what ours do."""
+    public = {"hermes_core", "hermes_builtin", "hermes_core.cli.output"}
+    public.add("hermes_core.secrets")  # the key of `hermes-plugins chat`, which is a command
+    wrong = [
+        f"{where(path, each.line)}: {each.module}"
+        for path, tree in sources(ROOT / "hermes_adapters")
+        for each in imports(tree)
+        if each.module.startswith(("hermes_core", "hermes_builtin")) and each.module not in public
+    ]
+    assert wrong == []
+
+
 def test_nothing_imports_the_page():
     wrong = [
         where(path, each.line)

@@ -147,6 +147,7 @@ class StorageReport:
         spooled: How many turns wait in the spool.
         spooled_because: Why.
         migration: Where to, if a migration was interrupted; else "".
+        items: Bytes of the items of adapters, which are a local file with any storage.
         problem: Why the storage can't be used.
         hint: What to do about it.
     """
@@ -158,6 +159,7 @@ class StorageReport:
     spooled: int = 0
     spooled_because: str = ""
     migration: str = ""
+    items: int = 0
     problem: str = ""
     hint: str = ""
 
@@ -178,9 +180,11 @@ def storage_status(config: Config) -> StorageReport:
     builtin = _builtin(config)
     turns, why = builtin.spooled(config.home)
     unfinished = unfinished_migration(config.home)
+    items = config.home / "items.db"
     report = StorageReport(
         shown, namespace, spooled=turns, spooled_because=why,
         migration=unfinished.target if unfinished else "",
+        items=items.stat().st_size if items.is_file() else 0,
     )  # fmt: skip
     try:
         with _opened(config, config.storage) as storage:

@@ -84,6 +84,8 @@ def _print_status(report: StorageReport) -> None:
         )
     waits = f"{amount(report.spooled, 'turn')}: {plain(report.spooled_because)}"
     say_field("spool", waits if report.spooled else "empty", _WIDTH)
+    if report.items:
+        say_field("items", f"{size(report.items)}, in items.db with any storage", _WIDTH)
     if report.migration:
         text = f"to {plain(shown(report.migration))} was interrupted"
         say_field("migration", paint(text, "broken"), _WIDTH)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from hermes_adapters.frameworks import FrameworkMissing, require
 from hermes_core import HermesError
 
+ROOT = Path(__file__).parents[2]
+REQUIRED = re.compile(r'^require\("([^"]+)", extra="([^"]+)", tested="([^"]+)"\)$', re.MULTILINE)
 FRAMEWORKS = {
+    "adk": ("google.adk", "adk"),
     "anthropic": ("anthropic", "anthropic"),
+    "langgraph": ("langgraph", "langgraph"),
     "openai_agents": ("agents", "openai-agents"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
 }
@@ -48,6 +55,16 @@ for module in {list(FRAMEWORKS)}:
     assert len(lines) == len(FRAMEWORKS)
     for line, (_, extra) in zip(lines, FRAMEWORKS.values(), strict=True):
         assert f"pip install 'hermes-plugins[{extra}]'" in line
+
+
+def test_an_extra_installs_what_is_tested_and_nothing_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    found: dict[str, list[str]] = {}
+    for path in (ROOT / "hermes_adapters").glob("*.py"):
+        for framework, extra, tested in REQUIRED.findall(path.read_text("utf-8")):
+            found.setdefault(extra, []).append(f"{framework}{tested}")
+    assert found == {extra: extras[extra] for _, extra in FRAMEWORKS.values()}
 
 
 def test_a_missing_framework_is_an_import_error_with_a_hint() -> None:

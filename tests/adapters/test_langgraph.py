@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import Machine
 from support.lazy import Lazy
 
 from hermes_builtin.items import LARGEST
@@ -239,3 +241,16 @@ def test_an_unknown_filter_is_an_error(store: Any) -> None:
     store.put(("a",), "k", {"n": 1})
     with pytest.raises(ValueError, match=r"unknown operator: \$like"):
         store.search(("a",), filter={"n": {"$like": 1}})
+
+
+def test_items_are_part_of_a_backup_and_of_the_storage_report(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine")
+    with closing(lg.HermesStore(machine.home)) as store:
+        store.put(("cars",), "first", {"text": "The old car is in the garage."})
+    assert "items.db" in machine.run("storage", "status").out
+    machine.run("backup", str(tmp_path / "home.backup"))
+    machine.run("restore", str(tmp_path / "home.backup"), "--into", str(tmp_path / "restored"))
+    with closing(lg.HermesStore(tmp_path / "restored")) as store:
+        found = store.get(("cars",), "first")
+    assert found is not None
+    assert found.value["text"] == "The old car is in the garage."

@@ -8,10 +8,12 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -19,9 +21,10 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 from support.commands import Machine
 
-from hermes_adapters.mcp import MemoryServer, build_server
+from hermes_adapters.mcp import MemoryServer, _RequestCheck, build_server
 from hermes_core import FakeProvider, MemoryManager
 
 NOTE = {"action": "add", "target": "memory", "content": "The server is stage-1."}
@@ -323,6 +326,91 @@ def test_a_client_that_is_killed_leaves_nothing_behind(
     assert "mcp-oddclient-" in shown.out
 
 
+KILLED = """
+import json, subprocess, sys, time
+server = subprocess.Popen(sys.argv[1:-1], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+hello, ready, turn, search = json.loads(sys.argv[-1])
+def send(message):
+    server.stdin.write(json.dumps(message).encode() + b"\\n")
+    server.stdin.flush()
+send(hello)
+server.stdout.readline()
+send(ready)
+send(turn)
+server.stdout.readline()
+for _ in range(20):
+    send(search)
+print("sent", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_client_that_dies_before_its_answers_is_no_error(machine: Machine) -> None:
+    turn = called("remember_turn", 2, user="The zebra is striped", assistant="stripes " * 9_000)
+    messages = json.dumps([HELLO, READY, turn, called("session_search", 3, query="zebra")])
+    command = [sys.executable, "-c", KILLED, *machine.command("mcp"), messages]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=machine.environment, **pipes) as client:
+        assert client.stdout is not None
+        assert client.stderr is not None
+        client.stdout.readline()
+        client.kill()
+        assert client.stderr.read() == b""  # which ends when the server has ended, too
+    assert "mcp-oddclient-" in machine.run("sessions", "search", "zebra").out
+
+
+def test_a_turn_is_stored_though_its_client_is_gone(home: Path) -> None:
+    async def run() -> None:
+        memory = MemoryServer(MemoryManager.from_config())
+        await memory.start()
+        turn = {"user": "The zebra is striped", "assistant": "So it is."}
+        params = SimpleNamespace(name="remember_turn", arguments=turn)
+        call = asyncio.create_task(memory.call_tool(None, params))
+        await asyncio.sleep(0)  # until it stores
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await memory.stop()
+
+    async def search(client: Client) -> Any:
+        return data(await client.call_tool("session_search", {"query": "zebra"}))
+
+    asyncio.run(run())
+    assert served(search)["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"), [("", 200), ("http://here:1", 200), ("http://elsewhere", 403)]
+)
+def test_elsewhere_than_on_loopback_other_sites_are_refused(origin: str, status: int) -> None:
+    async def application(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"status": 200})
+
+    async def ask() -> Any:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = {b"host": b"here:1", b"authorization": b"Bearer t", b"origin": origin.encode()}
+        check = _RequestCheck(application, "t", is_loopback=False)
+        await check({"type": "http", "headers": list(headers.items())}, None, send)
+        return sent[0]["status"]
+
+    assert asyncio.run(ask()) == status
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder can be opened there")
+def test_notes_that_cannot_be_read_are_an_error_and_no_change(home: Path) -> None:
+    (home / "memories" / "MEMORY.md").mkdir(parents=True)
+
+    async def read(client: Client) -> str:
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource("memory://notes/memory")
+        return str(caught.value)
+
+    assert "MEMORY.md" in served(read)
+
+
 def test_a_killed_client_of_http_does_not_disturb_others(over_http: str) -> None:
     headers = {"Authorization": "Bearer secret-token-1", "Content-Type": "application/json"}
     body = json.dumps(HELLO)
@@ -473,6 +561,8 @@ GIVEN = [
     '{"theme": "dark"}\r\n',
     '{\n  "mcpServers": {}, "servers": {}\n}\n',
     '{"servers": {"a": {"command": "x"}}, "mcpServers": {"a": {"command": "x"}},\n "z": 1}',
+    # As in Claude Code, whose projects have servers of their own.
+    '{"projects": {"p": {"mcpServers": {}, "servers": {}}}, "mcpServers": {}, "servers": {}}',
 ]
 
 
@@ -493,12 +583,52 @@ def test_an_entry_is_added_and_removed_to_the_byte(
     entries = [table["hermes-memory"] for table in parsed(path.read_text("utf-8")).values()
                if isinstance(table, dict) and "hermes-memory" in table]  # fmt: skip
     assert [each["args"] for each in entries] == [["mcp"]]
+    assert Path(entries[0]["command"]).parent == Path(sys.executable).parent
     again = machine.run("mcp", "install", client, "--yes")
     assert again.code == 1
     assert "is already configured" in again.err
     assert machine.run("mcp", "install", client, "--undo", "--yes").code == 0
     empty = b"" if client == "codex" else b"{}\n"
     assert path.read_bytes() == (empty if given is None else given.encode())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the folders are named differently")
+@pytest.mark.parametrize("others", [{}, {"a": {"command": "x"}}])
+def test_an_entry_that_its_client_reformatted_is_removed(
+    machine: Machine, others: dict[str, Any]
+) -> None:
+    path = machine.user / FILES["claude-code"]
+    given = {"projects": {"hermes-memory": {"mcpServers": {}}}, "mcpServers": others, "n": 1}
+    path.write_text(json.dumps(given), "utf-8")
+    assert machine.run("mcp", "install", "claude-code", "--yes").code == 0
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")), indent=4), "utf-8")
+    assert machine.run("mcp", "install", "claude-code", "--undo", "--yes").code == 0
+    assert json.loads(path.read_text("utf-8")) == given
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the folders are named differently")
+@pytest.mark.parametrize(
+    ("client", "given"),
+    [
+        ("cursor", "[]"),
+        ("cursor", '{"mcpServers": null}'),
+        ("cursor", '{"mcpServers": ["hermes-memory"]}'),
+        ("codex", "= x"),
+        ("codex", "mcp_servers = 1"),
+        ("codex", "mcp_servers = {}"),
+    ],
+)
+@pytest.mark.parametrize("flag", ["--yes", "--undo"])
+def test_a_file_that_is_not_understood_is_left_alone(
+    machine: Machine, client: str, given: str, flag: str
+) -> None:
+    path = machine.user / FILES[client]
+    path.parent.mkdir(parents=True)
+    path.write_text(given, "utf-8")
+    result = machine.run("mcp", "install", client, flag)
+    assert result.code == 1
+    assert "Traceback" not in result.err
+    assert path.read_text("utf-8") == given
 
 
 def test_a_file_with_comments_is_left_alone(machine: Machine) -> None:

@@ -34,6 +34,7 @@ NOT_RUN = {
     "restore": "needs a backup: tests/checkup/test_backup.py",
     "sessions import": "needs a file of hermes-agent: tests/builtin",
     "setup": "needs the fields of a real plugin: tests/plugins",
+    "ui": "does not end: tests/inspector",
     "uninstall": "changes the environment: tests/install",
 }
 #: Commands that a plugin adds; it is not installed here.
