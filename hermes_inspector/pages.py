@@ -101,7 +101,10 @@ def _after(site: Site, request: Request, form: Form, outcome: Done | Conflict) -
     kind = "warning" if outcome.warnings else "done"
     asked = site.jobs.get(form.text("again"), "recall")
     if asked is not None:
-        job = _ask(site, asked.about)
+        try:
+            job = _ask(site, asked.about)
+        except HermesError as error:  # the change is stored all the same
+            return site.say("/recall", f"{text} {error}", "warning")
         return site.say(f"/recall?job={job.id}", text, kind)
     back = form.text("back")
     return site.say(back if back in ("/notes", "/notes/history") else "/notes", text, kind)
