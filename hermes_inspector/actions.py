@@ -7,7 +7,7 @@ without loading the plugin, and delivered in the background: no page waits for a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -186,7 +186,9 @@ class NoteActions:
             writer.close()
         if writer.queued:
             call = partial(deliver_queued, config, writer.session)
-            self._jobs.start("delivery", f"Delivering to {config.selection.name}", call)
+            # The change is stored. If too many deliveries wait, the next one takes it along.
+            with suppress(HermesError):
+                self._jobs.start("delivery", f"Delivering to {config.selection.name}", call)
 
 
 class _NoteWriter:

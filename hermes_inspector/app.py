@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -83,6 +84,7 @@ class Site:
         self._environment.filters |= {
             "ago": lambda at: f"{span(time.time() - at)} ago",
             "amount": amount,
+            "diff": lambda change: change.diff(home.masked),
             "duration": duration,
             "hidden": self._hidden,
             "size": size,
@@ -158,6 +160,12 @@ class Site:
         self.home.close()
 
 
+def whole_number(text: str) -> int | None:
+    """A number that a database can store; None if it is not one."""
+    # Not isdigit alone: "²" is a digit.
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
+
+
 class Form:
     """The fields of a form."""
 
@@ -182,10 +190,10 @@ class Form:
         Raises:
             HermesError: It is not one.
         """
-        text = self.text(name)
-        if not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - what a database can store
+        found = whole_number(self.text(name))
+        if found is None:
             raise HermesError(f"{name} is not a number")
-        return int(text)
+        return found
 
 
 Reader = Callable[[Site, Request], Response]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -36,11 +36,15 @@ AROUND: Final = 50
 #: Messages that are looked at to find the one that a note comes from.
 _COMPARED: Final = 2000
 _TITLE: Final = 120
+_SECONDS: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,2})?")
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 _WORD: Final = re.compile(r"\w+")
 _MARKS: Final = re.compile(r">>>|<<<")
 
 #: A text in pieces, each with whether it was looked for.
 Pieces = tuple[tuple[str, bool], ...]
+#: Hides secrets in a text. It gets whole texts: in a piece, a secret may not be recognised.
+Mask = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +91,11 @@ class Filter:
 
 def _position(text: str) -> tuple[float, int] | None:
     active, _, number = text.partition(":")
-    try:
-        return (float(active), int(number)) if text else None
-    except ValueError:
-        raise HermesError("that page does not exist", hint="start with the newest") from None
+    if not text:
+        return None
+    if not _SECONDS.fullmatch(active) or not _NUMBER.fullmatch(number):
+        raise HermesError("that page does not exist", hint="start with the newest")
+    return float(active), int(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,18 +170,18 @@ class Conversation:
     anchor: int
 
 
-def conversation_list(archive: Archive, wanted: Filter) -> ConversationList:
+def conversation_list(archive: Archive, wanted: Filter, mask: Mask) -> ConversationList:
     """Browse, or search if there are words to look for."""
     if wanted.query.strip():
-        return _found(archive, wanted)
+        return _found(archive, wanted, mask)
     found = archive.browse(wanted.scope, BROWSED + 1, hidden=wanted.hidden, within=wanted.period)
     shown = found[:BROWSED]
     last = shown[-1] if len(found) > BROWSED else None
     older = f"{last.active!r}:{last.number}" if last else ""
-    return ConversationList(tuple(_row(archive, each) for each in shown), older)
+    return ConversationList(tuple(_row(archive, each, mask) for each in shown), older)
 
 
-def _found(archive: Archive, wanted: Filter) -> ConversationList:
+def _found(archive: Archive, wanted: Filter, mask: Mask) -> ConversationList:
     period = wanted.period
     query = parse(storable(wanted.query))
     # What is typed into the query itself is as good as the fields below it.
@@ -186,24 +191,24 @@ def _found(archive: Archive, wanted: Filter) -> ConversationList:
     )
     # A person sees everything in their archive; only the model's tool hides subagents.
     options = SearchOptions(wanted.scope, frozenset((*ROLES, "")), FOUND, hidden=True)
-    found = search_conversations(archive, query, options)
+    found = search_conversations(archive, query, options, mask)
     remarks = [found.reason] if found.reason else []
     if found.approximate:
         remarks.append("These words are very frequent; only the newest matches are ranked.")
     if found.behind:
         remarks.append(f"The newest messages were not searched: {found.behind}")
-    rows = tuple(_result(archive, each) for each in found.results)
+    rows = tuple(_result(archive, each, mask) for each in found.results)
     return ConversationList(rows, remark=" ".join(remarks))
 
 
-def _row(archive: Archive, session: Session) -> Row:
+def _row(archive: Archive, session: Session, mask: Mask) -> Row:
     title = session.title
     if not title:
         first = archive.first(session, 1, ("user",))
         title = first[0].content if first else ""
     return Row(
         session.id,
-        _short(title),
+        _short(mask(title[: 4 * _TITLE])),
         session.active,
         session.messages,
         session.source or session.place,
@@ -212,13 +217,13 @@ def _row(archive: Archive, session: Session) -> Row:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text[: 4 * _TITLE].split())
+    line = " ".join(text.split())
     return line if len(line) <= _TITLE else f"{line[:_TITLE]}…"
 
 
-def _result(archive: Archive, found: SearchResult) -> Row:
+def _result(archive: Archive, found: SearchResult, mask: Mask) -> Row:
     session, message, snippet = found
-    row = _row(archive, session)
+    row = _row(archive, session, mask)
     return Row(
         row.id, row.title, message.at, row.messages, row.source, row.user,
         tuple(_pieces(snippet)), message.id, message.role,
@@ -247,13 +252,14 @@ def find_session(archive: Archive, session_id: str) -> Session:
 
 
 def conversation(
-    archive: Archive, session_id: str, *, at: int = 0, query: str = "", like: str = ""
+    archive: Archive, session_id: str, mask: Mask, *, at: int = 0, query: str = "", like: str = ""
 ) -> Conversation:
     """A conversation around a message, or from its beginning.
 
     Args:
         archive: Where it is.
         session_id: Its id.
+        mask: Hides secrets.
         at: The message that is in view.
         query: The words that were looked for.
         like: A text, such as a note: the message that has most of its words is in view.
@@ -269,9 +275,12 @@ def conversation(
         messages = archive.first(session, 2 * AROUND)
         window = Window(messages, 0, max(session.messages - len(messages), 0))
     words = _index_words(f"{query} {like}")
-    said = tuple(_said(session, each, words, anchor) for each in window.messages)
+    said = tuple(
+        _said(session, each._replace(content=mask(each.content)), words, anchor)
+        for each in window.messages
+    )
     return Conversation(
-        _row(archive, session),
+        _row(archive, session, mask),
         session.place,
         session.chat_id,
         session.profile,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -29,6 +29,7 @@ from hermes_core.privacy.origin import is_external
 _PAGE: Final = 100
 #: Changes on one page of the timeline.
 TIMELINE: Final = 30
+_YEARS: Final = range(1971, 9000)
 _WORDS: Final = re.compile(r"\s+|[^\s]+")
 
 
@@ -58,12 +59,14 @@ class ChangeInfo:
     removed: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
 
-    @property
-    def diff(self) -> tuple[tuple[str, str], ...]:
-        """Words of a replaced entry, each with "same", "removed" or "added"; () for others."""
+    def diff(self, mask: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
+        """Words of a replaced entry, each with "same", "removed" or "added"; () for others.
+
+        Secrets are masked first: a part of one does not look like a secret.
+        """
         if len(self.added) != 1 or len(self.removed) != 1:
             return ()
-        return tuple(word_diff(self.removed[0], self.added[0]))
+        return tuple(word_diff(mask(self.removed[0]), mask(self.added[0])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,9 +344,13 @@ def day_start(day: str) -> datetime:
         HermesError: That is not a day.
     """
     try:
-        return datetime.strptime(day, "%Y-%m-%d")  # noqa: DTZ007 - the zone of this machine
+        found = datetime.strptime(day, "%Y-%m-%d")  # noqa: DTZ007 - the zone of this machine
+        # What is outside can't be counted in seconds on every system.
+        if found.year in _YEARS:
+            return found
     except ValueError:
-        raise HermesError("that is not a day", hint="write it as 2026-11-18") from None
+        pass
+    raise HermesError("that is not a day", hint="write it as 2026-11-18")
 
 
 # -- two versions -------------------------------------------------------------------------------

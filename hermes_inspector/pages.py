@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from hermes_core import Config, HermesError
 from hermes_inspector import actions, conversations, health
 from hermes_inspector.actions import Conflict, Correction, Done, Found, Recalled
-from hermes_inspector.app import Form, Reader, Site, Writer, build, next_theme
+from hermes_inspector.app import Form, Reader, Site, Writer, build, next_theme, whole_number
 from hermes_inspector.conversations import Filter
 from hermes_inspector.home import Home
 from hermes_inspector.jobs import Job
@@ -88,7 +89,7 @@ def history_page(site: Site, request: Request) -> Response:
     key = request.query_params.get("book", "")
     before = request.query_params.get("before", "")
     with site.home.notes() as notes:
-        shown = timeline(notes, key, int(before) if before.isdigit() else 0)
+        shown = timeline(notes, key, whole_number(before) or 0)
     return site.page(request, "history.html", live="notes", shown=shown, book=key)
 
 
@@ -100,7 +101,10 @@ def _after(site: Site, request: Request, form: Form, outcome: Done | Conflict) -
     kind = "warning" if outcome.warnings else "done"
     asked = site.jobs.get(form.text("again"), "recall")
     if asked is not None:
-        job = _ask(site, asked.about)
+        try:
+            job = _ask(site, asked.about)
+        except HermesError as error:  # the change is stored all the same
+            return site.say("/recall", f"{text} {error}", "warning")
         return site.say(f"/recall?job={job.id}", text, kind)
     back = form.text("back")
     return site.say(back if back in ("/notes", "/notes/history") else "/notes", text, kind)
@@ -155,7 +159,7 @@ def conversations_page(site: Site, request: Request) -> Response:
         **{name: given.get(name, "").strip() for name in names}, hidden=bool(given.get("hidden"))
     )
     archive = site.home.archive()
-    found = conversations.conversation_list(archive, wanted)
+    found = conversations.conversation_list(archive, wanted, site.home.masked)
     kept = {name: value for name in names[:-1] if (value := getattr(wanted, name))}
     kept |= {"hidden": "1"} if wanted.hidden else {}
     older = f"/conversations?{urlencode({**kept, 'older': found.older})}" if found.older else ""
@@ -173,11 +177,11 @@ def conversations_page(site: Site, request: Request) -> Response:
 def conversation_page(site: Site, request: Request) -> Response:
     name = request.path_params["name"]
     given = request.query_params
-    at = given.get("at", "")
     found = conversations.conversation(
         site.home.archive(),
         name,
-        at=int(at) if at.isdigit() and len(at) < 19 else 0,  # noqa: PLR2004 - as in `Form.number`
+        site.home.masked,
+        at=whole_number(given.get("at", "")) or 0,
         query=given.get("query", ""),
         like=given.get("like", ""),
     )
@@ -406,7 +410,10 @@ def outbox_page(site: Site, request: Request) -> Response:
 
 
 def write_page(site: Site, request: Request) -> Response:
-    shown = health.write_view(site.home, request.path_params["number"])
+    number = whole_number(request.path_params["number"])
+    if number is None:
+        raise HTTPException(404)
+    shown = health.write_view(site.home, number)
     return site.page(request, "write.html", live="", shown=shown)
 
 
@@ -451,7 +458,7 @@ READERS: Final[dict[str, Reader]] = {
     "/recall": recall_page,
     "/provider": provider_page,
     "/outbox": outbox_page,
-    "/outbox/{number:int}": write_page,
+    "/outbox/{number}": write_page,
     "/live": live,
 }
 WRITERS: Final[dict[str, Writer]] = {

@@ -18,9 +18,10 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
+
+from starlette.requests import cookie_parser
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
@@ -180,11 +181,10 @@ class Guarded:
         return None
 
     def _is_known(self, headers: dict[str, str]) -> bool:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self._access.cookie)
-        except CookieError:
-            return False
-        return found is not None and self._access.accepts_cookie(found.value)
+        # Not SimpleCookie, which drops all cookies if one of another page is not to its taste:
+        # every page on this machine sets cookies for the same host.
+        found = cookie_parser(headers.get("cookie", "")).get(self._access.cookie, "")
+        return self._access.accepts_cookie(found)
 
 
 def _headers_of(scope: Any) -> dict[str, str]:

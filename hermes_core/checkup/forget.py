@@ -10,8 +10,10 @@ which has the text, is removed last.
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_core.call_log import forget_calls
-from hermes_core.checkup.child_process import run_plugin_code
+from hermes_core.checkup.child_process import LineWriter, read_lines, run_child, run_plugin_code
 from hermes_core.checkup.receipt import (
     ProviderReceipt,
     Receipt,
@@ -53,7 +55,6 @@ from hermes_core.storage.search import (
     ENCODINGS,
     Needles,
     SearchResult,
-    is_in_rows,
     search_files,
 )
 
@@ -229,10 +230,38 @@ def _platforms_in_outbox(config: Config, user: str) -> set[str]:
 def survey(config: Config, subject: Subject, builtin: MemoryProvider) -> Survey:
     """Look for a subject in all stores, and in the bytes of all files."""
     items, problems = _in_stores(config, subject, builtin, delete=False)
-    ignored = frozenset({config.home / JOURNAL})
-    search = search_files(config.home, subject.needles, ignored, sorted(_MAY_BE_LINKS))
+    try:
+        search = _search_in_child(config.home, subject.needles)
+    except HermesError as error:
+        search = SearchResult()
+        problems = [*problems, str(error)]
     items += _set_aside(config.home, search)
     return Survey(tuple(items), search, tuple(problems))
+
+
+def _search_in_child(home: Path, needles: Needles) -> SearchResult:
+    """Search the files in a child process: this one may have the databases open.
+
+    Raises:
+        HermesError: The child process did not finish.
+    """
+    with tempfile.TemporaryDirectory(prefix="hermes-search-", ignore_cleanup_errors=True) as folder:
+        answer = Path(folder, "found.jsonl")
+        call = partial(_write_search, answer, home, needles)
+        code = run_child(call, os.environ, _BUILTIN_SECONDS)
+        found = list(read_lines(answer))
+    if not found:
+        raise HermesError(
+            f"the files could not be searched (exit code {code})", where=str(home), hint="try again"
+        )
+    result: SearchResult = found[0]
+    return result
+
+
+def _write_search(answer: Path, home: Path, needles: Needles) -> None:
+    found = search_files(home, needles, [home / JOURNAL], sorted(_MAY_BE_LINKS))
+    with answer.open("w", encoding="utf-8") as file:
+        LineWriter(file).write(found)
 
 
 def _set_aside(home: Path, search: SearchResult) -> list[ForgetItem]:
@@ -497,14 +526,7 @@ def _residue(search: SearchResult, subject: Subject) -> list[Path]:
     """
     if subject.request.text:
         return list(search.hits)
-    return [each for each in search.hits if not _is_kept(each, subject)]
-
-
-def _is_kept(path: Path, subject: Subject) -> bool:
-    try:
-        return is_in_rows(path, subject.needles)
-    except OSError:  # it is gone
-        return True
+    return [each for each in search.hits if each not in search.stored]
 
 
 def _delete_files(home: Path, search: SearchResult, step: Step) -> Counter[str]:

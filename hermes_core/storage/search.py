@@ -110,19 +110,27 @@ class SearchResult:
         files: How many files were searched.
         bytes: How large they are.
         hits: The files that contain a needle, or whose name does.
+        stored: Those of them that have it in what they store now, and not only in free space.
         unread: Files that could not be read, or whose content is compressed.
     """
 
     files: int = 0
     bytes: int = 0
     hits: tuple[Path, ...] = ()
+    stored: tuple[Path, ...] = ()
     unread: tuple[Path, ...] = ()
 
 
 def search_files(
-    folder: Path, needles: Needles, ignored: frozenset[Path], own: Iterable[str] = ()
+    folder: Path, needles: Needles, ignored: Iterable[Path], own: Iterable[str] = ()
 ) -> SearchResult:
-    """Search every file below a folder, byte by byte; links are followed, ``own`` ones first."""
+    """Search every file below a folder, byte by byte; links are followed, ``own`` ones first.
+
+    Call it in a process that has none of the databases open: on POSIX, closing any handle of a file
+    releases the locks that SQLite holds on it in this process, and another process that closes the
+    database then removes its write-ahead log, with what was written to it since.
+    """
+    ignored = frozenset(ignored)
     files = size = 0
     hits: list[Path] = []
     unread: list[Path] = []
@@ -140,7 +148,8 @@ def search_files(
             files -= 1
         except OSError:
             unread.append(path)
-    return SearchResult(files, size, tuple(hits), tuple(unread))
+    stored = [each for each in hits if _is_stored(each, needles)]
+    return SearchResult(files, size, tuple(hits), tuple(stored), tuple(unread))
 
 
 def files_below(folder: Path, own: Iterable[str] = ()) -> Iterator[Path]:
@@ -195,10 +204,12 @@ def _is_compressed(path: Path) -> bool:
 # -- rows of databases ------------------------------------------------------------------------
 
 
-def is_in_rows(path: Path, needles: Needles) -> bool:
-    """Return whether a file has a needle in what it stores now, and not only in free space."""
-    if _is_database(path):
-        return _rows_contain(path, needles)
+def _is_stored(path: Path, needles: Needles) -> bool:
+    try:
+        if _is_database(path):
+            return _rows_contain(path, needles)
+    except OSError:  # it is gone
+        return True
     # What belongs to a database has nothing that counts by itself.
     return not path.name.endswith(("-wal", "-shm", "-journal"))
 

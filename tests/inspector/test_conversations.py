@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -152,3 +154,16 @@ def test_forgetting_needs_one_subject_and_a_search(page):
 def _finish(page) -> str:
     page.post("/forget/finish")
     return page.finished()
+
+
+def test_searching_the_files_does_not_take_the_database_from_the_page(page, filled):
+    log = filled / "state.db-wal"
+    page.get("/conversations")
+    if not log.exists():
+        pytest.skip("the archive is not a file")
+    page.post("/forget/look", text="make release")
+    page.finished()
+    # Another process that closes the database is not the last one that has it open.
+    command = [sys.executable, "-P", "-m", "hermes_core", "--home", str(filled), "sessions", "list"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert log.exists()

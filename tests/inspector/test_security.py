@@ -11,6 +11,8 @@ import pytest
 from support.inspected import PORT, Browser, configure, version_of
 from support.notes import POISON
 
+from hermes_builtin.sessions.archive import NewMessage, SessionFacts
+from hermes_builtin.sessions.location import locate
 from hermes_core.secrets import Secrets
 from hermes_inspector.pages import READERS, WRITERS
 from hermes_inspector.security import Access
@@ -209,3 +211,63 @@ def test_another_address_is_announced_with_a_warning(tmp_path):
         warning = process.stderr.read()
     assert b"http://127.0.0.1:" in line
     assert b"everybody who reaches 0.0.0.0" in warning
+
+
+def test_a_search_for_a_part_of_a_secret_does_not_show_the_rest(page, filled):
+    secret = "Zx9-alpha.marble-gamma-Qq7"
+    Secrets(filled, "dotenv").set("FACTS_API_KEY", secret)
+    page.site.home._redactor = (0.0, page.site.home._redactor[1])
+    said = "word " * 95 + f"The key is {secret}, and marble is a stone."
+    archive = locate(filled).open()
+    archive.append(SessionFacts("told", "cli", started=1.0), [NewMessage("user", said, 1.0)])
+    archive.close()
+    for path in ("/conversations?query=marble", "/conversations/told?query=marble+alpha"):
+        shown = re.sub("<[^>]*>", "", page.get(path))
+        assert "marble is a stone" in shown
+        assert "alpha" not in shown.replace("marble alpha", "")
+        assert "gamma" not in shown
+
+
+def test_a_diff_does_not_show_parts_of_a_secret(page, filled):
+    old = "The phrase is correct horse battery staple now."
+    page.post("/notes/add", book="memory", text=old)
+    version = version_of(page.get("/notes"), old)
+    new = "The phrase is correct now."
+    page.post("/notes/edit", book="memory", version=version, text=new)
+    Secrets(filled, "dotenv").set("FACTS_API_KEY", "correct horse battery staple")
+    page.site.home._redactor = (0.0, page.site.home._redactor[1])
+    shown = re.sub("<[^>]*>", "", page.get("/notes/history"))
+    assert "The phrase is" in shown
+    assert "horse battery" not in shown
+
+
+@pytest.mark.parametrize(
+    "other", ['a={"x": 1, "y": 2}', "list[0]=1", "name=ü", "broken", "a=b c; d"]
+)
+def test_cookies_of_other_pages_on_this_machine_do_not_lock_out(page, other):
+    ours = f"{page.access.cookie}={page.client.cookies[page.access.cookie]}"
+    page.client.cookies.clear()
+    cookies = f"{other}; {ours}".encode()
+    assert page.client.get("/outbox", headers={"cookie": cookies}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/notes/history?before=²",
+        f"/notes/history?before={'9' * 30}",
+        "/conversations/monday?at=²",
+        f"/conversations?older=1:{'9' * 40}",
+        "/conversations?older=nan:1",
+        "/conversations?since=0001-01-01",
+        "/conversations?until=9999-12-31",
+        "/conversations/%00",
+        "/conversations?user=%00&platform=%00",
+        "/notes?day=9999-12-31",
+        f"/outbox/{'9' * 40}",
+        f"/outbox/{'9' * 5000}",
+        "/provider?hook=%00&of=%00",
+    ],
+)
+def test_numbers_and_days_that_nobody_has_are_no_crash(page, path):
+    assert page.client.get(path).status_code in (200, 400, 404)

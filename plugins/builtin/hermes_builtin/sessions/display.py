@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from hermes_builtin.sessions.archive import Message, Session, searchable
@@ -69,18 +69,19 @@ def first_hit(text: str, words: frozenset[str]) -> int:
     return next((begin for begin, _ in _hits(text, words)), 0)
 
 
-def snippet(each: Message, words: frozenset[str]) -> str:
+def snippet(each: Message, words: frozenset[str], mask: Callable[[str], str] = str) -> str:
     """The part of a message that has most of the words, with ``>>>`` and ``<<<`` around them.
 
-    It may be what a tool is called with that has them.
+    It may be what a tool is called with that has them. ``mask`` gets the whole text: a secret that
+    is cut or has marks in it would not be recognised.
     """
-    text = each.content
+    text = mask(each.content)
     hits = list(_hits(text, words))
     if not hits and each.extra:
-        text = searchable(each.content, each.extra)
+        text = mask(searchable(each.content, each.extra))
         hits = list(_hits(text, words))
     if not hits:
-        return _trimmed(each.content, 0, SNIPPET)
+        return _trimmed(mask(each.content), 0, SNIPPET)
     # The window that has most hits, not the first hit: a rare word says more where others are near.
     best = max(
         range(len(hits)),
@@ -158,9 +159,9 @@ def _likely(text: str, words: frozenset[str]) -> int:
     return max(0, min(found, default=0) - SNIPPET)
 
 
-def title(session: Session, words: frozenset[str]) -> str:
+def title(session: Session, words: frozenset[str], mask: Callable[[str], str] = str) -> str:
     """The title of a session, with ``>>>`` and ``<<<`` around the words that were looked for."""
-    return snippet(Message(0, "", session.title, 0.0, {}), words)
+    return snippet(Message(0, "", session.title, 0.0, {}), words, mask)
 
 
 def link(session: Session) -> str:

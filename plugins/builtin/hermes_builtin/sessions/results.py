@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
@@ -49,16 +49,26 @@ class SearchResults(NamedTuple):
     reason: str = ""
 
 
-def search_conversations(archive: Archive, query: Query, options: SearchOptions) -> SearchResults:
-    """Search messages, then titles; say why if nothing is found."""
+def search_conversations(
+    archive: Archive, query: Query, options: SearchOptions, mask: Callable[[str], str] = str
+) -> SearchResults:
+    """Search messages, then titles; say why if nothing is found.
+
+    Args:
+        archive: Where to search.
+        query: What to search for.
+        options: Whose, and how many.
+        mask: Hides secrets in the texts that snippets are cut from.
+    """
     found = archive.search(query, options)
     anchors = [archive.around(hit.session, hit.message_id, 0, ()).messages for hit in found.hits]
     results = [
-        SearchResult(hit.session, anchor[0], display.snippet(anchor[0], found.words))
+        SearchResult(hit.session, anchor[0], display.snippet(anchor[0], found.words, mask))
         for hit, anchor in zip(found.hits, anchors, strict=True)
         if anchor
     ]
-    results += _by_title(archive, query, options, {hit.session.number for hit in found.hits})
+    known = {hit.session.number for hit in found.hits}
+    results += _by_title(archive, query, options, known, mask)
     reason = "" if results else _why_nothing(archive, query, options)
     return SearchResults(
         results[: options.limit], found.words, found.approximate, found.behind, reason
@@ -66,7 +76,11 @@ def search_conversations(archive: Archive, query: Query, options: SearchOptions)
 
 
 def _by_title(
-    archive: Archive, query: Query, options: SearchOptions, known: AbstractSet[int]
+    archive: Archive,
+    query: Query,
+    options: SearchOptions,
+    known: AbstractSet[int],
+    mask: Callable[[str], str],
 ) -> Iterator[SearchResult]:
     """Other conversations whose titles have the words, each with its first message.
 
@@ -79,7 +93,7 @@ def _by_title(
     for session, _ in titled:
         if session.number not in known:
             for first in archive.first(session, 1):
-                title = display.title(session, words)
+                title = display.title(session, words, mask)
                 yield SearchResult(session, first._replace(role="session_title"), title)
 
 
