@@ -168,9 +168,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 @pytest.fixture
 def machine(
-    hostile: Machine, tmp_path: Path, few_distributions: None, forked_children: None
+    hostile: Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    few_distributions: None,
+    forked_children: None,
 ) -> Machine:
     """The command on a copy of it."""
+    monkeypatch.chdir(tmp_path)  # `backup` and `export` write files
     machine = Machine(tmp_path / "machine", in_process=True)
     shutil.copytree(hostile.home, machine.home, dirs_exist_ok=True)
     return machine
