@@ -112,6 +112,7 @@ def test_an_export_is_the_same(machines: dict[str, Machine]) -> None:
     files, postgres = (each.run("sessions", "export", "-") for each in machines.values())
     assert files.code == postgres.code == 0
     assert files.out == postgres.out
+    assert '"messages"' in files.out
 
 
 @pytest.mark.parametrize("command", ["doctor", "status"])

@@ -225,12 +225,12 @@ def import_command(
 def export(ctx: click.Context, file: Path | None, user: str | None, platform: str | None) -> None:
     """Write all conversations as JSONL.
 
-    Writes one conversation per line, to FILE or standard output.
+    Writes one conversation per line, to FILE or standard output ("-").
     """
     with _open_archive(ctx) as (archive, _):
         wanted = archive.sessions(Scope(user_id=user, platform=platform))
         lines = (exported(archive, session) for session in wanted)
-        if file is None:
+        if file is None or str(file) == "-":
             for line in lines:
                 click.echo(json_escaped(line))  # data: not wrapped on a terminal
             return
