@@ -41,6 +41,8 @@ def ui(home: str | None, port: int, host: str, no_open: bool, own_home: str | No
         ) from error
     if own_home == "":
         raise click.BadParameter("the name of the folder is empty", param_hint="--home")
+    if not host.strip():  # the system would listen everywhere
+        raise click.BadParameter("the address is empty", param_hint="--host")
     folder = resolve_home(own_home or home)
     if host not in _LOOPBACK:
         warn(f"everybody who reaches {host} and has the address can read and change this memory")

@@ -21,8 +21,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from starlette.requests import cookie_parser
-
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 _READING: Final = ("GET", "HEAD")
@@ -183,8 +181,9 @@ class Guarded:
     def _is_known(self, headers: dict[str, str]) -> bool:
         # Not SimpleCookie, which drops all cookies if one of another page is not to its taste:
         # every page on this machine sets cookies for the same host.
-        found = cookie_parser(headers.get("cookie", "")).get(self._access.cookie, "")
-        return self._access.accepts_cookie(found)
+        pairs = (each.strip().partition("=") for each in headers.get("cookie", "").split(";"))
+        values = [value for name, _, value in pairs if name == self._access.cookie]
+        return any(map(self._access.accepts_cookie, values))
 
 
 def _headers_of(scope: Any) -> dict[str, str]:

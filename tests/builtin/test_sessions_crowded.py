@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,8 @@ from support.archives import open_archive
 from support.talks import StartTalk, talks
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
+from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.sqlite.search import SqliteSource
 
 MANY = 6000  # more than a search looks at one by one
 
@@ -127,3 +130,24 @@ def test_who_a_later_call_is_for_is_heeded(talk: StartTalk) -> None:
     running.manager.on_session_switch("s2", reset=True)
     answer = running.manager.handle_tool_call("session_search", {"query": "zebra"}, user_id="bob")
     assert '"count": 0' in answer
+
+
+@pytest.mark.files_only
+@pytest.mark.parametrize("many", [2, 300])
+@pytest.mark.parametrize("limit", [None, 5])
+def test_sessions_read_together_have_the_result_of_each(tmp_path, many, limit):
+    """Also if they have more matches than are read at once."""
+    with closing(SqliteArchive(tmp_path / "state.db")) as archive:
+        for session in range(30):
+            at = session * 1000.0
+            said = [NewMessage("user", "zebra", at + n) for n in range(session % 3 * many)]
+            said.append(NewMessage("user", "nothing", at + 999))
+            archive.append(SessionFacts(f"s{session}", "cli", started=at), said)
+        archive.index_pending()
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database:
+        source = SqliteSource(database)
+        sessions = [*range(30, 10, -1), *range(5, 0, -1)]
+        (together,) = source.within([("zebra",)], sessions, limit)
+        alone = [source.within([("zebra",)], [each], limit)[0] for each in sessions]
+    assert together == [number for each in alone for number in each]
+    assert together

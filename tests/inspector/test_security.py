@@ -271,3 +271,12 @@ def test_cookies_of_other_pages_on_this_machine_do_not_lock_out(page, other):
 )
 def test_numbers_and_days_that_nobody_has_are_no_crash(page, path):
     assert page.client.get(path).status_code in (200, 400, 404)
+
+
+def test_an_empty_address_is_refused(tmp_path):
+    command = [sys.executable, "-P", "-m", "hermes_core", "ui", "--no-open", "--host", ""]
+    done = subprocess.run(
+        [*command, "--home", str(tmp_path)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "the address is empty" in done.stderr

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hermes_builtin.sessions.archive import Scope, SearchOptions, Session
-from hermes_builtin.sessions.numbers import OTHER, SESSION_BITS, bounds, role_code
+from hermes_builtin.sessions.numbers import OTHER, SESSION_BITS, bounds, role_code, session_of
 from hermes_builtin.sessions.query import Phrase, Query
 from hermes_builtin.sessions.search import Group, Match
 from hermes_builtin.sessions.sqlite.database import json_list
 from hermes_builtin.sessions.sqlite.tables import Sessions
 
 _EVER: Final = 1e18
+#: Matches that are read at once, of sessions that follow each other.
+_PER_RUN: Final = 4000
 
 
 class SqliteSource:
@@ -81,16 +83,25 @@ class SqliteSource:
         self, groups: Sequence[Group], sessions: Sequence[int], limit: int | None
     ) -> list[list[int]]:
         """For each group the messages of these sessions, the first so many of each session."""
+        return [self._in_sessions(group, sessions, limit) for group in groups]
+
+    def _in_sessions(self, group: Group, sessions: Sequence[int], limit: int | None) -> list[int]:
+        found: dict[int, list[int]] = {}
+        for run in _runs(sessions):
+            # One query for sessions that follow each other: each has to find every form of a word.
+            # Where they have too many matches, the limit of each saves more.
+            numbers = self._between(group, run[0], run[-1], _PER_RUN) if len(run) > 1 else []
+            if 0 < len(numbers) < _PER_RUN:
+                for number in numbers:
+                    found.setdefault(session_of(number), []).append(number)
+            elif numbers or len(run) == 1:
+                most = -1 if limit is None else limit
+                found |= {each: self._between(group, each, each, most) for each in run}
+        return [number for each in sessions for number in found.get(each, [])[:limit]]
+
+    def _between(self, group: Group, first: int, last: int, limit: int) -> list[int]:
         tail = " AND rowid BETWEEN ? AND ? LIMIT ?"
-        most = -1 if limit is None else limit
-        return [
-            [
-                number
-                for session in sessions
-                for number in self._rows((group,), tail, *bounds(session), most)
-            ]
-            for group in groups
-        ]
+        return self._rows((group,), tail, bounds(first)[0], bounds(last)[1], limit)
 
     def sessions_with(self, group: Group) -> list[int]:
         """The sessions that have a message that matches. Takes time where there are many."""
@@ -202,6 +213,17 @@ class SqliteSource:
     def times(self, numbers: Iterable[int]) -> Iterator[tuple[int, float]]:
         """When sessions had their last message."""
         return self._sessions.times(numbers)
+
+
+def _runs(sessions: Iterable[int]) -> list[list[int]]:
+    """Numbers, in runs of those that follow each other."""
+    runs: list[list[int]] = []
+    for number in sorted(sessions):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
 
 
 def _any_of(words: Iterable[str]) -> str:
