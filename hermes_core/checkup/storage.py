@@ -10,6 +10,7 @@ is never changed.
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +29,7 @@ from hermes_core.outbox.part import OutboxPart
 from hermes_core.provider import BuiltinMethods
 from hermes_core.storage.address import address_problem, shown_address
 from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
+from hermes_core.storage.frozen import MOVED_HINT
 from hermes_core.storage.parts import Progress, StoragePart, no_progress
 from hermes_core.storage.processes import users_of
 
@@ -186,7 +188,10 @@ def storage_status(config: Config) -> StorageReport:
         with _opened(config, config.storage) as storage:
             server = storage.inspect()
             parts = () if server and server.is_new else tuple(map(_part, storage.parts))
-            return replace(report, server=server, parts=parts)
+            report = replace(report, server=server, parts=parts)
+            if parts and not unfinished and (why := storage.conversations.frozen()):
+                return replace(report, problem=why, hint=MOVED_HINT)
+            return report
     except HermesError as error:
         return replace(report, problem=error.what, hint=error.hint)
 
@@ -211,8 +216,11 @@ def check_storage(config: Config, report: Report = silent) -> list[str]:
                         "connections use the owner of the tables: create the role hermes_tenant "
                         f"and grant it to {server.user}"
                     )
-            for part in () if server and server.is_new else storage.parts:
+            parts = [] if server and server.is_new else storage.parts
+            for part in parts:
                 problems += _problems(part, report)
+            if parts and (why := storage.conversations.frozen()):
+                problems.append(f"{why}: {MOVED_HINT}")
     except HermesError as error:
         problems.append(str(error))
     if (unfinished := unfinished_migration(config.home)) is not None:
@@ -433,7 +441,8 @@ def _moved(
 
 def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mapping[str, int]]:
     """Freeze the source, copy the rest, and compare; returns how much there is."""
-    why = f"this memory moves to {target.shown}: see hermes-plugins storage status"
+    where = target.shown if target.address else f"files on {platform.node() or 'another machine'}"
+    why = f"this memory has moved, or moves now, to {where}"
     for part in source.parts:
         part.freeze(why)
     for new, old in zip(target.parts, source.parts, strict=True):

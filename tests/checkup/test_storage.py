@@ -284,7 +284,7 @@ def test_an_agent_that_starts_meanwhile_loses_no_turn(full: Path, url: str) -> N
         "I said: Comparing the outbox", "I said: Handing over what waits", "I said: after it",
     ]  # fmt: skip
     assert not answer["success"]
-    assert "moves to" in answer["error"]
+    assert "has moved" in answer["error"]
 
 
 def test_another_process_that_writes_all_the_time_loses_nothing(full: Path, url: str) -> None:
@@ -352,6 +352,37 @@ def test_a_person_who_goes_back_by_hand_can_use_the_source_again(full: Path, url
 
     with closing(locate(full).open()) as archive:
         assert archive.append(SessionFacts("new"), [NewMessage("user", "kept", 1.0)])
+
+
+def test_every_machine_of_a_fleet_hears_that_the_memory_has_moved(
+    full: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate(full, url)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.yaml").write_text((full / "config.yaml").read_text())
+    move_away(full, tmp_path / "old")
+    migrate(full, "files")
+
+    report = storage.storage_status(load_config(other))
+    assert not report.ok
+    assert "has moved, or moves now, to files on " in report.problem
+    assert "set memory.storage" in report.hint
+    assert any("has moved" in each for each in storage.check_storage(load_config(other)))
+    builtin = storage._builtin(load_config(other))
+    assert any("has moved" in str(each) for each in builtin.problems(other))
+
+    monkeypatch.setenv("HERMES_HOME", str(other))
+    with MemoryManager.from_config(other) as manager:
+        manager.initialize_all("elsewhere", platform="cli")
+        manager.sync_all("Is this kept?", "It is.")
+    turns, why = builtin.spooled(other)
+    assert turns == 1
+    assert "has moved" in why
+    assert "primary" not in why
+    rows = [row for row in builtin.diagnose(other, fix=False) if row[1] != "ok"]
+    assert [row[:2] for row in rows] == [("storage", "problem"), ("conversations", "warning")]
+    assert "next start" not in rows[1][3]
 
 
 # -- interruptions ------------------------------------------------------------------------------
