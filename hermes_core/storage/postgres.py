@@ -329,7 +329,7 @@ class Database:
     Args:
         url: ``postgresql://user@host/database``; several hosts are tried in their order.
         namespace: Whose rows are seen.
-        password: If it is not in PGPASSFILE or PGPASSWORD.
+        password: "" leaves it to PGPASSWORD, PGPASSFILE and what else libpq uses.
         statement_seconds: How long one statement may take.
         connections: At most so many at a time; more threads wait.
 
