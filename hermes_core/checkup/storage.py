@@ -30,7 +30,7 @@ from hermes_core.provider import BuiltinMethods
 from hermes_core.storage.address import address_problem, shown_address
 from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
 from hermes_core.storage.frozen import MOVED_HINT
-from hermes_core.storage.parts import Progress, StoragePart, no_progress
+from hermes_core.storage.parts import Progress, StoragePart, counted, no_progress
 from hermes_core.storage.processes import users_of
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ def check_storage(config: Config, report: Report = silent) -> list[str]:
         problems.append(f"a migration to {unfinished.target} was interrupted: {_CONTINUE}")
     turns, why = _builtin(config).spooled(config.home)
     if turns:
-        problems.append(f"{turns:,} turns wait in the spool, because {why}")
+        waiting = "1 turn waits" if turns == 1 else f"{turns:,} turns wait"
+        problems.append(f"{waiting} in the spool, because {why}")
     return problems
 
 
@@ -378,7 +379,7 @@ def _refuse_target(target: Storage, *, resumed: bool) -> None:
         return
     counts = target.counts()
     found = {
-        f"{count:,} {what}" for each in counts.values() for what, count in each.items() if count
+        counted(count, what) for each in counts.values() for what, count in each.items() if count
     }
     if not found or target.conversations.is_incomplete:
         return
@@ -464,7 +465,7 @@ def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mappi
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    return ", ".join(counted(count, what) for what, count in counts.items())
 
 
 def _thaw(storage: Storage) -> None:

@@ -33,7 +33,7 @@ from hermes_core.cli.output import (
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Config, load_config
 from hermes_core.storage.home import resolve_home
-from hermes_core.storage.parts import Progress
+from hermes_core.storage.parts import Progress, counted
 
 _json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 _WIDTH: Final = 14
@@ -97,11 +97,7 @@ def _print_status(report: StorageReport) -> None:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    there = [
-        f"{count:,} {what.removesuffix('s') if count == 1 else what}"
-        for what, count in counts.items()
-        if count
-    ]
+    there = [counted(count, what) for what, count in counts.items() if count]
     return ", ".join(there) or "empty"
 
 

@@ -780,7 +780,7 @@ def component_version(connection: Connection, component: Component, where: str) 
     version = int(found[0]) if found else 0
     if version > component.version:
         raise ForeignDatabase(
-            f"the {component.name} was written by a newer version of hermes-plugins "
+            f"its tables for the {component.name} are of a newer version of hermes-plugins "
             f"(format {version}, this one knows {component.version})",
             where=where,
             hint="it was not changed; upgrade hermes-plugins",
