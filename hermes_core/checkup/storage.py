@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_core.checkup.forget import exclusive
+from hermes_core.checkup.forget import exclusive, note_left
 from hermes_core.config import Config, load_config
 from hermes_core.config.config_file import FILES
 from hermes_core.config.editor import change_config
@@ -481,7 +481,6 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
         turns, _ = _builtin(config).spooled(config.home, seconds=_AFTER_SECONDS)
         counts = storage.counts()
         where = storage.shown
-    _remove(config.home)
     source = shown(migration.source or FILES)
     agents = tuple(users_of(config.home))
     return MigrationPlan(source, where, counts, resumed=True, agents=agents, spooled=turns)
@@ -517,3 +516,8 @@ def _unfreeze(config: Config) -> str:
 
 def _address(target: str) -> str:
     return "" if target == FILES else target
+    if migration.source:
+        note_left(config.home, f"{source} ({migration.namespace})")
+    note_left(config.home, where, in_use=True)
+    _remove(config.home)
+        note_left(config.home, storage.shown, in_use=True)
