@@ -150,6 +150,7 @@ class StorageReport:
         spooled_because: Why.
         migration: Where to, if a migration was interrupted; else "".
         problem: Why the storage can't be used.
+        items: The file with the items of frameworks, which is local in any case; "" if none.
         hint: What to do about it.
     """
 
@@ -161,6 +162,7 @@ class StorageReport:
     spooled_because: str = ""
     migration: str = ""
     problem: str = ""
+    items: str = ""
     hint: str = ""
 
     @property
@@ -181,9 +183,11 @@ def storage_status(config: Config) -> StorageReport:
     turns, why = builtin.spooled(config.home)
     unfinished = unfinished_migration(config.home)
     report = StorageReport(
-        shown, namespace, spooled=turns, spooled_because=why,
+        shown, namespace, items=str(items) if items.exists() else "",
+        spooled=turns, spooled_because=why,
         migration=unfinished.target if unfinished else "",
     )  # fmt: skip
+    items = config.home / "items.db"
     try:
         with _opened(config, config.storage) as storage:
             server = storage.inspect()

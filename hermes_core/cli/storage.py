@@ -83,6 +83,8 @@ def _print_status(report: StorageReport) -> None:
             each.name, text if each.problem else f"{text} ({size(each.bytes)}{where})", _WIDTH
         )
     waits = f"{amount(report.spooled, 'turn')}: {plain(report.spooled_because)}"
+    if report.items:
+        say_field("items", f"{plain(report.items)}, on this machine only", _WIDTH)
     say_field("spool", waits if report.spooled else "empty", _WIDTH)
     if report.migration:
         text = f"to {plain(shown(report.migration))} was interrupted"
