@@ -68,13 +68,17 @@ class Storage:
         config: What config.yaml says.
         address: The address of the database; "" for files.
         builtin: The built-in, which has the conversations and the notes.
+        namespace: The home's name in the database; "" for that in config.yaml.
     """
 
-    def __init__(self, config: Config, address: str, builtin: BuiltinMethods) -> None:
+    def __init__(
+        self, config: Config, address: str, builtin: BuiltinMethods, namespace: str = ""
+    ) -> None:
         self.address = address
         self.database: Database | None = None
         if address:
-            self.database = database_at(config.home, address, config.storage_namespace)
+            name = namespace or config.storage_namespace
+            self.database = database_at(config.home, address, name)
         self.parts: list[StoragePart] = builtin.storage_parts(config.home, self.database)
         self.outbox = OutboxPart(config.home, self.database)
         self.parts.append(self.outbox)
@@ -112,8 +116,8 @@ class Storage:
 
 
 @contextmanager
-def _opened(config: Config, address: str) -> Iterator[Storage]:
-    storage = Storage(config, address, _builtin(config))
+def _opened(config: Config, address: str, namespace: str = "") -> Iterator[Storage]:
+    storage = Storage(config, address, _builtin(config), namespace)
     try:
         yield storage
     finally:
@@ -370,6 +374,11 @@ def _refuse_other(config: Config, migration: Migration | None, address: str) -> 
     if migration is None and config.storage == address:
         raise HermesError(f"the home already stores to {shown(address or FILES)}")
 
+    if migration is not None and migration.namespace != config.storage_namespace:
+        raise HermesError(
+            f"the interrupted migration is of the namespace {migration.namespace}",
+            hint="set memory.storage_namespace back to it, or end the migration with --cancel",
+        )
 
 def shown(address: str) -> str:
     """An address without anything secret."""
@@ -505,7 +514,8 @@ def cancel(config: Config) -> str:
                 "the migration has switched memory.storage already",
                 hint="run the same command without --cancel to finish it",
             )
-        with _opened(config, migration.source) as source:
+        # The setting may have been changed since; what is frozen has the name of then.
+        with _opened(config, migration.source, migration.namespace) as source:
             _thaw(source)
         _remove(config.home)
         return shown(migration.target)
@@ -517,11 +527,10 @@ def _unfreeze(config: Config) -> str:
         _thaw(storage)
     return ""
 
-
-def _address(target: str) -> str:
-    return "" if target == FILES else target
     if migration.source:
         note_left(config.home, f"{source} ({migration.namespace})")
     note_left(config.home, where, in_use=True)
     _remove(config.home)
-        note_left(config.home, storage.shown, in_use=True)
+
+def _address(target: str) -> str:
+    return "" if target == FILES else target
