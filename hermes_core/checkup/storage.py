@@ -150,11 +150,11 @@ class StorageReport:
         namespace: The home's name in the database; "" for files.
         server: What the server says; None for files, or if it can't be used.
         parts: The conversations, the notes and the outbox.
+        items: The file with the items of frameworks, which is local in any case; "" if none.
         spooled: How many turns wait in the spool.
         spooled_because: Why.
         migration: Where to, if a migration was interrupted; else "".
         problem: Why the storage can't be used.
-        items: The file with the items of frameworks, which is local in any case; "" if none.
         hint: What to do about it.
     """
 
@@ -162,11 +162,11 @@ class StorageReport:
     namespace: str = ""
     server: ServerReport | None = None
     parts: tuple[PartReport, ...] = ()
+    items: str = ""
     spooled: int = 0
     spooled_because: str = ""
     migration: str = ""
     problem: str = ""
-    items: str = ""
     hint: str = ""
 
     @property
@@ -186,12 +186,12 @@ def storage_status(config: Config) -> StorageReport:
     builtin = _builtin(config)
     turns, why = builtin.spooled(config.home)
     unfinished = unfinished_migration(config.home)
+    items = config.home / "items.db"
     report = StorageReport(
         shown, namespace, items=str(items) if items.exists() else "",
         spooled=turns, spooled_because=why,
         migration=unfinished.target if unfinished else "",
     )  # fmt: skip
-    items = config.home / "items.db"
     try:
         with _opened(config, config.storage) as storage:
             server = storage.inspect()
@@ -351,7 +351,10 @@ def migrate(
         with ExitStack() as stack:
             source = stack.enter_context(_opened(config, config.storage))
             target = stack.enter_context(_opened(config, address))
-            _refuse_target(target, resumed=migration is not None)
+            for each in (source, target):
+                _refuse_login(each)
+            _refuse_target(source, target, resumed=migration is not None)
+            _refuse_nothing(source)
             _refuse_agents(config, source)
             if dry_run:
                 return _planned(config, source, target, resumed=migration is not None)
@@ -371,23 +374,45 @@ def _refuse_other(config: Config, migration: Migration | None, address: str) -> 
             f"a migration to {shown(migration.target)} was interrupted",
             hint="continue it with the same --to, or end it with --cancel",
         )
-    if migration is None and config.storage == address:
-        raise HermesError(f"the home already stores to {shown(address or FILES)}")
-
     if migration is not None and migration.namespace != config.storage_namespace:
         raise HermesError(
             f"the interrupted migration is of the namespace {migration.namespace}",
             hint="set memory.storage_namespace back to it, or end the migration with --cancel",
         )
+    if migration is None and config.storage == address:
+        raise HermesError(f"the home already stores to {shown(address or FILES)}")
+
 
 def shown(address: str) -> str:
     """An address without anything secret."""
     return address if address == FILES else shown_address(address)
 
 
-def _refuse_target(target: Storage, *, resumed: bool) -> None:
+def _refuse_login(storage: Storage) -> None:
+    """Refuse a user who may not freeze or create tables, before anything is changed."""
+    server = storage.inspect()  # also raises if it is not ours
+    if server is not None and not server.is_owner:
+        raise HermesError(
+            f"{server.user} can't move a memory: it does not own our tables in the database",
+            where=storage.shown,
+            hint="name the user who created them in the address, for this command",
+        )
+
+
+def _refuse_nothing(source: Storage) -> None:
+    """Refuse a namespace without content: its name is probably not that of the memory."""
+    if source.database is None or any(any(each.values()) for each in source.counts().values()):
+        return
+    raise HermesError(
+        f"there is nothing to move: {source.shown} has no content",
+        hint="check memory.storage_namespace; to start empty elsewhere, run: "
+        "hermes-plugins config set memory.storage URL",
+    )
+
+
+def _refuse_target(source: Storage, target: Storage, *, resumed: bool) -> None:
     """Refuse a target that has content which is not an unfinished copy."""
-    server = target.inspect()  # also raises if it is not ours
+    server = target.inspect()
     if server is not None and server.is_new:
         return
     counts = target.counts()
@@ -397,8 +422,14 @@ def _refuse_target(target: Storage, *, resumed: bool) -> None:
     if not found or target.conversations.is_incomplete:
         return
     what = f"{target.shown} already has content ({', '.join(sorted(found))})"
-    if target.database is not None:
-        hint = "choose another name with: hermes-plugins config set memory.storage_namespace NAME"
+    if source.database is not None and target.database is not None:
+        # Another name would be that of the source, too.
+        hint = "use another database; to add this memory to it, see `hermes-plugins export --help`"
+    elif target.database is not None:
+        hint = (
+            "choose another name with: hermes-plugins config set memory.storage_namespace NAME; "
+            "to add this memory to it, see `hermes-plugins export --help`"
+        )
     else:
         hint = (
             "move state.db, sessions.db, outbox.db, memories and pending away, with -wal and -shm"
@@ -495,6 +526,10 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
         counts = storage.counts()
         where = storage.shown
     source = shown(migration.source or FILES)
+    if migration.source:
+        note_left(config.home, f"{source} ({migration.namespace})")
+    note_left(config.home, where, in_use=True)
+    _remove(config.home)
     agents = tuple(users_of(config.home))
     return MigrationPlan(source, where, counts, resumed=True, agents=agents, spooled=turns)
 
@@ -525,12 +560,9 @@ def _unfreeze(config: Config) -> str:
     """Let the storage in use be changed again: a person has gone back to an old one by hand."""
     with _opened(config, config.storage) as storage:
         _thaw(storage)
+        note_left(config.home, storage.shown, in_use=True)
     return ""
 
-    if migration.source:
-        note_left(config.home, f"{source} ({migration.namespace})")
-    note_left(config.home, where, in_use=True)
-    _remove(config.home)
 
 def _address(target: str) -> str:
     return "" if target == FILES else target

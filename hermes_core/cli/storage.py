@@ -54,7 +54,8 @@ def _config(ctx: click.Context) -> Config:
 def status_command(ctx: click.Context, json_wanted: bool) -> None:
     """Show where the home stores what.
 
-    Exit code 1 if the storage can't be used, or a migration was interrupted.
+    Exit code 1 if the storage can't be used, if the memory has moved elsewhere, or if a migration
+    was interrupted.
     """
     with progress("Looking at the storage"):
         report = storage_status(_config(ctx))
@@ -82,9 +83,9 @@ def _print_status(report: StorageReport) -> None:
         say_field(
             each.name, text if each.problem else f"{text} ({size(each.bytes)}{where})", _WIDTH
         )
-    waits = f"{amount(report.spooled, 'turn')}: {plain(report.spooled_because)}"
     if report.items:
         say_field("items", f"{plain(report.items)}, on this machine only", _WIDTH)
+    waits = f"{amount(report.spooled, 'turn')}: {plain(report.spooled_because)}"
     say_field("spool", waits if report.spooled else "empty", _WIDTH)
     if report.migration:
         text = f"to {plain(shown(report.migration))} was interrupted"

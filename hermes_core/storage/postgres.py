@@ -120,7 +120,9 @@ _HINTS: Final = {
     Fault.READ_ONLY: "name the primary in memory.storage, or all hosts, separated by commas",
     Fault.MOVED: MOVED_HINT,
     Fault.DISK_FULL: "free some disk space on the server; what was stored before is safe",
-    Fault.REFUSED: "check the user, the password (HERMES_STORAGE_PASSWORD) and the database",
+    Fault.REFUSED: (
+        "check the user and its rights, the password (HERMES_STORAGE_PASSWORD) and the database"
+    ),
     Fault.OTHER: "",
 }
 
