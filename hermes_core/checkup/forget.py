@@ -60,6 +60,10 @@ from hermes_core.storage.search import (
 
 JOURNAL: Final = "forget.json"
 RECEIPTS: Final = "receipts"
+#: Where the memory was before, a line each: no search of the home's files finds it there.
+LEFT: Final = "storage-left.txt"
+_DELETING: Final = "docs/fleet.md, Delete a namespace; then remove its line from storage-left.txt"
+_MOVED_FILES: Final = ("state.db", "sessions.db", "outbox.db", "memories/", "pending/")
 INTERRUPTED: Final = "a `forget` was interrupted; not everything is deleted"
 
 _LOCK: Final = "forget.json.lock"
@@ -356,6 +360,33 @@ def _calls(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:
         sessions |= {subject.request.session_id} - {""}
     count = forget_calls(config.home, matches, sessions, delete=delete)
     return ForgetReport((ForgetItem("call log", count),))
+
+
+# -- where the memory was ---------------------------------------------------------------------
+
+
+def left_at(home: Path) -> list[str]:
+    """The namespaces of databases from which the memory of a home was moved away."""
+    try:
+        return read_regular(home / LEFT, _MOST_BYTES).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [f"{LEFT}, which can't be read ({error.strerror or error})"]
+
+
+def note_left(home: Path, where: str, *, in_use: bool = False) -> None:
+    """Remember that a namespace keeps what it has, or that it is in use again."""
+    known = left_at(home)
+    others = [each for each in known if each != where]
+    lines = others if in_use else [*others, where]
+    if lines != known:
+        replace_file(home / LEFT, "".join(f"{each}\n" for each in lines).encode(), mode=0o600)
+
+
+def is_from_before(config: Config, name: str) -> bool:
+    """Whether a file of the home has what it remembered before it moved to a database."""
+    return bool(config.storage) and name.startswith(_MOVED_FILES)
 
 
 # -- the journal ------------------------------------------------------------------------------
@@ -800,6 +831,9 @@ def always_unreachable(config: Config, subject: Subject, *, asked: bool) -> list
         found.append(f"{name}: not asked; add --provider")
     if subject.request.user_id:
         found.append("MEMORY.md and a shared USER.md: run `hermes-plugins forget TEXT` for a fact")
+    found += [
+        f"{each}: the memory before a migration; see {_DELETING}" for each in left_at(config.home)
+    ]
     found.append("backups, exports and copies outside the home; snapshots of the disk")
     found.append("logs of the model's vendor and of the chat platform")
     if subject.request.text:

@@ -10,13 +10,14 @@ is never changed.
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_core.checkup.forget import exclusive
+from hermes_core.checkup.forget import exclusive, note_left
 from hermes_core.config import Config, load_config
 from hermes_core.config.config_file import FILES
 from hermes_core.config.editor import change_config
@@ -28,7 +29,8 @@ from hermes_core.outbox.part import OutboxPart
 from hermes_core.provider import BuiltinMethods
 from hermes_core.storage.address import address_problem, shown_address
 from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
-from hermes_core.storage.parts import Progress, StoragePart, no_progress
+from hermes_core.storage.frozen import MOVED_HINT
+from hermes_core.storage.parts import Progress, StoragePart, counted, no_progress
 from hermes_core.storage.processes import users_of
 
 if TYPE_CHECKING:
@@ -66,13 +68,17 @@ class Storage:
         config: What config.yaml says.
         address: The address of the database; "" for files.
         builtin: The built-in, which has the conversations and the notes.
+        namespace: The home's name in the database; "" for that in config.yaml.
     """
 
-    def __init__(self, config: Config, address: str, builtin: BuiltinMethods) -> None:
+    def __init__(
+        self, config: Config, address: str, builtin: BuiltinMethods, namespace: str = ""
+    ) -> None:
         self.address = address
         self.database: Database | None = None
         if address:
-            self.database = database_at(config.home, address, config.storage_namespace)
+            name = namespace or config.storage_namespace
+            self.database = database_at(config.home, address, name)
         self.parts: list[StoragePart] = builtin.storage_parts(config.home, self.database)
         self.outbox = OutboxPart(config.home, self.database)
         self.parts.append(self.outbox)
@@ -110,8 +116,8 @@ class Storage:
 
 
 @contextmanager
-def _opened(config: Config, address: str) -> Iterator[Storage]:
-    storage = Storage(config, address, _builtin(config))
+def _opened(config: Config, address: str, namespace: str = "") -> Iterator[Storage]:
+    storage = Storage(config, address, _builtin(config), namespace)
     try:
         yield storage
     finally:
@@ -144,10 +150,10 @@ class StorageReport:
         namespace: The home's name in the database; "" for files.
         server: What the server says; None for files, or if it can't be used.
         parts: The conversations, the notes and the outbox.
+        items: The file with the items of frameworks, which is local in any case; "" if none.
         spooled: How many turns wait in the spool.
         spooled_because: Why.
         migration: Where to, if a migration was interrupted; else "".
-        items: Bytes of the items of adapters, which are a local file with any storage.
         problem: Why the storage can't be used.
         hint: What to do about it.
     """
@@ -156,10 +162,10 @@ class StorageReport:
     namespace: str = ""
     server: ServerReport | None = None
     parts: tuple[PartReport, ...] = ()
+    items: str = ""
     spooled: int = 0
     spooled_because: str = ""
     migration: str = ""
-    items: int = 0
     problem: str = ""
     hint: str = ""
 
@@ -182,15 +188,18 @@ def storage_status(config: Config) -> StorageReport:
     unfinished = unfinished_migration(config.home)
     items = config.home / "items.db"
     report = StorageReport(
-        shown, namespace, spooled=turns, spooled_because=why,
+        shown, namespace, items=str(items) if items.exists() else "",
+        spooled=turns, spooled_because=why,
         migration=unfinished.target if unfinished else "",
-        items=items.stat().st_size if items.is_file() else 0,
     )  # fmt: skip
     try:
         with _opened(config, config.storage) as storage:
             server = storage.inspect()
             parts = () if server and server.is_new else tuple(map(_part, storage.parts))
-            return replace(report, server=server, parts=parts)
+            report = replace(report, server=server, parts=parts)
+            if parts and not unfinished and (why := storage.conversations.frozen()):
+                return replace(report, problem=why, hint=MOVED_HINT)
+            return report
     except HermesError as error:
         return replace(report, problem=error.what, hint=error.hint)
 
@@ -215,15 +224,19 @@ def check_storage(config: Config, report: Report = silent) -> list[str]:
                         "connections use the owner of the tables: create the role hermes_tenant "
                         f"and grant it to {server.user}"
                     )
-            for part in () if server and server.is_new else storage.parts:
+            parts = [] if server and server.is_new else storage.parts
+            for part in parts:
                 problems += _problems(part, report)
+            if parts and (why := storage.conversations.frozen()):
+                problems.append(f"{why}: {MOVED_HINT}")
     except HermesError as error:
         problems.append(str(error))
     if (unfinished := unfinished_migration(config.home)) is not None:
         problems.append(f"a migration to {unfinished.target} was interrupted: {_CONTINUE}")
     turns, why = _builtin(config).spooled(config.home)
     if turns:
-        problems.append(f"{turns:,} turns wait in the spool, because {why}")
+        waiting = "1 turn waits" if turns == 1 else f"{turns:,} turns wait"
+        problems.append(f"{waiting} in the spool, because {why}")
     return problems
 
 
@@ -338,7 +351,10 @@ def migrate(
         with ExitStack() as stack:
             source = stack.enter_context(_opened(config, config.storage))
             target = stack.enter_context(_opened(config, address))
-            _refuse_target(target, resumed=migration is not None)
+            for each in (source, target):
+                _refuse_login(each)
+            _refuse_target(source, target, resumed=migration is not None)
+            _refuse_nothing(source)
             _refuse_agents(config, source)
             if dry_run:
                 return _planned(config, source, target, resumed=migration is not None)
@@ -358,6 +374,11 @@ def _refuse_other(config: Config, migration: Migration | None, address: str) -> 
             f"a migration to {shown(migration.target)} was interrupted",
             hint="continue it with the same --to, or end it with --cancel",
         )
+    if migration is not None and migration.namespace != config.storage_namespace:
+        raise HermesError(
+            f"the interrupted migration is of the namespace {migration.namespace}",
+            hint="set memory.storage_namespace back to it, or end the migration with --cancel",
+        )
     if migration is None and config.storage == address:
         raise HermesError(f"the home already stores to {shown(address or FILES)}")
 
@@ -367,20 +388,48 @@ def shown(address: str) -> str:
     return address if address == FILES else shown_address(address)
 
 
-def _refuse_target(target: Storage, *, resumed: bool) -> None:
+def _refuse_login(storage: Storage) -> None:
+    """Refuse a user who may not freeze or create tables, before anything is changed."""
+    server = storage.inspect()  # also raises if it is not ours
+    if server is not None and not server.is_owner:
+        raise HermesError(
+            f"{server.user} can't move a memory: it does not own our tables in the database",
+            where=storage.shown,
+            hint="name the user who created them in the address, for this command",
+        )
+
+
+def _refuse_nothing(source: Storage) -> None:
+    """Refuse a namespace without content: its name is probably not that of the memory."""
+    if source.database is None or any(any(each.values()) for each in source.counts().values()):
+        return
+    raise HermesError(
+        f"there is nothing to move: {source.shown} has no content",
+        hint="check memory.storage_namespace; to start empty elsewhere, run: "
+        "hermes-plugins config set memory.storage URL",
+    )
+
+
+def _refuse_target(source: Storage, target: Storage, *, resumed: bool) -> None:
     """Refuse a target that has content which is not an unfinished copy."""
-    server = target.inspect()  # also raises if it is not ours
+    server = target.inspect()
     if server is not None and server.is_new:
         return
     counts = target.counts()
     found = {
-        f"{count:,} {what}" for each in counts.values() for what, count in each.items() if count
+        counted(count, what) for each in counts.values() for what, count in each.items() if count
     }
     if not found or target.conversations.is_incomplete:
         return
     what = f"{target.shown} already has content ({', '.join(sorted(found))})"
-    if target.database is not None:
-        hint = "choose another name with: hermes-plugins config set memory.storage_namespace NAME"
+    if source.database is not None and target.database is not None:
+        # Another name would be that of the source, too.
+        hint = "use another database; to add this memory to it, see `hermes-plugins export --help`"
+    elif target.database is not None:
+        hint = (
+            "choose another name with: hermes-plugins config set memory.storage_namespace NAME; "
+            "to add this memory to it, see `hermes-plugins export --help`"
+        )
     else:
         hint = (
             "move state.db, sessions.db, outbox.db, memories and pending away, with -wal and -shm"
@@ -437,7 +486,8 @@ def _moved(
 
 def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mapping[str, int]]:
     """Freeze the source, copy the rest, and compare; returns how much there is."""
-    why = f"this memory moves to {target.shown}: see hermes-plugins storage status"
+    where = target.shown if target.address else f"files on {platform.node() or 'another machine'}"
+    why = f"this memory has moved, or moves now, to {where}"
     for part in source.parts:
         part.freeze(why)
     for new, old in zip(target.parts, source.parts, strict=True):
@@ -459,7 +509,7 @@ def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mappi
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    return ", ".join(counted(count, what) for what, count in counts.items())
 
 
 def _thaw(storage: Storage) -> None:
@@ -475,8 +525,11 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
         turns, _ = _builtin(config).spooled(config.home, seconds=_AFTER_SECONDS)
         counts = storage.counts()
         where = storage.shown
-    _remove(config.home)
     source = shown(migration.source or FILES)
+    if migration.source:
+        note_left(config.home, f"{source} ({migration.namespace})")
+    note_left(config.home, where, in_use=True)
+    _remove(config.home)
     agents = tuple(users_of(config.home))
     return MigrationPlan(source, where, counts, resumed=True, agents=agents, spooled=turns)
 
@@ -496,7 +549,8 @@ def cancel(config: Config) -> str:
                 "the migration has switched memory.storage already",
                 hint="run the same command without --cancel to finish it",
             )
-        with _opened(config, migration.source) as source:
+        # The setting may have been changed since; what is frozen has the name of then.
+        with _opened(config, migration.source, migration.namespace) as source:
             _thaw(source)
         _remove(config.home)
         return shown(migration.target)
@@ -506,6 +560,7 @@ def _unfreeze(config: Config) -> str:
     """Let the storage in use be changed again: a person has gone back to an old one by hand."""
     with _opened(config, config.storage) as storage:
         _thaw(storage)
+        note_left(config.home, storage.shown, in_use=True)
     return ""
 
 

@@ -18,6 +18,7 @@ from hermes_core.checkup.forget import (
     begin,
     exclusive,
     finish,
+    is_from_before,
     is_gone,
     needle_problem,
     resume,
@@ -125,7 +126,7 @@ def _resumed(config: Config, given: dict[str, Any]) -> bool:
     note("Finishing what was interrupted.")
     with progress("Deleting") as shown:
         receipt = resume(config, journal, shown.show)
-    _print_receipt(receipt, journal.receipt, given)
+    _print_receipt(config, receipt, journal.receipt, given)
     return receipt.complete
 
 
@@ -154,7 +155,7 @@ def _forgotten(config: Config, request: ForgetRequest, given: dict[str, Any]) ->
     with progress("Deleting") as shown:
         journal = begin(config.home, subject, found, provider=asks, receipt=receipt)
         done = finish(config, journal, shown.show)
-    _print_receipt(done, journal.receipt, given)
+    _print_receipt(config, done, journal.receipt, given)
     return done.complete
 
 
@@ -208,7 +209,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-def _print_receipt(receipt: Receipt, path: str, given: dict[str, Any]) -> None:
+def _print_receipt(config: Config, receipt: Receipt, path: str, given: dict[str, Any]) -> None:
     if given["json_wanted"]:
         print_json(receipt=path, **receipt.as_json())
         return
@@ -224,11 +225,11 @@ def _print_receipt(receipt: Receipt, path: str, given: dict[str, Any]) -> None:
         say(f"Searched {files} again: {paint('still in', 'broken')} {left}.")
     else:
         say(f"Searched {files} again: {paint('not found', 'active')}.")
-    _print_remaining(receipt)
+    _print_remaining(config, receipt)
     say(f"Receipt: {path}")
 
 
-def _print_remaining(receipt: Receipt) -> None:
+def _print_remaining(config: Config, receipt: Receipt) -> None:
     theirs = receipt.provider
     rows = {**receipt.remaining, **(theirs.remaining if theirs else {})}
     for place, count in rows.items():
@@ -241,6 +242,11 @@ def _print_remaining(receipt: Receipt) -> None:
         note(
             "hint: the text is part of the id of a conversation, a user or a chat; see\n"
             "      `hermes-plugins forget TEXT --dry-run`, then use --session ID or --user ID"
+        )
+    elif old := [each for each in receipt.searched.files_after if is_from_before(config, each)]:
+        note(
+            "hint: the home stores to a database now, and these files are from before; delete\n"
+            f"      them if you won't go back, with -wal and -shm: {_listed(old)}"
         )
     elif receipt.searched.files_after:
         note("hint: change these files yourself, or run the same command when no agent runs")

@@ -33,7 +33,7 @@ from hermes_core.cli.output import (
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Config, load_config
 from hermes_core.storage.home import resolve_home
-from hermes_core.storage.parts import Progress
+from hermes_core.storage.parts import Progress, counted
 
 _json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 _WIDTH: Final = 14
@@ -54,7 +54,8 @@ def _config(ctx: click.Context) -> Config:
 def status_command(ctx: click.Context, json_wanted: bool) -> None:
     """Show where the home stores what.
 
-    Exit code 1 if the storage can't be used, or a migration was interrupted.
+    Exit code 1 if the storage can't be used, if the memory has moved elsewhere, or if a migration
+    was interrupted.
     """
     with progress("Looking at the storage"):
         report = storage_status(_config(ctx))
@@ -82,10 +83,10 @@ def _print_status(report: StorageReport) -> None:
         say_field(
             each.name, text if each.problem else f"{text} ({size(each.bytes)}{where})", _WIDTH
         )
+    if report.items:
+        say_field("items", f"{plain(report.items)}, on this machine only", _WIDTH)
     waits = f"{amount(report.spooled, 'turn')}: {plain(report.spooled_because)}"
     say_field("spool", waits if report.spooled else "empty", _WIDTH)
-    if report.items:
-        say_field("items", f"{size(report.items)}, in items.db with any storage", _WIDTH)
     if report.migration:
         text = f"to {plain(shown(report.migration))} was interrupted"
         say_field("migration", paint(text, "broken"), _WIDTH)
@@ -99,11 +100,7 @@ def _print_status(report: StorageReport) -> None:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    there = [
-        f"{count:,} {what.removesuffix('s') if count == 1 else what}"
-        for what, count in counts.items()
-        if count
-    ]
+    there = [counted(count, what) for what, count in counts.items() if count]
     return ", ".join(there) or "empty"
 
 

@@ -56,10 +56,8 @@ def database_at(home: Path, address: str, namespace: str) -> Database:
 
 
 def _password(home: Path) -> str:
-    """The password that we store; "" leaves it to PGPASSFILE and the other PG* variables."""
+    """The password that was set for us; "" leaves it to PGPASSWORD, PGPASSFILE and so on."""
     if value := os.environ.get(PASSWORD):
         return value
-    if os.environ.get("PGPASSWORD"):
-        return ""
     secret = Secrets(home).get(PASSWORD)
     return secret.value if secret is not None else ""

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 _SCHEMES: Final = ("postgresql", "postgres")
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-#: The secret with the password, if it is not in PGPASSFILE or PGPASSWORD.
+#: The secret with the password. If it is set, it counts; otherwise libpq decides.
 PASSWORD: Final = "HERMES_STORAGE_PASSWORD"  # noqa: S105 - the name of it
 _PASSWORD_HINT: Final = f"remove it there, and run: hermes-plugins secrets set {PASSWORD}"
 

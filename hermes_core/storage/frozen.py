@@ -7,6 +7,7 @@ what it can't store in its spool, and hands it over to the storage that config.y
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -18,12 +19,26 @@ if TYPE_CHECKING:
 #: Tables, each with the columns that may not change; "" for all of them.
 Tables = Mapping[str, str]
 
-_FUNCTION: Final = """
+#: What to do on a machine whose config.yaml still names the old storage.
+MOVED_HINT: Final = (
+    "set memory.storage to where it is now, and restart the agents here; "
+    "or use the old one again with: hermes-plugins storage migrate --cancel"
+)
+#: The SQLSTATE of a change that is refused; PostgreSQL has none that begins with these letters.
+FROZEN_STATE: Final = "HP001"
+# Whoever deletes a namespace that was moved away says so with a setting: see docs/fleet.md.
+_FUNCTION: Final = f"""
 CREATE OR REPLACE FUNCTION hermes.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE '%', TG_ARGV[0] USING ERRCODE = '25006';  -- read-only: the writer may try again later
+    IF TG_OP = 'DELETE' AND OLD.namespace = current_setting('hermes.deleting', true) THEN
+        RETURN OLD;
+    END IF;
+    RAISE '%', TG_ARGV[0] USING ERRCODE = '{FROZEN_STATE}';
 END $$
 """
+
+
+_RAISED: Final = re.compile(r"RAISE\(ABORT, '(.*)'\)", re.DOTALL)
 
 
 def _events(columns: str) -> Iterator[tuple[str, str]]:
@@ -58,10 +73,20 @@ def thaw_file(connection: Any, tables: Tables) -> None:
             connection.execute(f"DROP TRIGGER IF EXISTS frozen_{table}_{name}")
 
 
+def why_file_is_frozen(connection: Any, table: str) -> str:
+    """The error that writers of a table get; "" if it takes changes."""
+    query = "SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = ?"
+    row = connection.execute(query, (f"frozen_{table}_insert",)).fetchone()
+    found = _RAISED.search(row[0]) if row else None
+    return found[1].replace("''", "'") if found else ""
+
+
 def is_frozen(error: BaseException | None) -> bool:
-    """Whether an error, or one that it wraps, is that of a file that was frozen."""
+    """Whether an error, or one that it wraps, is that of a file or namespace that was frozen."""
     while error is not None:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+            return True
+        if getattr(error, "sqlstate", "") == FROZEN_STATE:
             return True
         error = error.__cause__
     return False
@@ -96,6 +121,15 @@ def thaw_namespace(connection: Connection, namespace: str, tables: Tables) -> No
         for name, _ in _events(columns):
             statement = f"DROP TRIGGER IF EXISTS {_trigger(name, namespace)} ON hermes.{table}"
             connection.execute(statement.encode())
+
+
+def why_namespace_is_frozen(connection: Connection, namespace: str, table: str) -> str:
+    """The error that writers of a namespace get; "" if it takes changes."""
+    row = connection.execute(
+        "SELECT tgargs FROM pg_trigger WHERE tgname = %s AND tgrelid = to_regclass(%s)",
+        (_trigger("insert", namespace), f"hermes.{table}"),
+    ).fetchone()
+    return bytes(row[0]).partition(b"\0")[0].decode("utf-8", "replace") if row else ""
 
 
 def _trigger(event: str, namespace: str) -> str:

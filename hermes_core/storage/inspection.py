@@ -24,6 +24,11 @@ _INVALID: Final = (
     "SELECT pg_class.relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
     " WHERE relnamespace = to_regnamespace('hermes') AND NOT (indisvalid AND indisready)"
 )
+# To freeze and to create tables takes their owner; without tables, whoever may create a schema.
+_IS_OWNER: Final = (
+    "SELECT coalesce((SELECT pg_has_role(current_user, nspowner, 'USAGE') FROM pg_namespace"
+    " WHERE nspname = 'hermes'), has_database_privilege(current_database(), 'CREATE'))"
+)
 _OTHERS: Final = (
     "SELECT DISTINCT coalesce(host(client_addr), 'this machine') FROM pg_stat_activity"
     " WHERE datname = current_database() AND application_name = 'hermes-plugins'"
@@ -39,6 +44,7 @@ class ServerReport:
         version: Of the server, such as "17.2".
         role: The role of our connections, which owns nothing; "" if it can't be used.
         user: The user that connects.
+        is_owner: Whether that user owns our tables, or may create them.
         schemas: The version of each component; 0 if it has no tables yet.
         is_new: Whether there is nothing of ours in the database yet.
         problems: Tables without protection, and indexes that are not valid, a line each.
@@ -48,6 +54,7 @@ class ServerReport:
     version: str
     role: str
     user: str
+    is_owner: bool
     schemas: dict[str, int]
     is_new: bool
     problems: tuple[str, ...]
@@ -67,10 +74,12 @@ def inspect_server(database: Database, components: Iterable[Component]) -> Serve
             each.name: component_version(connection, each, database.where) for each in wanted
         }
         user = connection.execute("SELECT current_user").fetchone() or ("",)
+        is_owner = connection.execute(_IS_OWNER).fetchone() or (False,)
         return ServerReport(
             _shown(connection.info.server_version),
             ROLE if has_role(connection) else "",
             str(user[0]),
+            bool(is_owner[0]),
             {name: max(version, 0) for name, version in versions.items()},
             all(version < 0 for version in versions.values()),
             tuple(_problems(connection, wanted, versions)),

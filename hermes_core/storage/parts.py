@@ -21,6 +21,11 @@ def no_progress(done: int, total: int) -> None:
     """Show nothing."""
 
 
+def counted(count: int, what: str) -> str:
+    """A count for people: ``what`` is a plural, or a word that has none."""
+    return f"{count:,} {what.removesuffix('s') if count == 1 else what}"
+
+
 class StoragePart(Protocol):
     """One part of what a home stores.
 

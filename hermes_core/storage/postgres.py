@@ -37,6 +37,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage.address import shown_address
+from hermes_core.storage.frozen import FROZEN_STATE, MOVED_HINT
 from hermes_core.storage.sql import Rows
 from hermes_core.storage.sqlite import close_before_fork
 from hermes_core.storage.time_limit import TURN_SECONDS, deadline, time_limit
@@ -99,6 +100,7 @@ class Fault(Enum):
     UNREACHABLE = "unreachable"
     BUSY = "busy"
     READ_ONLY = "read-only"
+    MOVED = "moved"
     DISK_FULL = "disk full"
     REFUSED = "refused"
     OTHER = "other"
@@ -116,8 +118,11 @@ _HINTS: Final = {
     Fault.UNREACHABLE: "check that the server is running and that memory.storage is right",
     Fault.BUSY: "try again; if it persists, look at the server's load and max_connections",
     Fault.READ_ONLY: "name the primary in memory.storage, or all hosts, separated by commas",
+    Fault.MOVED: MOVED_HINT,
     Fault.DISK_FULL: "free some disk space on the server; what was stored before is safe",
-    Fault.REFUSED: "check the user, the password (HERMES_STORAGE_PASSWORD) and the database",
+    Fault.REFUSED: (
+        "check the user and its rights, the password (HERMES_STORAGE_PASSWORD) and the database"
+    ),
     Fault.OTHER: "",
 }
 
@@ -126,6 +131,7 @@ _FAULTS: Final = {
     "08": Fault.UNREACHABLE,
     "57P": Fault.UNREACHABLE,  # the server shuts down, starts, or crashed
     "25006": Fault.READ_ONLY,
+    FROZEN_STATE: Fault.MOVED,
     "53": Fault.BUSY,
     "53100": Fault.DISK_FULL,
     "57014": Fault.BUSY,  # statement_timeout
@@ -169,9 +175,9 @@ def fault_of(error: BaseException | None) -> Fault:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether the same may succeed later: the server is away, busy, full or a standby."""
+    """Whether the same may succeed later: the server is away, busy, full, a standby, or left."""
     return fault_of(error) in (
-        Fault.UNREACHABLE, Fault.BUSY, Fault.READ_ONLY, Fault.DISK_FULL,
+        Fault.UNREACHABLE, Fault.BUSY, Fault.READ_ONLY, Fault.DISK_FULL, Fault.MOVED,
     )  # fmt: skip
 
 
@@ -325,7 +331,7 @@ class Database:
     Args:
         url: ``postgresql://user@host/database``; several hosts are tried in their order.
         namespace: Whose rows are seen.
-        password: If it is not in PGPASSFILE or PGPASSWORD.
+        password: "" leaves it to PGPASSWORD, PGPASSFILE and what else libpq uses.
         statement_seconds: How long one statement may take.
         connections: At most so many at a time; more threads wait.
 
@@ -685,7 +691,7 @@ class Database:
             text = f"all {self._connections} connections are in use"
         for secret in filter(None, (self._password,)):
             text = text.replace(secret, "[password]")
-        what = f"PostgreSQL can't be used: {text}"
+        what = text if fault is Fault.MOVED else f"PostgreSQL can't be used: {text}"
         return PostgresError(what, where=self.where, hint=_HINTS[fault], fault=fault)
 
     # -- forks -----------------------------------------------------------------------------
@@ -776,7 +782,7 @@ def component_version(connection: Connection, component: Component, where: str) 
     version = int(found[0]) if found else 0
     if version > component.version:
         raise ForeignDatabase(
-            f"the {component.name} was written by a newer version of hermes-plugins "
+            f"its tables for the {component.name} are of a newer version of hermes-plugins "
             f"(format {version}, this one knows {component.version})",
             where=where,
             hint="it was not changed; upgrade hermes-plugins",

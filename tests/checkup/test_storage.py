@@ -12,18 +12,24 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from click.testing import CliRunner
 from support.full_home import BOB, CONFIG, content, fill, rows_of
 
+from hermes_builtin.items import Items, ItemWrite
 from hermes_builtin.notes import Author, Notes, Operation
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_core import DatabaseError, HermesError, MemoryManager, SessionContext
-from hermes_core.checkup import storage
+from hermes_core.checkup import forget, storage
+from hermes_core.cli.forget import forget_command
 from hermes_core.config import load_config
-from hermes_core.config.storage import home_database
+from hermes_core.config.storage import database_at, home_database
 from hermes_core.outbox import StreamKey
-from hermes_core.storage.parts import Progress, no_progress
+from hermes_core.provider import ForgetRequest
+from hermes_core.storage.address import shown_address
+from hermes_core.storage.parts import Progress, counted, no_progress
 from hermes_core.storage.postgres import shared_database
 
 FILES = ("state.db", "outbox.db", "memories", "pending")
@@ -235,6 +241,73 @@ def test_agents_that_run_are_named(full: Path, url: str) -> None:
         agent.communicate()
 
 
+def test_the_namespace_of_both_databases_is_not_proposed_to_be_changed(
+    full: Path, url: str, postgres_server: Any, tmp_path: Path
+) -> None:
+    with postgres_server.database() as name:
+        other, used = postgres_server.url(name), tmp_path / "used"
+        fill(used)
+        migrate(used, other)
+        migrate(full, url)
+
+        with pytest.raises(HermesError, match="already has content") as found:
+            migrate(full, other)
+        assert "storage_namespace" not in found.value.hint
+
+        # Whoever changes the name anyway is told that nothing would move.
+        with (full / "config.yaml").open("a") as file:
+            file.write("  storage_namespace: other\n")
+        with pytest.raises(HermesError, match="nothing to move"):
+            migrate(full, other)
+        assert load_config(full).storage == url
+        for namespace in ("default", "other"):
+            shared_database(other, namespace).close()
+
+
+def test_a_login_that_does_not_own_the_tables_is_refused_first(
+    full: Path, url: str, postgres_server: Any
+) -> None:
+    with closing(postgres_server.admin(url.rpartition("/")[2])) as admin:
+        admin.execute("DROP ROLE IF EXISTS bound_agent")
+        admin.execute("CREATE ROLE bound_agent LOGIN PASSWORD 'x' IN ROLE hermes_tenant")
+    user = url.partition("://")[2].partition("@")[0]
+    bound = url.replace(f"{user}@", "bound_agent@")
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HERMES_STORAGE_PASSWORD", "x")
+            assert "bound_agent can't move a memory" in refusal(full, bound)
+    finally:
+        with closing(postgres_server.admin(url.rpartition("/")[2])) as admin:
+            admin.execute("DROP ROLE bound_agent")
+
+
+def test_the_password_that_was_set_for_us_counts(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "theirs")
+    address = "postgresql://hermes@127.0.0.1:1/d"
+    assert "password" not in database_at(home, address, "default")._conninfo()
+
+    monkeypatch.delenv("HERMES_STORAGE_PASSWORD", raising=False)
+    (home / ".env").write_text("HERMES_STORAGE_PASSWORD=ours\n")
+
+    assert "password=ours" in database_at(home, address, "default")._conninfo()
+
+
+def test_one_is_not_many() -> None:
+    assert counted(1, "changes") == "1 change"
+    assert counted(1_000, "changes") == "1,000 changes"
+
+
+def test_items_are_named_as_what_stays_here(full: Path, url: str) -> None:
+    with closing(Items(full, platform="cli", user_id="")) as items:
+        items.change([ItemWrite(("facts",), "tea", {"likes": "green"})])
+
+    migrate(full, url)
+
+    assert storage.storage_status(load_config(full)).items == str(full / "items.db")
+
+
 # -- those who write meanwhile ------------------------------------------------------------------
 
 
@@ -284,7 +357,7 @@ def test_an_agent_that_starts_meanwhile_loses_no_turn(full: Path, url: str) -> N
         "I said: Comparing the outbox", "I said: Handing over what waits", "I said: after it",
     ]  # fmt: skip
     assert not answer["success"]
-    assert "moves to" in answer["error"]
+    assert "has moved" in answer["error"]
 
 
 def test_another_process_that_writes_all_the_time_loses_nothing(full: Path, url: str) -> None:
@@ -354,6 +427,40 @@ def test_a_person_who_goes_back_by_hand_can_use_the_source_again(full: Path, url
         assert archive.append(SessionFacts("new"), [NewMessage("user", "kept", 1.0)])
 
 
+def test_every_machine_of_a_fleet_hears_that_the_memory_has_moved(
+    full: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate(full, url)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.yaml").write_text((full / "config.yaml").read_text())
+    move_away(full, tmp_path / "old")
+    migrate(full, "files")
+
+    report = storage.storage_status(load_config(other))
+    assert not report.ok
+    assert "has moved, or moves now, to files on " in report.problem
+    assert "set memory.storage" in report.hint
+    assert any("has moved" in each for each in storage.check_storage(load_config(other)))
+    builtin = storage._builtin(load_config(other))
+    assert any("has moved" in str(each) for each in builtin.problems(other))
+
+    monkeypatch.setenv("HERMES_HOME", str(other))
+    manager = MemoryManager.from_config(other)
+    manager.initialize_all("elsewhere", platform="cli")
+    manager.sync_all("Is this kept?", "It is.")
+    manager.shutdown_all()
+    turns, why = builtin.spooled(other)
+    assert turns == 1
+    assert "has moved" in why
+    assert "primary" not in why
+    checked = storage.check_storage(load_config(other))
+    assert any(each.startswith("1 turn waits in the spool") for each in checked)
+    rows = [row for row in builtin.diagnose(other, fix=False) if row[1] != "ok"]
+    assert [row[:2] for row in rows] == [("storage", "problem"), ("conversations", "warning")]
+    assert "next start" not in rows[1][3]
+
+
 # -- interruptions ------------------------------------------------------------------------------
 
 STEPS = (
@@ -397,6 +504,69 @@ def test_a_cancelled_migration_leaves_the_source_in_use(full: Path, url: str) ->
     assert storage.storage_status(load_config(full)).ok
     migrate(full, url)
     assert content(full) == before
+
+
+def test_a_cancelled_migration_thaws_the_namespace_that_it_froze(
+    full: Path, url: str, tmp_path: Path
+) -> None:
+    migrate(full, url)
+    move_away(full, tmp_path / "old")
+    old = load_config(full)
+    part = storage.Storage(old, url, storage._builtin(old))
+    for each in part.parts:
+        each.freeze("killed here")
+    part.close()
+    storage._write(full, storage.Migration(url, "files", "default", "frozen"))
+    with (full / "config.yaml").open("a") as file:
+        file.write("  storage_namespace: other\n")
+
+    with pytest.raises(HermesError, match="namespace default"):
+        migrate(full, "files")
+    assert storage.cancel(load_config(full)) == "files"
+
+    with closing(locate(full, old.memory).open()) as archive:
+        assert archive.append(SessionFacts("new"), [NewMessage("user", "kept", 1.0)])
+
+
+def test_a_namespace_that_was_moved_away_can_be_deleted(
+    full: Path, url: str, tmp_path: Path, postgres_server: Any
+) -> None:
+    migrate(full, url)
+    move_away(full, tmp_path / "old")
+    migrate(full, "files")
+    text = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
+    statement = text.partition("```sql\n")[2].partition("```")[0]
+    assert "support-team" in statement
+
+    with psycopg.connect(url) as owner:
+        owner.execute(statement.replace("support-team", "default").encode())
+
+    with closing(postgres_server.admin(url.rpartition("/")[2])) as admin:
+        tables = admin.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
+            " AND relkind = 'r' AND relname != 'versions'"
+        ).fetchall()
+        assert len(tables) > 10
+        for (table,) in tables:
+            left = admin.execute(f"SELECT count(*) FROM hermes.{table}").fetchone()
+            assert (table, left) == (table, (0,))
+
+
+def test_forget_names_where_the_memory_was_before(full: Path, url: str, tmp_path: Path) -> None:
+    migrate(full, url)
+    assert forget.is_from_before(load_config(full), "memories/history.db")
+    done = CliRunner().invoke(forget_command, ["Where is Bonn, bob", "--yes"])
+    assert done.exit_code == 1
+    assert "these files are from before" in done.output
+    move_away(full, tmp_path / "old")
+    migrate(full, "files")
+
+    config = load_config(full)
+    subject = forget.Subject(ForgetRequest(str(full), "Where is Bonn"))
+    said = forget.always_unreachable(config, subject, asked=False)
+
+    assert any(f"{shown_address(url)} (default): the memory before" in each for each in said)
+    assert not forget.is_from_before(config, "memories/history.db")
 
 
 @pytest.mark.parametrize("part", ["archive_messages", "outbox_writes", "notes_changes"])

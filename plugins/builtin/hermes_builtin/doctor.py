@@ -19,9 +19,12 @@ from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.spool import Spool
+from hermes_builtin.storage_parts import moved
 from hermes_core import HermesError
 from hermes_core.cli.output import amount
 from hermes_core.config import load_config
+
+_MOVED_HINT: Final = "they wait until memory.storage names the new storage"
 
 #: What was looked at, how it is (ok, warning, problem), details, and what to do.
 Row = tuple[str, str, str, str]
@@ -40,8 +43,11 @@ def diagnose(home: Path, *, fix: bool) -> Iterator[Row]:
         detail, _, hint = warning.partition("; ")
         yield "USER.md", "warning", detail, hint
     yield from _archive(home, fix=fix)
+    if (error := moved(home)) is not None:
+        yield "storage", "problem", error.what, error.hint
     for warning in spooled(home):
-        yield "conversations", "warning", warning.removesuffix(f"; {_SPOOL_HINT}"), _SPOOL_HINT
+        detail, _, hint = warning.rpartition("; ")
+        yield "conversations", "warning", detail, hint
 
 
 def sharing(home: Path) -> list[str]:
@@ -64,7 +70,10 @@ def sharing(home: Path) -> list[str]:
 def spooled(home: Path) -> list[str]:
     """Warn if turns wait for the archive."""
     text = Spool(home, partial(open_archive, home)).waiting().text
-    return [f"{text}; {_SPOOL_HINT}"] if text else []
+    if not text:
+        return []
+    # As long as the storage takes no changes, no start of an agent helps.
+    return [f"{text}; {_MOVED_HINT if moved(home) else _SPOOL_HINT}"]
 
 
 def problems(home: Path) -> list[HermesError]:
@@ -84,6 +93,8 @@ def problems(home: Path) -> list[HermesError]:
                 look()
             except HermesError as error:
                 found.setdefault(str(error), error)  # a server that is down is one problem
+    if not found and (elsewhere := moved(home)) is not None:
+        found[str(elsewhere)] = elsewhere
     return list(found.values())
 
 

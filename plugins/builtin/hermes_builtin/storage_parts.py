@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,10 @@ from hermes_builtin.sessions.location import Location
 from hermes_builtin.sessions.numbers import place_of
 from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.sqlite.rows import SqliteRows
+from hermes_core.config.storage import home_database
+from hermes_core.errors import HermesError
 from hermes_core.storage.frozen import (
+    MOVED_HINT,
     Tables,
     freeze_file,
     freeze_namespace,
@@ -61,6 +64,16 @@ def spooled(home: Path, *, seconds: float = 0) -> tuple[int, str]:
     return waiting.turns, problem or waiting.why
 
 
+def moved(home: Path) -> HermesError | None:
+    """That this memory has moved elsewhere, and takes no changes here; None if it does."""
+    try:
+        with closing(ConversationsPart(home, home_database(home))) as part:
+            why = part.frozen()
+    except (HermesError, OSError):  # other checks report it
+        return None
+    return HermesError(why, where=part.place, hint=MOVED_HINT) if why else None
+
+
 # -- conversations ------------------------------------------------------------------------------
 
 
@@ -87,6 +100,9 @@ class ArchiveRows(Protocol):
 
     def thaw(self) -> None:
         """Allow changes again."""
+
+    def frozen(self) -> str:
+        """Why changes are refused; "" if they are not."""
 
     def close(self) -> None:
         """Close it."""
@@ -191,6 +207,10 @@ class ConversationsPart:
     def thaw(self) -> None:
         """Allow changes again."""
         self._rows.thaw()
+
+    def frozen(self) -> str:
+        """Why changes are refused: where this memory has moved; "" if they are not."""
+        return self._rows.frozen()
 
     def close(self) -> None:
         """Close the archive."""

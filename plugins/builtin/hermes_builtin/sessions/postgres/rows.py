@@ -11,7 +11,12 @@ from hermes_builtin.sessions.archive import Message, Session
 from hermes_builtin.sessions.numbers import OTHER, message_id, place_of, role_code
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of
-from hermes_core.storage.frozen import Tables, freeze_namespace, thaw_namespace
+from hermes_core.storage.frozen import (
+    Tables,
+    freeze_namespace,
+    thaw_namespace,
+    why_namespace_is_frozen,
+)
 from hermes_core.storage.postgres import Connection, Database, from_text, to_text
 
 # A search puts messages into the index, which changes another column of their session.
@@ -122,6 +127,12 @@ class PostgresRows:
         """Allow changes again."""
         with self._database.as_owner(COMPONENT) as owner:
             thaw_namespace(owner, self._database.namespace, _TABLES)
+
+    def frozen(self) -> str:
+        """Why changes are refused; "" if they are not."""
+        with self._transaction() as database:
+            namespace = self._database.namespace
+            return why_namespace_is_frozen(database, namespace, "archive_messages")
 
     def close(self) -> None:
         """Nothing to close: the connections belong to all of the process."""

@@ -12,7 +12,7 @@ from hermes_builtin.sessions.archive import Message, Session
 from hermes_builtin.sessions.numbers import OTHER, message_id, place_of, role_code
 from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.tables import checksum, session_checksum
-from hermes_core.storage.frozen import Tables, freeze_file, thaw_file
+from hermes_core.storage.frozen import Tables, freeze_file, thaw_file, why_file_is_frozen
 
 # A search puts messages into the index, which changes another column of their session.
 _TABLES: Final[Tables] = {
@@ -93,6 +93,13 @@ class SqliteRows:
         if self._path.exists():
             with self._file.transaction() as database:
                 thaw_file(database, _TABLES)
+
+    def frozen(self) -> str:
+        """Why changes are refused; "" if they are not."""
+        if not self._path.exists():
+            return ""
+        with self._file.reading() as database:
+            return why_file_is_frozen(database, "archive_messages")
 
     def close(self) -> None:
         """Close the file."""
