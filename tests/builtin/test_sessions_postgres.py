@@ -14,6 +14,8 @@ from hermes_builtin.sessions import Conversations, SessionSearch
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions.postgres import PostgresArchive
 from hermes_builtin.sessions.postgres.schema import COMPONENT
+from hermes_builtin.sessions.postgres.search import key_of
+from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.postgres import Database, shared_database
 
@@ -116,6 +118,9 @@ ATTACKS = {
     "ALTER TABLE hermes.archive_messages DISABLE ROW LEVEL SECURITY": True,
     "SELECT * FROM hermes.archive_words": True,
     "SELECT * FROM hermes.archive_terms": True,
+    "SELECT hermes.archive_owner('1002', 'c2', 'default', 'telegram')": True,
+    "SELECT hermes.archive_session('{}', 1)": True,
+    "SELECT nextval('hermes.archive_sessions_number_seq')": True,
     "CREATE OR REPLACE FUNCTION hermes.current_namespace() RETURNS text LANGUAGE sql"
     " AS $$ SELECT 'theirs' $$": True,
 }
@@ -171,6 +176,63 @@ def test_a_login_that_is_bound_to_a_namespace_finds_nothing_of_others(
         assert ("walnut of ours" in found) == (attack != "SET row_security = off"), attack
 
 
+#: Ways to take the numbers of the next messages of another namespace, whose session has number 2.
+PLANTS = (
+    (
+        "INSERT INTO hermes.archive_messages (id, owner, size, at, namespace, content)"
+        " SELECT (2::bigint << 22) | (place << 2), 1, 1, 1, 'ours', 'planted'"
+        " FROM generate_series(0, 200) AS place"
+    ),
+    "UPDATE hermes.archive_messages SET id = (2::bigint << 22) | (1 << 2)",
+    "UPDATE hermes.archive_messages SET namespace = 'theirs'",
+    "UPDATE hermes.archive_sessions SET next = 1 << 20",
+    (
+        "INSERT INTO hermes.archive_sessions (number, namespace, owner, key, id, source, user_id,"
+        " chat_id, profile, title, parent, started, active, messages, next, platform, name)"
+        " OVERRIDING SYSTEM VALUE SELECT number, 'ours', 1, md5(number::text)::uuid, 'x', '', '',"
+        " '', '', '', '', 1, 1, 0, 0, '', '' FROM generate_series(3, 20) AS number"
+    ),
+    "DELETE FROM hermes.archive_sessions",
+    # A role that is not one, but has bits of another session.
+    (
+        "SELECT hermes.archive_append(gen_random_uuid(), %s, ARRAY[3 << 22],"
+        " ARRAY[1.0::float8], ARRAY[1], ARRAY['planted'], ARRAY[NULL], 1.0::float8)"
+    ),
+    (
+        "SELECT hermes.archive_restore(%s, 1, NULL, 1, ARRAY[(2 << 20) + 1], ARRAY[0],"
+        " ARRAY[1.0::float8], ARRAY[1], ARRAY['planted'], ARRAY[NULL])"
+    ),
+    (
+        "SELECT hermes.archive_restore(%s, 1, NULL, 1, ARRAY[1], ARRAY[3 << 22],"
+        " ARRAY[1.0::float8], ARRAY[1], ARRAY['planted'], ARRAY[NULL])"
+    ),
+)
+FACTS = json.dumps(
+    {**ANN._asdict(), "place": "telegram", "other_id": "other", "key": str(key_of(ANN.id))}
+)
+
+
+def test_a_login_that_is_bound_to_a_namespace_cannot_take_numbers_of_others(
+    tenant, database_url, archive
+):
+    archive.append(ANN, said("walnut of ours"))
+    elsewhere = Database(database_url, "theirs")
+    with closing(PostgresArchive(elsewhere)) as other:
+        assert other.append(BOB, said("first"))[0] >> 22 == 2
+        for plant in PLANTS:
+            with suppress(psycopg.Error), psycopg.connect(tenant) as connection:
+                connection.execute("SET ROLE hermes_tenant")
+                connection.execute("SELECT set_config('hermes.scope', '{}', false)")
+                connection.execute(plant, (FACTS,) if "%s" in plant else None)
+        assert len(other.append(BOB, said("second", "third"))) == 2
+        assert len(other.append(ANN, said("fourth", "fifth"))) == 2
+        for facts, texts in ((BOB, ["first", "second", "third"]), (ANN, ["fourth", "fifth"])):
+            session = other.session(facts.id, EVERYBODY)
+            assert [each.content for each in other.messages(session)] == texts
+        assert other.check() == []
+    elsewhere.close()
+
+
 def test_a_login_that_is_bound_to_a_namespace_has_an_archive(tenant, archive):
     archive.append(ANN, said("walnut"))
     bound = Database(tenant, "ours")
@@ -206,7 +268,15 @@ def test_a_person_cannot_change_what_is_not_theirs(database, archive):
     as_ann = {name: value for name, value in OF_ANN._asdict().items() if value is not None}
     with database.transaction(COMPONENT, as_ann) as connection:
         connection.execute("UPDATE hermes.archive_messages SET content = 'changed'")
-        connection.execute("DELETE FROM hermes.archive_sessions")
+        connection.execute("UPDATE hermes.archive_sessions SET title = 'changed'")
+    for change in (
+        "DELETE FROM hermes.archive_messages",
+        "DELETE FROM hermes.archive_sessions",
+        "UPDATE hermes.archive_messages SET owner = 1",
+    ):
+        refused = pytest.raises(DatabaseError, match="permission denied")
+        with refused, database.transaction(COMPONENT, as_ann) as connection:
+            connection.execute(change)
     assert [each.content for each in archive.messages(archive.session("of-bob", EVERYBODY))] == [
         "walnut of bob"
     ]
@@ -219,6 +289,31 @@ def test_a_turn_that_is_handed_over_again_is_stored_once(archive):
     session = archive.session("of-ann", EVERYBODY)
     assert [each.content for each in archive.messages(session)] == ["once", "only"]
     assert session.messages == 2
+
+
+@pytest.fixture
+def with_taken_number(postgres_server, database, archive):
+    """An archive in which the number of the next message is taken, for whatever reason."""
+    (number,) = archive.append(ANN, said("first"))
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        admin.execute(
+            "INSERT INTO hermes.archive_messages (id, owner, size, at, namespace, content)"
+            " VALUES (%s, 1, 1, 1, 'other', 'in the way')",
+            (number + 4,),
+        )
+        yield archive
+        admin.execute("DELETE FROM hermes.archive_messages WHERE content = 'in the way'")
+
+
+def test_a_number_that_is_taken_is_an_error_and_nothing_is_taken_for_stored(with_taken_number):
+    archive = with_taken_number
+    with pytest.raises(DatabaseError, match="archive_messages_pkey") as caught:
+        archive.append(ANN, said("second"), uuid.uuid4())
+    assert may_succeed_later(caught.value)  # the turn goes to the spool
+    with pytest.raises(DatabaseError, match="archive_messages_pkey") as caught:
+        archive.take_over("spool:x", 1, ANN, said("second"), uuid.uuid4())
+    assert may_succeed_later(caught.value)
+    assert archive.imported("spool:x", ANN.id) == 0
 
 
 def test_every_character_is_stored(archive):
