@@ -34,7 +34,7 @@ CREATE TABLE hermes.notes_texts (
     PRIMARY KEY (namespace, target)
 );
 CREATE TABLE hermes.notes_changes (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id bigint GENERATED ALWAYS AS IDENTITY,
     target text NOT NULL,
     at double precision NOT NULL,
     who text NOT NULL,
@@ -45,7 +45,8 @@ CREATE TABLE hermes.notes_changes (
     before text,
     after text NOT NULL,
     entries text,
-    namespace text NOT NULL DEFAULT current_setting('hermes.namespace')
+    namespace text NOT NULL DEFAULT current_setting('hermes.namespace'),
+    PRIMARY KEY (namespace, id)
 );
 CREATE INDEX notes_changes_of ON hermes.notes_changes (namespace, target, id);
 CREATE TABLE hermes.notes_allowed (
