@@ -51,6 +51,8 @@ SCHEMA: Final = "hermes"
 ROLE: Final = "hermes_tenant"
 #: The namespace of a session, in SQL.
 NAMESPACE: Final = "hermes.current_namespace()"
+#: Whether a transaction acts for nobody in particular, in SQL: its scope names no person.
+FOR_NOBODY: Final = "(SELECT coalesce(current_setting('hermes.scope', true), '')) IN ('', '{}')"
 #: What makes a schema ours. Another program may have one called ``hermes``.
 _MARK: Final = "hermes-plugins: the memory of AI agents"
 #: A number for ``pg_advisory_xact_lock``: two processes that start don't both migrate.
@@ -939,7 +941,8 @@ class Transactions:
     def read(self, work: Callable[[TranslatedConnection], _T]) -> _T:
         """Run ``work``, which only reads; each of its statements sees what is committed then."""
         with time_limit(TURN_SECONDS), self.lock:
-            if self._current is None:
+            # Without a transaction there is no scope.
+            if self._current is None and self._scope is None:
                 # One message per statement, instead of three. It fails if the server has closed
                 # the connection; then the next try gets a new one.
                 try:

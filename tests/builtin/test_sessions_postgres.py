@@ -10,13 +10,20 @@ import psycopg
 import pytest
 from support.archives import search
 
+from hermes_builtin.notes import Notes, Settings
+from hermes_builtin.notes.entries import Operation
+from hermes_builtin.notes.notebook import Author
+from hermes_builtin.notes.people import Person
 from hermes_builtin.sessions import Conversations, SessionSearch
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions.postgres import PostgresArchive
+from hermes_builtin.sessions.postgres.archive import _APPEND
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of
 from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError
+from hermes_core.outbox import OutboxStore, StreamKey
+from hermes_core.outbox.postgres import PostgresOutbox
 from hermes_core.storage.postgres import Database, shared_database
 
 ANN = SessionFacts("of-ann", "telegram", "1001", "c1", "default", platform="telegram")
@@ -56,19 +63,20 @@ def said(*texts: str) -> list[NewMessage]:
     return [NewMessage("user", text, 1.7e9 + at) for at, text in enumerate(texts)]
 
 
-def tables_of(database: Database) -> list[str]:
+def tables_of(database: Database, beginning: str = "archive_") -> list[str]:
     with database.transaction(COMPONENT, {}) as connection:
         rows = connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
-            " AND relkind = 'r' AND starts_with(relname, 'archive_')"
+            " AND relkind = 'r' AND starts_with(relname, %s)",
+            (beginning,),
         )
         return [name for (name,) in rows]
 
 
-def seen(database: Database, scope: dict[str, str] | None) -> str:
+def seen(database: Database, scope: dict[str, str] | None, beginning: str = "archive_") -> str:
     """All that hand-written queries of every table find, as one text."""
     found = ""
-    for table in tables_of(database):
+    for table in tables_of(database, beginning):
         with database.transaction(COMPONENT, scope) as connection:
             allowed = connection.execute(
                 "SELECT has_table_privilege(%s, 'SELECT')", (f"hermes.{table}",)
@@ -82,25 +90,75 @@ def test_a_hand_written_query_finds_nothing_of_another_person_or_namespace(
     database_url, database, archive
 ):
     archive.append(ANN, said("walnut of ann"))
-    archive.append(BOB, said("walnut of bob"))
+    (of_bob,) = archive.append(BOB, said("walnut of bob"))
+    archive.take_over("origin", 1, BOB._replace(id="import-of-bob"), said("imported"))
     elsewhere = Database(database_url, "theirs")
     with closing(PostgresArchive(elsewhere)) as other:
         other.append(ANN, said("walnut of another home"))
         assert search(other, "walnut") == ["of-ann"]
     assert search(archive, "walnut")
-    as_ann = {name: value for name, value in OF_ANN._asdict().items() if value is not None}
-    found = seen(database, as_ann)
+    found = seen(database, AS_ANN)
     assert "walnut of ann" in found
     assert "of bob" not in found
     assert "of-bob" not in found
     assert "another home" not in found
+    assert str(of_bob) not in found
     assert seen(database, None).count("walnut") == 0
-    with database.transaction(COMPONENT, as_ann) as connection:
+    with database.transaction(COMPONENT, AS_ANN) as connection:
         found = connection.execute(
             "SELECT count(*) FROM hermes.archive_find(ARRAY['walnut'], '', '{}', 10, NULL)"
         ).fetchone()
     assert found == (1,)
     elsewhere.close()
+
+
+AS_ANN = {name: value for name, value in OF_ANN._asdict().items() if value is not None}
+
+
+def test_a_person_sees_nothing_of_the_outbox_and_of_the_notes_of_others(tmp_path, database):
+    people = {name: Person("telegram", name) for name in ("1001", "1002")}
+    settings = Settings(user_notes="per-user", write_approval=False)
+    for name, person in people.items():
+        notes = Notes(tmp_path, settings, person, database)
+        notes.notebooks["user"].change([Operation("add", f"secret of {name}")], Author("agent"))
+        assert f"secret of {name}" in notes.notebooks["user"].text.read()
+        record = {"payload": {"target": f"user/{person.folder}"}}
+        notes.pending._records.store(name, json.dumps(record))
+    OutboxStore(PostgresOutbox(database), max_bytes=1 << 20).put(
+        StreamKey("p", "secret of 1002", "s", "{}"), 0, ("e", "sync_turn", "secret"), claim=False
+    )
+    # Reads outside of a transaction have the scope, too.
+    mine = Notes(tmp_path, settings, people["1001"], database).database
+    assert mine.fetch("SELECT text FROM texts WHERE target LIKE 'user/%'") == [("secret of 1001",)]
+    everything = seen(database, {}, "notes_") + seen(database, None, "outbox_")
+    assert everything.count("secret of 1002") >= 3
+    assert seen(database, AS_ANN, "outbox_") == "[]" * 2
+    assert seen(database, AS_ANN, "notes_") == "[]" * 7
+    found = seen(database, {"notes": f"user/{people['1001'].folder}"}, "notes_")
+    assert "secret of 1001" in found
+    assert "1002" not in found
+
+
+def test_functions_for_everybody_refuse_whoever_acts_for_a_person(database, archive):
+    (number,) = archive.append(BOB, said("walnut of bob"))
+    for call in (
+        "SELECT * FROM hermes.archive_pending(10)",
+        f"SELECT hermes.archive_delete({number >> 22}, 10)",
+        f"SELECT hermes.archive_unindex(ARRAY[{number}]::bigint[])",
+        f"SELECT hermes.archive_index(ARRAY[{number}]::bigint[], ARRAY['x'], ARRAY['x'], ARRAY[1])",
+        "SELECT hermes.archive_forget_index()",
+    ):
+        refused = pytest.raises(DatabaseError, match="does not include everybody")
+        with refused, database.transaction(COMPONENT, AS_ANN) as connection:
+            connection.execute(call)
+
+
+def test_a_turn_leaves_the_scope_of_a_transaction_as_it_is(database, archive):
+    archive.append(BOB, said("walnut of bob"))
+    with database.transaction(COMPONENT, AS_ANN) as connection:
+        connection.execute(_APPEND, archive._append_values(uuid.uuid4(), ANN, said("of ann")))
+        found = connection.execute("SELECT content FROM hermes.archive_messages").fetchall()
+    assert found == [("of ann",)]
 
 
 #: What whoever can send any statement may try, and whether the server refuses it.
@@ -265,8 +323,7 @@ def test_a_search_makes_a_dozen_statements(home_with_archive, monkeypatch):
 
 def test_a_person_cannot_change_what_is_not_theirs(database, archive):
     archive.append(BOB, said("walnut of bob"))
-    as_ann = {name: value for name, value in OF_ANN._asdict().items() if value is not None}
-    with database.transaction(COMPONENT, as_ann) as connection:
+    with database.transaction(COMPONENT, AS_ANN) as connection:
         connection.execute("UPDATE hermes.archive_messages SET content = 'changed'")
         connection.execute("UPDATE hermes.archive_sessions SET title = 'changed'")
     for change in (
@@ -275,7 +332,7 @@ def test_a_person_cannot_change_what_is_not_theirs(database, archive):
         "UPDATE hermes.archive_messages SET owner = 1",
     ):
         refused = pytest.raises(DatabaseError, match="permission denied")
-        with refused, database.transaction(COMPONENT, as_ann) as connection:
+        with refused, database.transaction(COMPONENT, AS_ANN) as connection:
             connection.execute(change)
     assert [each.content for each in archive.messages(archive.session("of-bob", EVERYBODY))] == [
         "walnut of bob"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from hermes_builtin.sessions.numbers import MOST_MESSAGES, SESSION_BITS
-from hermes_core.storage.postgres import NAMESPACE, Component, protected
+from hermes_core.storage.postgres import FOR_NOBODY, NAMESPACE, Component, protected
 
 # -- tables -------------------------------------------------------------------------------------
 #
@@ -377,6 +377,14 @@ BEGIN
     {_AS_BEFORE}
 END $$;
 
+-- For what concerns the conversations of all people: refuse it to whoever acts for one of them.
+CREATE FUNCTION hermes.archive_check_scope() RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF current_setting('hermes.scope', true) IS DISTINCT FROM '{{}}' THEN
+        RAISE 'the scope of this transaction does not include everybody' USING ERRCODE = '42501';
+    END IF;
+END $$;
+
 -- Delete some messages of a session, and with its last ones the session; how many there were.
 CREATE FUNCTION hermes.archive_delete(wanted bigint, most integer) RETURNS integer {_WRITES} AS $$
 DECLARE
@@ -384,6 +392,7 @@ DECLARE
     doomed bigint[];
     chosen archive_sessions;
 BEGIN
+    PERFORM hermes.archive_check_scope();
     SELECT * INTO chosen FROM archive_sessions
     WHERE number = wanted AND namespace = {NAMESPACE} FOR UPDATE;
     IF chosen.number IS NULL THEN RETURN 0; END IF;
@@ -415,6 +424,7 @@ DECLARE
     candidates bigint[];
     word text;
 BEGIN
+    PERFORM hermes.archive_check_scope();
     WITH gone AS (
         DELETE FROM archive_words WHERE id = ANY (doomed) AND namespace = space RETURNING words)
     SELECT array_agg(DISTINCT each) INTO candidates FROM gone, unnest(words) AS each;
@@ -434,6 +444,7 @@ END $$;
 -- Messages that are not in the index yet, and whether there are more.
 CREATE FUNCTION hermes.archive_pending(most integer)
 RETURNS TABLE (id bigint, content text, extra text) LANGUAGE sql STABLE {_TRUSTED} AS $$
+    SELECT hermes.archive_check_scope();
     SELECT message.id, message.content, message.extra
     FROM (SELECT number, indexed FROM archive_sessions
           WHERE namespace = {NAMESPACE} AND indexed < next ORDER BY number LIMIT most) AS session
@@ -453,6 +464,7 @@ RETURNS void {_WRITES} AS $$
 DECLARE
     space integer := coalesce(hermes.archive_namespace(), hermes.archive_begin());
 BEGIN
+    PERFORM hermes.archive_check_scope();
     INSERT INTO archive_words AS known (id, namespace, owner, words)
     SELECT archive_messages.id, space, archive_messages.owner,
            hermes.archive_hashes(given.text, space)
@@ -471,6 +483,7 @@ END $$;
 
 CREATE FUNCTION hermes.archive_forget_index() RETURNS void {_WRITES} AS $$
 BEGIN
+    PERFORM hermes.archive_check_scope();
     DELETE FROM archive_terms WHERE namespace = hermes.archive_namespace();
     DELETE FROM archive_words AS known WHERE namespace = hermes.archive_namespace()
     AND NOT EXISTS (SELECT 1 FROM archive_messages WHERE archive_messages.id = known.id);
@@ -485,6 +498,8 @@ _FEW_OWNERS: Final = 64
 _VISIBLE: Final = "(visible IS NULL OR owner = ANY (visible))"
 
 _LOOKUPS: Final = f"""
+-- The vocabulary is that of the namespace, whatever the scope: looking for a message of a person
+-- for each of thousands of words that begin alike takes longer than the search.
 CREATE FUNCTION hermes.archive_counts(wanted text[]) RETURNS TABLE (term text, count integer)
 LANGUAGE sql STABLE {_TRUSTED} AS $$
     SELECT term, count FROM archive_terms
@@ -608,9 +623,9 @@ COMPONENT: Final = Component(
         + _INTERNAL
         + protected("archive_sessions", _IN_SCOPE)
         + protected("archive_messages", _IN_SCOPE)
-        + protected("archive_turns")
-        + protected("archive_imports")
-        + protected("archive_meta"),
+        + protected("archive_turns", FOR_NOBODY)
+        + protected("archive_imports", FOR_NOBODY)
+        + protected("archive_meta", FOR_NOBODY),
     ),
     private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
     # Numbers are unique in the database, not in a namespace: whoever could choose one could take
