@@ -19,7 +19,7 @@ from time import monotonic, time  # bound before a plugin can replace it
 from typing import Final, TypeVar
 
 from hermes_core.outbox.records import StreamKey
-from hermes_core.storage.postgres import Component, Database, Transactions, protected
+from hermes_core.storage.postgres import FOR_NOBODY, Component, Database, Transactions, protected
 from hermes_core.storage.processes import fleet_process, may_be_alive
 from hermes_core.storage.sql import Connection
 
@@ -28,9 +28,11 @@ _T = TypeVar("_T")
 # The numbers of a stream and of a write are never used again: processes remember them, and the
 # order of the numbers is the order of delivery. The partial indexes are as in `outbox.sqlite`.
 # ``digest``: the key of a stream may be longer than an entry of an index.
+# The keys have the namespace: whoever may insert rows of one can neither take numbers of another
+# one's next rows nor refer to its streams, which would lock them.
 _TABLES: Final = f"""
 CREATE TABLE hermes.outbox_streams (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id bigint GENERATED ALWAYS AS IDENTITY,
     namespace text NOT NULL DEFAULT current_setting('hermes.namespace'),
     provider text NOT NULL,
     owner text NOT NULL,
@@ -39,12 +41,13 @@ CREATE TABLE hermes.outbox_streams (
     digest bytea NOT NULL,
     holder text NOT NULL DEFAULT '',
     expires double precision NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, id),
     UNIQUE (namespace, digest)
 );
 CREATE TABLE hermes.outbox_writes (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id bigint GENERATED ALWAYS AS IDENTITY,
     namespace text NOT NULL DEFAULT current_setting('hermes.namespace'),
-    stream bigint NOT NULL REFERENCES hermes.outbox_streams,
+    stream bigint NOT NULL,
     event_id text NOT NULL,
     hook text NOT NULL,
     payload text NOT NULL,
@@ -54,13 +57,15 @@ CREATE TABLE hermes.outbox_writes (
     error text NOT NULL DEFAULT '',
     state text NOT NULL DEFAULT 'waiting',
     due double precision NOT NULL DEFAULT 0,
-    faults integer NOT NULL DEFAULT 0
+    faults integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, id),
+    FOREIGN KEY (namespace, stream) REFERENCES hermes.outbox_streams (namespace, id)
 );
-CREATE INDEX outbox_writes_of ON hermes.outbox_writes (stream);
+CREATE INDEX outbox_writes_of ON hermes.outbox_writes (namespace, stream);
 CREATE INDEX outbox_waiting ON hermes.outbox_writes (namespace, stream, id) WHERE state = 'waiting';
 CREATE INDEX outbox_aside ON hermes.outbox_writes (namespace, stream, id) WHERE state = 'aside';
-{protected("outbox_streams")}
-{protected("outbox_writes")}
+{protected("outbox_streams", FOR_NOBODY)}
+{protected("outbox_writes", FOR_NOBODY)}
 """
 
 OUTBOX: Final = Component("outbox", (_TABLES,))

@@ -22,7 +22,7 @@ import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from hashlib import sha256
@@ -52,6 +52,8 @@ SCHEMA: Final = "hermes"
 ROLE: Final = "hermes_tenant"
 #: The namespace of a session, in SQL.
 NAMESPACE: Final = "hermes.current_namespace()"
+#: Whether a transaction acts for nobody in particular, in SQL: its scope names no person.
+FOR_NOBODY: Final = "(SELECT coalesce(current_setting('hermes.scope', true), '')) IN ('', '{}')"
 #: What makes a schema ours. Another program may have one called ``hermes``.
 _MARK: Final = "hermes-plugins: the memory of AI agents"
 #: A number for ``pg_advisory_xact_lock``: two processes that start don't both migrate.
@@ -217,11 +219,13 @@ class Component:
         migrations: The nth takes version n to n + 1. All that are needed run in one transaction,
             as the owner of the schema. A string may have several statements.
         private: Tables that the role may not use directly, only through functions.
+        grants: For tables that the role may not insert into or change as it likes, what it may do.
     """
 
     name: str
     migrations: Sequence[Migration]
     private: tuple[str, ...] = ()
+    grants: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -847,21 +851,21 @@ def _grant(connection: Connection, component: Component) -> None:
     tables = connection.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
         " AND relkind = 'r' AND starts_with(relname, %s) AND relname != ALL(%s)"
-        " AND NOT has_table_privilege(%s, oid, 'DELETE')",
+        " AND NOT has_table_privilege(%s, oid, 'SELECT')",
         (f"{component.name}_", list(component.private), ROLE),
     ).fetchall()
     if not tables:
         return
     role = sql.Identifier(ROLE)
-    names = sql.SQL(", ").join(sql.Identifier(SCHEMA, table) for (table,) in tables)
-    for grant in (
-        "SELECT, INSERT, UPDATE, DELETE ON {names}",
-        "USAGE ON SCHEMA hermes",
-        "SELECT ON hermes.versions",
-        "USAGE ON ALL SEQUENCES IN SCHEMA hermes",
-    ):
-        statement = sql.SQL(f"GRANT {grant} TO {{role}}")
-        connection.execute(statement.format(names=names, role=role))
+    grants = {
+        f"{SCHEMA}.{table}": component.grants.get(table, "SELECT, INSERT, UPDATE, DELETE")
+        for (table,) in tables
+    }
+    # No sequences: the numbers of rows need no right, and nobody else has to take one.
+    grants |= {f"SCHEMA {SCHEMA}": "USAGE", f"{SCHEMA}.versions": "SELECT"}
+    for what, rights in grants.items():
+        statement = sql.SQL(f"GRANT {rights} ON {what} TO {{role}}")
+        connection.execute(statement.format(role=role))
 
 
 # -- one for each database and namespace of a process ------------------------------------------
@@ -943,7 +947,8 @@ class Transactions:
     def read(self, work: Callable[[TranslatedConnection], _T]) -> _T:
         """Run ``work``, which only reads; each of its statements sees what is committed then."""
         with time_limit(TURN_SECONDS), self.lock:
-            if self._current is None:
+            # Without a transaction there is no scope.
+            if self._current is None and self._scope is None:
                 # One message per statement, instead of three. It fails if the server has closed
                 # the connection; then the next try gets a new one.
                 try:

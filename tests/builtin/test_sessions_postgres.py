@@ -10,11 +10,20 @@ import psycopg
 import pytest
 from support.archives import search
 
+from hermes_builtin.notes import Notes, Settings
+from hermes_builtin.notes.entries import Operation
+from hermes_builtin.notes.notebook import Author
+from hermes_builtin.notes.people import Person
 from hermes_builtin.sessions import Conversations, SessionSearch
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions.postgres import PostgresArchive
+from hermes_builtin.sessions.postgres.archive import _APPEND
 from hermes_builtin.sessions.postgres.schema import COMPONENT
+from hermes_builtin.sessions.postgres.search import key_of
+from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError
+from hermes_core.outbox import OutboxStore, StreamKey
+from hermes_core.outbox.postgres import PostgresOutbox
 from hermes_core.storage.postgres import Database, shared_database
 
 ANN = SessionFacts("of-ann", "telegram", "1001", "c1", "default", platform="telegram")
@@ -54,19 +63,20 @@ def said(*texts: str) -> list[NewMessage]:
     return [NewMessage("user", text, 1.7e9 + at) for at, text in enumerate(texts)]
 
 
-def tables_of(database: Database) -> list[str]:
+def tables_of(database: Database, beginning: str = "archive_") -> list[str]:
     with database.transaction(COMPONENT, {}) as connection:
         rows = connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
-            " AND relkind = 'r' AND starts_with(relname, 'archive_')"
+            " AND relkind = 'r' AND starts_with(relname, %s)",
+            (beginning,),
         )
         return [name for (name,) in rows]
 
 
-def seen(database: Database, scope: dict[str, str] | None) -> str:
+def seen(database: Database, scope: dict[str, str] | None, beginning: str = "archive_") -> str:
     """All that hand-written queries of every table find, as one text."""
     found = ""
-    for table in tables_of(database):
+    for table in tables_of(database, beginning):
         with database.transaction(COMPONENT, scope) as connection:
             allowed = connection.execute(
                 "SELECT has_table_privilege(%s, 'SELECT')", (f"hermes.{table}",)
@@ -80,25 +90,75 @@ def test_a_hand_written_query_finds_nothing_of_another_person_or_namespace(
     database_url, database, archive
 ):
     archive.append(ANN, said("walnut of ann"))
-    archive.append(BOB, said("walnut of bob"))
+    (of_bob,) = archive.append(BOB, said("walnut of bob"))
+    archive.take_over("origin", 1, BOB._replace(id="import-of-bob"), said("imported"))
     elsewhere = Database(database_url, "theirs")
     with closing(PostgresArchive(elsewhere)) as other:
         other.append(ANN, said("walnut of another home"))
         assert search(other, "walnut") == ["of-ann"]
     assert search(archive, "walnut")
-    as_ann = {name: value for name, value in OF_ANN._asdict().items() if value is not None}
-    found = seen(database, as_ann)
+    found = seen(database, AS_ANN)
     assert "walnut of ann" in found
     assert "of bob" not in found
     assert "of-bob" not in found
     assert "another home" not in found
+    assert str(of_bob) not in found
     assert seen(database, None).count("walnut") == 0
-    with database.transaction(COMPONENT, as_ann) as connection:
+    with database.transaction(COMPONENT, AS_ANN) as connection:
         found = connection.execute(
             "SELECT count(*) FROM hermes.archive_find(ARRAY['walnut'], '', '{}', 10, NULL)"
         ).fetchone()
     assert found == (1,)
     elsewhere.close()
+
+
+AS_ANN = {name: value for name, value in OF_ANN._asdict().items() if value is not None}
+
+
+def test_a_person_sees_nothing_of_the_outbox_and_of_the_notes_of_others(tmp_path, database):
+    people = {name: Person("telegram", name) for name in ("1001", "1002")}
+    settings = Settings(user_notes="per-user", write_approval=False)
+    for name, person in people.items():
+        notes = Notes(tmp_path, settings, person, database)
+        notes.notebooks["user"].change([Operation("add", f"secret of {name}")], Author("agent"))
+        assert f"secret of {name}" in notes.notebooks["user"].text.read()
+        record = {"payload": {"target": f"user/{person.folder}"}}
+        notes.pending._records.store(name, json.dumps(record))
+    OutboxStore(PostgresOutbox(database), max_bytes=1 << 20).put(
+        StreamKey("p", "secret of 1002", "s", "{}"), 0, ("e", "sync_turn", "secret"), claim=False
+    )
+    # Reads outside of a transaction have the scope, too.
+    mine = Notes(tmp_path, settings, people["1001"], database).database
+    assert mine.fetch("SELECT text FROM texts WHERE target LIKE 'user/%'") == [("secret of 1001",)]
+    everything = seen(database, {}, "notes_") + seen(database, None, "outbox_")
+    assert everything.count("secret of 1002") >= 3
+    assert seen(database, AS_ANN, "outbox_") == "[]" * 2
+    assert seen(database, AS_ANN, "notes_") == "[]" * 7
+    found = seen(database, {"notes": f"user/{people['1001'].folder}"}, "notes_")
+    assert "secret of 1001" in found
+    assert "1002" not in found
+
+
+def test_functions_for_everybody_refuse_whoever_acts_for_a_person(database, archive):
+    (number,) = archive.append(BOB, said("walnut of bob"))
+    for call in (
+        "SELECT * FROM hermes.archive_pending(10)",
+        f"SELECT hermes.archive_delete({number >> 22}, 10)",
+        f"SELECT hermes.archive_unindex(ARRAY[{number}]::bigint[])",
+        f"SELECT hermes.archive_index(ARRAY[{number}]::bigint[], ARRAY['x'], ARRAY['x'], ARRAY[1])",
+        "SELECT hermes.archive_forget_index()",
+    ):
+        refused = pytest.raises(DatabaseError, match="does not include everybody")
+        with refused, database.transaction(COMPONENT, AS_ANN) as connection:
+            connection.execute(call)
+
+
+def test_a_turn_leaves_the_scope_of_a_transaction_as_it_is(database, archive):
+    archive.append(BOB, said("walnut of bob"))
+    with database.transaction(COMPONENT, AS_ANN) as connection:
+        connection.execute(_APPEND, archive._append_values(uuid.uuid4(), ANN, said("of ann")))
+        found = connection.execute("SELECT content FROM hermes.archive_messages").fetchall()
+    assert found == [("of ann",)]
 
 
 #: What whoever can send any statement may try, and whether the server refuses it.
@@ -116,6 +176,9 @@ ATTACKS = {
     "ALTER TABLE hermes.archive_messages DISABLE ROW LEVEL SECURITY": True,
     "SELECT * FROM hermes.archive_words": True,
     "SELECT * FROM hermes.archive_terms": True,
+    "SELECT hermes.archive_owner('1002', 'c2', 'default', 'telegram')": True,
+    "SELECT hermes.archive_session('{}', 1)": True,
+    "SELECT nextval('hermes.archive_sessions_number_seq')": True,
     "CREATE OR REPLACE FUNCTION hermes.current_namespace() RETURNS text LANGUAGE sql"
     " AS $$ SELECT 'theirs' $$": True,
 }
@@ -171,6 +234,63 @@ def test_a_login_that_is_bound_to_a_namespace_finds_nothing_of_others(
         assert ("walnut of ours" in found) == (attack != "SET row_security = off"), attack
 
 
+#: Ways to take the numbers of the next messages of another namespace, whose session has number 2.
+PLANTS = (
+    (
+        "INSERT INTO hermes.archive_messages (id, owner, size, at, namespace, content)"
+        " SELECT (2::bigint << 22) | (place << 2), 1, 1, 1, 'ours', 'planted'"
+        " FROM generate_series(0, 200) AS place"
+    ),
+    "UPDATE hermes.archive_messages SET id = (2::bigint << 22) | (1 << 2)",
+    "UPDATE hermes.archive_messages SET namespace = 'theirs'",
+    "UPDATE hermes.archive_sessions SET next = 1 << 20",
+    (
+        "INSERT INTO hermes.archive_sessions (number, namespace, owner, key, id, source, user_id,"
+        " chat_id, profile, title, parent, started, active, messages, next, platform, name)"
+        " OVERRIDING SYSTEM VALUE SELECT number, 'ours', 1, md5(number::text)::uuid, 'x', '', '',"
+        " '', '', '', '', 1, 1, 0, 0, '', '' FROM generate_series(3, 20) AS number"
+    ),
+    "DELETE FROM hermes.archive_sessions",
+    # A role that is not one, but has bits of another session.
+    (
+        "SELECT hermes.archive_append(gen_random_uuid(), %s, ARRAY[3 << 22],"
+        " ARRAY[1.0::float8], ARRAY[1], ARRAY['planted'], ARRAY[NULL], 1.0::float8)"
+    ),
+    (
+        "SELECT hermes.archive_restore(%s, 1, NULL, 1, ARRAY[(2 << 20) + 1], ARRAY[0],"
+        " ARRAY[1.0::float8], ARRAY[1], ARRAY['planted'], ARRAY[NULL])"
+    ),
+    (
+        "SELECT hermes.archive_restore(%s, 1, NULL, 1, ARRAY[1], ARRAY[3 << 22],"
+        " ARRAY[1.0::float8], ARRAY[1], ARRAY['planted'], ARRAY[NULL])"
+    ),
+)
+FACTS = json.dumps(
+    {**ANN._asdict(), "place": "telegram", "other_id": "other", "key": str(key_of(ANN.id))}
+)
+
+
+def test_a_login_that_is_bound_to_a_namespace_cannot_take_numbers_of_others(
+    tenant, database_url, archive
+):
+    archive.append(ANN, said("walnut of ours"))
+    elsewhere = Database(database_url, "theirs")
+    with closing(PostgresArchive(elsewhere)) as other:
+        assert other.append(BOB, said("first"))[0] >> 22 == 2
+        for plant in PLANTS:
+            with suppress(psycopg.Error), psycopg.connect(tenant) as connection:
+                connection.execute("SET ROLE hermes_tenant")
+                connection.execute("SELECT set_config('hermes.scope', '{}', false)")
+                connection.execute(plant, (FACTS,) if "%s" in plant else None)
+        assert len(other.append(BOB, said("second", "third"))) == 2
+        assert len(other.append(ANN, said("fourth", "fifth"))) == 2
+        for facts, texts in ((BOB, ["first", "second", "third"]), (ANN, ["fourth", "fifth"])):
+            session = other.session(facts.id, EVERYBODY)
+            assert [each.content for each in other.messages(session)] == texts
+        assert other.check() == []
+    elsewhere.close()
+
+
 def test_a_login_that_is_bound_to_a_namespace_has_an_archive(tenant, archive):
     archive.append(ANN, said("walnut"))
     bound = Database(tenant, "ours")
@@ -203,10 +323,17 @@ def test_a_search_makes_a_dozen_statements(home_with_archive, monkeypatch):
 
 def test_a_person_cannot_change_what_is_not_theirs(database, archive):
     archive.append(BOB, said("walnut of bob"))
-    as_ann = {name: value for name, value in OF_ANN._asdict().items() if value is not None}
-    with database.transaction(COMPONENT, as_ann) as connection:
+    with database.transaction(COMPONENT, AS_ANN) as connection:
         connection.execute("UPDATE hermes.archive_messages SET content = 'changed'")
-        connection.execute("DELETE FROM hermes.archive_sessions")
+        connection.execute("UPDATE hermes.archive_sessions SET title = 'changed'")
+    for change in (
+        "DELETE FROM hermes.archive_messages",
+        "DELETE FROM hermes.archive_sessions",
+        "UPDATE hermes.archive_messages SET owner = 1",
+    ):
+        refused = pytest.raises(DatabaseError, match="permission denied")
+        with refused, database.transaction(COMPONENT, AS_ANN) as connection:
+            connection.execute(change)
     assert [each.content for each in archive.messages(archive.session("of-bob", EVERYBODY))] == [
         "walnut of bob"
     ]
@@ -219,6 +346,31 @@ def test_a_turn_that_is_handed_over_again_is_stored_once(archive):
     session = archive.session("of-ann", EVERYBODY)
     assert [each.content for each in archive.messages(session)] == ["once", "only"]
     assert session.messages == 2
+
+
+@pytest.fixture
+def with_taken_number(postgres_server, database, archive):
+    """An archive in which the number of the next message is taken, for whatever reason."""
+    (number,) = archive.append(ANN, said("first"))
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        admin.execute(
+            "INSERT INTO hermes.archive_messages (id, owner, size, at, namespace, content)"
+            " VALUES (%s, 1, 1, 1, 'other', 'in the way')",
+            (number + 4,),
+        )
+        yield archive
+        admin.execute("DELETE FROM hermes.archive_messages WHERE content = 'in the way'")
+
+
+def test_a_number_that_is_taken_is_an_error_and_nothing_is_taken_for_stored(with_taken_number):
+    archive = with_taken_number
+    with pytest.raises(DatabaseError, match="archive_messages_pkey") as caught:
+        archive.append(ANN, said("second"), uuid.uuid4())
+    assert may_succeed_later(caught.value)  # the turn goes to the spool
+    with pytest.raises(DatabaseError, match="archive_messages_pkey") as caught:
+        archive.take_over("spool:x", 1, ANN, said("second"), uuid.uuid4())
+    assert may_succeed_later(caught.value)
+    assert archive.imported("spool:x", ANN.id) == 0
 
 
 def test_every_character_is_stored(archive):

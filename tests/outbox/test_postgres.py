@@ -62,6 +62,35 @@ def test_homes_of_one_database_see_nothing_of_each_other(
     assert [each.event_id for each in admin.entries(ours)] == ["ours"]
 
 
+def test_nobody_can_refer_to_streams_of_another_home_or_take_its_numbers(
+    tmp_path: Path, storage: Storage
+) -> None:
+    import psycopg
+
+    store = open_store(tmp_path)
+    stream = put(store, "a")
+    add = (
+        "INSERT INTO hermes.outbox_writes (stream, event_id, hook, payload, created)"
+        " VALUES (%s, 'e', 'sync_turn', '{}', 1)"
+    )
+    take = (
+        "INSERT INTO hermes.outbox_streams (id, provider, owner, session, keywords, digest)"
+        " OVERRIDING SYSTEM VALUE SELECT id, '', '', '', '', sha256(id::text::bytea)"
+        " FROM generate_series(%s::bigint, %s + 20) AS id"
+    )
+    with psycopg.connect(storage.url, autocommit=True) as other:
+        other.execute("SET ROLE hermes_tenant; SET hermes.namespace = 'planter'")
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            other.execute(add, (stream,))
+        other.execute(take, (stream, stream))
+        with other.transaction():  # the same number, but its own stream
+            other.execute(add, (stream,))
+            assert store.claim(stream)
+            store.release(stream)
+        assert put(store, "b", StreamKey("p", "", "another", "{}")) > stream
+        other.execute("DELETE FROM hermes.outbox_writes; DELETE FROM hermes.outbox_streams")
+
+
 def test_a_clock_that_is_wrong_neither_takes_a_claim_nor_loses_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

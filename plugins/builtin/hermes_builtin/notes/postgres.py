@@ -14,15 +14,16 @@ from hermes_builtin.notes.entries import FileChanged, NotesError
 from hermes_builtin.notes.notebook import Seen
 from hermes_builtin.notes.people import Person, checked_name
 from hermes_core.errors import DatabaseError
-from hermes_core.storage.postgres import Component, Database, Transactions, protected
+from hermes_core.storage.postgres import FOR_NOBODY, Component, Database, Transactions, protected
 from hermes_core.storage.sql import Connection
 
-# A user's own notebook is called `user/FOLDER`. Where the connection acts for one person, the
-# policies hide those of all others.
+# A user's own notebook is called `user/FOLDER`. Where a transaction acts for one person, the
+# policies hide those of all others; and everything, unless it is one of ours, which names the
+# notebook.
+_NOTEBOOK: Final = "(SELECT nullif(current_setting('hermes.scope', true), '')::jsonb ->> 'notes')"
+_ASKED: Final = f"{FOR_NOBODY} OR {_NOTEBOOK} IS NOT NULL"
 _OWN: Final = (
-    "target NOT LIKE 'user/%'"
-    " OR coalesce(nullif(current_setting('hermes.scope', true), '')::jsonb ->> 'notes', target)"
-    " = target"
+    f"{FOR_NOBODY} OR {_NOTEBOOK} = target OR {_NOTEBOOK} != '' AND target NOT LIKE 'user/%'"
 )
 _PENDING_TARGET: Final = "(record::json #>> '{payload,target}')"
 # ``namespace`` is last where history.db has a table of the same name, for the order of its columns.
@@ -34,7 +35,7 @@ CREATE TABLE hermes.notes_texts (
     PRIMARY KEY (namespace, target)
 );
 CREATE TABLE hermes.notes_changes (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id bigint GENERATED ALWAYS AS IDENTITY,
     target text NOT NULL,
     at double precision NOT NULL,
     who text NOT NULL,
@@ -45,7 +46,8 @@ CREATE TABLE hermes.notes_changes (
     before text,
     after text NOT NULL,
     entries text,
-    namespace text NOT NULL DEFAULT current_setting('hermes.namespace')
+    namespace text NOT NULL DEFAULT current_setting('hermes.namespace'),
+    PRIMARY KEY (namespace, id)
 );
 CREATE INDEX notes_changes_of ON hermes.notes_changes (namespace, target, id);
 CREATE TABLE hermes.notes_allowed (
@@ -86,10 +88,10 @@ CREATE TABLE hermes.notes_people (
 {protected("notes_texts", _OWN)}
 {protected("notes_changes", _OWN)}
 {protected("notes_blocked", _OWN)}
-{protected("notes_allowed")}
-{protected("notes_origins")}
+{protected("notes_allowed", _ASKED)}
+{protected("notes_origins", _ASKED)}
 {protected("notes_pending", _OWN.replace("target", _PENDING_TARGET))}
-{protected("notes_people")}
+{protected("notes_people", _OWN.replace("target", "('user/' || folder)"))}
 """
 
 NOTES: Final = Component("notes", (_TABLES,))

@@ -55,6 +55,8 @@ _REFUSED: Final = frozenset(
 )
 #: The same as PostgreSQL says it, by SQLSTATE: bad data, a constraint, a limit.
 _REFUSED_STATES: Final = ("22", "23", "54")
+#: But not this one: that a number is taken is no fault of the turn.
+_TAKEN_STATE: Final = "23505"
 
 
 def may_succeed_later(error: BaseException) -> bool:
@@ -69,7 +71,7 @@ def may_succeed_later(error: BaseException) -> bool:
     while cause is not None:
         state = getattr(cause, "sqlstate", None)
         if isinstance(state, str) and state.startswith(_REFUSED_STATES):
-            return False
+            return state == _TAKEN_STATE
         cause = cause.__cause__
     return error_code(error) not in _REFUSED
 

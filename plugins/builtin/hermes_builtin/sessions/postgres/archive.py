@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from math import inf, isfinite
 from typing import Any, Final
 from zlib import crc32
@@ -139,8 +139,8 @@ class PostgresArchive(Reader):
                     row = connection.execute(_APPEND, values).fetchone()
                 break
             except DatabaseError as error:
-                if isinstance(error.__cause__, UniqueViolation):
-                    return self._stored_before(turn)
+                if _is_known_turn(error.__cause__) and (stored := self._stored_before(turn)):
+                    return stored[0]
                 # The connection was cut, maybe after the server had stored the turn. With the same
                 # key, another attempt stores it once.
                 if is_last or fault_of(error) is not Fault.UNREACHABLE:
@@ -149,11 +149,11 @@ class PostgresArchive(Reader):
         self._backlog.add(len(messages))
         return list(row[0]) if row else []
 
-    def _stored_before(self, turn: uuid.UUID) -> list[int]:
-        """The ids of a turn that was stored under this key."""
+    def _stored_before(self, turn: uuid.UUID) -> list[list[int]]:
+        """The ids of a turn that was stored under this key, if there is one."""
         with self._transaction(EVERYBODY) as database:
             query = "SELECT ids FROM hermes.archive_turns WHERE key = %s"
-            return list(_one(database, query, turn)[0])
+            return [list(ids) for (ids,) in database.execute(query, (turn,))]
 
     @staticmethod
     def _append_values(
@@ -237,9 +237,7 @@ class PostgresArchive(Reader):
         # messages twice.
         with self._transaction(EVERYBODY) as database:
             if messages:
-                # Under a known key they are there already: the position is what is missing.
-                with suppress(UniqueViolation), database.transaction():
-                    database.execute(_APPEND, values)
+                _append_once(database, values)
                 self._backlog.add(len(messages))
             database.execute(
                 "INSERT INTO hermes.archive_imports VALUES (%s, %s, %s, %s, %s)"
@@ -554,7 +552,7 @@ class PostgresArchive(Reader):
         if not problems:
             return done
         with self._transaction(EVERYBODY) as database:
-            database.execute(_RECOUNT)
+            database.execute("SELECT hermes.archive_recount()")
             database.execute("SELECT hermes.archive_forget_index()")
         for rows, before, total in self._pages():
             with self._transaction(EVERYBODY) as database:
@@ -620,11 +618,22 @@ _MISCOUNTED: Final = (
     f" FULL JOIN {_COUNTS} USING (number)"
     " WHERE messages IS DISTINCT FROM coalesce(there, 0)"
 )
-_RECOUNT: Final = (
-    "UPDATE hermes.archive_sessions AS session SET messages = there, next = greatest(next,"  # noqa: S608
-    f" ((last & {(1 << SESSION_BITS) - 1}) >> 2)::integer + 1) FROM {_COUNTS}"
-    " WHERE session.number = counted.number AND messages != there"
-)
+
+
+def _is_known_turn(error: BaseException | None) -> bool:
+    """Whether the server refused a turn because one with the same key is there."""
+    known = "archive_turns_pkey"
+    return isinstance(error, UniqueViolation) and error.diag.constraint_name == known
+
+
+def _append_once(database: Connection, values: tuple[Any, ...]) -> None:
+    """Append a turn in a transaction, unless one with the same key is there."""
+    try:
+        with database.transaction():
+            database.execute(_APPEND, values)
+    except UniqueViolation as error:
+        if not _is_known_turn(error):
+            raise
 
 
 def _one(database: Connection, query: str, *values: Any) -> tuple[Any, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Final
 
 from hermes_builtin.sessions.archive import Message, Session
-from hermes_builtin.sessions.numbers import OTHER, message_id, place_of, role_code
+from hermes_builtin.sessions.numbers import OTHER, place_of, role_code
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of
 from hermes_core.storage.frozen import (
@@ -26,24 +26,11 @@ _TABLES: Final[Tables] = {
     "archive_imports": "",
 }
 _OWN: Final = "namespace = current_setting('hermes.namespace')"
-_NEW_SESSION: Final = """
-INSERT INTO hermes.archive_sessions (
-    namespace, owner, key, name_key, id, source, user_id, chat_id, profile, title, parent,
-    started, ended, active, messages, next, platform, name
-) VALUES (
-    current_setting('hermes.namespace'),
-    hermes.archive_owner(%(user_id)s, %(chat_id)s, %(profile)s, %(place)s),
-    %(key)s, %(name_key)s, %(id)s, %(source)s, %(user_id)s, %(chat_id)s, %(profile)s, %(title)s,
-    %(parent)s, %(started)s, %(ended)s, %(active)s, 0, 0, %(platform)s, %(name)s
-) RETURNING number, owner
-"""
-_NEW_MESSAGES: Final = """
-INSERT INTO hermes.archive_messages (id, owner, size, at, namespace, content, extra)
-SELECT id, %s, size, at, current_setting('hermes.namespace'), content, extra
-FROM unnest(%s::bigint[], %s::integer[], %s::double precision[], %s::text[], %s::text[])
-    AS given (id, size, at, content, extra)
-ON CONFLICT DO NOTHING
-"""
+_RESTORE: Final = (
+    "SELECT hermes.archive_restore(%s::jsonb, %s::double precision, %s::double precision,"
+    " %s::double precision, %s::integer[], %s::integer[], %s::double precision[], %s::integer[],"
+    " %s::text[], %s::text[])"
+)
 
 
 class PostgresRows:
@@ -57,29 +44,24 @@ class PostgresRows:
 
     def restore(self, session: Session, messages: Sequence[Message]) -> None:
         """Store a session as it is, and more messages of it at their places."""
-        facts = {
-            name: to_text(each) if isinstance(each, str) else each
-            for name, each in session._asdict().items()
+        texts = {
+            name: to_text(each) for name, each in session._asdict().items() if isinstance(each, str)
         }
-        facts |= {
-            "place": to_text(session.place),
-            "key": key_of(session.id),
-            "name_key": key_of(session.name) if session.name else None,
-        }
+        texts["place"] = to_text(session.place)
+        values = (
+            json.dumps(texts, ensure_ascii=False),
+            session.started,
+            session.ended,
+            session.active,
+            [place_of(each.id) for each in messages],
+            [role_code(each.role) for each in messages],
+            [each.at for each in messages],
+            [len(each.content) for each in messages],
+            [to_text(each.content) for each in messages],
+            [_extra(each) for each in messages],
+        )
         with self._transaction() as database:
-            query = f"SELECT number, owner FROM hermes.archive_sessions WHERE {_OWN} AND key = %s"  # noqa: S608
-            row = database.execute(query, (facts["key"],)).fetchone()
-            number, owner = row or _first(database.execute(_NEW_SESSION, facts))
-            stored = _insert(database, number, owner, messages)
-            following = max((place_of(each.id) + 1 for each in messages), default=0)
-            facts |= {"number": number, "stored": stored, "following": following}
-            database.execute(
-                "UPDATE hermes.archive_sessions SET title = %(title)s, parent = %(parent)s,"
-                " started = %(started)s, ended = %(ended)s, active = %(active)s,"
-                " messages = messages + %(stored)s, next = greatest(next, %(following)s)"
-                " WHERE number = %(number)s",
-                facts,
-            )
+            database.execute(_RESTORE, values)
 
     def imports(self) -> list[tuple[str, str, int]]:
         """Up to where sessions of others were taken over: origin, session, position."""
@@ -138,23 +120,9 @@ class PostgresRows:
         """Nothing to close: the connections belong to all of the process."""
 
 
-def _first(cursor: Any) -> tuple[int, int]:
-    row = cursor.fetchone()
-    return int(row[0]), int(row[1])
-
-
-def _insert(database: Connection, session: int, owner: int, messages: Sequence[Message]) -> int:
-    """Insert messages that are not there yet; returns how many."""
-    if not messages:
-        return 0
-    extras = []
-    for each in messages:
-        extra = dict(each.extra)
-        if role_code(each.role) == OTHER:
-            extra["role"] = each.role
-        extras.append(to_text(json.dumps(extra, ensure_ascii=False)) if extra else None)
-    numbers = [message_id(session, place_of(each.id), each.role) for each in messages]
-    contents = [to_text(each.content) for each in messages]
-    sizes, times = [len(each.content) for each in messages], [each.at for each in messages]
-    values = (owner, numbers, sizes, times, contents, extras)
-    return database.execute(_NEW_MESSAGES, values).rowcount
+def _extra(message: Message) -> str | None:
+    """What else is stored of a message."""
+    extra = dict(message.extra)
+    if role_code(message.role) == OTHER:
+        extra["role"] = message.role
+    return to_text(json.dumps(extra, ensure_ascii=False)) if extra else None

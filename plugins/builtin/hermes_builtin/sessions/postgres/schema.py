@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from hermes_builtin.sessions.numbers import MOST_MESSAGES, SESSION_BITS
-from hermes_core.storage.postgres import NAMESPACE, Component, protected
+from hermes_core.storage.postgres import FOR_NOBODY, NAMESPACE, Component, protected
 
 # -- tables -------------------------------------------------------------------------------------
 #
@@ -132,6 +132,13 @@ CREATE TABLE hermes.archive_meta (
 #: Runs with the rights of the owner of the tables, and with nobody else's functions.
 _TRUSTED: Final = "SECURITY DEFINER SET search_path = hermes, pg_temp"
 _WRITES: Final = f"LANGUAGE plpgsql {_TRUSTED}"
+#: Such a function looks at all sessions of the namespace, since an id may be taken by somebody
+#: else's. It gives the transaction its scope back, as an error does. (A plain user may not create a
+#: function with ``SET hermes.scope``.)
+_LOOKS_AT_ALL: Final = """
+    before text := coalesce(current_setting('hermes.scope', true), '');
+    everybody text := set_config('hermes.scope', '{}', true);"""
+_AS_BEFORE: Final = "PERFORM set_config('hermes.scope', before, true);"
 
 _SCOPES: Final = f"""
 CREATE FUNCTION hermes.archive_namespace() RETURNS integer LANGUAGE sql STABLE {_TRUSTED} AS $$
@@ -275,9 +282,7 @@ CREATE FUNCTION hermes.archive_append(
     turn uuid, facts jsonb, roles integer[], times double precision[], sizes integer[],
     contents text[], extras text[], latest double precision
 ) RETURNS bigint[] {_WRITES} AS $$
-DECLARE
-    -- It looks at all sessions of the namespace: an id may be taken by somebody else's.
-    scope text := set_config('hermes.scope', '{{}}', true);
+DECLARE{_LOOKS_AT_ALL}
     amount integer := cardinality(contents);
     found archive_sessions;
     stored bigint[];
@@ -303,15 +308,81 @@ BEGIN
     END IF;
     WITH inserted AS (
         INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
-        SELECT (found.number << {SESSION_BITS}) | ((found.next - amount + place - 1) << 2) | role,
-               found.owner, size, at, found.namespace, content, extra
+        -- No role may reach into the bits of the session.
+        SELECT (found.number << {SESSION_BITS}) | ((found.next - amount + place - 1) << 2)
+               | (role & 3), found.owner, size, at, found.namespace, content, extra
         FROM unnest(roles, sizes, times, contents, extras)
             WITH ORDINALITY AS given (role, size, at, content, extra, place)
         RETURNING id)
     INSERT INTO archive_turns (namespace, key, ids)
     SELECT found.namespace, turn, coalesce(array_agg(id ORDER BY id), '{{}}') FROM inserted
     RETURNING ids INTO stored;
+    {_AS_BEFORE}
     RETURN stored;
+END $$;
+
+-- Store a session as another storage has it, and more of its messages at their places.
+CREATE FUNCTION hermes.archive_restore(
+    facts jsonb, begun double precision, finished double precision, latest double precision,
+    places integer[], roles integer[], times double precision[], sizes integer[],
+    contents text[], extras text[]
+) RETURNS void {_WRITES} AS $$
+DECLARE{_LOOKS_AT_ALL}
+    found archive_sessions;
+    stored integer;
+BEGIN
+    IF EXISTS (SELECT 1 FROM unnest(places) AS place
+               WHERE place IS NULL OR place NOT BETWEEN 0 AND {MOST_MESSAGES - 1}) THEN
+        RAISE 'a conversation can have {MOST_MESSAGES:,} messages' USING ERRCODE = '54000';
+    END IF;
+    SELECT * INTO found FROM archive_sessions
+    WHERE namespace = {NAMESPACE} AND key = md5(facts ->> 'id')::uuid FOR UPDATE;
+    IF found.number IS NULL THEN
+        INSERT INTO archive_sessions (
+            namespace, owner, key, name_key, id, source, user_id, chat_id, profile, title, parent,
+            started, ended, active, messages, next, platform, name
+        ) VALUES (
+            {NAMESPACE}, hermes.archive_owner(
+                facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile', facts ->> 'place'),
+            md5(facts ->> 'id')::uuid,
+            CASE WHEN facts ->> 'name' != '' THEN md5(facts ->> 'name')::uuid END, facts ->> 'id',
+            facts ->> 'source', facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile',
+            '', '', begun, finished, latest, 0, 0, facts ->> 'platform', facts ->> 'name'
+        ) RETURNING * INTO found;
+    END IF;
+    INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
+    SELECT (found.number << {SESSION_BITS}) | (place << 2) | (role & 3),
+           found.owner, size, at, found.namespace, content, extra
+    FROM unnest(places, roles, sizes, times, contents, extras)
+        AS given (place, role, size, at, content, extra)
+    ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS stored = ROW_COUNT;
+    UPDATE archive_sessions SET title = facts ->> 'title', parent = facts ->> 'parent',
+        started = begun, ended = finished, active = latest, messages = messages + stored,
+        next = greatest(next, (SELECT max(place) + 1 FROM unnest(places) AS place))
+    WHERE number = found.number;
+    {_AS_BEFORE}
+END $$;
+
+-- Count the messages of each session again, where the count is wrong.
+CREATE FUNCTION hermes.archive_recount() RETURNS void {_WRITES} AS $$
+DECLARE{_LOOKS_AT_ALL}
+BEGIN
+    UPDATE archive_sessions AS session SET messages = there, next = greatest(next,
+        ((last & {(1 << SESSION_BITS) - 1}) >> 2)::integer + 1)
+    FROM (SELECT id >> {SESSION_BITS} AS number, count(*) AS there, max(id) AS last
+          FROM archive_messages WHERE namespace = {NAMESPACE} GROUP BY 1) AS counted
+    WHERE session.number = counted.number AND session.namespace = {NAMESPACE}
+      AND messages != there;
+    {_AS_BEFORE}
+END $$;
+
+-- For what concerns the conversations of all people: refuse it to whoever acts for one of them.
+CREATE FUNCTION hermes.archive_check_scope() RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF current_setting('hermes.scope', true) IS DISTINCT FROM '{{}}' THEN
+        RAISE 'the scope of this transaction does not include everybody' USING ERRCODE = '42501';
+    END IF;
 END $$;
 
 -- Delete some messages of a session, and with its last ones the session; how many there were.
@@ -321,6 +392,7 @@ DECLARE
     doomed bigint[];
     chosen archive_sessions;
 BEGIN
+    PERFORM hermes.archive_check_scope();
     SELECT * INTO chosen FROM archive_sessions
     WHERE number = wanted AND namespace = {NAMESPACE} FOR UPDATE;
     IF chosen.number IS NULL THEN RETURN 0; END IF;
@@ -352,6 +424,7 @@ DECLARE
     candidates bigint[];
     word text;
 BEGIN
+    PERFORM hermes.archive_check_scope();
     WITH gone AS (
         DELETE FROM archive_words WHERE id = ANY (doomed) AND namespace = space RETURNING words)
     SELECT array_agg(DISTINCT each) INTO candidates FROM gone, unnest(words) AS each;
@@ -371,6 +444,7 @@ END $$;
 -- Messages that are not in the index yet, and whether there are more.
 CREATE FUNCTION hermes.archive_pending(most integer)
 RETURNS TABLE (id bigint, content text, extra text) LANGUAGE sql STABLE {_TRUSTED} AS $$
+    SELECT hermes.archive_check_scope();
     SELECT message.id, message.content, message.extra
     FROM (SELECT number, indexed FROM archive_sessions
           WHERE namespace = {NAMESPACE} AND indexed < next ORDER BY number LIMIT most) AS session
@@ -390,6 +464,7 @@ RETURNS void {_WRITES} AS $$
 DECLARE
     space integer := coalesce(hermes.archive_namespace(), hermes.archive_begin());
 BEGIN
+    PERFORM hermes.archive_check_scope();
     INSERT INTO archive_words AS known (id, namespace, owner, words)
     SELECT archive_messages.id, space, archive_messages.owner,
            hermes.archive_hashes(given.text, space)
@@ -408,6 +483,7 @@ END $$;
 
 CREATE FUNCTION hermes.archive_forget_index() RETURNS void {_WRITES} AS $$
 BEGIN
+    PERFORM hermes.archive_check_scope();
     DELETE FROM archive_terms WHERE namespace = hermes.archive_namespace();
     DELETE FROM archive_words AS known WHERE namespace = hermes.archive_namespace()
     AND NOT EXISTS (SELECT 1 FROM archive_messages WHERE archive_messages.id = known.id);
@@ -422,6 +498,8 @@ _FEW_OWNERS: Final = 64
 _VISIBLE: Final = "(visible IS NULL OR owner = ANY (visible))"
 
 _LOOKUPS: Final = f"""
+-- The vocabulary is that of the namespace, whatever the scope: looking for a message of a person
+-- for each of thousands of words that begin alike takes longer than the search.
 CREATE FUNCTION hermes.archive_counts(wanted text[]) RETURNS TABLE (term text, count integer)
 LANGUAGE sql STABLE {_TRUSTED} AS $$
     SELECT term, count FROM archive_terms
@@ -529,6 +607,12 @@ BEGIN
 END $$;
 """
 
+#: They trust whoever calls them, so only the functions above may.
+_INTERNAL: Final = """
+REVOKE EXECUTE ON FUNCTION hermes.archive_owner, hermes.archive_session, hermes.archive_count
+FROM PUBLIC;
+"""
+
 COMPONENT: Final = Component(
     "archive",
     (
@@ -536,11 +620,18 @@ COMPONENT: Final = Component(
         + _SCOPES
         + _FUNCTIONS
         + _LOOKUPS
+        + _INTERNAL
         + protected("archive_sessions", _IN_SCOPE)
         + protected("archive_messages", _IN_SCOPE)
-        + protected("archive_turns")
-        + protected("archive_imports")
-        + protected("archive_meta"),
+        + protected("archive_turns", FOR_NOBODY)
+        + protected("archive_imports", FOR_NOBODY)
+        + protected("archive_meta", FOR_NOBODY),
     ),
     private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
+    # Numbers are unique in the database, not in a namespace: whoever could choose one could take
+    # that of somebody else's next message. So only the functions give them.
+    grants={
+        "archive_sessions": "SELECT, UPDATE (ended, title)",
+        "archive_messages": "SELECT, UPDATE (content, size, extra)",
+    },
 )
