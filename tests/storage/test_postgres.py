@@ -162,6 +162,19 @@ def test_a_hand_written_query_finds_nothing_of_another_namespace(postgres_server
     theirs.close()
 
 
+def test_the_role_has_no_more_rights_than_a_component_grants(database):
+    given = Component("things", THINGS.migrations, grants={"things_all": "SELECT, UPDATE (what)"})
+    assert things(database, given) == []
+    for refused in (
+        "INSERT INTO hermes.things_all VALUES ('ours', 'planted')",
+        "UPDATE hermes.things_all SET namespace = 'ours'",
+        "DELETE FROM hermes.things_all",
+    ):
+        denied = pytest.raises(DatabaseError, match="permission denied")
+        with denied, database.transaction(given) as connection:
+            connection.execute(refused)
+
+
 def test_without_a_namespace_nothing_is_seen(postgres_server, empty, database):
     add(database, "one")
     with psycopg.connect(postgres_server.url(empty)) as connection:
