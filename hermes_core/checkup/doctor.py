@@ -456,7 +456,10 @@ def _not_active(name: str, activation: Activation) -> Iterator[Finding]:
             yield Finding("setting", PROBLEM, problem, f"run: hermes-plugins setup {name}")
     elif error is not None:
         todo = error.hint or "report it to its author, or run: hermes-plugins disable"
-        yield Finding(f"plugin {name}", PROBLEM, error.what, todo)
+        # A file with secrets that can't be read is not the plugin's fault: name the file.
+        is_file = isinstance(error, SecretsError) and error.where
+        what = f"{error.where}: {error.what}" if is_file else error.what
+        yield Finding(f"plugin {name}", PROBLEM, what, todo)
 
 
 def start_provider(

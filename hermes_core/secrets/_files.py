@@ -33,7 +33,8 @@ def read_text(path: Path, hint: str = "") -> str | None:
         return None
     except OSError as error:
         reason = f"can't be read: {error.strerror or error}"
-        raise SecretsError(reason, where=str(path), hint=hint) from None
+        todo = hint or "check its owner and its permissions"
+        raise SecretsError(reason, where=str(path), hint=todo) from None
     try:
         return content.decode()
     except UnicodeDecodeError as error:
