@@ -217,7 +217,7 @@ def test_no_path_of_this_machine_is_in_the_wheel(wheel):
 
 
 @pytest.mark.stress
-def test_a_fresh_venv_has_at_most_31_distributions_and_50_megabytes(installed, built):
+def test_a_fresh_venv_has_at_most_31_distributions_and_55_megabytes(installed, built):
     # Ours, 10 that it asks for and 20 that these bring on Linux and Python 3.11 (keyring alone 11).
     # PyStemmer and python-dotenv bring none; rich brings markdown-it-py, mdurl and Pygments.
     assert len(distributions(built.python)) <= 31
@@ -229,7 +229,8 @@ def test_a_fresh_venv_has_at_most_31_distributions_and_50_megabytes(installed, b
         for path in site.rglob("*")
         if path.is_file() and path.relative_to(site).parts[0].partition("-")[0] not in own
     )
-    assert 1_000_000 < total <= 50_000_000
+    # Most of it are dependencies: cryptography, which keyring brings, and Pygments.
+    assert 1_000_000 < total <= 55_000_000
 
 
 def test_the_wheel_works_in_a_venv(quick):
