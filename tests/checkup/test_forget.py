@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 from support.commands import Machine, posix_only, run_on_terminal
-from support.fielded import run_forked
 from support.forget_home import (
     KEPT,
     TEXT,
@@ -63,11 +62,10 @@ def machine(tmp_path: Path, filled: Path) -> Machine:
 
 
 @pytest.fixture(autouse=True)
-def _forked_children(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _forked_children(request: pytest.FixtureRequest) -> None:
     """Children are forks, except in the test of every store."""
     if "fifty" not in request.node.name:
         request.getfixturevalue("forked_children")
-        monkeypatch.setattr(forget, "run_child", run_forked)
 
 
 def recalled(home: Path) -> str:
