@@ -380,7 +380,12 @@ def test_another_process_that_writes_all_the_time_loses_nothing(full: Path, url:
 
     plan = migrate(full, url, report=report)
     assert agent is not None
-    said = ["turn 0", *agent.communicate()[0].splitlines()]
+    # Not `communicate`, which does not see what `readline` has read of the lines after the first.
+    with agent:
+        assert agent.stdin is not None
+        assert agent.stdout is not None
+        agent.stdin.close()
+        said = ["turn 0", *agent.stdout.read().splitlines()]
 
     config = load_config(full)
     assert storage._builtin(config).spooled(full, seconds=600) == (0, "")
