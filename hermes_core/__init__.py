@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         without_fences,
     )
     from hermes_core.hookspecs import Messages, hookimpl
-    from hermes_core.loading import load_provider
+    from hermes_core.loading import PluginContext, PluginManifest, load_provider
     from hermes_core.loading.compat import offer_hermes_agent_modules
     from hermes_core.manager import MemoryManager, Recollection
     from hermes_core.manager.asynchronous import AsyncMemoryManager
@@ -113,7 +113,9 @@ __all__ = [
     "Messages",
     "Outcome",
     "Pin",
+    "PluginContext",
     "PluginFacts",
+    "PluginManifest",
     "ProbeResult",
     "ProviderCallError",
     "ProviderConflictError",
@@ -212,6 +214,8 @@ _MODULES: Final = {
     "Messages": "hookspecs",
     "hookimpl": "hookspecs",
     # These import pluggy and, as soon as a provider is loaded, the plugin's packages.
+    "PluginContext": "loading",
+    "PluginManifest": "loading",
     "load_provider": "loading",
     "offer_hermes_agent_modules": "loading.compat",
     "MemoryManager": "manager",

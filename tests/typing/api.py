@@ -37,7 +37,9 @@ from hermes_core import (
     Messages,
     Outcome,
     Pin,
+    PluginContext,
     PluginFacts,
+    PluginManifest,
     ProbeResult,
     ProviderCallError,
     ProviderConflictError,
@@ -223,6 +225,11 @@ def for_authors(info: ProviderInfo, service: ServiceProvider, probed: SupportsPr
     assert_type(FakeProvider().name, str)
     conformance_suite("notebook")
     offer_hermes_agent_modules()
+
+
+def register(ctx: PluginContext) -> None:
+    assert_type(ctx.manifest, PluginManifest)
+    ctx.register_memory_provider(FakeProvider())
 
 
 def capabilities(
