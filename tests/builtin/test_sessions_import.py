@@ -182,6 +182,7 @@ def test_messages_in_lines_are_taken_over_in_every_form(text: str, machine: Mach
     path = write(machine, text, "chat.jsonl")
     assert taken(machine, path) == {
         "schema": 1, "origin": "jsonl", "sessions": 1, "messages": 2, "known": 0, "skipped": 0,
+        "problem": "",
     }  # fmt: skip
     assert list(contents(machine).values()) == [SAID]
     again = taken(machine, path)
