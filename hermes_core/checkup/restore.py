@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
-from hermes_core.checkup.backup import (
+from hermes_core.checkup.backup import CHUNK, Progress, Step
+from hermes_core.checkup.backup_file import (
     CHECKSUM,
-    CHUNK,
     FORMAT,
     HOME,
     MANIFEST,
@@ -30,9 +30,7 @@ from hermes_core.checkup.backup import (
     SECRETS,
     VERSION,
     Manifest,
-    Progress,
     SecretFiles,
-    Step,
     StoredFile,
     manifest_of,
     work_folder,

@@ -94,8 +94,13 @@ def import_folder(
         result = _import_transcript(archive, path, owner, shown)
         if result is not None:
             origins = dict.fromkeys(filter(None, (*taken.origin.split(", "), result.origin)))
-            counts = (sum(each) for each in zip(taken[1:5], result[1:5], strict=True))
-            taken = ImportResult(", ".join(origins), *counts)
+            taken = ImportResult(
+                ", ".join(origins),
+                taken.sessions + result.sessions,
+                taken.messages + result.messages,
+                taken.known + result.known,
+                taken.skipped + result.skipped,
+            )
         done += length
     if not taken.origin:
         raise NotImportedError(
