@@ -1,7 +1,7 @@
 """A backup of a large home while four processes write turns: how long the slowest turn takes.
 
-``--messages N`` sets the size of the archive; ``--home DIR`` keeps the home, so that the next run
-does not have to fill it. Each writer stores a turn every 5 ms, first without a backup and then
+``--messages N`` sets the size of the archive; ``--home DIR`` names a home that is filled once, and
+copied by each run. Each writer stores a turn every 5 ms, first without a backup and then
 during one. The backup is restored, and every turn that was stored before it began has to be there.
 """
 
@@ -11,6 +11,7 @@ import argparse
 import multiprocessing
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -41,15 +42,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--folder", default=None, help="where the homes are; on a real disk")
-    parser.add_argument("--home", type=Path, help="a home to fill once, and to use again")
+    parser.add_argument("--home", type=Path, help="a home that is filled once, and copied")
     parser.add_argument("--fill", action="store_true", help="fill the home, and measure nothing")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="backup-bench-", dir=given.folder) as folder:
-        home, file = given.home or Path(folder) / "home", Path(folder) / "backup.zip"
-        if not (home / FILLED).exists():
-            fill(home, given.messages)
+        home, file = Path(folder) / "home", Path(folder) / "backup.zip"
+        kept = given.home or home
+        if not (kept / FILLED).exists():
+            fill(kept, given.messages)
         if given.fill:
             return
+        if kept != home:
+            shutil.copytree(kept, home)
         size = sum(each.stat().st_size for each in home.rglob("*") if each.is_file())
         print(f"home: {given.messages:,} messages, {size / 1e6:,.0f} MB", flush=True)
         quiet, _, _ = measured(home, lambda: time.sleep(QUIET_SECONDS))
