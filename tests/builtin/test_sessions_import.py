@@ -240,6 +240,19 @@ def test_conversations_without_a_name_that_begin_alike_are_all_taken_over(
     assert taken(machine, path)["sessions"] == 0
 
 
+def test_names_of_conversations_that_begin_alike_do_not_depend_on_how_many_there_are(
+    machine: Machine,
+) -> None:
+    system = message("system", "You are a helpful assistant.")
+    talks = [{"messages": [system, message("user", f"animal {n}")]} for n in range(20)]
+    taken(machine, write(machine, lines(*talks), "chat.jsonl"))
+    before = set(contents(machine))
+    # A name that is found by trying all numbers before it would make this quadratic.
+    assert not [each for each in before if each.count("-") > 1]
+    taken(machine, write(machine, lines(*reversed(talks)), "chat.jsonl"))
+    assert set(contents(machine)) == before
+
+
 def test_what_was_exported_can_be_imported_elsewhere(machine: Machine, tmp_path: Path) -> None:
     past(machine.home, "a", [("hello walrus", "tabs\tand\nlines"), ("日本語 🦄", "\x00 \x1b[31m")])
     past(machine.home, "b", [("b" * 100_000, "ok")])

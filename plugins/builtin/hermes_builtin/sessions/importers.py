@@ -211,8 +211,7 @@ def _name(archive: Archive, origin: str, imported: Imported) -> str:
             names = names_here(origin, imported.facts.id)
             name = names[number] if number < len(names) else f"{names[-1]}-{number}"
         else:
-            base = f"jsonl-{_fingerprint(imported.messages[:1])}"
-            name = f"{base}-{number}" if number else base
+            name = _unnamed(imported.messages, number)
         session = archive.session(name, EVERYBODY)
         # A name is taken if it is free, if an earlier import of this origin made it, or if the
         # stored conversation says the same. Otherwise the next name is tried.
@@ -221,6 +220,20 @@ def _name(archive: Archive, origin: str, imported: Imported) -> str:
         if _is_of(session, imported.facts) and _alike(archive.messages(session), imported.messages):
             return name
     raise AssertionError
+
+
+def _unnamed(messages: list[NewMessage], number: int) -> str:
+    """The names of a conversation that has none.
+
+    First by its first message. Thousands of conversations may begin with the same instructions, so
+    then by all up to what a user says first; only of those that are still the same, by a number.
+    """
+    if not number:
+        return f"jsonl-{_fingerprint(messages[:1])}"
+    roles = [each.role for each in messages]
+    first = roles.index("user") + 1 if "user" in roles else 1
+    base = f"jsonl-{_fingerprint(messages[:first])}"
+    return f"{base}-{number}" if first == 1 or number > 1 else base
 
 
 def _is_of(session: Session, facts: SessionFacts) -> bool:
