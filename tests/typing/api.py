@@ -32,7 +32,9 @@ from hermes_core import (
     HookReport,
     LockTimeoutError,
     LoggedCall,
+    MemoryItem,
     MemoryManager,
+    MemoryPage,
     MemoryProvider,
     Messages,
     Outcome,
@@ -58,6 +60,7 @@ from hermes_core import (
     SessionContext,
     StreamScrubber,
     SupportsForget,
+    SupportsListing,
     SupportsOwnSettings,
     SupportsPostSetup,
     SupportsProbe,
@@ -245,6 +248,11 @@ def forgetting(provider: SupportsForget) -> None:
     assert_type(request.matches("A Fact"), bool)
     assert_type(provider.forget(request), ForgetReport)
     assert_type(provider.forget(request).items, tuple[ForgetItem, ...])
+
+
+def listing(provider: SupportsListing) -> None:
+    assert_type(provider.list_memories(""), MemoryPage)
+    assert_type(provider.list_memories("").items, tuple[MemoryItem, ...])
 
 
 def prompts() -> None:
