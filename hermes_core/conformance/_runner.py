@@ -86,7 +86,7 @@ def check_plugin(
     begin = time.monotonic()
     wanted = _wanted(options)
     left_out = [
-        Result.of(each, SKIPPED, reason=options.skip[each.id])
+        Result.of(each, SKIPPED, reason=options.skip[each.id], waived=True)
         for each in wanted
         if each.id in options.skip
     ]
