@@ -399,7 +399,9 @@ def _loaded(info: ProviderInfo, options: Options, scratch: Path, watch: Watch) -
         tuple(running.new_threads()),
         printed_since(output, already),
         tuple(state.changes()),
+        tuple(state.logging.changes()),
     )
+    state.logging.restore()  # reported by HP314; the later checks start like the first
     places = Places(root_of(info, provider))
     plugin = LoadedPlugin(info, options, scratch, watch, loading, provider, places)
     driver = Driver(provider, places, options.limits)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from hermes_core.conformance import Report, Result, grade_of
+from hermes_core.conformance.model import FAILED, NEEDS_NETWORK, PASSED, SKIPPED
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent.parent
@@ -42,6 +46,7 @@ def main() -> int:
     parser.add_argument(
         "--only", metavar="NAME", action="append", help="only this distribution; repeatable"
     )
+    parser.add_argument("--jobs", type=int, default=2, help="how many at the same time")
     parser.add_argument("--write", action="store_true", help="write results, page and index")
     options = parser.parse_args()
     packages = json.loads((HERE / "packages.json").read_text("utf-8"))
@@ -53,12 +58,16 @@ def main() -> int:
     ]
     wheel = _wheel(ROOT)
     limit = LIGHT_CHECK_SECONDS if options.light else CHECK_SECONDS
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda each: _examined(each, wheel, limit), packages))
+
+    def examined(package: dict[str, Any]) -> dict[str, Any]:
+        result = _examined(package, wheel, limit)
+        print(_line(result), flush=True)
+        return result
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(examined, packages))
     known = {each["distribution"]: each for each in _known()}
     worse = [line for each in results for line in _worse(known.get(each["distribution"]), each)]
-    for each in results:
-        print(_line(each), flush=True)
     if options.write:
         _write(known | {each["distribution"]: each for each in results})
     for line in worse:
@@ -284,23 +293,31 @@ class Machine:
             return {}
         variables = [f"--env={key}={value}" for key, value in self.settings.items()]
         began = time.monotonic()
-        command = (self.python, "-P", "-m", "hermes_core", "check", name, "--json", *variables)
-        report = _parsed(self.run(*command, limit=self._check_seconds).stdout)
-        seconds = round(time.monotonic() - began, 1)
-        rows = report.get("checks", ())
-        failed = {each["id"]: each["happened"] for each in rows if each["state"] == "failed"}
-        found: dict[str, Any] = {"check_seconds": seconds, "checks": None}
-        if report:
-            found["checks"] = {
-                "passed": report["passed"],
-                "skipped": report["skipped"],
-                "failed": sorted(failed),
-                "grade": report["grade"],
-            }
-            found["happened"] = failed
-            found["kit"] = report["kit"]
-        found["needs_network"] = any("needs the network" in each["reason"] for each in rows)
-        return found
+        report = self._report(name, *variables)
+        if not report:
+            return {"check_seconds": round(time.monotonic() - began, 1), "checks": None}
+        results = [Result(**each) for each in report["checks"]]
+        # On a busy machine something may be late once. A fault is what is there twice.
+        late = [each.id for each in results if each.state == FAILED and _LATE.search(each.happened)]
+        again = {each: self._report(name, "-k", each, *variables) for each in late}
+        results = [_second(each, again.get(each.id, {})) for each in results]
+        return {
+            "check_seconds": round(time.monotonic() - began, 1),
+            "checks": {
+                "passed": _count(results, PASSED),
+                "skipped": _count(results, SKIPPED),
+                "failed": [each.id for each in results if each.state == FAILED],
+                "grade": _grade(report, results),
+            },
+            "happened": {each.id: each.happened for each in results if each.state == FAILED},
+            "kit": report["kit"],
+            "needs_network": any(each.reason.endswith(NEEDS_NETWORK) for each in results),
+        }
+
+    def _report(self, name: str, *options: str) -> dict[str, Any]:
+        """What `check` says; {} if it did not end, or could not load the plugin."""
+        command = (self.python, "-P", "-m", "hermes_core", "check", name, "--json", *options)
+        return _parsed(self.run(*command, limit=self._check_seconds).stdout)
 
     def _described(self, name: str) -> dict[str, Any]:
         """What the package says about itself."""
@@ -344,6 +361,28 @@ class Machine:
         except subprocess.TimeoutExpired:
             late = f"no end after {limit:g} s"
             return subprocess.CompletedProcess(arguments, 1, "", _PREFIX + late)
+
+
+_LATE = re.compile(r"did not return|took|within|running|ended|not recalled|lost|does not return it")
+
+
+def _second(first: Result, report: dict[str, Any]) -> Result:
+    """The result of the second run of a check, if there was one and it did not fail."""
+    rows = [each for each in report.get("checks", ()) if each["state"] != FAILED]
+    return Result(**rows[0]) if rows else first
+
+
+def _count(results: list[Result], state: str) -> int:
+    return sum(each.state == state for each in results)
+
+
+def _grade(report: dict[str, Any], results: list[Result]) -> str:
+    plugin = report["plugin"]
+    whole = Report(
+        plugin["name"], plugin["distribution"], plugin["version"], plugin["source"],
+        report["contract"], report["kit"], report["live"], report["seconds"], tuple(results),
+    )  # fmt: skip
+    return str(grade_of(whole))
 
 
 @lru_cache(maxsize=1)
