@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from hermes_core.conformance import (
     Options,
     all_checks,
     check_plugin,
+    grade_of,
     markdown,
     plain,
 )
+from hermes_core.conformance.grades import badge, record_grade
 from hermes_core.conformance.scaffold import PluginNameError, create_project, refuse_name
 from hermes_core.discovery import ProviderInfo, describe_directory, find_provider, scan
 from hermes_core.errors import HermesError, ProviderLoadError, UnknownProviderError
@@ -77,6 +80,7 @@ def _pairs(_ctx: click.Context, _parameter: click.Parameter, values: tuple[str, 
               help="Skip a check, and say why; repeatable.")  # fmt: skip
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.option("--markdown", metavar="FILE", type=_FILE, help="Write a report in Markdown.")
+@click.option("--badge", "badge_wanted", is_flag=True, help="Print only a badge, in Markdown.")
 @click.option("--list", "list_wanted", is_flag=True, help="List the checks without running them.")
 @click.pass_context
 def check_command(
@@ -88,9 +92,10 @@ def check_command(
     words: str | None,
     list_wanted: bool,
     json_wanted: bool,
+    badge_wanted: bool,
     **given: Any,
 ) -> None:
-    """Run the conformance checks on a memory plugin.
+    """Run the conformance checks on a memory plugin, and grade it.
 
     The plugin runs in a separate process with an empty home, without your environment,
     keyring and network. Exit code 0 if it passes, 1 if a check fails, 3 if it can't be
@@ -114,16 +119,23 @@ def check_command(
         tuple(each.id for each in checks),
     )  # fmt: skip
     try:
-        info = _found(plugin, resolve_home(ctx.obj))
+        home = resolve_home(ctx.obj)
+        info = _found(plugin, home)
         with progress(f"Checking {info.name}", len(checks)) as step:
             report = check_plugin(info, options, lambda _id: step.advance())
     except HermesError as error:
         print_error(error)
         ctx.exit(_NOT_LOADED)
+    if len(checks) == len(all_checks()):  # -k shows nothing about the rest
+        record_grade(home, info, report, datetime.now(UTC).date().isoformat())
     if given["markdown"] is not None:
         _write(given["markdown"], markdown(report, level))
     if json_wanted:
         print_json(**report.as_json(level))
+    elif badge_wanted:
+        grade = grade_of(report)
+        # Not `say`, which would wrap it on a narrow terminal.
+        click.echo(f"![hermes-plugins: {grade}]({badge(grade)})")
     else:
         for line, indent in plain(report, level, lambda text, word: paint(text, _COLOURS[word])):
             say(line, indent=indent)

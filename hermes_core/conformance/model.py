@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from hermes_core.conformance.grades import badge, grading_of
 from hermes_core.errors import one_line
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ class Options:
 class Result:
     """The result of one check.
 
-    ``reason`` says why it was skipped; ``unfinished`` that the kit had no time left for it.
+    ``reason`` says why it was skipped; ``unfinished`` that the kit had no time left for it;
+    ``waived`` that the author left it out.
     """
 
     id: str
@@ -146,6 +148,7 @@ class Result:
     fix: str = ""
     reason: str = ""
     unfinished: bool = False
+    waived: bool = False
 
     @classmethod
     def of(cls, check: Check, state: str, **details: Any) -> Result:
@@ -206,6 +209,7 @@ class Report:
 
     def as_json(self, level: str) -> dict[str, Any]:
         """Return the report for JSON output."""
+        grading = grading_of(self)
         return {
             "plugin": {
                 "name": self.name,
@@ -218,6 +222,14 @@ class Report:
             "level": level,
             "live": self.live,
             "ok": self.passes(level),
+            "grade": grading.grade,
+            "next_grade": grading.next
+            and {
+                "grade": grading.next,
+                "failed": grading.failed,
+                "not_run": grading.not_run,
+            },
+            "badge": badge(grading.grade),
             "seconds": round(self.seconds, 3),
             "passed": self.count(PASSED),
             "failed": len(self.failures(level)),
@@ -277,7 +289,8 @@ def summary(report: Report, level: str) -> list[str]:
         if each.state == SKIPPED:
             skipped.setdefault(each.reason, []).append(each.id)
     reasons = [f"skipped {', '.join(ids)}: {one_line(reason)}" for reason, ids in skipped.items()]
-    return [subject(report), *reasons, verdict(report, level)]
+    grade = f"grade: {grading_of(report).describe()}"
+    return [subject(report), *reasons, grade, verdict(report, level)]
 
 
 def plain(
@@ -301,6 +314,7 @@ def plain(
     yield "", 0
     if any(each.startswith(UNAVAILABLE) for each in reasons):
         yield "To run more checks, configure the plugin: --env NAME=VALUE, --config FILE.", 2
+    yield f"grade: {grading_of(report).describe()}", 2
     yield subject(report), 2
     yield paint(verdict(report, level), PASSED if report.passes(level) else FAILED), 2
 
@@ -308,6 +322,7 @@ def plain(
 def markdown(report: Report, level: str) -> str:
     """Return the report as Markdown, for a pull request or a README."""
     lines = [f"# Conformance of {_cell(report.name)}", "", f"{subject(report)}  "]
+    lines += [f"grade: {grading_of(report).describe()}  "]
     lines += [verdict(report, level), "", "| check | level | | |", "|---|---|---|---|"]
     for each in report.results:
         said = each.reason or each.happened
