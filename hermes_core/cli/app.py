@@ -91,11 +91,9 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except UnknownProviderError as error:
-            if error.name:
-                from hermes_core.cli.plugin_search import hint_for  # noqa: PLC0415 - rarely needed
+            from hermes_core.cli.plugin_search import add_hint  # noqa: PLC0415 - rarely needed
 
-                hint = hint_for(ctx.params.get("home"), error.name, error.close)
-                error.hint = hint or error.hint
+            add_hint(error, ctx.params.get("home"))
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from hermes_core.cli.output import paint, print_error, print_json, print_table, progress, say
+from hermes_core.cli.plugin_search import add_hint
 from hermes_core.cli.providers import complete_name
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Selection
@@ -172,9 +173,10 @@ def _found(plugin: str, home: Path) -> ProviderInfo:
         return _folder(path)
     try:
         return find_provider(plugin, scan(home, Selection(), everything=True))
-    except UnknownProviderError:
+    except UnknownProviderError as error:
         if path.is_dir():
             return _folder(path)
+        add_hint(error, str(home))
         raise
 
 

@@ -25,7 +25,6 @@ from hermes_core.discovery import (
     describe_directory,
     find_distribution,
     find_provider,
-    installed_versions,
     manifest_of,
     providers_in,
     read_record,
@@ -312,8 +311,7 @@ def _print_json(
 def _known_json(manner: Manner) -> dict[str, Any] | None:
     if manner.known is None:
         return None
-    index = read_index(manner.home)
-    return entry_as_json(index, manner.known, installed_versions())
+    return entry_as_json(read_index(manner.home), manner.known)
 
 
 def _offer_setup(providers: list[ProviderInfo], manner: Manner) -> None:

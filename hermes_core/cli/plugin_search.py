@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hermes_core.cli.output import on_terminal, plain, print_json, print_table, say, say_field
+from hermes_core.cli.output import (
+    on_terminal,
+    plain,
+    print_json,
+    print_table,
+    say,
+    say_field,
+    warn,
+)
+from hermes_core.config import Selection
 from hermes_core.config.names import normalise
-from hermes_core.discovery import ProviderInfo, installed_versions
+from hermes_core.discovery import ProviderInfo, scan
+from hermes_core.errors import UnknownProviderError
 from hermes_core.install.index import Index, IndexEntry, read_index, suggestion
 from hermes_core.storage.home import resolve_home
 
@@ -40,52 +49,67 @@ def parse_search(arguments: list[str]) -> SearchRequest | None:
 
 def run_search(request: SearchRequest) -> int:
     """Print the known plugins that contain every word."""
-    index = read_index(resolve_home(request.home))
+    home = resolve_home(request.home)
+    index = read_index(home)
     # An argument may have several words, in quotes.
     words = " ".join(request.words).split()
     found = index.search(words)
-    versions = installed_versions()
+    # As `list` does it: packages that declare nothing are not looked for, which takes longer.
+    installed = {normalise(each.distribution): each for each in scan(home, Selection())}
+    rows = [_row(home, index, each, installed) for each in found]
     if request.json:
-        rows = [entry_as_json(index, each, versions) for each in found]
         print_json(made=index.made, words=words, plugins=rows, near=_near(index, words, found))
-    elif found:
-        _print_rows(found, versions)
+    elif rows:
+        _print_rows(rows, found)
     else:
         near = " or ".join(_near(index, words, found))
         say(f"No known plugin matches {plain(' '.join(words))!r}." + (
             f" Did you mean {near}?" if near else " See all: hermes-plugins search"
         ))  # fmt: skip
     if index.problem and not request.json:
-        sys.stderr.write(f"warning: {plain(index.problem)}; using the index of this version\n")
+        warn(f"{index.problem}; using the index of this version")
     return 0
+
+
+def _row(
+    home: Path, index: Index, entry: IndexEntry, installed: Mapping[str, ProviderInfo]
+) -> dict[str, Any]:
+    """A known plugin for JSON; for an installed one, the grade that was found here counts."""
+    info = installed.get(normalise(entry.distribution))
+    row = entry_as_json(index, entry, info.version if info else "")
+    if info is not None and (grade := grade_of_installed(home, info, index)):
+        row["grade"] = grade
+    return row
 
 
 def _near(index: Index, words: Sequence[str], found: Sequence[IndexEntry]) -> list[str]:
     return [] if found or not words else index.near("-".join(words))[:2]
 
 
-def _print_rows(found: Sequence[IndexEntry], versions: dict[str, str]) -> None:
-    rows = []
-    states = []
-    for each in found:
-        installed = normalise(each.distribution) in versions
-        mark = " (installed)" if installed else ""
-        needs = each.needed or "-"
-        row = (each.name, each.distribution, each.grade, each.memories, needs)
-        rows.append((*row, f"{each.description}{mark}"))
-        states.append("active" if installed else "")
-    print_table(_HEADER, rows, states)
+def _print_rows(rows: Sequence[dict[str, Any]], found: Sequence[IndexEntry]) -> None:
+    cells = [
+        (
+            entry.name,
+            entry.distribution,
+            row["grade"],
+            entry.memories,
+            entry.needed or "-",
+            entry.description + (" (installed)" if row["installed"] else ""),
+        )
+        for entry, row in zip(found, rows, strict=True)
+    ]
+    print_table(_HEADER, cells, ["active" if row["installed"] else "" for row in rows])
     if on_terminal():
         say("To install one: hermes-plugins install NAME. Details: hermes-plugins info NAME")
 
 
-def entry_as_json(index: Index, entry: IndexEntry, versions: dict[str, str]) -> dict[str, Any]:
-    """Return a known plugin for JSON."""
+def entry_as_json(index: Index, entry: IndexEntry, installed: str = "") -> dict[str, Any]:
+    """Return a known plugin for JSON; ``installed`` is the version that is installed."""
     return {
         "name": entry.name,
         "distribution": entry.distribution,
         "version": entry.version,
-        "installed": versions.get(normalise(entry.distribution), ""),
+        "installed": installed,
         "grade": entry.grade,
         "memories": entry.memories,
         "needs": [each._asdict() for each in entry.needs],
@@ -98,13 +122,19 @@ def entry_as_json(index: Index, entry: IndexEntry, versions: dict[str, str]) -> 
     }
 
 
-def hint_for(home: str | None, name: str, close: Sequence[str] = ()) -> str:
-    """Return what to do about a name that is not installed; "" if the index does not help."""
-    return suggestion(read_index(resolve_home(home)), name, close)
+def add_hint(error: UnknownProviderError, home: str | None) -> None:
+    """Add what to do about a provider that is not installed, if the index has it or one near."""
+    if error.name:
+        index = read_index(resolve_home(home))
+        error.hint = suggestion(index, error.name, error.close) or error.hint
 
 
-def grade_of_installed(home: Path, info: ProviderInfo, index: Index) -> str:  # noqa: ARG001
-    """Return the grade of an installed plugin; "" if nobody checked exactly this version."""
+def grade_of_installed(home: Path, info: ProviderInfo, index: Index) -> str:
+    """Return the grade of an installed plugin; "" if nobody has checked exactly this version."""
+    from hermes_core.conformance.grades import known_grade  # noqa: PLC0415 - if one is installed
+
+    if known := known_grade(home, info):
+        return str(known.grade)
     for each in index.packaged(info.distribution) if info.distribution else ():
         if each.key == info.key and each.version == info.version and each.tested:
             return each.grade
@@ -139,7 +169,7 @@ def print_known(home: Path, name: str, *, json: bool) -> bool:
         return False
     entry, *others = found
     if json:
-        data = entry_as_json(index, entry, {})
+        data = entry_as_json(index, entry)
         print_json(provider={**data, "active": False, "state": "not-installed"})
         return True
     say(f"{plain(entry.name)}  not installed")

@@ -225,6 +225,9 @@ class Pip:
         )  # fmt: skip
         if done.code:
             raise install_error(done.err, plan.package.shown)
+        for each in plan.changes:
+            if each.direct:
+                _record_source(each.name, plan.package)
 
     def remove(self, distribution: str) -> None:
         """Uninstall."""
@@ -242,6 +245,23 @@ class Pip:
         # -P: a folder called pip in the working folder is not the pip that is meant.
         command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
         return run([*command, *arguments], progress=progress)
+
+
+def _record_source(project: str, package: Package) -> None:
+    """Record where a package came from (PEP 610): pip only sees the wheel in our folder.
+
+    `upgrade` must not look for it in a package index, which may have a stranger's of that name.
+    """
+    text = package.shown
+    place = text.rpartition("@ ")[2].strip() if "://" in text else Path(text).absolute().as_uri()
+    kind = "dir_info" if Path(text).is_dir() else "archive_info"
+    try:
+        info = Path(str(getattr(distribution(project), "_path")))  # noqa: B009 - has no public name
+        with (info / "RECORD").open("a", encoding="utf-8", newline="\n") as file:
+            file.write(f"{info.name}/direct_url.json,,\n")
+        (info / "direct_url.json").write_text(json.dumps({"url": place, kind: {}}), "utf-8")
+    except (OSError, PackageNotFoundError):
+        return  # it is installed, and that is what was asked for
 
 
 def _pip_error(package: Package, said: str, logged: str, allowed: tuple[str, ...]) -> InstallError:

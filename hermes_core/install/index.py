@@ -74,9 +74,9 @@ class IndexEntry(NamedTuple):
 
     @property
     def needed(self) -> str:
-        """What it needs, in one line; what is optional in parentheses."""
-        texts = [f"({each.name})" if each.optional else each.name for each in self.needs]
-        return ", ".join(sorted(texts, key=lambda each: each.startswith("(")))
+        """What it needs, in one line; what is optional comes last, and says so."""
+        ordered = sorted(self.needs, key=lambda each: each.optional)
+        return ", ".join(f"{each.name}{' (optional)' if each.optional else ''}" for each in ordered)
 
     def is_project(self, distribution: str) -> bool:
         """Whether it is that distribution, however it is spelt."""

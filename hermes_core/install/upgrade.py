@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -20,6 +21,8 @@ from importlib.metadata import distribution as find_metadata
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from hermes_core.checkup.selection import Trial, enable, find_choice, try_provider
 from hermes_core.config import Config, load_config
@@ -182,7 +185,7 @@ def check_source(target: Target) -> None:
             "is an editable install, which changes with its sources", where=target.name, hint=url
         )
     if url:
-        place = url.removeprefix("file://") if os.name == "posix" else url
+        place = _as_argument(url, target.name)
         raise InstallError(
             f"was installed from {place}",
             where=target.name,
@@ -197,10 +200,17 @@ def _direct_url(name: str) -> tuple[str, bool]:
         data: Any = json.loads(text or "{}")
         url = str(data.get("url", ""))
         if "vcs_info" in data:
-            url = f'"{name} @ git+{url}"'
+            url = f"git+{url}"
         return url, bool(data.get("dir_info", {}).get("editable"))
     except (PackageNotFoundError, ValueError, AttributeError):
         return "", False
+
+
+def _as_argument(url: str, name: str) -> str:
+    """What to give to `install` for it, quoted for a shell."""
+    if url.startswith("git+"):  # without the name it would be a directory plugin
+        return shlex.quote(f"{name} @ {url}")
+    return shlex.quote(url2pathname(urlsplit(url).path)) if url.startswith("file:") else url
 
 
 def source_of(target: Target) -> Folder | Repository:

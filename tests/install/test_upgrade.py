@@ -131,6 +131,16 @@ def test_what_came_from_elsewhere_is_not_taken_from_the_package_index(venv: Venv
     assert venv.providers()["acme"]["version"] == "1.0"
 
 
+@pytest.mark.stress
+def test_a_wheel_that_install_took_from_a_file_is_remembered(venv: Venv, tmp_path: Path):
+    wheel = make_acme(venv, "1.0").rename(tmp_path / "memory_acme-1.0-py3-none-any.whl")
+    venv.run("install", str(wheel), "--yes").done()
+    make_acme(venv, "2.0")  # by a stranger, in the package index
+    assert f"was installed from {wheel}" in venv.run("upgrade", "acme", "--yes").failed()
+    venv.run("uninstall", "acme", "--yes").done()
+    assert venv.installed() == set()
+
+
 def test_names_that_are_not_installed_or_ours(tmp_path: Path):
     machine = Machine(tmp_path / "machine", in_process=True)
     machine.add_directory("mine")
