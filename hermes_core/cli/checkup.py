@@ -87,7 +87,7 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
         "redact": config.redacts,
         **_delivery_json(found.deliveries, installed.active),
         "problems": list(found.problems),
-        "warnings": list(found.warnings),
+        "warnings": [*found.warnings, *(str(each) for each in [interrupted(home)] if each)],
     }
     return report, found.check.traceback
 

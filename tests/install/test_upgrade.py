@@ -199,6 +199,7 @@ def test_after_kill_9_doctor_and_upgrade_say_what_happened_and_rollback_restores
     checks = {each["check"]: each for each in venv.json("doctor", code=1)["checks"]}
     assert checks["upgrade"]["state"] == "problem"
     assert "--rollback" in checks["upgrade"]["todo"]
+    assert "was interrupted" in " ".join(json.loads(venv.run("status", "--json").out)["warnings"])
 
     assert "Restored: memory-acme 1.0" in venv.run("upgrade", "--rollback").done().out
     assert snapshot(venv) == before
@@ -238,6 +239,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_a_repository_is_fetched_again_and_compared(machine: Machine, repo):
     machine.run("install", f"git+{repo.url}@HEAD", "--yes").done()
     machine.run("enable", "gitty").done()
+    machine.write_config(f"{machine.config_file.read_text()}  pin: strict\n")
     assert "is up to date" in machine.run("upgrade", "gitty").done().out
     repo.write("more.py", NEEDY)
     repo.write("plugin.yaml", "name: gitty\nversion: '0.4'\npip_dependencies: [httpx]\n")
