@@ -25,7 +25,7 @@ class _Command(NamedTuple):
 COMMANDS: Final = {
     "backup": _Command("backup", "Write the whole home to one file."),
     "bridge": _Command("install", "Let hermes-agent find a plugin that is a package."),
-    "check": _Command("check", "Run the conformance checks on a memory plugin."),
+    "check": _Command("check", "Run the conformance checks on a memory plugin, and grade it."),
     "config": _Command("setup", "Show and change settings."),
     "demo": _Command("demo", "Show what memory does, in a temporary home."),
     "disable": _Command("providers", "Stop using the external provider."),

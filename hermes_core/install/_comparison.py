@@ -156,7 +156,7 @@ def _read(files: Iterable[File]) -> PluginFiles:
             content = read()
         except OSError:  # listed, but not there
             continue
-        if path.parent.suffix == ".dist-info":
+        if path.parts[0].endswith(".dist-info"):  # its name has the version in it
             points |= _entry_points(path.name, content)
             dependencies |= _dependencies(path.name, content)
             continue

@@ -40,6 +40,7 @@ def test_an_upgrade_shows_what_is_new_and_keeps_the_pin_in_step(venv: Venv):
     files = {
         "memory_acme/__init__.py": provider_source("acme"),
         "memory_acme/extra.py": NEEDY,
+        "memory_acme-2.0.dist-info/licenses/LICENSE": "Anybody may do anything.",
     }
     groups = {MEMORY: {"acme": "memory_acme:register"}, "console_scripts": {"acme": "x:main"}}
     make_wheel(venv.links, "memory-acme", "2.0", groups=groups, files=files, requires=["helper>=1"])
