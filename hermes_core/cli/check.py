@@ -20,6 +20,7 @@ from hermes_core.conformance import (
     MUST,
     SHOULD,
     Check,
+    Limits,
     Options,
     all_checks,
     check_plugin,
@@ -27,7 +28,7 @@ from hermes_core.conformance import (
     markdown,
     plain,
 )
-from hermes_core.conformance.grades import badge, record_grade
+from hermes_core.conformance.grades import badge, record_grade, tier_of
 from hermes_core.conformance.scaffold import PluginNameError, create_project, refuse_name
 from hermes_core.discovery import ProviderInfo, describe_directory, find_provider, scan
 from hermes_core.errors import HermesError, ProviderLoadError, UnknownProviderError
@@ -117,7 +118,7 @@ def check_command(
         raise HintedUsageError(f"unknown check in --skip: {', '.join(sorted(unknown))}", hint=_LIST)
     options = Options(
         given["config"], given["env"], given["live"], given["skip"],
-        tuple(each.id for each in checks),
+        tuple(each.id for each in checks), Limits().for_load(_load()),
     )  # fmt: skip
     try:
         home = resolve_home(ctx.obj)
@@ -143,6 +144,16 @@ def check_command(
     ctx.exit(0 if report.passes(level) else 1)
 
 
+def _load() -> float:
+    """Return how many programs want each processor; 1.0 where the system does not say."""
+    if not hasattr(os, "getloadavg"):  # Windows
+        return 1.0
+    try:
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    except OSError:
+        return 1.0
+
+
 def _chosen(words: str | None) -> list[Check]:
     wanted = (words or "").casefold()
     found = [
@@ -158,10 +169,14 @@ def _chosen(words: str | None) -> list[Check]:
 def _list(checks: list[Check], json_wanted: bool) -> None:
     if json_wanted:
         rows = ("id", "level", "family", "title", "why", "fix", "docs")
-        print_json(checks=[{row: getattr(each, row) for row in rows} for each in checks])
+        texts = [{row: getattr(each, row) for row in rows} for each in checks]
+        print_json(checks=[{**each, "grade": tier_of(each["id"], each["level"])} for each in texts])
         return
-    cells = [(each.id, each.level, each.family, each.title) for each in checks]
-    print_table(("ID", "LEVEL", "FAMILY", "TITLE"), cells, [""] * len(cells))
+    cells = [
+        (each.id, each.level, tier_of(each.id, each.level), each.family, each.title)
+        for each in checks
+    ]
+    print_table(("ID", "LEVEL", "GRADE", "FAMILY", "TITLE"), cells, [""] * len(cells))
 
 
 def _found(plugin: str, home: Path) -> ProviderInfo:

@@ -148,7 +148,7 @@ def entry_details(entry: IndexEntry) -> dict[str, str]:
         "service": "in a service",
         "both": "on this machine or in a service",
     }
-    tried = entry.version and f" (tried with {entry.version})"
+    tried = f" (tried with {entry.version})" if entry.tested and entry.version else ""
     return {
         "description": entry.description,
         "distribution": entry.distribution,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hermes_core.conformance.grades import badge, grading_of
+from hermes_core.conformance.grades import Grading, badge, grading_of
 from hermes_core.errors import one_line
 
 if TYPE_CHECKING:
@@ -85,6 +85,9 @@ def check(
     return made
 
 
+_MAX_FACTOR: Final = 4.0
+
+
 class Limits(NamedTuple):
     """Time and size limits of the checks."""
 
@@ -102,6 +105,16 @@ class Limits(NamedTuple):
     settle: float = 10.0  # until a write is recalled, threads end, the process exits
     recalled: int = 32_000
     prompt: int = 8_000
+
+    def for_load(self, load: float) -> Limits:
+        """Return the limits for a machine on which ``load`` programs want each processor.
+
+        All times become longer, up to four times: a plugin is not slow because others are busy.
+        """
+        factor = min(max(load, 1.0), _MAX_FACTOR)
+        times = {name: value * factor for name, value in self._asdict().items()
+                 if isinstance(value, float)}  # fmt: skip
+        return self._replace(**times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +236,7 @@ class Report:
             "live": self.live,
             "ok": self.passes(level),
             "grade": grading.grade,
-            "next_grade": grading.next
-            and {
-                "grade": grading.next,
-                "failed": grading.failed,
-                "not_run": grading.not_run,
-            },
+            "next_grade": _next_grade(grading),
             "badge": badge(grading.grade),
             "seconds": round(self.seconds, 3),
             "passed": self.count(PASSED),
@@ -237,6 +245,12 @@ class Report:
             "skipped": self.count(SKIPPED),
             "checks": [asdict(each) for each in self.results],
         }
+
+
+def _next_grade(grading: Grading) -> dict[str, Any] | None:
+    if grading.next is None:
+        return None
+    return {"grade": grading.next, "failed": grading.failed, "not_run": grading.not_run}
 
 
 #: The first word of a line; a failure that does not count at the level is a warning.

@@ -128,6 +128,7 @@ def test_the_list_has_every_check_and_runs_none(machine):
     listed = machine.json("check", "--list", "-k", "prompt")["checks"]
     assert [each["id"] for each in listed] == ["HP831", "HP832"]
     assert listed[0]["why"]
+    assert [each["grade"] for each in listed] == ["silver", "gold"]
 
 
 def test_settings_and_variables_are_given_on_the_command_line(machine, tmp_path):

@@ -18,7 +18,7 @@ from hermes_core.conformance.grades import (
     record_grade,
     tier_of,
 )
-from hermes_core.conformance.model import FAILED, MUST, PASSED, SKIPPED
+from hermes_core.conformance.model import FAILED, MUST, PASSED, SKIPPED, markdown, plain, summary
 from hermes_core.discovery import describe_directory
 
 REGISTER = "def register(ctx):\n    ctx.register_memory_provider(None)\n"
@@ -87,6 +87,18 @@ def test_a_run_that_did_not_finish_is_not_graded():
 def test_a_part_of_the_checks_is_not_graded():
     few = replace(report(), results=report().results[:10])
     assert grade_of(few) == Grade.NOT_GRADED
+
+
+def test_every_form_of_a_report_has_the_grade_and_the_way_to_the_next():
+    checked = report(HP110=FAILED, HP312=FAILED)
+    line = "grade: silver (for gold: fix HP110, HP312)"
+    assert line in [text for text, _ in plain(checked, MUST, lambda text, _mark: text)]
+    assert line in markdown(checked, MUST)
+    assert line in summary(checked, MUST)
+    told = json.loads(json.dumps(checked.as_json(MUST)))
+    assert told["grade"] == "silver"
+    assert told["next_grade"] == {"grade": "gold", "failed": ["HP110", "HP312"], "not_run": []}
+    assert report().as_json(MUST)["next_grade"] is None
 
 
 def test_the_badge_is_an_address_without_spaces():

@@ -21,6 +21,10 @@ _KEY = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
 # A server that answers questions, but does not store memories.
 _MODEL = re.compile(r"llm|embed|model|openai|anthropic|ollama|rerank|chat", re.IGNORECASE)
 
+_PROGRAM = re.compile(
+    r"([\w-]+) (?:executable|binary|command)\b|([\w-]+) (?:is|was) not (?:on|found on|in) PATH"
+)
+
 _MAX_TEXT = 160
 
 
@@ -70,7 +74,9 @@ _NO_CHECKS: dict[str, Any] = {"passed": 0, "failed": [], "skipped": 0}
 def _problem(result: dict[str, Any]) -> str:
     unpublished = "" if result.get("published", True) else "not on PyPI"
     listed = next((row[2] for row in result["listing"] if row[2]), "")
-    return "; ".join(filter(None, (unpublished, result["problem"] or listed)))
+    failed = result.get("failures", {}).get("initialize", "")
+    start = f"initialize failed here: {failed}" if failed else ""
+    return "; ".join(filter(None, (unpublished, result["problem"] or listed or start)))
 
 
 def needs(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -89,8 +95,12 @@ def needs(result: dict[str, Any]) -> list[dict[str, Any]]:
         found.setdefault(each["name"], row)
     for each in described.get("packages", ()):
         found[each["name"]] = {"kind": "package", "name": each["name"], "optional": False}
-    for each in result.get("programs", ()):
-        found[each] = {"kind": "binary", "name": each, "optional": False}
+    # A package that it imports and does not declare.
+    for name in re.findall(r"No module named '([\w.]+)'", result["problem"]):
+        found[name] = {"kind": "package", "name": name, "optional": False}
+    # The words of those who look for a program: "the X executable", "X was not found on PATH".
+    for name in ("".join(pair) for pair in _PROGRAM.findall(result["problem"])):
+        found[name] = {"kind": "binary", "name": name, "optional": False}
     return sorted(found.values(), key=lambda row: (row["optional"], row["kind"], row["name"]))
 
 

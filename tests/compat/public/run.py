@@ -17,12 +17,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import lru_cache
+from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
+from zipfile import Path as ZipPath
 
 from hermes_core.conformance import Report, Result, grade_of
 from hermes_core.conformance.model import FAILED, NEEDS_NETWORK, PASSED, SKIPPED
@@ -50,26 +53,28 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write results, page and index")
     options = parser.parse_args()
     packages = json.loads((HERE / "packages.json").read_text("utf-8"))
-    packages = [
-        each
-        for each in packages
-        if (not options.light or each["weight"] == "light")
-        and (not options.only or each["distribution"] in options.only)
-    ]
+    if options.only:  # in the given order
+        named = {each["distribution"]: each for each in packages}
+        packages = [named[name] for name in options.only]
+    packages = [each for each in packages if not options.light or each["weight"] == "light"]
     wheel = _wheel(ROOT)
     limit = LIGHT_CHECK_SECONDS if options.light else CHECK_SECONDS
+
+    known = {each["distribution"]: each for each in _known()}
+    lock = threading.Lock()
 
     def examined(package: dict[str, Any]) -> dict[str, Any]:
         result = _examined(package, wheel, limit)
         print(_line(result), flush=True)
+        if options.write:
+            # At once: a run of all packages takes long, and may be interrupted.
+            with lock:
+                _write({each["distribution"]: each for each in (*_known(), result)})
         return result
 
     with ThreadPoolExecutor(options.jobs) as pool:
         results = list(pool.map(examined, packages))
-    known = {each["distribution"]: each for each in _known()}
     worse = [line for each in results for line in _worse(known.get(each["distribution"]), each)]
-    if options.write:
-        _write(known | {each["distribution"]: each for each in results})
     for line in worse:
         print(f"worse than before: {line}", file=sys.stderr)
     return 1 if worse else 0
@@ -107,13 +112,14 @@ def _line(result: dict[str, Any]) -> str:
     return f"{result['distribution']:34} {marks}  {result['seconds']:.0f} s  {result['problem']}"
 
 
+#: Removed when the program ends.
+_WHEELS = tempfile.TemporaryDirectory(prefix="hermes-wheels-", ignore_cleanup_errors=True)
 _PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
 def _wheel(project: Path) -> Path:
     """A project of this tree as a wheel."""
-    folder = CACHE / "wheels" / project.name
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(_WHEELS.name, project.name)
     subprocess.run([*_PIP, "wheel", "--no-deps", "--wheel-dir", folder, project], check=True)
     return next(folder.glob("*.whl"))
 
@@ -122,6 +128,24 @@ def _is_published(name: str) -> bool:
     """Whether the package index has a distribution."""
     command = [*_PIP, "index", "versions", name]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _metadata(package: dict[str, Any]) -> dict[str, str]:
+    """What the metadata of a wheel says that can't be installed here: summary and provider."""
+    wanted = f"{package['distribution']}=={package['version']}"
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--no-deps", "--ignore-requires-python", "--only-binary", ":all:")
+        command = [*_PIP, "download", *options, "--dest", folder, wanted]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            return {}
+        wheel = next(Path(folder).glob("*.whl"))
+        found = PathDistribution(
+            ZipPath(wheel, f"{'-'.join(wheel.name.split('-')[:2])}.dist-info/")
+        )
+        groups = ("hermes_agent.memory_providers", "hermes_agent.plugins")
+        points = [each.name for group in groups for each in found.entry_points.select(group=group)]
+        summary = {"summary": found.metadata["Summary"] or ""}
+        return summary | ({"name": points[0]} if points else {})
 
 
 def _today() -> str:
@@ -136,15 +160,15 @@ def _examined(package: dict[str, Any], wheel: Path, limit: float) -> dict[str, A
         result.pop(each, None)
     if "project" in package:
         result |= {"made_for": "hermes-plugins", "published": _is_published(machine.name)}
-    if "left_out" in package:  # too large to be installed for a test
+    if "left_out" in package:  # for example, too large to be installed for a test
         problem = f"not tried: {result.pop('left_out')}"
-        return {**result, "listing": [], "problem": problem, "seconds": 0.0}
+        return {**result, **_metadata(package), "listing": [], "problem": problem, "seconds": 0.0}
     try:
         machine.install(wheel)
     except subprocess.CalledProcessError as error:
         why = error.stderr.decode().strip().splitlines()[-1:] or ["no reason"]
         result |= {"installs": False, "listing": [], "problem": f"can't be installed: {why[0]}"}
-        return {**result, "seconds": time.monotonic() - began}
+        return {**result, **_metadata(package), "seconds": round(time.monotonic() - began, 1)}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         result |= machine.drive(Path(folder))
     return {**result, "installs": True, "seconds": round(time.monotonic() - began, 1)}
@@ -194,7 +218,7 @@ class Machine:
             "imported_by_list": imported,
         }
         if not loadable:
-            found["problem"] = mine[0]["problem"] if mine else "not found"
+            found["problem"] = mine[0]["problem"] if mine else _NOT_FOUND
             return found
         name = loadable[0]["name"]
         found |= self._enabled(name)
@@ -256,9 +280,7 @@ class Machine:
         status = _parsed(self.command("status", "--json").stdout)
         for row in (status.get("provider") or {}).get("settings", ()):
             if row["required"] and not row["set"]:
-                address = "url" in row["key"] or "uri" in row["key"]
-                value = "http://127.0.0.1:9" if address else "made-up"
-                self.settings[row["variable"]] = value
+                self.settings[row["variable"]] = _made_up(f"{row['key']} {row['variable']}".lower())
 
     def _talked(self) -> dict[str, Any]:
         """A conversation: one process tells something, another one asks for it."""
@@ -363,12 +385,25 @@ class Machine:
             return subprocess.CompletedProcess(arguments, 1, "", _PREFIX + late)
 
 
+# Databases have their own addresses; port 9 is closed.
+_SCHEMES = {"mongo": "mongodb", "redis": "redis", "postgres": "postgresql", "pg": "postgresql"}
+
+
+def _made_up(about: str) -> str:
+    """A value for a setting, by its names."""
+    if not re.search(r"url|uri|dsn|endpoint", about):
+        return "made-up"
+    scheme = next((scheme for word, scheme in _SCHEMES.items() if word in about), "http")
+    return f"{scheme}://127.0.0.1:9"
+
+
+_NOT_FOUND = "no provider was found in the package; its own installer may write one to the home"
 _LATE = re.compile(r"did not return|took|within|running|ended|not recalled|lost|does not return it")
 
 
 def _second(first: Result, report: dict[str, Any]) -> Result:
-    """The result of the second run of a check, if there was one and it did not fail."""
-    rows = [each for each in report.get("checks", ()) if each["state"] != FAILED]
+    """The result of the second run of a check, if there was one."""
+    rows = report.get("checks")
     return Result(**rows[0]) if rows else first
 
 
