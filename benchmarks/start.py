@@ -1,4 +1,4 @@
-"""How long `hermes-plugins list` and our imports take, beside `python -c pass` and the peer."""
+"""How long `list`, `search` and our imports take, beside `python -c pass` and the peer."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def main() -> None:
             {
                 "python -c pass": [mine.python, "-c", "pass"],
                 "hermes-plugins list": [str(mine.bin / "hermes-plugins"), "list"],
+                "hermes-plugins search": [str(mine.bin / "hermes-plugins"), "search", "local"],
                 "import MemoryProvider": [
                     mine.python,
                     "-c",
@@ -72,6 +73,9 @@ def main() -> None:
     middle = {name: median(values) for name, values in seconds.items()}
     bare = middle["python -c pass"]
     report.at_most("list / python -c pass", middle["hermes-plugins list"] / bare, 6)
+    report.at_most(
+        "search / list", middle["hermes-plugins search"] / middle["hermes-plugins list"], 1.2
+    )
     report.at_least(
         "hermes plugins list / hermes-plugins list",
         middle["hermes plugins list"] / middle["hermes-plugins list"],

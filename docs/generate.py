@@ -17,6 +17,7 @@ import hermes_core
 from hermes_core import conformance, service
 from hermes_core.cli.app import cli
 from hermes_core.conformance.checks import FAMILIES
+from hermes_core.conformance.grades import tier_of
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -28,13 +29,13 @@ PLUGINS = ("honcho", "mem0", "hindsight")
 _INDEX = """# Checks
 
 `hermes-plugins check` runs these checks. Hosts rely on every *must*. Users notice a missing
-*should*.
+*should*. The third column is the lowest [grade](../grades.md) that needs the check.
 """
 
 
 def check_pages() -> dict[str, str]:
     """Return one page per family and an index, by path."""
-    rows = ["| check | level | |", "|---|---|---|"]
+    rows = ["| check | level | grade | |", "|---|---|---|---|"]
     pages = {}
     for family in FAMILIES:
         module = import_module(f"hermes_core.conformance.checks.{family}")
@@ -42,10 +43,11 @@ def check_pages() -> dict[str, str]:
         parts = [f"# {summary.rstrip('.')}"]
         for each in [check for check in conformance.all_checks() if check.family == family]:
             link = f"[{each.id}]({family}.md#{each.id.lower()})"
-            rows.append(f"| {link} | {each.level} | {each.title} |")
+            grade = tier_of(each.id, each.level)
+            rows.append(f"| {link} | {each.level} | {grade} | {each.title} |")
             parts += [
                 f"## {each.id}: {each.title} {{#{each.id.lower()}}}",
-                f"Level: **{each.level}**.",
+                f"Level: **{each.level}**. Grade: [{grade}](../grades.md).",
                 " ".join(each.why.split()),
                 f"**Fix.** {each.fix}",
             ]

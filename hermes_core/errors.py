@@ -88,7 +88,24 @@ class SecretsError(HermesError):
 
 
 class UnknownProviderError(HermesError):
-    """No installed provider has that name."""
+    """No installed provider has that name.
+
+    ``name`` is what was asked for, if a plugin of that name may exist elsewhere; ``close`` are the
+    installed providers that look like it.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        hint: str = "",
+        name: str = "",
+        close: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.name = name
+        self.close = close
 
 
 class ProviderConflictError(HermesError):

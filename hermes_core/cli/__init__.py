@@ -80,6 +80,12 @@ def _run(arguments: list[str]) -> int:
     request = parse_list(arguments)
     if request is not None:
         return run_list(request)
+    if "search" in arguments[:3]:
+        from hermes_core.cli.plugin_search import parse_search, run_search  # noqa: PLC0415
+
+        search = parse_search(arguments)
+        if search is not None:
+            return run_search(search)
     import signal  # noqa: PLC0415
 
     import click  # noqa: PLC0415

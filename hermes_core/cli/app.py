@@ -13,7 +13,7 @@ import click
 
 from hermes_core import __version__
 from hermes_core.discovery import own_commands
-from hermes_core.errors import HermesError
+from hermes_core.errors import HermesError, UnknownProviderError
 
 
 class _Command(NamedTuple):
@@ -25,7 +25,7 @@ class _Command(NamedTuple):
 COMMANDS: Final = {
     "backup": _Command("backup", "Write the whole home to one file."),
     "bridge": _Command("install", "Let hermes-agent find a plugin that is a package."),
-    "check": _Command("check", "Run the conformance checks on a memory plugin."),
+    "check": _Command("check", "Run the conformance checks on a memory plugin, and grade it."),
     "config": _Command("setup", "Show and change settings."),
     "demo": _Command("demo", "Show what memory does, in a temporary home."),
     "disable": _Command("providers", "Stop using the external provider."),
@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "enable": _Command("providers", "Use NAME as the external memory provider."),
     "explain": _Command("checkup", "Show what an agent would recall for QUESTION."),
     "forget": _Command("forget", "Delete a fact, a conversation or a person."),
+    "index": _Command("index", "Show and update the index of known plugins."),
     "info": _Command("providers", "Show the details of one provider."),
     "install": _Command("install", "Install a memory plugin."),
     "list": _Command("providers", "List the installed memory providers."),
@@ -40,11 +41,13 @@ COMMANDS: Final = {
     "new": _Command("check", "Create a project for a new memory plugin."),
     "outbox": _Command("outbox", "Show and deliver pending writes."),
     "restore": _Command("backup", "Restore a home from a backup."),
+    "search": _Command("index", "Search the known memory plugins."),
     "secrets": _Command("secrets", "Store the API keys of providers."),
     "setup": _Command("setup", "Configure and enable a memory plugin."),
     "status": _Command("checkup", "Show what is active and whether it works."),
     "storage": _Command("storage", "Show, check and move what the home stores."),
     "uninstall": _Command("install", "Disable and uninstall a memory plugin."),
+    "upgrade": _Command("upgrade", "Upgrade memory plugins; roll back if they fail."),
 }
 #: Commands of the other packages of this distribution.
 BUILTIN_HELP: Final = {
@@ -82,6 +85,16 @@ class _Commands(click.Group):
         else:
             command = load_command(cmd_name, value, ctx.params.get("home"))
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. A provider that is not installed may be a plugin that we know."""
+        try:
+            return super().invoke(ctx)
+        except UnknownProviderError as error:
+            from hermes_core.cli.plugin_search import add_hint  # noqa: PLC0415 - rarely needed
+
+            add_hint(error, ctx.params.get("home"))
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their help, and import only those of other distributions."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hermes_core.cli.output import paint, print_error, print_json, print_table, progress, say
+from hermes_core.cli.plugin_search import add_hint
 from hermes_core.cli.providers import complete_name
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Selection
@@ -18,12 +20,15 @@ from hermes_core.conformance import (
     MUST,
     SHOULD,
     Check,
+    Limits,
     Options,
     all_checks,
     check_plugin,
+    grade_of,
     markdown,
     plain,
 )
+from hermes_core.conformance.grades import badge, record_grade, tier_of
 from hermes_core.conformance.scaffold import PluginNameError, create_project, refuse_name
 from hermes_core.discovery import ProviderInfo, describe_directory, find_provider, scan
 from hermes_core.errors import HermesError, ProviderLoadError, UnknownProviderError
@@ -77,6 +82,7 @@ def _pairs(_ctx: click.Context, _parameter: click.Parameter, values: tuple[str, 
               help="Skip a check, and say why; repeatable.")  # fmt: skip
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.option("--markdown", metavar="FILE", type=_FILE, help="Write a report in Markdown.")
+@click.option("--badge", "badge_wanted", is_flag=True, help="Print only a badge, in Markdown.")
 @click.option("--list", "list_wanted", is_flag=True, help="List the checks without running them.")
 @click.pass_context
 def check_command(
@@ -88,9 +94,10 @@ def check_command(
     words: str | None,
     list_wanted: bool,
     json_wanted: bool,
+    badge_wanted: bool,
     **given: Any,
 ) -> None:
-    """Run the conformance checks on a memory plugin.
+    """Run the conformance checks on a memory plugin, and grade it.
 
     The plugin runs in a separate process with an empty home, without your environment,
     keyring and network. Exit code 0 if it passes, 1 if a check fails, 3 if it can't be
@@ -111,23 +118,40 @@ def check_command(
         raise HintedUsageError(f"unknown check in --skip: {', '.join(sorted(unknown))}", hint=_LIST)
     options = Options(
         given["config"], given["env"], given["live"], given["skip"],
-        tuple(each.id for each in checks),
+        tuple(each.id for each in checks), Limits().for_load(_load()),
     )  # fmt: skip
     try:
-        info = _found(plugin, resolve_home(ctx.obj))
+        home = resolve_home(ctx.obj)
+        info = _found(plugin, home)
         with progress(f"Checking {info.name}", len(checks)) as step:
             report = check_plugin(info, options, lambda _id: step.advance())
     except HermesError as error:
         print_error(error)
         ctx.exit(_NOT_LOADED)
+    if len(checks) == len(all_checks()):  # -k shows nothing about the rest
+        record_grade(home, info, report, datetime.now(UTC).date().isoformat())
     if given["markdown"] is not None:
         _write(given["markdown"], markdown(report, level))
     if json_wanted:
         print_json(**report.as_json(level))
+    elif badge_wanted:
+        grade = grade_of(report)
+        # Not `say`, which would wrap it on a narrow terminal.
+        click.echo(f"![hermes-plugins: {grade}]({badge(grade)})")
     else:
         for line, indent in plain(report, level, lambda text, word: paint(text, _COLOURS[word])):
             say(line, indent=indent)
     ctx.exit(0 if report.passes(level) else 1)
+
+
+def _load() -> float:
+    """Return how many programs want each processor; 1.0 where the system does not say."""
+    if not hasattr(os, "getloadavg"):  # Windows
+        return 1.0
+    try:
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    except OSError:
+        return 1.0
 
 
 def _chosen(words: str | None) -> list[Check]:
@@ -145,10 +169,14 @@ def _chosen(words: str | None) -> list[Check]:
 def _list(checks: list[Check], json_wanted: bool) -> None:
     if json_wanted:
         rows = ("id", "level", "family", "title", "why", "fix", "docs")
-        print_json(checks=[{row: getattr(each, row) for row in rows} for each in checks])
+        texts = [{row: getattr(each, row) for row in rows} for each in checks]
+        print_json(checks=[{**each, "grade": tier_of(each["id"], each["level"])} for each in texts])
         return
-    cells = [(each.id, each.level, each.family, each.title) for each in checks]
-    print_table(("ID", "LEVEL", "FAMILY", "TITLE"), cells, [""] * len(cells))
+    cells = [
+        (each.id, each.level, tier_of(each.id, each.level), each.family, each.title)
+        for each in checks
+    ]
+    print_table(("ID", "LEVEL", "GRADE", "FAMILY", "TITLE"), cells, [""] * len(cells))
 
 
 def _found(plugin: str, home: Path) -> ProviderInfo:
@@ -160,9 +188,10 @@ def _found(plugin: str, home: Path) -> ProviderInfo:
         return _folder(path)
     try:
         return find_provider(plugin, scan(home, Selection(), everything=True))
-    except UnknownProviderError:
+    except UnknownProviderError as error:
         if path.is_dir():
             return _folder(path)
+        add_hint(error, str(home))
         raise
 
 

@@ -38,6 +38,7 @@ from hermes_core.cli.providers import granted_to, isolation_of, recovered_config
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
 from hermes_core.errors import ConfigError, HermesError
+from hermes_core.install.upgrade import interrupted
 from hermes_core.storage.home import resolve_home
 
 _MARKS: Final = {
@@ -86,7 +87,7 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
         "redact": config.redacts,
         **_delivery_json(found.deliveries, installed.active),
         "problems": list(found.problems),
-        "warnings": list(found.warnings),
+        "warnings": [*found.warnings, *(str(each) for each in [interrupted(home)] if each)],
     }
     return report, found.check.traceback
 
@@ -251,7 +252,7 @@ def doctor_command(ctx: click.Context, write: bool, fix: bool, json_wanted: bool
     Exit code 1 if there is a problem.
     """
     home = resolve_home(ctx.obj)
-    unfinished = _recovered(home)
+    unfinished = [*_recovered(home), *_interrupted_upgrade(home)]
     config = _config_or_defaults(home)
     # Before it happens: the entry may stay in the service.
     if write and config.selection.name and not json_wanted:
@@ -280,6 +281,11 @@ def _recovered(home: Path) -> list[Finding]:
     except HermesError as error:
         return [Finding("setup", PROBLEM, error.what, error.hint or "try again")]
     return []
+
+
+def _interrupted_upgrade(home: Path) -> list[Finding]:
+    error = interrupted(home)
+    return [] if error is None else [Finding("upgrade", PROBLEM, error.what, error.hint)]
 
 
 def _config_or_defaults(home: Path) -> Config:

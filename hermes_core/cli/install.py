@@ -7,12 +7,14 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from hermes_core.checkup.selection import disable
-from hermes_core.cli.output import plain, print_json, progress, say, warn
+from hermes_core.cli.consent import Manner, agree_to_build, agree_to_risks, planned, show_risks
+from hermes_core.cli.output import plain, print_json, progress, say, say_field, warn
+from hermes_core.cli.plugin_search import entry_as_json, entry_details
 from hermes_core.cli.provider_list import as_json
 from hermes_core.cli.providers import complete_name, recovered_config
 from hermes_core.config import Config, Selection
@@ -34,9 +36,9 @@ from hermes_core.install import (
     Change,
     Download,
     Folder,
-    Installer,
     InstallError,
     NeedsBuild,
+    NoSuchPackage,
     Package,
     Plan,
     Repository,
@@ -51,41 +53,10 @@ from hermes_core.install import (
     remove_folder,
     stage,
 )
+from hermes_core.install.index import IndexEntry, meant_by, read_index, suggestion
 from hermes_core.outbox import admin
 from hermes_core.provider import BUILTIN
 from hermes_core.storage.home import resolve_home
-
-
-class Manner(NamedTuple):
-    """The options of `install`."""
-
-    home: Path
-    yes: bool
-    build: bool
-    replace: bool
-    dry_run: bool
-    allow_risky: bool
-    json: bool
-
-    @property
-    def asking(self) -> bool:
-        """Return whether there is a person to ask."""
-        # Without a terminal a question would wait for ever, in CI for example.
-        return not self.yes and not self.json and sys.stdin.isatty()
-
-    def say(self, text: str = "") -> None:
-        """Print a line, except with --json, which prints one object at the end."""
-        if not self.json:
-            say(text)
-
-    def agree(self, question: str, otherwise: str) -> None:
-        """Ask; raise unless the person agrees."""
-        if self.asking:
-            # err=True here and below: standard output is for results.
-            if not click.confirm(question, default=True, err=True):
-                raise click.Abort
-        elif not self.yes:
-            raise InstallError("nothing was installed", hint=otherwise)
 
 
 @click.command("install")
@@ -97,20 +68,49 @@ class Manner(NamedTuple):
 @click.option("--dry-run", is_flag=True, help="Show what would be installed, and stop.")
 @click.option("--json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def install_command(ctx: click.Context, /, spec: str, **options: bool) -> None:
+def install_command(ctx: click.Context, /, spec: str, **options: Any) -> None:
     """Install a memory plugin.
 
-    SPEC is a package as for pip (name, name==1.2, a wheel), a folder with a plugin.yaml,
-    or a git URL: https://host/repository, git+URL@REVISION#subdirectory=FOLDER.
+    SPEC is the name of a known plugin (see `search`), a package as for pip (name,
+    name==1.2, a wheel), a folder with a plugin.yaml, or a git URL:
+    https://host/repository, git+URL@REVISION#subdirectory=FOLDER.
     Shows what will be installed and asks first. Runs no code of the plugin and enables
     nothing.
     """
     manner = Manner(resolve_home(ctx.obj), **options)
-    source = read_source(spec)
-    if isinstance(source, Package):
-        _install_package(source, manner)
-    else:
+    index = read_index(manner.home)
+    # First, so that nobody gets a stranger's package that has the name of a known plugin.
+    known = meant_by(index, spec.strip())
+    source = read_source(spec) if known is None else Package(known.distribution)
+    if known is None and isinstance(source, Package) and not source.direct:
+        # The package of a known plugin, by its own name.
+        known = next(iter(index.packaged(source.project)), None)
+    manner = manner._replace(known=known)
+    if known is not None:
+        _show_known(spec.strip(), known, manner)
+    if not isinstance(source, Package):
         _install_folder(source, manner)
+        return
+    try:
+        _install_package(source, manner)
+    except NoSuchPackage as error:
+        spelling = "check the spelling, or see: hermes-plugins search"
+        error.hint = suggestion(index, source.project) or spelling
+        if known is not None:  # the spelling is right
+            error.hint = "the plugin is known, but not in this package index; see PIP_INDEX_URL"
+        raise
+
+
+def _show_known(spec: str, known: IndexEntry, manner: Manner) -> None:
+    """Show which package a name stands for, and what is known about it."""
+    manner.say(f"{plain(known.name)} is a known plugin:")
+    if not manner.json:
+        for label, value in entry_details(known).items():
+            if value:
+                say_field(f"  {label}", plain(value), 0)
+    if not known.is_project(spec) and Path(spec).is_dir():
+        manner.say(f"The folder {plain(spec)} is not used; to install it: "
+                   f"hermes-plugins install ./{plain(spec)}")  # fmt: skip
 
 
 # -- packages ---------------------------------------------------------------------------------
@@ -121,10 +121,10 @@ def _install_package(package: Package, manner: Manner) -> None:
     program = installer("install", package.shown)
     # A path or URL: that it needs a build is known without asking pip.
     if package.builds:
-        _agree_to_build(NeedsBuild(package.shown), manner)
+        agree_to_build(NeedsBuild(package.shown), manner)
     if package.direct and (local := Path(package.spec)).suffix == ".whl" and local.is_file():
         check_wheel(local)  # pip reads all of its metadata, however much that is
-    plan = _planned(program, package, manner)
+    plan = planned(program, package, manner)
     if not plan.changes:
         _already_there(package, manner)
         return
@@ -137,11 +137,11 @@ def _install_package(package: Package, manner: Manner) -> None:
         _show_plan(plan, brought, manner)
         # Also protects from a typo: a package of that name that is something else.
         _refuse_useless(plan, brought)
-        _show_risks(fetched, manner)
+        show_risks(fetched, manner)
         if manner.dry_run:
             _print_json(manner, plan.changes, brought, changed=False, risks=fetched.risks)
             return
-        _agree_to_risks(fetched, manner)
+        agree_to_risks(fetched, manner)
         manner.agree("Install this?", "use --yes to install without a question")
         with progress(f"Installing {package.shown}"):
             program.install(plan, folder)
@@ -150,30 +150,6 @@ def _install_package(package: Package, manner: Manner) -> None:
     for line in conflicts:
         warn(f"dependency conflict: {line}")
     _finish(brought, plan, manner, fetched)
-
-
-def _planned(program: Installer, package: Package, manner: Manner) -> Plan:
-    """Return what would be installed; ask about each project that has to be built."""
-    # Each round names one more project, since pip and uv stop at the first one.
-    built: list[str] = []
-    while True:
-        try:
-            with progress(f"Resolving {package.shown}") as step:
-                return program.plan(package, built, step.show)
-        except NeedsBuild as need:
-            _agree_to_build(need, manner)
-            built.append(need.project)
-
-
-def _agree_to_build(need: NeedsBuild, manner: Manner) -> None:
-    if manner.build:
-        return
-    if not manner.asking:
-        raise need
-    manner.say(f"{need.what}.")
-    # The default is no, unlike below: a build runs code before it can be looked at.
-    if not click.confirm("Build it?", default=False, err=True):
-        raise click.Abort
 
 
 def _show_plan(plan: Plan, brought: list[ProviderInfo], manner: Manner) -> None:
@@ -211,28 +187,6 @@ def _refuse_useless(plan: Plan, brought: list[ProviderInfo]) -> None:
         where=plan.package.shown,
         hint=f"nothing was installed; to install it anyway: pip install {plan.package.shown}",
     )
-
-
-def _show_risks(fetched: Download, manner: Manner) -> None:
-    if fetched.risks:
-        manner.say("Files that affect more than this plugin:")
-        for each in fetched.risks:
-            manner.say(f"  {plain(each)}")
-        manner.say()
-
-
-def _agree_to_risks(fetched: Download, manner: Manner) -> None:
-    """Ask about the risks, or refuse them: --yes answers another question."""
-    if not fetched.risks or manner.allow_risky:
-        return
-    if not manner.asking:
-        more = f" (and {len(fetched.risks) - 1} more)" if len(fetched.risks) > 1 else ""
-        raise InstallError(
-            f"{plain(fetched.risks[0])}{more}",
-            hint="nothing was installed; if you trust it, add --allow-risky",
-        )
-    if not click.confirm("Accept these files?", default=False, err=True):
-        raise click.Abort
 
 
 def _already_there(package: Package, manner: Manner) -> None:
@@ -350,7 +304,14 @@ def _print_json(
             packages=packages,
             providers=[as_json(each) for each in providers],
             risks=list(risks),
+            known=_known_json(manner),
         )
+
+
+def _known_json(manner: Manner) -> dict[str, Any] | None:
+    if manner.known is None:
+        return None
+    return entry_as_json(read_index(manner.home), manner.known)
 
 
 def _offer_setup(providers: list[ProviderInfo], manner: Manner) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_core.cli.output import print_json, print_table
@@ -55,14 +56,26 @@ def run_list(request: ListRequest) -> int:
                 f"memory.provider is {selection.name}, which is not installed",
                 hint="see: hermes-plugins status",
             )
+    grades = _grades(home, found) if request.everything else None
     if request.json:
-        print_json(providers=[as_json(each) for each in found])
+        rows = [as_json(each) for each in found]
+        for row, grade in zip(rows, grades or (), strict=False):
+            row["grade"] = grade
+        print_json(providers=rows)
     else:
-        _print_rows(found)
+        _print_rows(found, grades)
     # Raised last: what is installed is printed in any case, and the exit code is 1.
     if error is not None:
         raise error
     return 0
+
+
+def _grades(home: Path, found: list[ProviderInfo]) -> list[str]:
+    from hermes_core.cli.plugin_search import grade_of_installed  # noqa: PLC0415 - only for --all
+    from hermes_core.install.index import read_index  # noqa: PLC0415
+
+    index = read_index(home)
+    return [grade_of_installed(home, each, index) for each in found]
 
 
 def _is_missing(selection: Selection, found: list[ProviderInfo]) -> bool:
@@ -93,15 +106,12 @@ def version_of(info: ProviderInfo) -> str:
     return f"{info.version} {commit[:7]}{edited}".strip()
 
 
-def _print_rows(found: list[ProviderInfo]) -> None:
-    rows = [
-        (
-            each.name,
-            each.state,
-            version_of(each),
-            each.distribution or each.source,
-            each.problem or each.description,
-        )
-        for each in found
-    ]
-    print_table(_HEADER, rows, [each.state for each in found])
+def _print_rows(found: list[ProviderInfo], grades: list[str] | None) -> None:
+    rows = []
+    for number, each in enumerate(found):
+        graded = [] if grades is None else [grades[number] or "-"]
+        place = each.distribution or each.source
+        rows.append((each.name, each.state, version_of(each), place, *graded,
+                     each.problem or each.description))  # fmt: skip
+    header = _HEADER if grades is None else (*_HEADER[:-1], "GRADE", _HEADER[-1])
+    print_table(header, rows, [each.state for each in found])

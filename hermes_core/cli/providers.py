@@ -20,6 +20,7 @@ from hermes_core.cli.output import (
     say_field,
     warn,
 )
+from hermes_core.cli.plugin_search import grade_of_installed, print_known
 from hermes_core.cli.provider_list import ListRequest, as_json, run_list
 from hermes_core.config import (
     Config,
@@ -39,7 +40,8 @@ from hermes_core.discovery import (
     read_record,
     scan,
 )
-from hermes_core.errors import ConfigError, HermesError
+from hermes_core.errors import ConfigError, HermesError, UnknownProviderError
+from hermes_core.install.index import read_index
 from hermes_core.provider import BUILTIN
 from hermes_core.secrets import check_name
 from hermes_core.storage.home import resolve_home
@@ -77,11 +79,19 @@ def list_command(ctx: click.Context, everything: bool, json_wanted: bool) -> Non
 def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
     """Show the details of one provider.
 
-    Reads metadata only; no code of the plugin runs.
+    Reads metadata only; no code of the plugin runs. If it is not installed, shows what
+    the index of known plugins says, and how to install it.
     """
     home = resolve_home(ctx.obj)
     selection = read_selection(home)
-    info = _listed(name, scan(home, selection, everything=True))
+    try:
+        info = _listed(name, scan(home, selection, everything=True))
+    except UnknownProviderError as error:
+        # `name` is empty if what is installed is the reason.
+        if error.name and print_known(home, error.name, json=json_wanted):
+            return
+        raise
+    grade = grade_of_installed(home, info, read_index(home))
     place = str(info.directory or info.location or "")
     registers = info.facts.registers
     companions = companions_of(info)
@@ -92,7 +102,7 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         beside = {name.removesuffix(".py"): str(path) for name, path in companions.items()}
         grants = granted_to(selection, info.name)
         more = {"commit": info.commit, "location": place, "grants": grants, **beside, **facts}
-        more["isolation"] = isolation
+        more |= {"isolation": isolation, "grade": grade}
         print_json(provider={**as_json(info), **more})
         return
     say(f"{plain(info.name)}  {paint(info.state, info.state)}")
@@ -105,6 +115,7 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         if info.directory
         else "",
         "distribution": f"{info.distribution} {info.version}" if info.distribution else "",
+        "grade": grade,
         "source": info.source,
         "entry point": "" if info.source == "module" else info.entry_point,
         "module": info.entry_point if info.source == "module" else "",

@@ -153,11 +153,12 @@ def _chosen(config: Config, asking: bool) -> str:
     for line in lines:
         say(line)
     for provider in (each for each in PUBLISHED if each in missing):
-        say(f"   {provider}  not installed: hermes-plugins install {PUBLISHED[provider]}")
+        say(f"   {provider}  not installed: hermes-plugins install {provider}")
     if not found:
         raise HermesError(
             "no memory plugin is installed",
-            hint="install one, for example: hermes-plugins install hermes-memory-mem0",
+            hint="install one, for example: hermes-plugins install mem0; see all: "
+            "hermes-plugins search",
         )
     if not asking:
         raise HintedUsageError(

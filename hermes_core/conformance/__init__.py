@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hermes_core.conformance._runner import check_plugin
     from hermes_core.conformance._suite import conformance_suite
     from hermes_core.conformance.checks import all_checks
+    from hermes_core.conformance.grades import Grade, grade_of
     from hermes_core.conformance.model import (
         MUST,
         SHOULD,
@@ -31,6 +32,7 @@ __all__ = [
     "SHOULD",
     "Check",
     "Failed",
+    "Grade",
     "Limits",
     "Options",
     "Report",
@@ -38,6 +40,7 @@ __all__ = [
     "all_checks",
     "check_plugin",
     "conformance_suite",
+    "grade_of",
     "markdown",
     "plain",
 ]
@@ -47,6 +50,8 @@ _MODULES: Final = {
     "all_checks": "checks",
     "check_plugin": "_runner",
     "conformance_suite": "_suite",
+    "Grade": "grades",
+    "grade_of": "grades",
 }
 
 

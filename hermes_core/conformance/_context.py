@@ -35,6 +35,7 @@ class Loading:
     threads: tuple[str, ...]
     printed: str
     changes: tuple[str, ...]
+    logging: tuple[str, ...]
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import os
 import signal
 import stat
@@ -211,17 +212,63 @@ def leave_network() -> bool:
     return True
 
 
-class ProcessState:
-    """Saves and restores the working directory, variables, signal handlers and streams."""
+class LoggingState:
+    """Saves and restores what belongs to the agent in `logging`."""
 
     def __init__(self) -> None:
+        root = logging.getLogger()
+        self._root = (root.level, list(root.handlers), list(root.filters))
+        self._limit = root.manager.disable
+        # What others have named already; the loggers that the plugin creates are its own.
+        self._disabled = {name: each.disabled for name, each in _loggers().items()}
+
+    def changes(self) -> list[str]:
+        """Return what has changed."""
+        root = logging.getLogger()
+        level, handlers, filters = self._root
+        found = []
+        if root.level != level:
+            names = map(logging.getLevelName, (level, root.level))
+            found.append(f"the level of the root logger was changed from {' to '.join(names)}")
+        if root.handlers != handlers:
+            found.append("the handlers of the root logger were changed")
+        if root.filters != filters:
+            found.append("the filters of the root logger were changed")
+        if root.manager.disable != self._limit:
+            found.append("logging.disable was called")
+        now = _loggers()
+        off = [name for name, old in self._disabled.items() if now[name].disabled and not old]
+        return [*found, f"{len(off)} loggers of others were disabled"] if off else found
+
+    def restore(self) -> None:
+        """Restore everything. What was closed stays closed."""
+        root = logging.getLogger()
+        level, root.handlers[:], root.filters[:] = self._root
+        root.setLevel(level)
+        logging.disable(self._limit)
+        now = _loggers()
+        for name, disabled in self._disabled.items():
+            now[name].disabled = disabled
+
+
+def _loggers() -> dict[str, logging.Logger]:
+    # A copy: another thread may create a logger meanwhile. The rest are placeholders.
+    known = logging.getLogger().manager.loggerDict.copy()
+    return {name: each for name, each in known.items() if isinstance(each, logging.Logger)}
+
+
+class ProcessState:
+    """Saves and restores working directory, variables, signal handlers, streams and logging."""
+
+    def __init__(self) -> None:
+        self.logging = LoggingState()
         self._folder = Path.cwd()
         self._variables = dict(os.environ)
         self._signals = {each: signal.getsignal(each) for each in signal.valid_signals()}
         self._streams = (sys.stdin, sys.stdout, sys.stderr, sys.excepthook)
 
     def changes(self) -> list[str]:
-        """Return what has changed."""
+        """Return what has changed, without logging."""
         found = []
         if Path.cwd() != self._folder:
             found.append(f"the working folder is {Path.cwd()}")
@@ -240,6 +287,7 @@ class ProcessState:
 
     def restore(self) -> None:
         """Restore everything."""
+        self.logging.restore()
         os.chdir(self._folder)
         # Changed in place: os.environ has to stay the same object, which others imported.
         for name in set(os.environ) - set(self._variables):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from hermes_core.conformance.grades import Grading, badge, grading_of
 from hermes_core.errors import one_line
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ def check(
     return made
 
 
+_MAX_FACTOR: Final = 4.0
+
+
 class Limits(NamedTuple):
     """Time and size limits of the checks."""
 
@@ -101,6 +105,16 @@ class Limits(NamedTuple):
     settle: float = 10.0  # until a write is recalled, threads end, the process exits
     recalled: int = 32_000
     prompt: int = 8_000
+
+    def for_load(self, load: float) -> Limits:
+        """Return the limits for a machine on which ``load`` programs want each processor.
+
+        All times become longer, up to four times: a plugin is not slow because others are busy.
+        """
+        factor = min(max(load, 1.0), _MAX_FACTOR)
+        times = {name: value * factor for name, value in self._asdict().items()
+                 if isinstance(value, float)}  # fmt: skip
+        return self._replace(**times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +144,8 @@ class Options:
 class Result:
     """The result of one check.
 
-    ``reason`` says why it was skipped; ``unfinished`` that the kit had no time left for it.
+    ``reason`` says why it was skipped; ``unfinished`` that the kit had no time left for it;
+    ``waived`` that the author left it out.
     """
 
     id: str
@@ -146,6 +161,7 @@ class Result:
     fix: str = ""
     reason: str = ""
     unfinished: bool = False
+    waived: bool = False
 
     @classmethod
     def of(cls, check: Check, state: str, **details: Any) -> Result:
@@ -206,6 +222,7 @@ class Report:
 
     def as_json(self, level: str) -> dict[str, Any]:
         """Return the report for JSON output."""
+        grading = grading_of(self)
         return {
             "plugin": {
                 "name": self.name,
@@ -218,6 +235,9 @@ class Report:
             "level": level,
             "live": self.live,
             "ok": self.passes(level),
+            "grade": grading.grade,
+            "next_grade": _next_grade(grading),
+            "badge": badge(grading.grade),
             "seconds": round(self.seconds, 3),
             "passed": self.count(PASSED),
             "failed": len(self.failures(level)),
@@ -225,6 +245,12 @@ class Report:
             "skipped": self.count(SKIPPED),
             "checks": [asdict(each) for each in self.results],
         }
+
+
+def _next_grade(grading: Grading) -> dict[str, Any] | None:
+    if grading.next is None:
+        return None
+    return {"grade": grading.next, "failed": grading.failed, "not_run": grading.not_run}
 
 
 #: The first word of a line; a failure that does not count at the level is a warning.
@@ -277,7 +303,8 @@ def summary(report: Report, level: str) -> list[str]:
         if each.state == SKIPPED:
             skipped.setdefault(each.reason, []).append(each.id)
     reasons = [f"skipped {', '.join(ids)}: {one_line(reason)}" for reason, ids in skipped.items()]
-    return [subject(report), *reasons, verdict(report, level)]
+    grade = f"grade: {grading_of(report).describe()}"
+    return [subject(report), *reasons, grade, verdict(report, level)]
 
 
 def plain(
@@ -301,6 +328,7 @@ def plain(
     yield "", 0
     if any(each.startswith(UNAVAILABLE) for each in reasons):
         yield "To run more checks, configure the plugin: --env NAME=VALUE, --config FILE.", 2
+    yield f"grade: {grading_of(report).describe()}", 2
     yield subject(report), 2
     yield paint(verdict(report, level), PASSED if report.passes(level) else FAILED), 2
 
@@ -308,6 +336,7 @@ def plain(
 def markdown(report: Report, level: str) -> str:
     """Return the report as Markdown, for a pull request or a README."""
     lines = [f"# Conformance of {_cell(report.name)}", "", f"{subject(report)}  "]
+    lines += [f"grade: {grading_of(report).describe()}  "]
     lines += [verdict(report, level), "", "| check | level | | |", "|---|---|---|---|"]
     for each in report.results:
         said = each.reason or each.happened

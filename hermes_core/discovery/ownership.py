@@ -248,17 +248,20 @@ def _unknown(
         owners = ", ".join(each.owner for each in same)
         return UnknownProviderError(f"{name} is provided by {owners}, not by {owner}")
     usable = [each.name for each in listed if each.loadable and each.state != "no-provider"]
-    hint = ignored_project_plugin(name) or _suggestion(name, usable)
-    return UnknownProviderError(f"no memory provider {name!r} is installed", hint=hint)
+    what = f"no memory provider {name!r} is installed"
+    if hint := ignored_project_plugin(name):
+        return UnknownProviderError(what, hint=hint)
+    close = tuple(nearest(name, usable))
+    return UnknownProviderError(what, hint=_suggestion(name, close), name=choice, close=close)
 
 
-def _suggestion(name: str, installed: list[str]) -> str:
+def _suggestion(name: str, close: tuple[str, ...]) -> str:
     """What somebody may have meant: an installed provider, or a plugin that we publish."""
-    if close := nearest(name, installed):
+    if close:
         return f"did you mean {' or '.join(close)}?"
     if published := nearest(name, PUBLISHED):
         return f"run: hermes-plugins install {PUBLISHED[published[0]]}"
     return (
-        "run `hermes-plugins list` to see what is installed; `hermes-plugins install` takes a "
-        "package, a folder or a git URL"
+        "run `hermes-plugins list` to see what is installed, and `hermes-plugins search` for what "
+        "can be installed"
     )

@@ -101,14 +101,17 @@ _MAX_RECORD_BYTES: Final = 100_000
 class Record(NamedTuple):
     """Where a directory plugin came from, and with which content.
 
-    ``source`` is a URL or a folder, ``commit`` the one that was taken from it. ``bridge``
-    is the distribution that the directory makes visible to hermes-agent.
+    ``source`` is a URL or a folder, ``commit`` the one that was taken from it, ``revision``
+    and ``subdirectory`` what a person asked for. ``bridge`` is the distribution that the
+    directory makes visible to hermes-agent.
     """
 
     source: str = ""
     commit: str = ""
     bridge: str = ""
     hash: str = ""
+    revision: str = ""
+    subdirectory: str = ""
 
 
 def read_record(folder: Path) -> Record | None:

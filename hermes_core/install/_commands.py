@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO, Final, NamedTuple
 
-from hermes_core.install._sources import InstallError
+from hermes_core.install._sources import InstallError, NoSuchPackage
 from hermes_core.storage.processes import end_tree
 
 #: How long a command that was interrupted may take to undo what it had begun.
@@ -132,6 +132,7 @@ class _Kind(NamedTuple):
     pattern: str
     what: str
     hint: str = ""
+    error: type[InstallError] = InstallError
 
 
 _UNREACHABLE: Final = (
@@ -187,6 +188,7 @@ _KINDS: Final = (
         r"|(?P<name3>\S+) was not found in the provided",
         "the package index has no {name}",
         "check the spelling",
+        NoSuchPackage,
     ),
     _Kind(
         r"Invalid requirement: '?(?P<spec>[^'\n]*)|Failed to parse: `(?P<spec2>[^`]*)",
@@ -230,7 +232,7 @@ def install_error(said: str, spec: str) -> InstallError:
                 for key, value in found.groupdict().items()
                 if value
             }
-            return InstallError(kind.what.format(**values), where=spec, hint=kind.hint)
+            return kind.error(kind.what.format(**values), where=spec, hint=kind.hint)
     lines = _PREFIX.findall(text) or text.strip().splitlines()[-1:]
     return InstallError(
         _short(lines[0]) if lines else "it failed without an error message", where=spec

@@ -86,10 +86,15 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def staging_folder(plugins: Path) -> Path:
+    """The path of a new folder beside the plugins, which a killed process leaves to `_clear`."""
+    # On the file system of its place, so that the final rename is atomic.
+    return plugins / f"{_STAGED}{os.urandom(4).hex()}"
+
+
 def stage(source: Folder | Repository, plugins: Path) -> StagedPlugin:
     """Copy or clone a plugin into a folder beside its place, and check it."""
-    # On the file system of its place, so that the final rename is atomic.
-    work = plugins / f"{_STAGED}{os.urandom(4).hex()}"
+    work = staging_folder(plugins)
     if isinstance(source, Folder):
         # symlinks=True: links are copied as links, and then checked by `_refuse_strange`.
         shutil.copytree(
@@ -109,6 +114,9 @@ def stage(source: Folder | Repository, plugins: Path) -> StagedPlugin:
     if problem or not _NAME.fullmatch(name):
         raise InstallError(problem or f"{name!r} can't be the name of a folder", where=origin)
     record = Record(source=origin, commit=commit, hash=content_hash(info))
+    if isinstance(source, Repository):
+        # For `upgrade`: the branch or tag, and the folder in the repository.
+        record = record._replace(revision=source.revision, subdirectory=source.subdirectory)
     return StagedPlugin(found, name, info._replace(name=name, commit=commit), record)
 
 
@@ -175,6 +183,25 @@ def check_out(repository: Repository, folder: Path) -> str:
         if done.code:
             raise _failure(repository, done)
     return done.out.strip()
+
+
+def remote_commit(repository: Repository) -> str:
+    """The commit that a revision of a repository names now, without fetching it."""
+    wanted = repository.revision or "HEAD"
+    with tempfile.TemporaryDirectory(prefix="hermes-git-") as name:
+        ours = Path(name, ".git")
+        _git(ours, Path(name), "init", "--quiet")
+        done = _git(ours, Path(name), "ls-remote", "--", repository.url, wanted, f"{wanted}^{{}}")
+    if done.code:
+        raise _failure(repository, done)
+    # "COMMIT<tab>REF"; of an annotated tag the second line, which is the commit behind it.
+    lines = [each.split("\t") for each in done.out.splitlines()]
+    commits = {each[1]: each[0] for each in lines if len(each) == 2}  # noqa: PLR2004
+    behind = [commit for ref, commit in commits.items() if ref.endswith("^{}")]
+    found = behind or list(commits.values())
+    if not found:
+        raise InstallError(f"has no revision {wanted}", where=repository.shown)
+    return found[0]
 
 
 def commit_of(folder: Path) -> str:

@@ -67,19 +67,26 @@ class Plan(NamedTuple):
 
 
 class Download(NamedTuple):
-    """What was downloaded: the folder to search for providers, and what is risky in it."""
+    """What was downloaded: the folder to search for providers, and what is risky in it.
+
+    ``wheels`` are the files, if there are any; otherwise everything is in ``site``.
+    """
 
     site: Path
     risks: tuple[str, ...] = ()
+    wheels: tuple[Path, ...] = ()
 
 
 class Installer(Protocol):
     """pip or uv, for the environment that runs us. Each method may raise `InstallError`."""
 
-    def plan(self, package: Package, built: Iterable[str], progress: Progress) -> Plan:
+    def plan(
+        self, package: Package, built: Iterable[str], progress: Progress, *, upgrade: bool = False
+    ) -> Plan:
         """What would be installed. Raises `NeedsBuild` if something else had to be built.
 
-        ``progress`` is called with each step that takes time, here and below.
+        ``progress`` is called with each step that takes time, here and below. ``upgrade``: also
+        if another version of the package is installed; its dependencies change only if they must.
         """
 
     def fetch(self, plan: Plan, folder: Path, progress: Progress) -> Download:
@@ -155,7 +162,9 @@ _PASSED_OVER: Final = re.compile(
 class Pip:
     """Installs with pip: exactly the files that a person was shown."""
 
-    def plan(self, package: Package, built: Iterable[str], progress: Progress) -> Plan:
+    def plan(
+        self, package: Package, built: Iterable[str], progress: Progress, *, upgrade: bool = False
+    ) -> Plan:
         """What pip would install."""
         allowed = tuple(built)
         with (
@@ -165,7 +174,8 @@ class Pip:
             report, log = Path(folder, "report.json"), Path(folder, "log")
             done = self._pip(
                 "install", "--dry-run", "--report", str(report), "--log", str(log),
-                *only_wheels(allowed), *guard, package.spec, progress=report_steps(progress),
+                *(["--upgrade"] if upgrade else []), *only_wheels(allowed), *guard, package.spec,
+                progress=report_steps(progress),
             )  # fmt: skip
             if done.code:
                 logged = log.read_text("utf-8", "replace") if log.exists() else ""
@@ -192,14 +202,15 @@ class Pip:
             raise install_error(done.err, plan.package.shown)
         site = folder / "site"
         found: list[str] = []
-        for wheel in sorted((folder / "wheels").glob("*.whl")):
+        wheels = sorted((folder / "wheels").glob("*.whl"))
+        for wheel in wheels:
             check_wheel(wheel)
             try:
                 unpack_texts(wheel, site)
                 found += risks_of_wheel(wheel)
             except (zipfile.BadZipFile, OSError) as error:
                 raise install_error(f"BadZipFile: {error}", wheel.name) from error
-        return Download(site, tuple(found))
+        return Download(site, tuple(found), tuple(wheels))
 
     def install(self, plan: Plan, folder: Path) -> None:
         """Install the wheels, and nothing else."""
@@ -214,6 +225,9 @@ class Pip:
         )  # fmt: skip
         if done.code:
             raise install_error(done.err, plan.package.shown)
+        for each in plan.changes:
+            if each.direct:
+                _record_source(each.name, plan.package)
 
     def remove(self, distribution: str) -> None:
         """Uninstall."""
@@ -231,6 +245,23 @@ class Pip:
         # -P: a folder called pip in the working folder is not the pip that is meant.
         command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
         return run([*command, *arguments], progress=progress)
+
+
+def _record_source(project: str, package: Package) -> None:
+    """Record where a package came from (PEP 610): pip only sees the wheel in our folder.
+
+    `upgrade` must not look for it in a package index, which may have a stranger's of that name.
+    """
+    text = package.shown
+    place = text.rpartition("@ ")[2].strip() if "://" in text else Path(text).absolute().as_uri()
+    kind = "dir_info" if Path(text).is_dir() else "archive_info"
+    try:
+        info = Path(str(getattr(distribution(project), "_path")))  # noqa: B009 - has no public name
+        with (info / "RECORD").open("a", encoding="utf-8", newline="\n") as file:
+            file.write(f"{info.name}/direct_url.json,,\n")
+        (info / "direct_url.json").write_text(json.dumps({"url": place, kind: {}}), "utf-8")
+    except (OSError, PackageNotFoundError):
+        return  # it is installed, and that is what was asked for
 
 
 def _pip_error(package: Package, said: str, logged: str, allowed: tuple[str, ...]) -> InstallError:
@@ -298,13 +329,17 @@ class Uv:
     def __init__(self, program: str) -> None:
         self._program = program
 
-    def plan(self, package: Package, built: Iterable[str], progress: Progress) -> Plan:
+    def plan(
+        self, package: Package, built: Iterable[str], progress: Progress, *, upgrade: bool = False
+    ) -> Plan:
         """What uv would install."""
         allowed = tuple(built)
+        newer = ["--upgrade-package", package.project] if upgrade else []
         with keeping_ourselves() as guard:
             done = self._uv(
                 "install",
                 "--dry-run",
+                *newer,
                 *only_wheels(allowed),
                 *guard,
                 package.spec,
@@ -314,7 +349,7 @@ class Uv:
             need = _uv_source_only(done, allowed)
             if need is not None and package.builds and not allowed:
                 # A path or URL: the person allowed the build before its name was known.
-                return self.plan(package, [need.project], progress)
+                return self.plan(package, [need.project], progress, upgrade=upgrade)
             raise need or install_error(done.err, package.shown)
         would = (
             (each["name"], each["version"] or _version_in(each["place"]), bool(each["place"]))
@@ -385,7 +420,7 @@ def installer(verb: str, spec: str) -> Installer:
     """pip, or uv where there is none.
 
     Args:
-        verb: What is to be done: install or uninstall.
+        verb: What is to be done: install, upgrade or uninstall.
         spec: With what.
 
     Raises:
@@ -424,12 +459,16 @@ def _pipx_command(prefix: Path, verb: str, spec: str) -> str:
         app = str(data["main_package"]["package"])
     except (OSError, ValueError, KeyError, TypeError):
         app = OURSELVES
+    if verb == "upgrade":
+        return shlex.join(["pipx", "upgrade", "--include-injected", app])
     return shlex.join(["pipx", "inject" if verb == "install" else "uninject", app, spec])
 
 
 def _uv_command(prefix: Path, verb: str, spec: str) -> str:
     """Uv can't add to a tool: the command has to name everything to be installed in it."""
-    (_, tool), *others = _receipt(prefix) or [(OURSELVES, OURSELVES)]
+    (name, tool), *others = _receipt(prefix) or [(OURSELVES, OURSELVES)]
+    if verb == "upgrade":
+        return shlex.join(["uv", "tool", "upgrade", name])
     if verb == "install":
         others.append(("", spec))
     else:

@@ -14,6 +14,10 @@ class InstallError(HermesError):
     """A plugin can't be installed, removed or bridged."""
 
 
+class NoSuchPackage(InstallError):  # noqa: N818 - reads as what was found
+    """The package index has no project of that name."""
+
+
 class NeedsBuild(InstallError):  # noqa: N818 - reads as what was found
     """A project has no wheel: installing it runs its build."""
 

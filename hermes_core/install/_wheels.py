@@ -117,12 +117,12 @@ def risks_of_wheel(wheel: Path) -> list[str]:
             if each.filename.endswith(".dist-info/entry_points.txt") and each.file_size <= _MAX_TEXT
         ]
     project = wheel.name.partition("-")[0]
-    names = [_installed_name(each.filename) for each in entries]
-    scripts = [*_scripts(names), *(each for text in declared for each in _declared_scripts(text))]
+    names = [installed_name(each.filename) for each in entries]
+    scripts = [*_scripts(names), *(each for text in declared for each in declared_scripts(text))]
     return risks(project, [each for each in names if each], scripts)
 
 
-def _installed_name(name: str) -> str:
+def installed_name(name: str) -> str:
     """A file's place relative to the site, where its ``.data`` folder leads to."""
     parts = PurePosixPath(name).parts
     if len(parts) < 3 or not parts[0].endswith(".data"):  # noqa: PLR2004 - name.data/scheme/file
@@ -130,25 +130,27 @@ def _installed_name(name: str) -> str:
     if parts[1] in ("purelib", "platlib"):
         return "/".join(parts[2:])
     if parts[1] == "scripts":
-        return f"{_SCRIPTS}{parts[2]}"
+        return f"{SCRIPTS}{parts[2]}"
     if parts[1] == "data":
         target = Path(sysconfig.get_path("data"), *parts[2:])
         for scheme in ("purelib", "platlib", "scripts"):
             folder = Path(sysconfig.get_path(scheme))
             if target.is_relative_to(folder):
                 inner = target.relative_to(folder).as_posix()
-                return f"{_SCRIPTS}{inner}" if scheme == "scripts" else inner
+                return f"{SCRIPTS}{inner}" if scheme == "scripts" else inner
     return ""
 
 
-_SCRIPTS: Final = "<scripts>/"
+#: Stands for the folder of programs in the names of `installed_name`.
+SCRIPTS: Final = "<scripts>/"
 
 
 def _scripts(names: Iterable[str]) -> Iterator[str]:
-    return (each.removeprefix(_SCRIPTS) for each in names if each.startswith(_SCRIPTS))
+    return (each.removeprefix(SCRIPTS) for each in names if each.startswith(SCRIPTS))
 
 
-def _declared_scripts(text: str) -> Iterator[str]:
+def declared_scripts(text: str) -> Iterator[str]:
+    """The programs that an entry_points.txt declares."""
     group = ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
@@ -165,7 +167,7 @@ def risks(project: str, names: Iterable[str], scripts: Iterable[str]) -> list[st
         names: Its files, relative to the site.
         scripts: The names of its programs.
     """
-    names = [each for each in names if not each.startswith(_SCRIPTS)]
+    names = [each for each in names if not each.startswith(SCRIPTS)]
     known = find_distribution(project)
     own = frozenset(() if known is None else known.files)
     found = [

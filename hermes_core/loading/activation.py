@@ -112,7 +112,9 @@ def chosen(config: Config, installed: list[ProviderInfo] | None = None) -> Provi
     try:
         info = find_provider(selection.choice, found)
     except UnknownProviderError as error:
-        error.hint = _how_to_get_back(selection, found) or error.hint
+        if back := _how_to_get_back(selection, found):
+            # Its own package: the command line must not suggest another one of that name.
+            error.hint, error.name = back, ""
         raise
     problem = _changed(info, selection)
     pin = selection.pin

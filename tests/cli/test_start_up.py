@@ -82,6 +82,16 @@ def test_list_imports_neither_what_is_slow_nor_a_plugin(spied, arguments):
     ] == []
 
 
+@pytest.mark.parametrize("words", [("local",), pytest.param((), marks=pytest.mark.stress)])
+def test_search_imports_no_more_than_list_does(spied, words):
+    make_used_home(spied)
+    assert spied.run("search", *words).done().lines
+    names = imported(spied)
+    assert "hermes_core.install.index" in names
+    assert names & SLOW == set()
+    assert "hermes_core.install._installers" not in names
+
+
 def test_list_imports_nothing_more_where_the_pin_does_not_fit(spied):
     make_used_home(spied)
     spied.install("alpha", version="2.0")

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.commands import Machine, posix_only, run_on_terminal
+from support.commands import Machine, posix_only, run_on_terminal, snapshot
 from support.sites import provider_source
 
 import hermes_core
@@ -30,10 +30,13 @@ def machine(tmp_path: Path) -> Machine:
     return made
 
 
-def test_a_plugin_that_passes_exits_with_0_and_the_home_is_not_touched(machine):
-    with machine.unchanged():
-        result = machine.run("check", "builtin", "--level", "should").done()
-        assert list(machine.user.iterdir()) == []
+def test_a_plugin_that_passes_exits_with_0_and_only_its_grade_is_stored(machine):
+    before = snapshot(machine.home)
+    result = machine.run("check", "builtin", "--level", "should").done()
+    assert list(machine.user.iterdir()) == []
+    assert snapshot(machine.home).keys() - before.keys() == {"logs", "logs/checks.json"}
+    # The kit sees recall by `prefetch`, not by a tool, which is how the built-in recalls.
+    assert result.lines[-3] == "grade: bronze (for silver: run HP701, HP702, HP703)"
     assert result.lines[-2].startswith("builtin (hermes-plugins ")
     assert " 0 failed, " in result.lines[-1]
     assert len([line for line in result.lines if " HP" in line]) == len(all_checks())
@@ -125,6 +128,7 @@ def test_the_list_has_every_check_and_runs_none(machine):
     listed = machine.json("check", "--list", "-k", "prompt")["checks"]
     assert [each["id"] for each in listed] == ["HP831", "HP832"]
     assert listed[0]["why"]
+    assert [each["grade"] for each in listed] == ["silver", "gold"]
 
 
 def test_settings_and_variables_are_given_on_the_command_line(machine, tmp_path):
@@ -164,3 +168,11 @@ def test_checks_name_pages_that_exist():
         text = (docs.parent / page).read_text("utf-8")
         assert f"{{#{anchor}}}" in text
         assert json.dumps(each.id)[1:-1] in text
+
+
+def test_a_part_of_the_checks_leaves_no_grade_and_the_badge_is_one_line(machine):
+    result = machine.run("check", "old", "-k", "HP602", "--badge")
+    assert result.code == 1
+    address = "https://img.shields.io/badge/hermes--plugins-not%20graded-lightgrey"
+    assert result.lines == [f"![hermes-plugins: not graded]({address})"]
+    assert not (machine.home / "logs" / "checks.json").exists()

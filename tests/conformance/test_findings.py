@@ -22,6 +22,19 @@ SAVED_OUTSIDE = """
 def save_config(self, values, home):
     open(os.path.expanduser("~/.acme"), "w").close()
 """
+EDITS_LATER = """
+def sync_turn(self, user_content, assistant_content, *, session_id="", messages=None):
+    self.later = messages
+def shutdown(self):
+    if getattr(self, "later", None):
+        del self.later[2:]
+    super().shutdown()
+"""
+ONE_SESSION = """
+def prefetch(self, query, *, session_id=""):
+    text = super().prefetch(query)
+    return text if session_id == self._session else ""
+"""
 THREAD = """
 import subprocess, sys, threading
 SHARED = None
@@ -42,6 +55,16 @@ def begin():
         ("HP309", IN_INITIALIZE.format(start="begin()"), THREAD, "shared"),
         ("HP310", IN_INITIALIZE.format(start="subprocess.Popen([sys.executable, '-S', '-c', "
                   "'import time; time.sleep(60)'])"), THREAD, "still running"),
+        ("HP314", "pass", "import logging; logging.basicConfig(level=10, force=True)",
+         "while loading: the level of the root logger was changed from WARNING to DEBUG; the hand"),
+        ("HP314", IN_A_TOOL.format(does="logging.config.dictConfig({'version': 1})"),
+         "import logging.config", "loggers of others were disabled"),
+        ("HP314", IN_A_TOOL.format(does="logging.disable(50)"), "import logging",
+         "logging.disable was called"),
+        ("HP613", "def on_session_end(self, messages): messages[2]['content'] = ''", "",
+         "after on_session_end, message 3 of 4 is different"),
+        ("HP613", EDITS_LATER, "", "after sync_turn, the list has 2 messages"),
+        ("HP707", ONE_SESSION, "", "a turn of session-2 is not recalled in session-2"),
         ("HP811", IN_A_TOOL.format(does="open(os.path.expanduser('~/.tool'), 'w').close()"), "",
          "~/.tool"),
         ("HP811", SAVED_OUTSIDE, "", "~/.acme"),
@@ -141,3 +164,35 @@ def test_a_plugin_that_demands_a_user_is_told(plugin):
         """
     )
     assert "without user_id" in happened(check_plugin(info, only("HP206")), "HP206")
+
+
+def test_a_plugin_may_log_to_its_own_logger(plugin):
+    info = plugin(
+        """
+        def initialize(self, session_id, **kwargs):
+            own = logging.getLogger("acme")
+            own.setLevel(logging.DEBUG)
+            own.addHandler(logging.NullHandler())
+            own.propagate = False
+            super().initialize(session_id, **kwargs)
+        """,
+        "import logging",
+    )
+    assert states(check_plugin(info, only("HP314"))) == {"HP314": "passed"}
+
+
+@pytest.mark.parametrize("default", ["3.5", "'30'"])
+def test_a_field_with_a_number_as_default_is_not_given_words(plugin, default):
+    info = plugin(
+        f"""
+        def get_config_schema(self):
+            return [{{"key": "timeout", "description": "Seconds", "default": {default}}}]
+        def save_config(self, values, hermes_home):
+            try:
+                seconds = float(values["timeout"])
+            except ValueError:
+                seconds = float({default})
+            super().save_config({{"timeout": seconds}}, hermes_home)
+        """
+    )
+    assert states(check_plugin(info, only("HP404"))) == {"HP404": "passed"}

@@ -325,3 +325,12 @@ def test_nothing_is_written_beside_the_plugin(plugin):
     check_plugin(info, only("HP609"))
     assert [each.name for each in folder.iterdir()] == ["checked_plugin.py"]
     assert os.environ.get("HERMES_HOME") is None
+
+
+def test_a_busy_machine_gets_more_time_and_nothing_else():
+    limits = Limits()
+    assert limits.for_load(0.2) == limits
+    busy = limits.for_load(2.5)
+    assert (busy.call, busy.settle, busy.sync) == (25.0, 25.0, 1.25)
+    assert (busy.recalled, busy.prompt) == (limits.recalled, limits.prompt)
+    assert limits.for_load(50.0) == limits.for_load(4.0)

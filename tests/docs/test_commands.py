@@ -25,6 +25,7 @@ NOT_RUN = {
     "demo": "takes long: tests/e2e/test_demo.py",
     "export": "writes files: tests/builtin/test_portable.py",
     "import": "needs a file: tests/builtin/test_portable.py",
+    "index update": "needs a file: tests/install/test_index.py",
     "install": "needs a network: tests/install",
     "log --follow": "does not end: tests/call_log",
     "mcp": "does not end: tests/adapters",
@@ -36,6 +37,7 @@ NOT_RUN = {
     "setup": "needs the fields of a real plugin: tests/plugins",
     "ui": "does not end: tests/inspector",
     "uninstall": "changes the environment: tests/install",
+    "upgrade": "needs a network: tests/install/test_upgrade.py",
 }
 #: Commands that a plugin adds; it is not installed here.
 OF_PLUGINS = {"honcho": "tests/plugins/honcho/test_commands.py"}

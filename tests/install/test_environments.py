@@ -32,6 +32,7 @@ def refused(verb: str, spec: str) -> str:
         ("install", "memory-acme", "pipx inject hermes-plugins memory-acme"),
         ("install", "memory-acme>=1", "pipx inject hermes-plugins 'memory-acme>=1'"),
         ("uninstall", "memory-acme", "pipx uninject hermes-plugins memory-acme"),
+        ("upgrade", "memory-acme", "pipx upgrade --include-injected hermes-plugins"),
     ],
 )
 def test_in_an_environment_of_pipx_its_command_is_said(prefix, verb, spec, command):
@@ -63,6 +64,7 @@ entrypoints = []
             "uv tool install hermes-plugins --with 'memory-one>=2' --with memory-acme",
         ),
         ("uninstall", "memory-one", "uv tool install hermes-plugins"),
+        ("upgrade", "memory-one", "uv tool upgrade hermes-plugins"),
     ],
 )
 def test_in_a_tool_environment_of_uv_its_command_keeps_what_was_added_before(

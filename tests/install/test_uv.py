@@ -77,3 +77,20 @@ def test_what_affects_more_than_the_plugin_is_named_with_uv_too(venv: Venv):
     assert "helper-tool" not in shown.out
     assert "helper" not in venv.installed()
     venv.run("install", "memory-deep", "--yes", "--allow-risky").done()
+
+
+@pytest.mark.stress
+def test_an_upgrade_is_compared_installed_and_rolled_back(venv: Venv):
+    make_provider_wheel(venv.links, "acme")
+    venv.run("install", "memory-acme", "--yes").done()
+    venv.run("enable", "acme").done()
+    make_provider_wheel(venv.links, "acme", "2.0", requires=["helper>=1"])
+    make_wheel(venv.links, "helper", "1.5", files={"helper.py": ""})
+    (found,) = venv.json("upgrade", "acme", "--yes")["upgrades"]
+    assert (found["state"], found["new_version"]) == ("upgraded", "2.0")
+    assert found["dependencies"] == ["helper>=1"]
+    assert venv.providers()["acme"]["state"] == "active"
+    make_provider_wheel(venv.links, "acme", "3.0", "raise ImportError('no')\n")
+    assert "2.0 is installed again" in venv.run("upgrade", "acme", "--yes").failed()
+    assert venv.providers()["acme"]["version"] == "2.0"
+    assert venv.providers()["acme"]["state"] == "active"

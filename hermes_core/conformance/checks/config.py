@@ -109,13 +109,20 @@ def _sample(fields: tuple[Field, ...]) -> tuple[dict[str, Any], dict[str, str]]:
         if each.secret:
             continue
         # Their values are not unique, so they can't be searched for: they are stored along.
-        if each.choices or each.type != "text":
+        if each.choices or each.type != "text" or _is_number(each.default):
             values[each.key] = _typical(each)
             continue
         word = words[each.key] = f"kit{secrets.token_hex(6)}"
         # .invalid never resolves (RFC 2606), should the plugin try to connect.
         values[each.key] = f"http://{word}.invalid" if _is_address(each) else word
     return values, words
+
+
+def _is_number(default: Any) -> bool:
+    """Return whether a field without a type expects a number, which a plugin may correct."""
+    if isinstance(default, str):
+        return default.replace(".", "", 1).isdigit()
+    return isinstance(default, int | float)
 
 
 def _is_address(field: Field) -> bool:

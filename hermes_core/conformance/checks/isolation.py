@@ -167,3 +167,44 @@ def turns_keep_their_session(context: CheckContext) -> None:
         raise Failed(
             "the files do not contain the id of the keyword", where=driver.where("sync_turn")
         )
+
+
+@check(
+    "HP707",
+    SHOULD,
+    "`prefetch` recalls for the `session_id` that is passed with it",
+    fix="Prefer the keyword to the id of `initialize`, and keep what `queue_prefetch` prepares by "
+    "session: `self._ready[session_id]`.",
+)
+def recall_knows_its_session(context: CheckContext) -> None:
+    """One provider may serve several sessions at once. A recall that was prepared for one of them
+    must not be inserted into another, where nobody asked for it.
+    """
+    context.recalling()
+    driver = context.started("session-1")
+    mine = context.remember(driver, "session-2", "parrot")
+    theirs = context.remember(driver, "session-3", "tortoise")
+    for marker, session, topic in (
+        (mine, "session-2", "parrot"),
+        (theirs, "session-3", "tortoise"),
+    ):
+        if not context.finds(driver, marker, session, topic):
+            raise Failed(
+                f"a turn of {session} is not recalled in {session}; the provider was initialised "
+                "with session-1",
+                where=driver.where("prefetch"),
+            )
+
+    def mixed() -> bool:
+        # Single words, so that a small store does not return both turns for either question.
+        driver.ask("queue_prefetch", "parrot", session_id="session-2")
+        answer = driver.ask("prefetch", "tortoise", session_id="session-3").value
+        return isinstance(answer, str) and mine in answer and theirs not in answer
+
+    # Several times: some plugins prepare on a thread, so that the answer of one round is in the
+    # next. Bounded by a tenth of the usual time, since good plugins use all of it.
+    if driver.has("queue_prefetch") and context.until(mixed, context.options.limits.settle / 10):
+        raise Failed(
+            "what queue_prefetch prepared for one session was recalled in another",
+            where=driver.where("prefetch"),
+        )

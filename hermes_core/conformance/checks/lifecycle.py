@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hermes_core.conformance._context import CheckContext, conversation
 from hermes_core.conformance._driver import Answer, Driver
-from hermes_core.conformance._watch import ProcessState, printed_since
+from hermes_core.conformance._watch import LoggingState, ProcessState, printed_since
 from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
 from hermes_core.dispatch import method_of
 
@@ -316,3 +316,27 @@ def _in_time(driver: Driver, hook: str, answer: Answer, limit: float) -> None:
             expected=f"a return within {limit:g} s",
             where=driver.where(hook),
         )
+
+
+@check(
+    "HP314",
+    SHOULD,
+    "The plugin does not change the agent's logging",
+    fix="Log to `logging.getLogger(__name__)` and add handlers only to that logger. Leave "
+    "`logging.basicConfig`, `dictConfig`, `disable` and the root logger to the agent.",
+)
+def leaves_logging_alone(context: CheckContext) -> None:
+    """`logging.basicConfig(force=True)` closes the handlers of the agent: from then on its log file
+    gets nothing. A handler on the root logger prints every line of every library a second time.
+    """
+    if context.plugin.loading.logging:
+        raise Failed(f"while loading: {'; '.join(context.plugin.loading.logging)}")
+    driver = context.driver()
+    # After loading, whose changes are reported above.
+    before = LoggingState()
+    context.start(driver)
+    context.live_through(driver)
+    driver.shut()
+    changes = before.changes()
+    if changes:
+        raise Failed("; ".join(changes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from inspect import Parameter, signature
 from typing import Any, Final
 
@@ -273,3 +274,62 @@ def status_is_one(context: CheckContext) -> None:
     parts = ("provider_label", "count", "glyph")
     if value is not None and not all(hasattr(value, part) for part in parts):
         raise Failed(f"it returned {value!r:.80}", where=driver.where("recall_status"))
+
+
+# A turn as hosts pass it: with a tool call, its answer, and nested values.
+_TOOL_TURN: Final[tuple[dict[str, Any], ...]] = (
+    {"role": "user", "content": "Where is the key?"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {
+                "id": "call-1",
+                "type": "function",
+                "function": {"name": "find", "arguments": '{"what": "key"}'},
+            }
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call-1", "content": "Under the mat."},
+    {"role": "assistant", "content": "Under the mat."},
+)
+
+
+@check(
+    "HP613",
+    SHOULD,
+    "Hooks do not change the messages that they get",
+    fix="Copy what you change: `messages = [dict(each) for each in messages]`.",
+)
+def messages_stay_as_they_are(context: CheckContext) -> None:
+    """The list is the conversation itself in some hosts. What a plugin clears, shortens or edits
+    there is missing from the next prompt and from what other providers store.
+    """
+    driver = context.started()
+    lists = {hook: deepcopy(list(_TOOL_TURN)) for hook in _GET_MESSAGES}
+    for hook, given in lists.items():
+        if hook == "sync_turn":
+            turn = ("Where is the key?", "Under the mat.")
+            driver.ask(hook, *turn, session_id="session-1", messages=given)
+        else:
+            driver.ask(hook, given)
+    driver.shut()  # a plugin with a queue uses them later
+    changed = [hook for hook, given in lists.items() if given != list(_TOOL_TURN)]
+    if changed:
+        hook = changed[0]
+        raise Failed(
+            f"after {hook}, {_change(lists[hook])}",
+            expected=f"the {len(_TOOL_TURN)} messages as they were",
+            where=driver.where(hook),
+        )
+
+
+_GET_MESSAGES: Final = ("sync_turn", "on_pre_compress", "on_session_end")
+
+
+def _change(messages: list[dict[str, Any]]) -> str:
+    if len(messages) != len(_TOOL_TURN):
+        return f"the list has {len(messages)} messages"
+    pairs = zip(messages, _TOOL_TURN, strict=True)
+    number = next(at for at, (now, before) in enumerate(pairs, 1) if now != before)
+    return f"message {number} of {len(messages)} is different"

@@ -33,11 +33,15 @@ def _generated(results: list[dict[str, Any]]) -> str:
 
 def _table(results: list[dict[str, Any]]) -> str:
     columns = ("listed", "loads", "initialises", "stores", "recalls")
-    head = ("package", "listed as", "loads", "initialises", "stores", "recalls in a new process")
+    head = (
+        "package", "listed as", "grade", "loads", "initialises", "stores",
+        "recalls in a new process",
+    )  # fmt: skip
     rows = [
         (
             f"{each['distribution']} {each['version']}",
             ", ".join(f"{name} ({state})" for name, state, _ in each["listing"]) or "not found",
+            (each.get("checks") or {}).get("grade", "not graded"),
             *(_mark(each, column) for column in columns[1:]),
         )
         for each in results
@@ -76,10 +80,11 @@ def _remarks(result: dict[str, Any]) -> str:
         found.append(f"leaves threads: {', '.join(result['threads_left'])}")
     slow = {k: v for k, v in result.get("step_seconds", {}).items() if v >= 5}
     found += [f"{step} took {seconds:g} s" for step, seconds in slow.items()]
-    if result.get("loads") and result.get("checks_failed", ()) is None:
+    if result.get("loads") and result.get("checks", ()) is None:
         found.append("the checks exceeded their time limit")
-    if result.get("checks_failed"):
-        found.append(f"checks failed: {', '.join(result['checks_failed'])}")
+    failed = (result.get("checks") or {}).get("failed")
+    if failed:
+        found.append(f"checks failed: {', '.join(failed)}")
     remarks = dict.fromkeys(" ".join(each.split()) for each in found if each)
     return "; ".join(remarks).replace("|", "/") or "no remarks"
 

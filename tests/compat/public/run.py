@@ -2,7 +2,8 @@
 
 ``run.py [--light] [--only NAME]``: installs each package of packages.json beside our wheel,
 cuts the network, and goes through list, info, enable, a conversation over two processes,
-tools and shutdown. Results are in results.json, from which docs/compatibility.md is made.
+tools, shutdown and the conformance kit. Results are in results.json, from which `page.py` makes
+a part of docs/compatibility.md and `index.py` makes hermes_core/install/plugins.json.
 Fails if a package does less than it did when results.json was written.
 """
 
@@ -11,15 +12,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import lru_cache
+from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
+from zipfile import Path as ZipPath
+
+from hermes_core.conformance import Report, Result, grade_of
+from hermes_core.conformance.model import FAILED, NEEDS_NETWORK, PASSED, SKIPPED
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent.parent
@@ -28,37 +37,56 @@ RESULTS = HERE / "results.json"
 
 #: How long each step may take in all; the plugins' own deadlines are far below.
 SECONDS = 180
-CHECK_SECONDS = 90
+#: More than the kit allows itself. CI has less time: what is late there counts as not checked.
+CHECK_SECONDS = 330
+LIGHT_CHECK_SECONDS = 90
 
 
 def main() -> int:
     """Run what was asked for; 1 if something got worse."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--light", action="store_true", help="only those that install quickly")
-    parser.add_argument("--only", metavar="NAME", help="only this distribution")
-    parser.add_argument("--write", action="store_true", help="write results.json and the page")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", help="only this distribution; repeatable"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="how many at the same time")
+    parser.add_argument("--write", action="store_true", help="write results, page and index")
     options = parser.parse_args()
     packages = json.loads((HERE / "packages.json").read_text("utf-8"))
-    packages = [
-        each
-        for each in packages
-        if (not options.light or each["weight"] == "light")
-        and options.only in (None, each["distribution"])
-    ]
-    wheel = _wheel()
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda each: _examined(each, wheel), packages))
+    if options.only:  # in the given order
+        named = {each["distribution"]: each for each in packages}
+        packages = [named[name] for name in options.only]
+    packages = [each for each in packages if not options.light or each["weight"] == "light"]
+    wheel = _wheel(ROOT)
+    limit = LIGHT_CHECK_SECONDS if options.light else CHECK_SECONDS
+
     known = {each["distribution"]: each for each in _known()}
+    lock = threading.Lock()
+
+    def examined(package: dict[str, Any]) -> dict[str, Any]:
+        result = _examined(package, wheel, limit)
+        print(_line(result), flush=True)
+        if options.write:
+            # At once: a run of all packages takes long, and may be interrupted.
+            with lock:
+                _write({each["distribution"]: each for each in (*_known(), result)})
+        return result
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(examined, packages))
     worse = [line for each in results for line in _worse(known.get(each["distribution"]), each)]
-    for each in results:
-        print(_line(each), flush=True)
-    if options.write:
-        known |= {each["distribution"]: each for each in results}
-        RESULTS.write_text(json.dumps(list(known.values()), indent=1, sort_keys=True) + "\n")
-        subprocess.run([sys.executable, HERE / "page.py"], check=True)
     for line in worse:
         print(f"worse than before: {line}", file=sys.stderr)
     return 1 if worse else 0
+
+
+def _write(results: dict[str, dict[str, Any]]) -> None:
+    """Write the results, and what is made from them."""
+    ordered = [results[name] for name in sorted(results)]
+    text = json.dumps(ordered, indent=1, sort_keys=True, ensure_ascii=False)
+    RESULTS.write_text(f"{text}\n", "utf-8")
+    for script in ("page.py", "index.py"):
+        subprocess.run([sys.executable, HERE / script], check=True)
 
 
 def _known() -> list[dict[str, Any]]:
@@ -84,26 +112,63 @@ def _line(result: dict[str, Any]) -> str:
     return f"{result['distribution']:34} {marks}  {result['seconds']:.0f} s  {result['problem']}"
 
 
-def _wheel() -> Path:
-    """This tree as a wheel."""
-    folder = CACHE / "wheel"
-    shutil.rmtree(folder, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT], check=True)
+#: Removed when the program ends.
+_WHEELS = tempfile.TemporaryDirectory(prefix="hermes-wheels-", ignore_cleanup_errors=True)
+_PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
+def _wheel(project: Path) -> Path:
+    """A project of this tree as a wheel."""
+    folder = Path(_WHEELS.name, project.name)
+    subprocess.run([*_PIP, "wheel", "--no-deps", "--wheel-dir", folder, project], check=True)
     return next(folder.glob("*.whl"))
 
 
-def _examined(package: dict[str, Any], wheel: Path) -> dict[str, Any]:
+def _is_published(name: str) -> bool:
+    """Whether the package index has a distribution."""
+    command = [*_PIP, "index", "versions", name]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _metadata(package: dict[str, Any]) -> dict[str, str]:
+    """What the metadata of a wheel says that can't be installed here: summary and provider."""
+    wanted = f"{package['distribution']}=={package['version']}"
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--no-deps", "--ignore-requires-python", "--only-binary", ":all:")
+        command = [*_PIP, "download", *options, "--dest", folder, wanted]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            return {}
+        wheel = next(Path(folder).glob("*.whl"))
+        found = PathDistribution(
+            ZipPath(wheel, f"{'-'.join(wheel.name.split('-')[:2])}.dist-info/")
+        )
+        groups = ("hermes_agent.memory_providers", "hermes_agent.plugins")
+        points = [each.name for group in groups for each in found.entry_points.select(group=group)]
+        summary = {"summary": found.metadata["Summary"] or ""}
+        return summary | ({"name": points[0]} if points else {})
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def _examined(package: dict[str, Any], wheel: Path, limit: float) -> dict[str, Any]:
     began = time.monotonic()
-    machine = Machine(package)
-    result: dict[str, Any] = {**package, "problem": ""}
-    result.pop("environment", None)
+    machine = Machine(package, limit)
+    result: dict[str, Any] = {**package, "problem": "", "tried": _today()}
+    for each in ("environment", "project"):
+        result.pop(each, None)
+    if "project" in package:
+        result |= {"made_for": "hermes-plugins", "published": _is_published(machine.name)}
+    if "left_out" in package:  # for example, too large to be installed for a test
+        problem = f"not tried: {result.pop('left_out')}"
+        return {**result, **_metadata(package), "listing": [], "problem": problem, "seconds": 0.0}
     try:
         machine.install(wheel)
     except subprocess.CalledProcessError as error:
         why = error.stderr.decode().strip().splitlines()[-1:] or ["no reason"]
         result |= {"installs": False, "listing": [], "problem": f"can't be installed: {why[0]}"}
-        return {**result, "seconds": time.monotonic() - began}
+        return {**result, **_metadata(package), "seconds": round(time.monotonic() - began, 1)}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         result |= machine.drive(Path(folder))
     return {**result, "installs": True, "seconds": round(time.monotonic() - began, 1)}
@@ -112,16 +177,21 @@ def _examined(package: dict[str, Any], wheel: Path) -> dict[str, Any]:
 class Machine:
     """One package in an environment of its own, with a user and a home of its own."""
 
-    def __init__(self, package: dict[str, Any]) -> None:
+    def __init__(self, package: dict[str, Any], limit: float) -> None:
         self.package = package
+        self.name: str = package["distribution"]
+        self._check_seconds = limit
         self.settings: dict[str, str] = {}
         self.venv = CACHE / package["distribution"]
         self.python = self.venv / ("Scripts" if os.name == "nt" else "bin") / "python"
 
     def install(self, wheel: Path) -> None:
         """Install the package, unless it is there, and our wheel."""
-        wanted = f"{self.package['distribution']}=={self.package['version']}"
+        wanted = f"{self.name}=={self.package['version']}"
         mark = self.venv / ".installed"
+        if "project" in self.package:
+            wanted = str(_wheel(ROOT / self.package["project"]))
+            mark.unlink(missing_ok=True)  # the wheel of this moment
         if not mark.exists() or mark.read_text() != wanted:
             subprocess.run([sys.executable, "-m", "venv", self.venv], check=True)
             self._pip(wanted, wheel)
@@ -148,13 +218,15 @@ class Machine:
             "imported_by_list": imported,
         }
         if not loadable:
-            found["problem"] = mine[0]["problem"] if mine else "not found"
+            found["problem"] = mine[0]["problem"] if mine else _NOT_FOUND
             return found
         name = loadable[0]["name"]
         found |= self._enabled(name)
         found |= self._talked()
         found |= self._checked(name)
+        found["described"] = self._described(name)
         found["writes_outside"] = self._outside()
+        found["files_in_home"] = self._own_files()
         return found
 
     def _listing(self) -> tuple[list[dict[str, Any]], list[str]]:
@@ -208,9 +280,7 @@ class Machine:
         status = _parsed(self.command("status", "--json").stdout)
         for row in (status.get("provider") or {}).get("settings", ()):
             if row["required"] and not row["set"]:
-                address = "url" in row["key"] or "uri" in row["key"]
-                value = "http://127.0.0.1:9" if address else "made-up"
-                self.settings[row["variable"]] = value
+                self.settings[row["variable"]] = _made_up(f"{row['key']} {row['variable']}".lower())
 
     def _talked(self) -> dict[str, Any]:
         """A conversation: one process tells something, another one asks for it."""
@@ -245,11 +315,42 @@ class Machine:
             return {}
         variables = [f"--env={key}={value}" for key, value in self.settings.items()]
         began = time.monotonic()
-        command = (self.python, "-P", "-m", "hermes_core", "check", name, "--json", *variables)
-        report = _parsed(self.run(*command, limit=CHECK_SECONDS).stdout)
-        failed = [each["id"] for each in report.get("checks", ()) if each["state"] == "failed"]
-        seconds = round(time.monotonic() - began, 1)
-        return {"checks_failed": failed if report else None, "check_seconds": seconds}
+        report = self._report(name, *variables)
+        if not report:
+            return {"check_seconds": round(time.monotonic() - began, 1), "checks": None}
+        results = [Result(**each) for each in report["checks"]]
+        # On a busy machine something may be late once. A fault is what is there twice.
+        late = [each.id for each in results if each.state == FAILED and _LATE.search(each.happened)]
+        again = {each: self._report(name, "-k", each, *variables) for each in late}
+        results = [_second(each, again.get(each.id, {})) for each in results]
+        return {
+            "check_seconds": round(time.monotonic() - began, 1),
+            "checks": {
+                "passed": _count(results, PASSED),
+                "skipped": _count(results, SKIPPED),
+                "failed": [each.id for each in results if each.state == FAILED],
+                "grade": _grade(report, results),
+            },
+            "happened": {each.id: each.happened for each in results if each.state == FAILED},
+            "kit": report["kit"],
+            "needs_network": any(each.reason.endswith(NEEDS_NETWORK) for each in results),
+        }
+
+    def _report(self, name: str, *options: str) -> dict[str, Any]:
+        """What `check` says; {} if it did not end, or could not load the plugin."""
+        command = (self.python, "-P", "-m", "hermes_core", "check", name, "--json", *options)
+        return _parsed(self.run(*command, limit=self._check_seconds).stdout)
+
+    def _described(self, name: str) -> dict[str, Any]:
+        """What the package says about itself."""
+        done = self.run(self.python, "-P", HERE / "describe.py", name)
+        return _parsed(done.stdout)
+
+    def _own_files(self) -> list[str]:
+        """The folders and files in the home that are not the host's."""
+        ours = {"config.yaml", "config.yaml.lock", "plugins.lock.json", "logs", "memories", ".env"}
+        tops = {path.name.removesuffix("-wal").removesuffix("-shm") for path in self.home.iterdir()}
+        return sorted(tops - ours - {"state.db", "sessions.db", "spool", "outbox.db"})
 
     def _outside(self) -> list[str]:
         """What was written in the user's folder, outside the Hermes home."""
@@ -282,6 +383,41 @@ class Machine:
         except subprocess.TimeoutExpired:
             late = f"no end after {limit:g} s"
             return subprocess.CompletedProcess(arguments, 1, "", _PREFIX + late)
+
+
+# Databases have their own addresses; port 9 is closed.
+_SCHEMES = {"mongo": "mongodb", "redis": "redis", "postgres": "postgresql", "pg": "postgresql"}
+
+
+def _made_up(about: str) -> str:
+    """A value for a setting, by its names."""
+    if not re.search(r"url|uri|dsn|endpoint", about):
+        return "made-up"
+    scheme = next((scheme for word, scheme in _SCHEMES.items() if word in about), "http")
+    return f"{scheme}://127.0.0.1:9"
+
+
+_NOT_FOUND = "no provider was found in the package; its own installer may write one to the home"
+_LATE = re.compile(r"did not return|took|within|running|ended|not recalled|lost|does not return it")
+
+
+def _second(first: Result, report: dict[str, Any]) -> Result:
+    """The result of the second run of a check, if there was one."""
+    rows = report.get("checks")
+    return Result(**rows[0]) if rows else first
+
+
+def _count(results: list[Result], state: str) -> int:
+    return sum(each.state == state for each in results)
+
+
+def _grade(report: dict[str, Any], results: list[Result]) -> str:
+    plugin = report["plugin"]
+    whole = Report(
+        plugin["name"], plugin["distribution"], plugin["version"], plugin["source"],
+        report["contract"], report["kit"], report["live"], report["seconds"], tuple(results),
+    )  # fmt: skip
+    return str(grade_of(whole))
 
 
 @lru_cache(maxsize=1)

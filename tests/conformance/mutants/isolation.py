@@ -38,3 +38,14 @@ class HP705(AcmeProvider):
 class HP706(AcmeProvider):
     def sync_turn(self, user_content, assistant_content, *, session_id="", messages=None):
         super().sync_turn(user_content, assistant_content)
+
+
+class HP707(AcmeProvider):
+    _ready = ""
+
+    def queue_prefetch(self, query, *, session_id=""):
+        self._ready = super().prefetch(query, session_id=session_id)
+
+    def prefetch(self, query, *, session_id=""):
+        ready, self._ready = self._ready, ""
+        return ready or super().prefetch(query, session_id=session_id)

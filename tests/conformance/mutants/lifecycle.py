@@ -1,6 +1,7 @@
 """Mutants of the family lifecycle."""
 
 import atexit
+import logging
 import os
 import subprocess
 import sys
@@ -117,3 +118,9 @@ class HP313(AcmeProvider):
         if self.slow:
             time.sleep(0.5)
         super().shutdown()
+
+
+class HP314(AcmeProvider):
+    def initialize(self, session_id, **kwargs):
+        logging.basicConfig(level=logging.DEBUG, handlers=[logging.NullHandler()], force=True)
+        super().initialize(session_id, **kwargs)

@@ -1,0 +1,183 @@
+"""`search`, without click and rich, and what else the index of known plugins says about a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hermes_core.cli.output import (
+    on_terminal,
+    plain,
+    print_json,
+    print_table,
+    say,
+    say_field,
+    warn,
+)
+from hermes_core.config import Selection
+from hermes_core.config.names import normalise
+from hermes_core.discovery import ProviderInfo, scan
+from hermes_core.errors import UnknownProviderError
+from hermes_core.install.index import Index, IndexEntry, read_index, suggestion
+from hermes_core.storage.home import resolve_home
+
+_HEADER: Final = ("NAME", "PACKAGE", "GRADE", "MEMORIES", "NEEDS", "DESCRIPTION")
+
+
+class SearchRequest(NamedTuple):
+    """What was asked for."""
+
+    words: tuple[str, ...] = ()
+    home: str | None = None
+    json: bool = False
+
+
+def parse_search(arguments: list[str]) -> SearchRequest | None:
+    """Return the request if the arguments are a simple `search`; click parses everything else."""
+    home = None
+    rest = list(arguments)
+    if rest[:1] == ["--home"] and len(rest) > 1 and rest[1]:
+        home, rest = rest[1], rest[2:]
+    options = {each for each in rest[1:] if each.startswith("-")}
+    # Also --help and every mistake: click has the messages.
+    if rest[:1] != ["search"] or not options <= {"--json"}:
+        return None
+    words = tuple(each for each in rest[1:] if each not in options)
+    return SearchRequest(words, home, "--json" in options)
+
+
+def run_search(request: SearchRequest) -> int:
+    """Print the known plugins that contain every word."""
+    home = resolve_home(request.home)
+    index = read_index(home)
+    # An argument may have several words, in quotes.
+    words = " ".join(request.words).split()
+    found = index.search(words)
+    # As `list` does it: packages that declare nothing are not looked for, which takes longer.
+    installed = {normalise(each.distribution): each for each in scan(home, Selection())}
+    rows = [_row(home, index, each, installed) for each in found]
+    if request.json:
+        print_json(made=index.made, words=words, plugins=rows, near=_near(index, words, found))
+    elif rows:
+        _print_rows(rows, found)
+    else:
+        near = " or ".join(_near(index, words, found))
+        say(f"No known plugin matches {plain(' '.join(words))!r}." + (
+            f" Did you mean {near}?" if near else " See all: hermes-plugins search"
+        ))  # fmt: skip
+    if index.problem and not request.json:
+        warn(f"{index.problem}; using the index of this version")
+    return 0
+
+
+def _row(
+    home: Path, index: Index, entry: IndexEntry, installed: Mapping[str, ProviderInfo]
+) -> dict[str, Any]:
+    """A known plugin for JSON; for an installed one, the grade that was found here counts."""
+    info = installed.get(normalise(entry.distribution))
+    row = entry_as_json(index, entry, info.version if info else "")
+    if info is not None and (grade := grade_of_installed(home, info, index)):
+        row["grade"] = grade
+    return row
+
+
+def _near(index: Index, words: Sequence[str], found: Sequence[IndexEntry]) -> list[str]:
+    return [] if found or not words else index.near("-".join(words))[:2]
+
+
+def _print_rows(rows: Sequence[dict[str, Any]], found: Sequence[IndexEntry]) -> None:
+    cells = [
+        (
+            entry.name,
+            entry.distribution,
+            row["grade"],
+            entry.memories,
+            entry.needed or "-",
+            entry.description + (" (installed)" if row["installed"] else ""),
+        )
+        for entry, row in zip(found, rows, strict=True)
+    ]
+    print_table(_HEADER, cells, ["active" if row["installed"] else "" for row in rows])
+    if on_terminal():
+        say("To install one: hermes-plugins install NAME. Details: hermes-plugins info NAME")
+
+
+def entry_as_json(index: Index, entry: IndexEntry, installed: str = "") -> dict[str, Any]:
+    """Return a known plugin for JSON; ``installed`` is the version that is installed."""
+    return {
+        "name": entry.name,
+        "distribution": entry.distribution,
+        "version": entry.version,
+        "installed": installed,
+        "grade": entry.grade,
+        "memories": entry.memories,
+        "needs": [each._asdict() for each in entry.needs],
+        "made_for": entry.made_for,
+        "tested": entry.tested,
+        "checks_failed": list(entry.failed),
+        "description": entry.description,
+        "problem": entry.problem,
+        "install": index.install_command(entry),
+    }
+
+
+def add_hint(error: UnknownProviderError, home: str | None) -> None:
+    """Add what to do about a provider that is not installed, if the index has it or one near."""
+    if error.name:
+        index = read_index(resolve_home(home))
+        error.hint = suggestion(index, error.name, error.close) or error.hint
+
+
+def grade_of_installed(home: Path, info: ProviderInfo, index: Index) -> str:
+    """Return the grade of an installed plugin; "" if nobody has checked exactly this version."""
+    from hermes_core.conformance.grades import known_grade  # noqa: PLC0415 - if one is installed
+
+    if known := known_grade(home, info):
+        return str(known.grade)
+    for each in index.packaged(info.distribution) if info.distribution else ():
+        if each.key == info.key and each.version == info.version and each.tested:
+            return each.grade
+    return ""
+
+
+def entry_details(entry: IndexEntry) -> dict[str, str]:
+    """Return what the index knows of a plugin, as labels and texts for people."""
+    places = {
+        "local": "on this machine",
+        "service": "in a service",
+        "both": "on this machine or in a service",
+    }
+    tried = f" (tried with {entry.version})" if entry.tested and entry.version else ""
+    return {
+        "description": entry.description,
+        "distribution": entry.distribution,
+        "grade": f"{entry.grade}{tried}",
+        "failed checks": ", ".join(entry.failed),
+        "memories": places.get(entry.memories, entry.memories),
+        "needs": entry.needed or "nothing",
+        "made for": entry.made_for,
+        "problem": entry.problem or ("" if entry.tested else "could not be tried"),
+    }
+
+
+def print_known(home: Path, name: str, *, json: bool) -> bool:
+    """Print what the index knows of a plugin that is not installed; return whether it does."""
+    index = read_index(home)
+    found = index.find(name)
+    if not found:
+        return False
+    entry, *others = found
+    if json:
+        data = entry_as_json(index, entry)
+        print_json(provider={**data, "active": False, "state": "not-installed"})
+        return True
+    say(f"{plain(entry.name)}  not installed")
+    details = entry_details(entry)
+    details["install"] = index.install_command(entry)
+    details["also from"] = ", ".join(f"{each.name}@{each.distribution}" for each in others)
+    width = max(map(len, details)) + 1 if on_terminal() else 0
+    for label, value in details.items():
+        if value:
+            say_field(label, plain(value), width)
+    return True
