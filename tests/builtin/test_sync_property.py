@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import permutations
 from pathlib import Path
 
@@ -64,10 +64,8 @@ def crashing(patch: pytest.MonkeyPatch, chance: random.Random) -> Iterator[None]
         around(sync_state.State, "set_read")
         around(sync_state, "replace_file")
         inner.setattr(sync_state, "_append_to", torn)
-        try:
+        with suppress(Crash):
             yield
-        except Crash:
-            pass
 
 
 class World:

@@ -13,7 +13,6 @@ from hermes_builtin.sessions.location import locate
 from hermes_builtin.sync import SyncReport, sync_folder
 from hermes_core.config import load_config
 from hermes_core.storage.search import Needles
-
 from support.storages import Storage
 
 

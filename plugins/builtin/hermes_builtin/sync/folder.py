@@ -15,7 +15,7 @@ from hermes_builtin.portable import hand_over_spool
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sync.log import Line, MachineLog, Record, SyncError, machine_logs
 from hermes_builtin.sync.notes import NOTE, REMOVE, NotesResult, NotesSync, kept_note
-from hermes_builtin.sync.sessions import Progress, SessionsResult, SessionsSync, kept_line
+from hermes_builtin.sync.sessions import KeptLines, Progress, SessionsResult, SessionsSync
 from hermes_builtin.sync.state import (
     DivergedError,
     State,
@@ -231,13 +231,13 @@ class _Run:
         if self._notes.erases or self._sessions.erases:
             state.set(erase="yes")
         if state.get("erase"):
-            state.rewrite(self._kept)
-            state.set(erase="")
+            sessions = KeptLines(state)
 
-    def _kept(self, line: Line) -> Record | None:
-        if line.kind in (NOTE, REMOVE):
-            return kept_note(self._state, line)
-        return kept_line(self._state, line)
+            def kept(line: Line) -> Record | None:
+                return kept_note(state, line) if line.kind in (NOTE, REMOVE) else sessions.of(line)
+
+            state.rewrite(kept)
+            state.set(erase="")
 
     def _readable(self) -> list[MachineLog]:
         """The logs that can be read; for the others there is a problem."""

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from hermes_builtin.notes import Author, Change, Notebook, Notes, NotesError, Person, previews
+from hermes_builtin.notes import (
+    TARGETS,
+    Author,
+    Change,
+    Notebook,
+    Notes,
+    NotesError,
+    Person,
+    previews,
+)
 from hermes_builtin.notes.entries import split, text_hash
 from hermes_builtin.notes.guard import find_secret
 from hermes_builtin.sync.log import Line, MachineLog, Record, SyncError
@@ -48,6 +57,11 @@ def note_hash(text: str) -> str:
     return text_hash(text)[:32]
 
 
+def notebook_id(key: str) -> str:
+    """What stands for a notebook in the state: the key of a user's contains the user's id."""
+    return key if key in TARGETS else text_hash(key)[:32]
+
+
 class _Conflict(NamedTuple):
     """Two notes that took the place of the same one, and the machines that wrote them."""
 
@@ -69,19 +83,25 @@ class NotesSync:
 
     def tell(self, *, dry_run: bool = False) -> None:
         """Append what was added and removed here since the last time."""
-        for key in self._keys():
-            self._tell_notebook(key, dry_run=dry_run)
-
-    def _keys(self) -> list[str]:
+        known = self._keys()
         rows = self._state.rows("SELECT DISTINCT notebook FROM notes")
-        known = [each.key for each in self._notes.all_notebooks()]
-        return [*dict.fromkeys([*known, *(key for (key,) in rows)])]
+        for notebook in dict.fromkeys([*known, *(each for (each,) in rows)]):
+            if notebook in known:
+                self._tell_notebook(known[notebook], dry_run=dry_run)
+            else:
+                self._tell_dropped(notebook, dry_run=dry_run)
 
-    def _live(self, key: str) -> dict[str, list[Tag]]:
+    def _keys(self) -> dict[str, str]:
+        """The keys of all notebooks that this home has, or had, by what stands for them."""
+        keys = [each.key for each in self._notes.all_notebooks()]
+        keys += self._notes.history.targets() if self._notes.history.exists else []
+        return {notebook_id(key): key for key in keys}
+
+    def _live(self, notebook: str) -> dict[str, list[Tag]]:
         """The notes that there are by what the logs say, with their tags."""
         found: dict[str, list[Tag]] = {}
         query = "SELECT hash, machine, seq FROM notes WHERE notebook = ? ORDER BY machine, seq"
-        for hashed, machine, seq in self._state.rows(query, key):
+        for hashed, machine, seq in self._state.rows(query, notebook):
             found.setdefault(hashed, []).append(Tag(machine, seq))
         return found
 
@@ -93,8 +113,8 @@ class NotesSync:
         return {note_hash(each): each for each in book.read().entries}
 
     def _tell_notebook(self, key: str, *, dry_run: bool) -> None:
-        book, live = self._notes.book(key), self._live(key)
-        if not book.text.exists and live and not self._was_dropped(key):
+        book, live = self._notes.book(key), self._live(notebook_id(key))
+        if not book.text.exists and live:
             self._read_again(key, dry_run=dry_run)
             return
         local = self._local(book)
@@ -135,19 +155,24 @@ class NotesSync:
                 self._fold_note(database, tell(record), record)
             removed = [tag for old in gone if old not in replaced for tag in gone[old]]
             if removed:
-                record = {"type": REMOVE, "notebook": key, "tags": [[*each] for each in removed]}
-                tell({**record, "erase": True} if self._result.erases else record)
+                tell(_removal(removed, erase=self._result.erases))
                 _remove(database, removed)
+
+    def _tell_dropped(self, notebook: str, *, dry_run: bool) -> None:
+        """Append that a user's notebook is gone: `forget --user` leaves nothing of it."""
+        tags = [tag for each in self._live(notebook).values() for tag in each]
+        self._result.sent_removals += len(tags)
+        self._result.erases = True
+        if not dry_run:
+            with self._state.telling() as tell, self._state.transaction() as database:
+                tell(_removal(tags, erase=True))
+                _remove(database, tags)
 
     def _person(self, key: str) -> Person | None:
         try:
             return self._notes.owner(key) if "/" in key else None
         except NotesError:
             return None
-
-    def _was_dropped(self, key: str) -> bool:
-        """Whether a notebook is gone on purpose: `forget --user` deletes its history, too."""
-        return "/" in key and self._notes.history.exists and not self._notes.history.count(key)
 
     def _read_again(self, key: str, *, dry_run: bool) -> None:
         """A file that is missing is not an emptied one: have its notes read from the logs again."""
@@ -156,7 +181,7 @@ class NotesSync:
         )
         if not dry_run:
             with self._state.transaction() as database:
-                database.execute("DELETE FROM notes WHERE notebook = ?", (key,))
+                database.execute("DELETE FROM notes WHERE notebook = ?", (notebook_id(key),))
                 database.execute("UPDATE logs SET notes = 0")
 
     def _shareable(self, book: Notebook, new: dict[str, str]) -> dict[str, str]:
@@ -214,10 +239,13 @@ class NotesSync:
     def _apply(
         self, database: sqlite3.Connection, lines: list[tuple[MachineLog, Line]], token: str
     ) -> None:
-        before = {key: self._live(key) for key in {line.record["notebook"] for _, line in lines}}
-        notes: dict[str, Record] = {}
         for log, line in lines:
             _check(line, log)
+        keys = {*self._keys().values()}
+        keys |= {str(line.record["notebook"]) for _, line in lines if line.kind == NOTE}
+        before = {key: self._live(notebook_id(key)) for key in sorted(keys)}
+        notes: dict[str, Record] = {}
+        for log, line in lines:
             tag = Tag(log.machine, line.seq)
             if line.kind == NOTE:
                 notes[note_hash(line.record["text"])] = line.record
@@ -233,7 +261,9 @@ class NotesSync:
         self, key: str, old: Mapping[str, Any], notes: Mapping[str, Record], token: str
     ) -> None:
         """Do to a notebook what the logs did since."""
-        now = self._live(key)
+        now = self._live(notebook_id(key))
+        if now == old:
+            return
         book = self._notes.book(key)
         done = self._done(key, token)
         local = {note_hash(each): each for each in book.read().entries}
@@ -285,7 +315,7 @@ class NotesSync:
         database.execute(
             "INSERT OR IGNORE INTO notes SELECT ?, ?, ?, ? WHERE NOT EXISTS"
             " (SELECT 1 FROM removed WHERE machine = ? AND seq = ?)",
-            (*tag, key, hashed, *tag),
+            (*tag, notebook_id(key), hashed, *tag),
         )
 
     def report_conflicts(self) -> None:
@@ -323,12 +353,13 @@ def kept_note(state: State, line: Line) -> Record | None:
         return line.record
     if "replaces" not in line.record:
         return None
-    return {
-        "seq": line.seq,
-        "type": REMOVE,
-        "notebook": line.record["notebook"],
-        "tags": line.record["replaces"],
-    }
+    return {"seq": line.seq, "type": REMOVE, "tags": line.record["replaces"]}
+
+
+def _removal(tags: Iterable[Tag], *, erase: bool) -> dict[str, Any]:
+    """A removal for the log, which says nothing of what is removed."""
+    record = {"type": REMOVE, "tags": [[*each] for each in tags]}
+    return {**record, "erase": True} if erase else record
 
 
 def _remove(database: Connection | sqlite3.Connection, tags: Iterable[Tag]) -> None:

@@ -26,7 +26,7 @@ from hermes_builtin.sessions.archive import (
     Session,
     SessionFacts,
 )
-from hermes_builtin.sync.log import Line, MachineLog, Record, SyncError
+from hermes_builtin.sync.log import Line, MachineLog, Record
 from hermes_builtin.sync.state import State, Tag, vector_text
 
 SESSION: Final = "session"
@@ -282,12 +282,15 @@ class SessionsSync:
         total = sum(log.size(after[log.machine]) for log in logs)
         done = 0
         for log in logs:
-            for lines in _steps(log.lines(after[log.machine]), last[log.machine]):
-                _Step(self, log).apply(lines)
-                self.state.set_read(log.machine, "sessions", lines[-1].seq)
-                done += sum(len(str(each.record.get("content", ""))) for each in lines)
-                if progress is not None:
-                    progress(min(done, total), total)
+            try:
+                for lines in _steps(log.lines(after[log.machine]), last[log.machine]):
+                    _Step(self, log).apply(lines)
+                    self.state.set_read(log.machine, "sessions", lines[-1].seq)
+                    done += sum(len(str(each.record.get("content", ""))) for each in lines)
+                    if progress is not None:
+                        progress(min(done, total), total)
+            except _FactsMissingError:
+                log.is_incomplete = True
         self.state.set(applying="{}")
         self.result.sessions = len(self.touched)
 
@@ -299,6 +302,10 @@ class SessionsSync:
                 self.result.deleted += line.kind == DELETE
                 keys |= {line.record["session"]} if line.kind == MESSAGE else set()
             self.result.sessions += len(keys)
+
+
+class _FactsMissingError(Exception):
+    """The part of a log that says whose a session is has not been transferred."""
 
 
 class _Step:
@@ -445,31 +452,48 @@ class _Step:
             _fold_deletion(database, key, seen)
 
 
-def kept_line(state: State, line: Line) -> Record | None:
-    """What is left of a line about conversations when texts are removed from our log."""
-    record, key = line.record, str(line.record.get("session", ""))
-    if line.kind == SESSION:
-        return _kept_session(state, key, line)
-    if line.kind == DELETE or "role" not in record:
-        return record
-    query = "SELECT 1 FROM messages WHERE session = ? AND id = ? AND machine = ? AND seq = ?"
-    if state.rows(query, key, record["id"], state.machine, line.seq):
-        return record
-    # What a message replaced must not come back, also if that message is gone, too.
-    kept = {"seq": line.seq, "type": REPLACE, "session": key, "old": record.get("old")}
-    return kept if line.kind == REPLACE else None
+class KeptLines:
+    """What is left of our log when the texts of what was deleted and forgotten are removed."""
 
+    def __init__(self, state: State) -> None:
+        self._state = state
+        #: Facts that messages after them still need, though a deletion covers them.
+        self._needed: set[int] = set()
+        last: dict[str, int] = {}
+        for line in state.log.lines(0):
+            key = str(line.record.get("session", ""))
+            if line.kind == SESSION:
+                last[key] = line.seq
+            elif line.kind in (MESSAGE, REPLACE) and self._is_live(key, line) and key in last:
+                self._needed.add(last[key])
 
-def _kept_session(state: State, key: str, line: Line) -> Record | None:
-    query = "SELECT 1 FROM deleted WHERE session = ? AND machine = ? AND seq >= ?"
-    if state.rows(query, key, state.machine, line.seq):
-        return None
-    rows = state.rows("SELECT title FROM sessions WHERE session = ?", key)
-    title = str(line.record.get("title", ""))
-    if not title or (rows and rows[0][0] == _hashed(title)):
-        return line.record
-    left_out = ("title", "stamp", "by")
-    return {name: value for name, value in line.record.items() if name not in left_out}
+    def of(self, line: Line) -> Record | None:
+        """What is left of a line; None for nothing."""
+        record, key = line.record, str(line.record.get("session", ""))
+        if line.kind == SESSION:
+            return self._of_session(key, line)
+        if line.kind == DELETE or "role" not in record or self._is_live(key, line):
+            return record
+        # What a message replaced must not come back, also if that message is gone, too.
+        kept = {"seq": line.seq, "type": REPLACE, "session": key, "old": record.get("old")}
+        return kept if line.kind == REPLACE else None
+
+    def _is_live(self, key: str, line: Line) -> bool:
+        query = "SELECT 1 FROM messages WHERE session = ? AND id = ? AND machine = ? AND seq = ?"
+        name, machine = line.record.get("id", ""), self._state.machine
+        return bool(self._state.rows(query, key, name, machine, line.seq))
+
+    def _of_session(self, key: str, line: Line) -> Record | None:
+        query = "SELECT 1 FROM deleted WHERE session = ? AND machine = ? AND seq >= ?"
+        is_deleted = bool(self._state.rows(query, key, self._state.machine, line.seq))
+        if is_deleted and line.seq not in self._needed:
+            return None
+        rows = self._state.rows("SELECT title FROM sessions WHERE session = ?", key)
+        title = str(line.record.get("title", ""))
+        if not title or (not is_deleted and rows and rows[0][0] == _hashed(title)):
+            return line.record
+        left_out = ("title", "stamp", "by")
+        return {name: value for name, value in line.record.items() if name not in left_out}
 
 
 def _named(messages: Iterable[Message]) -> Iterator[tuple[str, Message, int]]:
@@ -549,7 +573,7 @@ def _session_line(log: MachineLog, key: str) -> Record:
         if line.kind == SESSION and line.record["session"] == key:
             found = line.record
     if found is None:
-        raise SyncError(f"the session {key} has no facts", where=str(log.folder))
+        raise _FactsMissingError
     return found
 
 

@@ -15,6 +15,7 @@ import socket
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -49,7 +50,7 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 -- How far the log of each machine has been read: for notes, and for conversations.
 CREATE TABLE logs (machine TEXT PRIMARY KEY, notes INTEGER NOT NULL, sessions INTEGER NOT NULL)
     WITHOUT ROWID;
--- The lines of our own log, and those of them that may not be there yet.
+-- The lines of our own log, each by its own checksum, and those of them that may not be there yet.
 CREATE TABLE own (seq INTEGER PRIMARY KEY, sum TEXT NOT NULL);
 CREATE TABLE outgoing (
     number INTEGER PRIMARY KEY, segment INTEGER NOT NULL, before TEXT NOT NULL, sum TEXT NOT NULL,
@@ -124,8 +125,9 @@ class State:
 
     def close(self) -> None:
         """Close the file; no text of a line that was written is left in it."""
-        with self._file.writing() as database:
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self.path.exists():  # it may have been renamed
+            with self._file.writing() as database:
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._file.close()
 
     # -- values ---------------------------------------------------------------------------
@@ -260,7 +262,7 @@ class State:
     def check_log(self) -> None:
         """Raise `DivergedError` unless our log is as we left it, and finish what was begun."""
         if rewriting := self.get("rewriting"):
-            self._adopt_sums(int(rewriting))
+            self._adopt_end(int(rewriting))
         self.flush()
         segment = int(self.get("segment", "0"))
         if not segment:
@@ -275,14 +277,22 @@ class State:
             raise DivergedError
 
     def known_part(self) -> int:
-        """The number of the last line of our log in the folder that we have written."""
-        sums = dict(self.rows("SELECT sum, seq FROM own"))
-        found = 0
-        if self.log.folder.is_dir():
-            for number in self.log.segments():
-                for line in self.log.segment(number):
-                    found = max(found, sums.get(line.sum, 0))
-        return found
+        """The number of the line up to which our log in the folder is what we have written.
+
+        Lines that are missing between others were erased. If the end is missing, it was lost.
+        """
+        sums: dict[int, str] = dict(self.rows("SELECT seq, sum FROM own"))
+        segments = self.log.segments() if self.log.folder.is_dir() else {}
+        known = 0
+        for number, expected in zip(segments, count(1), strict=False):
+            lines = list(self.log.segment(number))
+            if number != expected or not lines or lines[0].seq != known:
+                break
+            for line in lines[1:]:
+                if line.kind != END and sums.get(line.seq) not in _sums_of(line.record):
+                    return known
+                known = line.seq
+        return known
 
     # -- removing texts from our own log --------------------------------------------------
 
@@ -315,18 +325,14 @@ class State:
                 where=str(path),
                 hint="run the same command again: forgotten texts are still in this file",
             ) from error
-        self._adopt_sums(number)
+        self._adopt_end(number)
         self._ends.pop(number, None)
         return True
 
-    def _adopt_sums(self, number: int) -> None:
-        """Store the checksums of a segment that was written again."""
+    def _adopt_end(self, number: int) -> None:
+        """Store where our log ends, if the segment that was written again is the last."""
         lines = list(self.log.segment(number))
-        with self.transaction() as database:
-            database.executemany(
-                "UPDATE own SET sum = ? WHERE seq = ?",
-                [(each.sum, each.seq) for each in lines if each.kind not in (HEADER, END)],
-            )
+        with self.transaction():
             if number == int(self.get("segment")) and lines and not self._has_outgoing():
                 self.set(sum=lines[-1].sum, size=lines[-1].end)
             self.set(rewriting="")
@@ -339,8 +345,19 @@ class DivergedError(Exception):
     """Our log has other lines than those that this home has written."""
 
 
+def _sums_of(record: Record) -> tuple[str, str]:
+    """The checksum of a record as it is, and as it was before texts were removed from it."""
+    return encoded(_without_sum(record), "")[1], str(record.get("of", ""))
+
+
 def _kept_of(line: Line, kept: Callable[[Line], Record | None]) -> Record | None:
-    return line.record if line.kind in (HEADER, END) else kept(line)
+    if line.kind in (HEADER, END):
+        return line.record
+    left = kept(line)
+    if left is None or left is line.record:
+        return left
+    now, before = _sums_of(line.record)
+    return {**left, "of": before or now}
 
 
 def _without_sum(record: Record) -> Record:
@@ -389,8 +406,10 @@ class _Tail:
         if not self._segment or self._size > SEGMENT_BYTES:
             self._begin_segment()
         self._seq += 1
-        check = self._add({"seq": self._seq, **record})
-        self._database.execute("INSERT INTO own VALUES (?, ?)", (self._seq, check))
+        line = {"seq": self._seq, **record}
+        self._add(line)
+        own = (self._seq, encoded(line, "")[1])
+        self._database.execute("INSERT INTO own VALUES (?, ?)", own)
         return Tag(self._machine, self._seq)
 
     def store(self) -> None:
@@ -419,7 +438,7 @@ class _Tail:
             }
         )
 
-    def _add(self, record: Mapping[str, Any]) -> str:
+    def _add(self, record: Record) -> None:
         line, check = encoded(record, self._sum)
         self._database.execute(
             "INSERT INTO outgoing (segment, before, sum, line) VALUES (?, ?, ?, ?)",
@@ -427,7 +446,6 @@ class _Tail:
         )
         self._sum, self._size = check, self._size + len(line)
         self.lines += 1
-        return check
 
 
 # -- which state belongs to a folder ------------------------------------------------------------
