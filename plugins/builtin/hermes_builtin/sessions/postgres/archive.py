@@ -283,27 +283,12 @@ class PostgresArchive(Reader):
     def remove(self, session: Session, numbers: Sequence[int]) -> None:
         """Delete some messages of a session, and the session if none is left."""
         self._index_all()
-        low, high = bounds(session.number)
-        wanted = [each for each in numbers if low <= each <= high]
-        for start in range(0, len(wanted) or 1, _STEP):
-            doomed = wanted[start : start + _STEP]
+        for start in range(0, len(numbers) or 1, _STEP):
             with self._transaction(EVERYBODY) as database:
-                # An agent that stores a turn waits for this row.
                 database.execute(
-                    "SELECT 1 FROM hermes.archive_sessions WHERE number = %s FOR UPDATE",
-                    (session.number,),
+                    "SELECT hermes.archive_remove(%s, %s::bigint[])",
+                    (session.number, list(numbers[start : start + _STEP])),
                 )
-                gone = database.execute(
-                    "DELETE FROM hermes.archive_messages WHERE id = ANY (%s)", (doomed,)
-                ).rowcount
-                database.execute("SELECT hermes.archive_unindex(%s)", (doomed,))
-                database.execute(
-                    "UPDATE hermes.archive_sessions SET messages = messages - %s WHERE number = %s",
-                    (gone, session.number),
-                )
-                query = "SELECT 1 FROM hermes.archive_messages WHERE id BETWEEN %s AND %s LIMIT 1"
-                if database.execute(query, (low, high)).fetchone() is None:
-                    _one(database, "SELECT hermes.archive_delete(%s, %s)", session.number, _STEP)
 
     def replace_message(self, number: int, message: NewMessage) -> None:
         """Put another text in the place of a message."""
