@@ -94,6 +94,10 @@ def sync_folder(
     try:
         with _locked(home, dry_run), _state(home, shared, dry_run) as (state, messages):
             return _Run(home, state, dry_run, progress, clock).run(messages)
+    except DivergedError:
+        raise SyncError(
+            "the log of this machine was changed meanwhile", where=str(shared), hint="run it again"
+        ) from None
     except OSError as error:
         raise SyncError(f"can't be used: {error.strerror or error}", where=str(shared)) from error
 

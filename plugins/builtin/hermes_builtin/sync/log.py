@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,8 @@ _SEGMENT: Final = re.compile(r"([0-9]{4,9})\.jsonl")
 _MACHINE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}-[0-9a-f]{8}")
 _PREFIX: Final = b'{"sum":"'
 _DIGITS: Final = 16
+#: How every record begins.
+_HEAD: Final = re.compile(rb'"seq":([0-9]{1,18}),"type":"([a-z]+)"')
 _BODY: Final = len(_PREFIX) + _DIGITS + len(b'",')
 #: A line is read into memory; the longest message that an archive takes is shorter.
 _LONGEST_LINE: Final = 64_000_000
@@ -41,19 +44,29 @@ class SyncError(HermesError):
     """A folder can't be synced, or the log of a machine can't be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Line:
-    """A line of a log; ``end`` is the place in the file behind it."""
+    """A line of a log.
+
+    Attributes:
+        seq: Its number.
+        kind: What it is about.
+        sum: Its checksum.
+        text: The line itself.
+        end: The place in the file behind it.
+    """
 
     seq: int
+    kind: str
     sum: str
-    record: Record
+    text: bytes
     end: int
 
-    @property
-    def kind(self) -> str:
-        """What it is about."""
-        return str(self.record.get("type", ""))
+    @cached_property
+    def record(self) -> Record:
+        """What it says. Most lines are only skipped, so this is not read before it is needed."""
+        found: dict[str, Any] = json.loads(self.text)
+        return found
 
 
 def encoded(record: Record, before: str) -> tuple[bytes, str]:
@@ -76,11 +89,8 @@ def _decoded(raw: bytes, before: str, end: int) -> Line | None:
     check = text[len(_PREFIX) : len(_PREFIX) + _DIGITS].decode("ascii", "replace")
     if not raw.endswith(b"\n") or _checksum(text[_BODY:], before) != check:
         return None
-    try:
-        record = json.loads(text)
-        return Line(int(record["seq"]), check, record, end)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+    head = _HEAD.match(text, _BODY)
+    return None if head is None else Line(int(head[1]), head[2].decode(), check, text, end)
 
 
 def seed(machine: str, segment: int) -> str:

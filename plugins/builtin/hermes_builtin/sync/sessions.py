@@ -23,11 +23,14 @@ from hermes_builtin.sessions.archive import (
     Archive,
     Message,
     NewMessage,
+    Scope,
     Session,
     SessionFacts,
 )
+from hermes_builtin.sessions.words import storable
 from hermes_builtin.sync.log import Line, MachineLog, Record
 from hermes_builtin.sync.state import State, Tag, vector_text
+from hermes_core.session import TERMINAL
 
 SESSION: Final = "session"
 MESSAGE: Final = "message"
@@ -75,13 +78,13 @@ class _Changes(NamedTuple):
     Attributes:
         new: Messages by their names.
         gone: The names of replaced messages, by when they were said.
-        count: How many messages it has.
+        total: How many messages it has.
         title: Its new title; None if that is not new.
     """
 
     new: Mapping[str, Message]
     gone: Mapping[str, list[str]]
-    count: int
+    total: int
     title: str | None
 
 
@@ -137,6 +140,14 @@ class SessionsSync:
         """A session as it is now, not as it was when all were read."""
         found = self._sessions().get(key)
         return None if found is None else self.archive.session(found.id, EVERYBODY)
+
+    def remember(self, key: str, facts: SessionFacts) -> None:
+        """A session was begun."""
+        place = facts.platform or facts.source or TERMINAL
+        owner = Scope(*map(storable, (facts.user_id, facts.chat_id, facts.profile, place)))
+        found = self.archive.session(facts.id, owner)
+        if found is not None:
+            self._sessions()[key] = found
 
     def stored(self, key: str) -> Stored:
         """What is known of a session."""
@@ -264,7 +275,7 @@ class SessionsSync:
                 self.store(database, session.key, now._replace(messages=-1))
             is_wanted = False
         with self.state.transaction() as database:
-            self.store(database, session.key, now._replace(messages=changes.count))
+            self.store(database, session.key, now._replace(messages=changes.total))
 
     # -- what was said elsewhere ----------------------------------------------------------
 
@@ -361,8 +372,9 @@ class _Step:
         with self._state.transaction() as database:
             self._sync.store(database, key, stored._replace(messages=-1))
         if session is None:
-            self._archive.append(self._facts_of(key), [])
-            self._sync.found = None
+            facts = self._facts_of(key)
+            self._archive.append(facts, [])
+            self._sync.remember(key, facts)
         self._end(key)
 
     def _end(self, key: str) -> None:
@@ -383,9 +395,10 @@ class _Step:
         new = [record for _, record in kept if record["id"] not in local]
         if new:
             messages = [_message(each, self._log.name) for each in new]
-            self._archive.append(self._facts_of(key), messages)
+            facts = self._facts_of(key)
+            self._archive.append(facts, messages)
             if session is None:
-                self._sync.found = None
+                self._sync.remember(key, facts)
             self._touched.add(key)
             self._result.messages += len(new)
         with self._state.transaction() as database:
@@ -398,7 +411,7 @@ class _Step:
         if record is None:
             record = _session_line(self._log, key)
             self._facts[key] = record
-        values = {each: str(record.get(each, "")) for each in _FACTS}
+        values: dict[str, Any] = {each: str(record.get(each, "")) for each in _FACTS}
         stored = self._sync.stored(key)
         title = str(record.get("title", ""))
         return SessionFacts(

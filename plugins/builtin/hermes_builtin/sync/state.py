@@ -238,10 +238,9 @@ class State:
             present = list(self.log.segment(segment)) if path.exists() else []
             sums = {each.sum for each in present}
             rows = [row for row in rows if row[1] not in sums]
-            last = (
-                (present[-1].sum, present[-1].end) if present else (seed(self.machine, segment), 0)
-            )
-            self._ends[segment] = last
+            self._ends[segment] = (seed(self.machine, segment), 0)
+            if present:
+                self._ends[segment] = (present[-1].sum, present[-1].end)
         last, end = self._ends[segment]
         if not rows:
             return

@@ -100,15 +100,17 @@ def remove(file: SqliteFile, session: Session, numbers: Sequence[int]) -> None:
     for start in range(0, len(wanted) or 1, _STEP):
         with file.transaction() as database:
             database.execute("PRAGMA secure_delete = 1")
-            rows: list[Row] = _texts_of(database, wanted[start : start + _STEP])
+            doomed = wanted[start : start + _STEP]
+            rows = _texts_of(database, doomed)
             # A message that is not in the index yet can't be taken out of it.
             _unindex(database, [row for row in rows if not _is_unindexed(database, row[0])])
-            database.executemany(
-                "DELETE FROM archive_messages WHERE id = ?", [row[:1] for row in rows]
-            )
+            gone = database.execute(
+                "DELETE FROM archive_messages WHERE id IN (SELECT value FROM json_each(?))",
+                (json_list(doomed),),
+            ).rowcount
             database.execute(
                 "UPDATE archive_sessions SET messages = messages - ? WHERE number = ?",
-                (len(rows), session.number),
+                (gone, session.number),
             )
             query = "SELECT 1 FROM archive_messages WHERE id BETWEEN ? AND ? LIMIT 1"
             if database.execute(query, (low, high)).fetchone() is None:
@@ -118,7 +120,7 @@ def remove(file: SqliteFile, session: Session, numbers: Sequence[int]) -> None:
 def _texts_of(database: sqlite3.Connection, numbers: Sequence[int]) -> list[Row]:
     query = (
         "SELECT id, content, extra FROM archive_messages"
-        " WHERE id IN (SELECT value FROM json_each(?))"
+        " WHERE id IN (SELECT value FROM json_each(?)) AND typeof(content) = 'text'"
     )
     return database.execute(query, (json_list(numbers),)).fetchall()
 
@@ -176,8 +178,6 @@ def _replace(database: sqlite3.Connection, numbers: list[int], matches: Matches)
     forgotten = marker(matches)
     replaced: dict[int, tuple[str, str | None]] = {}
     for number, content, extra in _texts_of(database, numbers):
-        if not isinstance(content, str):
-            continue
         text = forgotten if matches(content) else content
         # A tool's call is dropped as a whole: its arguments without the text would be another call.
         kept = {
