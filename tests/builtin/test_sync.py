@@ -15,7 +15,7 @@ import pytest
 from support.commands import Machine
 from support.disks import small_disk
 from support.storages import Storage, scaled
-from support.synced import Peer
+from support.synced import Peer, transfer
 
 from hermes_builtin.notes import COMMAND, Author, Person, operation
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
@@ -181,6 +181,25 @@ def test_what_is_said_elsewhere_survives_the_deletion_of_its_session(peers):
     laptop.sync()
     assert desk.said() == laptop.said() == ["the rest"]
     assert b"the beginning" not in laptop.shared_bytes()
+
+
+@pytest.mark.files_only
+def test_a_removal_that_arrives_before_what_it_removes_counts(both_storages, tmp_path):
+    laptop, desk, late = (Peer(tmp_path, number) for number in range(3))
+    laptop.add("likes tea")
+    laptop.say("s-1", "hello")
+    laptop.sync()
+    old = shutil.copytree(log_of(laptop).parent, tmp_path / "old")
+    transfer(laptop, desk)
+    desk.sync()
+    desk.remove("likes tea")
+    desk.delete("s-1")
+    desk.sync()
+    shutil.copytree(log_of(desk).parent, late.shared / log_of(desk).parent.name)
+    late.sync()
+    shutil.copytree(old, late.shared / log_of(laptop).parent.name)
+    assert late.sync().received.messages == 0
+    assert late.everything() == ([], {})
 
 
 def test_the_title_that_was_given_last_counts(peers):

@@ -84,7 +84,7 @@ class World:
 
     def step(self) -> None:
         kinds = {
-            "add": 10, "remove": 5, "replace": 5, "say": 25, "delete": 2, "forget": 2,
+            "add": 10, "remove": 5, "replace": 5, "say": 25, "delete": 4, "forget": 3,
             "forget_note": 1, "sync": 20, "crash": 5, "transfer": 25,
         }  # fmt: skip
         (kind,) = self.chance.choices(list(kinds), list(kinds.values()))

@@ -114,6 +114,8 @@ def transfer(source: Peer, target: Peer, cut: random.Random | None = None) -> No
     for log in sorted(each for each in source.shared.iterdir() if each.is_dir()):
         if is_of(log.name, target):
             continue  # only the machine itself writes its log
+        if cut is not None and cut.random() < 0.5:
+            continue  # so that effects arrive before their causes
         names = sorted(each.name for each in log.glob("*.jsonl"))
         for name in names:
             content = (log / name).read_bytes()
