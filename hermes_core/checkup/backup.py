@@ -71,7 +71,10 @@ _SKIPPED: Final = re.compile(
 )
 _BESIDE_DATABASES: Final = ("-wal", "-shm", "-journal")
 #: Copied first, in this order; see the module's docstring.
-_FIRST: Final = ("pending/", "spool/", "memories/", "state.db", "sessions.db", "outbox.db")
+_FIRST: Final = (
+    *("sync/", "pending/", "spool/", "memories/"),
+    *("state.db", "sessions.db", "outbox.db"),
+)
 _NOTES: Final = "memories/"
 _HISTORY: Final = "memories/history.db"
 #: Links to folders that are followed: people keep these elsewhere.

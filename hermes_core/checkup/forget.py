@@ -834,6 +834,8 @@ def always_unreachable(config: Config, subject: Subject, *, asked: bool) -> list
     found += [
         f"{each}: the memory before a migration; see {_DELETING}" for each in left_at(config.home)
     ]
+    if any((config.home / "sync").glob("*.db")):
+        found.append("shared folders: the next `hermes-plugins sync` of each machine removes it")
     found.append("backups, exports and copies outside the home; snapshots of the disk")
     found.append("logs of the model's vendor and of the chat platform")
     if subject.request.text:

@@ -36,6 +36,7 @@ NOT_RUN = {
     "sessions import": "needs a file of hermes-agent: tests/builtin",
     "setup": "needs the fields of a real plugin: tests/plugins",
     "ui": "does not end: tests/inspector",
+    "sync": "writes to a shared folder: tests/builtin/test_sync.py",
     "uninstall": "changes the environment: tests/install",
     "upgrade": "needs a network: tests/install/test_upgrade.py",
 }

@@ -135,6 +135,7 @@ RUNS: dict[str, list[list[str]]] = {
     "storage check": [["storage", "check"]],
     "storage migrate": [["storage", "migrate", "--to", HOSTILE]],
     "storage status": [["storage", "status"]],
+    "sync": [["sync", HOSTILE.replace("/", "")]],
     "ui": [],  # a server
     "uninstall": [["uninstall", HOSTILE, "--yes"]],
 }

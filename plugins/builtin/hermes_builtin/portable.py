@@ -122,7 +122,7 @@ def export_lines(home: Path, target: BinaryIO, progress: Progress | None = None)
     """Write the notes and conversations of a home as lines."""
     counts: Counter[str] = Counter()
     with closing(locate(home).open()) as archive:
-        _hand_over(home, archive)
+        hand_over_spool(home, archive)
         total = archive.stats().messages
         for record in _records(home, archive):
             target.write(_line(record))
@@ -162,7 +162,7 @@ def _counted(counts: Mapping[str, int]) -> Counts:
     return Counts(*(counts.get(each, 0) for each in names))
 
 
-def _hand_over(home: Path, archive: Archive) -> None:
+def hand_over_spool(home: Path, archive: Archive) -> None:
     """Store the turns that wait in the spool, so that they are part of it."""
     error = Spool(home, partial(open_archive, home)).hand_over(archive)
     if error is not None:
@@ -435,7 +435,7 @@ def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) 
     counts: Counter[str] = Counter()
     notes = _NotesImport(counts)
     with closing(locate(home).open()) as archive:
-        _hand_over(home, archive)
+        hand_over_spool(home, archive)
         sessions = _SessionImport(archive, counts)
         for _, record in _lines(source):
             match record["type"]:

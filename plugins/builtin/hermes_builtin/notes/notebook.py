@@ -413,9 +413,15 @@ class Notebook:
         """
         return self._rewrite(_merger(base, wanted), "edit", Author(FILE_EDIT), capped=False)
 
-    def merge(self, entries: Sequence[str], author: Author) -> Written:
-        """Add the entries of a notebook of another home that are not here, as they stand."""
-        return self._rewrite(_merger([], entries), "import", author, capped=False)
+    def merge(self, entries: Sequence[str], author: Author, removed: Sequence[str] = ()) -> Written:
+        """Add the entries of a notebook of another home that are not here, as they stand.
+
+        Args:
+            entries: What the other home has.
+            author: Who asks for it.
+            removed: Entries that were removed there.
+        """
+        return self._rewrite(_merger(removed, entries), "import", author, capped=False)
 
     def restore(self, changes: Sequence[Change], origins: Mapping[str, str]) -> bool:
         """Take over the history and the text of a notebook of another home.

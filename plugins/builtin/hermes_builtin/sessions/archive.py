@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from hashlib import sha256
 from json import dumps, loads
+from os import urandom
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hermes_builtin.sessions.numbers import bounds, place_of
@@ -133,6 +135,13 @@ class Session(NamedTuple):
         return all(
             wanted is None or wanted == own for wanted, own in zip(scope, self.owner, strict=True)
         )
+
+    @property
+    def key(self) -> str:
+        """What stands for it in every home, and does not say whose it is."""
+        exact = (self.name or self.id, *map(str, self.owner))
+        text = "\0".join(f"{len(each)}:{each}" for each in exact)
+        return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def has(self, message_id: int) -> bool:
         """Whether the number of a message is one of this session's."""
@@ -445,6 +454,16 @@ class TextOccurrences(NamedTuple):
     previews: list[str]
 
 
+#: How the marks begin that a deletion and a replacement of texts leave: see `Archive.marked`.
+DELETED: Final = "deleted:"
+REPLACED: Final = "replaced:"
+
+
+def deletion_mark(session: Session) -> str:
+    """A new mark of a deleted session: its key, which tells nothing, and a random number."""
+    return f"{DELETED}{session.key}:{urandom(8).hex()}"
+
+
 class Problem(NamedTuple):
     """Something that is wrong. ``index_only`` if the conversations themselves are whole."""
 
@@ -527,6 +546,9 @@ class Archive(Reader, Protocol):
     def once(self, what: str) -> bool:
         """Whether this is the first time that somebody asks, so that a thing is said once."""
 
+    def marked(self, prefix: str) -> list[str]:
+        """Everything that `once` was asked with this beginning, and the marks of deletions."""
+
     def append(
         self, facts: SessionFacts, messages: Sequence[NewMessage], key: UUID | None = None
     ) -> list[int]:
@@ -570,8 +592,20 @@ class Archive(Reader, Protocol):
         With a ``key``, the messages of a turn that `append` has stored are not stored again.
         """
 
+    def set_title(self, session: Session, title: str) -> None:
+        """Give a session another title, or none."""
+
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
-        """Delete sessions; returns the number of deleted messages."""
+        """Delete sessions; returns the number of deleted messages.
+
+        Each leaves a mark, by which `hermes-plugins sync` knows that it was not lost.
+        """
+
+    def remove(self, session: Session, numbers: Sequence[int]) -> None:
+        """Delete some messages of a session, and the session if none is left."""
+
+    def replace_message(self, number: int, message: NewMessage) -> None:
+        """Put another text in the place of a message."""
 
     def texts(self, matches: Matches) -> TextOccurrences:
         """The messages and titles that have a text."""

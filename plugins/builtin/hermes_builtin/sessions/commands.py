@@ -393,6 +393,9 @@ def show(ctx: click.Context, session_id: str, json_wanted: bool) -> None:
             say()
             origin = message_origin(session.source, message)
             label = f"  [{plain(origin)}]" if is_external(origin) else ""
+            # Set by `hermes-plugins sync`.
+            if machine := message.extra.get("machine"):
+                label += f"  (from {plain(str(machine))})"
             say(f"{bold(plain(str(name)))}  {_date(message.at)}{label}")
             say_text(message.content, "  ", 2)
 

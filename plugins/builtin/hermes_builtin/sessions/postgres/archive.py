@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import time
 import uuid
 from collections import Counter
@@ -20,6 +21,7 @@ from hermes_builtin.sessions.archive import (
     ALWAYS,
     EVERYBODY,
     NO_PLATFORMS,
+    REPLACED,
     ROLES,
     Found,
     Matches,
@@ -37,6 +39,7 @@ from hermes_builtin.sessions.archive import (
     Stats,
     TextOccurrences,
     Titled,
+    deletion_mark,
     facts_of,
     indexed_words,
     marker,
@@ -207,6 +210,12 @@ class PostgresArchive(Reader):
             )
             return done.rowcount == 1
 
+    def marked(self, prefix: str) -> list[str]:
+        """Everything that `once` was asked with this beginning, and the marks of deletions."""
+        query = "SELECT key FROM hermes.archive_meta WHERE starts_with(key, %s) ORDER BY key"
+        with self._transaction(EVERYBODY) as database:
+            return [key for (key,) in database.execute(query, (prefix,))]
+
     def imported(self, origin: str, session: str) -> int:
         """How much of a session of somebody else, or of anybody, was taken over before."""
         with self._transaction(EVERYBODY) as database:
@@ -251,6 +260,7 @@ class PostgresArchive(Reader):
         self._index_all()
         gone = 0
         for done, session in enumerate(sessions, 1):
+            self.once(deletion_mark(session))  # first: half a session is deleted by the next sync
             more = True
             while more:
                 with self._transaction(EVERYBODY) as database:
@@ -261,6 +271,31 @@ class PostgresArchive(Reader):
             if progress is not None:
                 progress(done, len(sessions))
         return gone
+
+    def set_title(self, session: Session, title: str) -> None:
+        """Give a session another title, or none."""
+        with self._transaction(EVERYBODY) as database:
+            database.execute(
+                "UPDATE hermes.archive_sessions SET title = %s WHERE number = %s",
+                (to_text(storable(title)), session.number),
+            )
+
+    def remove(self, session: Session, numbers: Sequence[int]) -> None:
+        """Delete some messages of a session, and the session if none is left."""
+        self._index_all()
+        for start in range(0, len(numbers) or 1, _STEP):
+            with self._transaction(EVERYBODY) as database:
+                database.execute(
+                    "SELECT hermes.archive_remove(%s, %s::bigint[])",
+                    (session.number, list(numbers[start : start + _STEP])),
+                )
+
+    def replace_message(self, number: int, message: NewMessage) -> None:
+        """Put another text in the place of a message."""
+        self._index_all()
+        _, _, content, extra = _row(message)
+        with self._transaction(EVERYBODY) as database:
+            self._store_again(database, [(number, content, extra)])
 
     def texts(self, matches: Matches) -> TextOccurrences:
         """The messages and titles that have a text."""
@@ -278,6 +313,7 @@ class PostgresArchive(Reader):
     def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put a marker in the place of messages that have a text, and remove such titles."""
         self._index_all()
+        self.once(f"{REPLACED}{os.urandom(8).hex()}")
         found = self.texts(matches)
         for start in range(0, len(found.messages), _STEP):
             with self._transaction(EVERYBODY) as database:
@@ -302,6 +338,13 @@ class PostgresArchive(Reader):
             }
             text = (forgotten if matches(text) else text) or forgotten
             rows.append((number, text, _json(kept) if kept else None))
+        self._store_again(database, rows)
+
+    def _store_again(
+        self, database: Connection, rows: Sequence[tuple[int, str, str | None]]
+    ) -> None:
+        """Give messages other texts, and have them found by these."""
+        numbers = [number for number, _, _ in rows]
         for number, text, facts_text in rows:
             database.execute(
                 "UPDATE hermes.archive_messages SET content = %s, size = %s, extra = %s"

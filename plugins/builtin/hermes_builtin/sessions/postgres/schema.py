@@ -613,6 +613,33 @@ REVOKE EXECUTE ON FUNCTION hermes.archive_owner, hermes.archive_session, hermes.
 FROM PUBLIC;
 """
 
+#: Messages that another machine has deleted: see hermes_builtin/sync.
+_REMOVAL: Final = f"""
+-- Delete some messages of a session, and with the last of all the session.
+CREATE FUNCTION hermes.archive_remove(wanted bigint, numbers bigint[]) RETURNS void {_WRITES} AS $$
+DECLARE
+    doomed bigint[];
+    gone integer;
+BEGIN
+    PERFORM hermes.archive_check_scope();
+    -- An agent that stores a turn waits for this row.
+    PERFORM 1 FROM archive_sessions
+    WHERE number = wanted AND namespace = {NAMESPACE} FOR UPDATE;
+    IF NOT FOUND THEN RETURN; END IF;
+    SELECT coalesce(array_agg(id), '{{}}') INTO doomed FROM archive_messages
+    WHERE id = ANY (numbers) AND id >= wanted << {SESSION_BITS}
+    AND id < (wanted + 1) << {SESSION_BITS};
+    gone := cardinality(doomed);
+    DELETE FROM archive_messages WHERE id = ANY (doomed);
+    PERFORM hermes.archive_unindex(doomed);
+    UPDATE archive_sessions SET messages = messages - gone WHERE number = wanted;
+    IF NOT EXISTS (SELECT 1 FROM archive_messages WHERE id >= wanted << {SESSION_BITS}
+        AND id < (wanted + 1) << {SESSION_BITS}) THEN
+        PERFORM hermes.archive_delete(wanted, 1);
+    END IF;
+END $$;
+"""
+
 COMPONENT: Final = Component(
     "archive",
     (
@@ -626,6 +653,7 @@ COMPONENT: Final = Component(
         + protected("archive_turns", FOR_NOBODY)
         + protected("archive_imports", FOR_NOBODY)
         + protected("archive_meta", FOR_NOBODY),
+        _REMOVAL,
     ),
     private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
     # Numbers are unique in the database, not in a namespace: whoever could choose one could take

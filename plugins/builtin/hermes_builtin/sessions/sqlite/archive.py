@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from os import urandom
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ from hermes_builtin.sessions.archive import (
     ALWAYS,
     EVERYBODY,
     HIDDEN_SOURCES,
+    REPLACED,
     Found,
     Matches,
     Message,
@@ -30,6 +32,7 @@ from hermes_builtin.sessions.archive import (
     Stats,
     TextOccurrences,
     Titled,
+    deletion_mark,
     facts_of,
 )
 from hermes_builtin.sessions.numbers import (
@@ -48,7 +51,7 @@ from hermes_builtin.sessions.sqlite.index import index_in_memory
 from hermes_builtin.sessions.sqlite.maintenance import Backlog, totals_of
 from hermes_builtin.sessions.sqlite.repair import check, repair
 from hermes_builtin.sessions.sqlite.search import SqliteSource
-from hermes_builtin.sessions.sqlite.tables import Sessions, append
+from hermes_builtin.sessions.sqlite.tables import Sessions, append, name_session
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.sqlite import close_before_fork, is_damage, is_unwritable
@@ -135,6 +138,12 @@ class SqliteArchive(Reader):
             done = database.execute("INSERT OR IGNORE INTO archive_meta VALUES (?, 'yes')", (what,))
             return done.rowcount == 1
 
+    def marked(self, prefix: str) -> list[str]:
+        """Everything that `once` was asked with this beginning, and the marks of deletions."""
+        query = "SELECT key FROM archive_meta WHERE substr(key, 1, ?) = ? ORDER BY key"
+        with self._file.reading() as database:
+            return [key for (key,) in database.execute(query, (len(prefix), prefix))]
+
     def imported(self, origin: str, session: str) -> int:
         """How much of a session of somebody else, or of anybody, was taken over before."""
         with self._file.reading() as database:
@@ -166,14 +175,10 @@ class SqliteArchive(Reader):
 
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Delete sessions; returns the number of deleted messages."""
-        behind = self.index_pending()
-        if behind is not None and not is_damage(behind):  # a damaged index is rebuilt
-            raise behind
-        # Indexed first: FTS5 deletes a row of a contentless table only if it gets exactly its
-        # words.
-        self._backlog.forget()  # words that nobody uses any more leave the table of terms
+        self._index_before_deleting()
         gone = 0
         for done, session in enumerate(sessions, 1):
+            self.once(deletion_mark(session))  # first: half a session is deleted by the next sync
             gone += maintenance.delete(self._file, session)
             if progress is not None:
                 progress(done, len(sessions))
@@ -181,16 +186,37 @@ class SqliteArchive(Reader):
             maintenance.tidy(self._file)
         return gone
 
+    def set_title(self, session: Session, title: str) -> None:
+        """Give a session another title, or none."""
+        with self._file.transaction() as database:
+            name_session(database, session.number, storable(title))
+
+    def remove(self, session: Session, numbers: Sequence[int]) -> None:
+        """Delete some messages of a session, and the session if none is left."""
+        self._index_before_deleting()
+        maintenance.remove(self._file, session, numbers)
+
+    def replace_message(self, number: int, message: NewMessage) -> None:
+        """Put another text in the place of a message."""
+        self._index_before_deleting()
+        maintenance.replace_message(self._file, number, message)
+
     def texts(self, matches: Matches) -> TextOccurrences:
         """The messages and titles that have a text."""
         return maintenance.find_texts(self._file, matches)
 
+    def _index_before_deleting(self) -> None:
+        behind = self.index_pending()
+        if behind is not None and not is_damage(behind):  # a damaged index is rebuilt
+            raise behind
+        # Indexed first: FTS5 deletes a row of a contentless table only if it gets exactly its
+        # words.
+        self._backlog.forget()  # words that nobody uses any more leave the table of terms
+
     def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put a marker in the place of messages that have a text, and remove such titles."""
-        behind = self.index_pending()
-        if behind is not None and not is_damage(behind):
-            raise behind
-        self._backlog.forget()
+        self._index_before_deleting()
+        self.once(f"{REPLACED}{urandom(8).hex()}")
         return maintenance.replace_texts(self._file, matches)
 
     def erase_deleted(self) -> bool:

@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from math import inf
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Final
 
 from hermes_builtin.sessions.archive import (
     Matches,
+    NewMessage,
     Progress,
     Session,
     Stats,
@@ -30,9 +32,11 @@ from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import (
     Sessions,
     checksum,
+    extra_text,
     forget_parent,
     name_session,
 )
+from hermes_builtin.sessions.words import storable
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.logger import SafeLogger
@@ -69,9 +73,7 @@ def delete(file: SqliteFile, session: Session) -> int:
                 (low, high, _STEP),
             ).fetchall()
             if not rows:
-                database.execute("DELETE FROM archive_sessions WHERE number = ?", (session.number,))
-                database.execute("DELETE FROM archive_imports WHERE session = ?", (session.id,))
-                forget_parent(database, session)
+                _delete_empty(database, session)
                 return gone
             _unindex(database, rows)
             database.execute(
@@ -82,6 +84,52 @@ def delete(file: SqliteFile, session: Session) -> int:
                 (len(rows), session.number),
             )
             gone += len(rows)
+
+
+def _delete_empty(database: sqlite3.Connection, session: Session) -> None:
+    """Delete a session that has no messages any more."""
+    database.execute("DELETE FROM archive_sessions WHERE number = ?", (session.number,))
+    database.execute("DELETE FROM archive_imports WHERE session = ?", (session.id,))
+    forget_parent(database, session)
+
+
+def remove(file: SqliteFile, session: Session, numbers: Sequence[int]) -> None:
+    """Delete some messages of a session, and the session if none is left."""
+    low, high = bounds(session.number)
+    wanted = [each for each in numbers if low <= each <= high]
+    for start in range(0, len(wanted) or 1, _STEP):
+        with file.transaction() as database:
+            database.execute("PRAGMA secure_delete = 1")
+            doomed = wanted[start : start + _STEP]
+            rows = _texts_of(database, doomed)
+            # A message that is not in the index yet can't be taken out of it.
+            _unindex(database, [row for row in rows if not _is_unindexed(database, row[0])])
+            gone = database.execute(
+                "DELETE FROM archive_messages WHERE id IN (SELECT value FROM json_each(?))",
+                (json_list(doomed),),
+            ).rowcount
+            database.execute(
+                "UPDATE archive_sessions SET messages = messages - ? WHERE number = ?",
+                (gone, session.number),
+            )
+            query = "SELECT 1 FROM archive_messages WHERE id BETWEEN ? AND ? LIMIT 1"
+            if database.execute(query, (low, high)).fetchone() is None:
+                _delete_empty(database, session)
+
+
+def _texts_of(database: sqlite3.Connection, numbers: Sequence[int]) -> list[Row]:
+    query = (
+        "SELECT id, content, extra FROM archive_messages"
+        " WHERE id IN (SELECT value FROM json_each(?)) AND typeof(content) = 'text'"
+    )
+    return database.execute(query, (json_list(numbers),)).fetchall()
+
+
+def replace_message(file: SqliteFile, number: int, message: NewMessage) -> None:
+    """Put another text in the place of a message."""
+    with file.transaction() as database:
+        database.execute("PRAGMA secure_delete = 1")
+        _store_again(database, {number: (storable(message.content), extra_text(message))})
 
 
 def replace_texts(
@@ -127,20 +175,9 @@ def find_texts(file: SqliteFile, matches: Matches) -> TextOccurrences:
 
 
 def _replace(database: sqlite3.Connection, numbers: list[int], matches: Matches) -> None:
-    rows = [
-        row
-        for number in numbers
-        for row in database.execute(
-            "SELECT id, content, extra, at FROM archive_messages"
-            " WHERE id = ? AND typeof(content) = 'text'",
-            (number,),
-        )
-    ]
-    # A message that is not in the index yet can't be taken out of it.
-    indexed = [row for row in rows if not _is_unindexed(database, row[0])]
-    _unindex(database, [row[:3] for row in indexed])
     forgotten = marker(matches)
-    for number, content, extra, at in rows:
+    replaced: dict[int, tuple[str, str | None]] = {}
+    for number, content, extra in _texts_of(database, numbers):
         text = forgotten if matches(content) else content
         # A tool's call is dropped as a whole: its arguments without the text would be another call.
         kept = {
@@ -149,7 +186,22 @@ def _replace(database: sqlite3.Connection, numbers: list[int], matches: Matches)
             if not matches(json.dumps({key: each}))
         }
         facts = json.dumps(kept, ensure_ascii=False) if kept else None
-        text = text or forgotten  # it was nothing but a call of a tool
+        # Without a text, it was nothing but a call of a tool.
+        replaced[number] = (text or forgotten, facts)
+    _store_again(database, replaced)
+
+
+def _store_again(database: sqlite3.Connection, texts: Mapping[int, tuple[str, str | None]]) -> None:
+    """Give messages other texts, and have them found by these."""
+    rows = _texts_of(database, list(texts))
+    # A message that is not in the index yet can't be taken out of it.
+    indexed = [row for row in rows if not _is_unindexed(database, row[0])]
+    _unindex(database, indexed)
+    for number, *_ in rows:
+        text, facts = texts[number]
+        (at,) = database.execute(
+            "SELECT at FROM archive_messages WHERE id = ?", (number,)
+        ).fetchone()
         database.execute(
             "UPDATE archive_messages SET content = ?, size = ?, extra = ?, checksum = ?"
             " WHERE id = ?",

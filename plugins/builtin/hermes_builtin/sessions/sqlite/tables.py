@@ -53,17 +53,22 @@ def insert(
     rows = []
     for place, message in enumerate(messages, start):
         content = storable(message.content)
-        extra: dict[str, Any] = dict(message.extra or {})
-        if role_code(message.role) == OTHER:
-            # Two bits of the number hold the three usual roles; any other is stored as text.
-            extra["role"] = message.role
-        text = storable(_json(extra)) if extra else None
+        text = extra_text(message)
         number = message_id(session, place, message.role)
         at = float(message.at) if isfinite(message.at) else unix_time()
         check = checksum(number, at, content, text)
         rows.append((number, at, len(content), check, content, text))
     database.executemany("INSERT INTO archive_messages VALUES (?, ?, ?, ?, ?, ?)", rows)
     return [row[0] for row in rows]
+
+
+def extra_text(message: NewMessage) -> str | None:
+    """What else is known of a message, as it is stored."""
+    extra: dict[str, Any] = dict(message.extra or {})
+    if role_code(message.role) == OTHER:
+        # Two bits of the number hold the three usual roles; any other is stored as text.
+        extra["role"] = message.role
+    return storable(_json(extra)) if extra else None
 
 
 def _json(extra: dict[str, Any]) -> str:

@@ -1,0 +1,216 @@
+"""The logs in a shared folder: one folder per machine, which only that machine writes.
+
+``DIR/<machine>/0001.jsonl``, ``0002.jsonl``, ... are its segments, one JSON record per line. Every
+line has a number (``seq``) and a checksum (``sum``) that includes the checksum of the line before
+it. So a file that is torn, or that was not transferred completely, is read up to the last line that
+is whole, and the rest later. Files of other names, such as the conflict copies of Dropbox and
+Syncthing, are not read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_core import HermesError
+from hermes_core.storage.files import open_regular
+
+FORMAT: Final = "hermes-sync"
+VERSION: Final = 1
+HEADER: Final = "header"
+#: The last line of a segment after which there is another one.
+END: Final = "end"
+
+_SEGMENT: Final = re.compile(r"([0-9]{4,9})\.jsonl")
+_MACHINE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}-[0-9a-f]{8}")
+_PREFIX: Final = b'{"sum":"'
+_DIGITS: Final = 16
+#: How every record begins.
+_HEAD: Final = re.compile(rb'"seq":([0-9]{1,18}),"type":"([a-z]+)"')
+_BODY: Final = len(_PREFIX) + _DIGITS + len(b'",')
+#: A line is read into memory; the longest message that an archive takes is shorter.
+_LONGEST_LINE: Final = 64_000_000
+
+Record = Mapping[str, Any]
+
+
+class SyncError(HermesError):
+    """A folder can't be synced, or the log of a machine can't be read."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a log.
+
+    Attributes:
+        seq: Its number.
+        kind: What it is about.
+        sum: Its checksum.
+        text: The line itself.
+        end: The place in the file behind it.
+    """
+
+    seq: int
+    kind: str
+    sum: str
+    text: bytes
+    end: int
+
+    @cached_property
+    def record(self) -> Record:
+        """What it says. Most lines are only skipped, so this is not read before it is needed."""
+        found: dict[str, Any] = json.loads(self.text)
+        return found
+
+
+def encoded(record: Record, before: str) -> tuple[bytes, str]:
+    """A record as a line, and its checksum; ``before`` is the checksum of the line before it."""
+    try:
+        text = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        text = json.dumps(record, separators=(",", ":")).encode()
+    check = _checksum(text[1:], before)
+    return b'%s%s",%s\n' % (_PREFIX, check.encode(), text[1:]), check
+
+
+def _checksum(body: bytes, before: str) -> str:
+    return sha256(before.encode() + body).hexdigest()[:_DIGITS]
+
+
+def _decoded(raw: bytes, before: str, end: int) -> Line | None:
+    """A line; None if it is not whole."""
+    text = raw.rstrip(b"\r\n")  # git may have changed the ends of lines
+    check = text[len(_PREFIX) : len(_PREFIX) + _DIGITS].decode("ascii", "replace")
+    if not raw.endswith(b"\n") or _checksum(text[_BODY:], before) != check:
+        return None
+    head = _HEAD.match(text, _BODY)
+    return None if head is None else Line(int(head[1]), head[2].decode(), check, text, end)
+
+
+def seed(machine: str, segment: int) -> str:
+    """What stands for the checksum before the first line of a segment."""
+    return f"{machine}/{segment}"
+
+
+def segment_name(segment: int) -> str:
+    """The name of the file of a segment."""
+    return f"{segment:04}.jsonl"
+
+
+class MachineLog:
+    """The log of one machine.
+
+    Attributes:
+        machine: The machine's id, which is the name of its folder.
+        name: What its owner calls it; the id until a header was read.
+        is_incomplete: Whether something was missing or torn when it was read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.machine = folder.name
+        self.name = folder.name.rpartition("-")[0]
+        self.is_incomplete = False
+
+    def segments(self) -> dict[int, Path]:
+        """The files by their numbers, in order."""
+        found = ((each, _SEGMENT.fullmatch(each.name)) for each in self.folder.iterdir())
+        numbers = {int(match[1]): each for each, match in found if match is not None}
+        return dict(sorted(numbers.items()))
+
+    def segment(self, number: int) -> Iterator[Line]:
+        """The whole lines of a segment, with its header.
+
+        Raises:
+            SyncError: A newer version has written it.
+        """
+        path = self.folder / segment_name(number)
+        before, end = seed(self.machine, number), 0
+        with open_regular(path) as file:
+            while raw := file.readline(_LONGEST_LINE):
+                end += len(raw)
+                if before == seed(self.machine, number):
+                    _check_version(raw, path)
+                line = _decoded(raw, before, end)
+                if line is None:
+                    return
+                before = line.sum
+                yield line
+
+    def size(self, after: int) -> int:
+        """About how many bytes there are to read after a line."""
+        segments = self.segments()
+        numbers = list(segments)
+        return sum(
+            segments[number].stat().st_size
+            for number, following in zip(numbers, [*numbers[1:], None], strict=True)
+            if following is None or not self._is_known(following, after)
+        )
+
+    def lines(self, after: int) -> Iterator[Line]:
+        """The lines after the one with this number, as far as they are there, without headers."""
+        self.is_incomplete = False
+        last = after
+        numbers = list(self.segments())
+        for number, following in zip(numbers, [*numbers[1:], None], strict=True):
+            # Nobody reads again what is known, however long the log is.
+            if following is not None and self._is_known(following, after):
+                continue
+            is_ended = False
+            is_begun = False
+            for line in self.segment(number):
+                if line.kind == HEADER:
+                    self.name = str(line.record.get("name") or self.name)
+                    is_begun = line.seq <= last  # else the segments before it are missing
+                    if not is_begun:
+                        break
+                elif line.kind == END:
+                    is_ended, last = True, max(last, line.seq)
+                elif line.seq > last:
+                    last = line.seq
+                    yield line
+            if not is_begun or (not is_ended and (following is not None or self._is_torn(number))):
+                self.is_incomplete = True
+                return
+
+    def _is_known(self, following: int, after: int) -> bool:
+        """Whether everything before a segment has been read."""
+        first = self._first(following)
+        return first is not None and first - 1 <= after
+
+    def _is_torn(self, number: int) -> bool:
+        """Whether there is more in a segment than its whole lines."""
+        end = max((line.end for line in self.segment(number)), default=0)
+        return (self.folder / segment_name(number)).stat().st_size > end
+
+    def _first(self, number: int) -> int | None:
+        """The number of the first record of a segment, if its header is there."""
+        header = next(self.segment(number), None)
+        return None if header is None else header.seq + 1
+
+
+def _check_version(raw: bytes, path: Path) -> None:
+    """Raise if a header is of a newer version, whatever that does to the lines."""
+    try:
+        header = json.loads(raw)
+        version = header["version"] if header.get("format") == FORMAT else 0
+    except (ValueError, KeyError, AttributeError, RecursionError):
+        return
+    if isinstance(version, int) and version > VERSION:
+        raise SyncError(
+            f"has format {version}, and this version knows {VERSION}",
+            where=str(path),
+            hint="upgrade hermes-plugins; nothing of this machine was read",
+        )
+
+
+def machine_logs(folder: Path) -> list[MachineLog]:
+    """The logs of all machines in a shared folder."""
+    found = sorted(each for each in folder.iterdir() if _MACHINE.fullmatch(each.name))
+    return [MachineLog(each) for each in found if each.is_dir()]

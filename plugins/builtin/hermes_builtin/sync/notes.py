@@ -1,0 +1,399 @@
+"""Notes of several machines as one set of entries: an observed-remove set.
+
+Every line that adds a note is the note's tag. A removal names the tags that its machine knew, so it
+does not touch the same text that another machine adds at the same time. A replacement is a removal
+and an addition in one line: if two machines replace the same note, both new notes stay.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from hermes_builtin.notes import (
+    TARGETS,
+    Author,
+    Change,
+    Notebook,
+    Notes,
+    NotesError,
+    Person,
+    previews,
+)
+from hermes_builtin.notes.entries import split, text_hash
+from hermes_builtin.notes.guard import find_secret
+from hermes_builtin.sync.log import Line, MachineLog, Record, SyncError
+from hermes_builtin.sync.state import State, Tag
+from hermes_core.storage.sql import Connection
+
+SYNC: Final = "sync"
+NOTE: Final = "note"
+REMOVE: Final = "remove"
+#: How many changes are looked at for the one that an interrupted run has made.
+_RECENT: Final = 100
+
+Tell = Callable[[Record], Tag]
+
+
+@dataclass(slots=True)
+class NotesResult:
+    """What happened to the notes, and what to say about it."""
+
+    added: int = 0
+    removed: int = 0
+    sent: int = 0
+    sent_removals: int = 0
+    conflicts: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    erases: bool = False
+
+
+def note_hash(text: str) -> str:
+    """What stands for a note in logs and in the state."""
+    return text_hash(text)[:32]
+
+
+def notebook_id(key: str) -> str:
+    """What stands for a notebook in the state: the key of a user's contains the user's id."""
+    return key if key in TARGETS else text_hash(key)[:32]
+
+
+class _Conflict(NamedTuple):
+    """Two notes that took the place of the same one, and the machines that wrote them."""
+
+    notebook: str
+    hashes: tuple[str, str]
+    machines: tuple[str, str]
+
+
+class NotesSync:
+    """The notes of a home, and what the logs say about them."""
+
+    def __init__(self, notes: Notes, state: State, result: NotesResult) -> None:
+        self._notes = notes
+        self._state = state
+        self._result = result
+        self._conflicts: list[_Conflict] = []
+
+    # -- what happened here ---------------------------------------------------------------
+
+    def tell(self, *, dry_run: bool = False) -> None:
+        """Append what was added and removed here since the last time."""
+        known = self._keys()
+        rows = self._state.rows("SELECT DISTINCT notebook FROM notes")
+        for notebook in dict.fromkeys([*known, *(each for (each,) in rows)]):
+            if notebook in known:
+                self._tell_notebook(known[notebook], dry_run=dry_run)
+            else:
+                self._tell_dropped(notebook, dry_run=dry_run)
+
+    def _keys(self) -> dict[str, str]:
+        """The keys of all notebooks that this home has, or had, by what stands for them."""
+        keys = [each.key for each in self._notes.all_notebooks()]
+        keys += self._notes.history.targets() if self._notes.history.exists else []
+        return {notebook_id(key): key for key in keys}
+
+    def _live(self, notebook: str) -> dict[str, list[Tag]]:
+        """The notes that there are by what the logs say, with their tags."""
+        found: dict[str, list[Tag]] = {}
+        query = "SELECT hash, machine, seq FROM notes WHERE notebook = ? ORDER BY machine, seq"
+        for hashed, machine, seq in self._state.rows(query, notebook):
+            found.setdefault(hashed, []).append(Tag(machine, seq))
+        return found
+
+    def _local(self, book: Notebook) -> dict[str, str]:
+        if book.text.exists:
+            with book.text.locked():
+                # What somebody did to the file since is part of the history, too.
+                self._notes.history.catch_up(book.key, *book.text.look())
+        return {note_hash(each): each for each in book.read().entries}
+
+    def _tell_notebook(self, key: str, *, dry_run: bool) -> None:
+        book, live = self._notes.book(key), self._live(notebook_id(key))
+        if not book.text.exists and live:
+            self._read_again(key, dry_run=dry_run)
+            return
+        local = self._local(book)
+        new = self._shareable(book, {h: t for h, t in local.items() if h not in live})
+        gone = {hashed: tags for hashed, tags in live.items() if hashed not in local}
+        if not new and not gone:
+            return
+        history = self._history(key)
+        replaced = _successors(history, gone, new)
+        known = {hashed for entries in history for hashed in entries}
+        erased = {hashed for hashed in gone if hashed not in known}
+        self._result.erases |= bool(erased)
+        self._result.sent += len(new)
+        self._result.sent_removals += len(gone.keys() - replaced.keys())
+        if not dry_run:
+            self._write(key, new, gone, replaced)
+
+    def _write(
+        self,
+        key: str,
+        new: Mapping[str, str],
+        gone: Mapping[str, list[Tag]],
+        replaced: Mapping[str, str],
+    ) -> None:
+        origins = self._notes.history.recorded_origins(new.values())
+        person = self._person(key)
+        with self._state.telling() as tell, self._state.transaction() as database:
+            for hashed, text in new.items():
+                tags = [tag for old, by in replaced.items() if by == hashed for tag in gone[old]]
+                record = {
+                    "type": NOTE,
+                    "notebook": key,
+                    **({"person": [*person]} if person else {}),
+                    **({"origin": origins[text]} if text in origins else {}),
+                    **({"replaces": [[*each] for each in tags]} if tags else {}),
+                    "text": text,
+                }
+                self._fold_note(database, tell(record), record)
+            removed = [tag for old in gone if old not in replaced for tag in gone[old]]
+            if removed:
+                tell(_removal(removed, erase=self._result.erases))
+                _remove(database, removed)
+
+    def _tell_dropped(self, notebook: str, *, dry_run: bool) -> None:
+        """Append that a user's notebook is gone: `forget --user` leaves nothing of it."""
+        tags = [tag for each in self._live(notebook).values() for tag in each]
+        self._result.sent_removals += len(tags)
+        self._result.erases = True
+        if not dry_run:
+            with self._state.telling() as tell, self._state.transaction() as database:
+                tell(_removal(tags, erase=True))
+                _remove(database, tags)
+
+    def _person(self, key: str) -> Person | None:
+        try:
+            return self._notes.owner(key) if "/" in key else None
+        except NotesError:
+            return None
+
+    def _read_again(self, key: str, *, dry_run: bool) -> None:
+        """A file that is missing is not an emptied one: have its notes read from the logs again."""
+        self._result.messages.append(
+            f"{self._notes.book(key).name} was missing; its notes are back from the shared folder"
+        )
+        if not dry_run:
+            with self._state.transaction() as database:
+                database.execute("DELETE FROM notes WHERE notebook = ?", (notebook_id(key),))
+                database.execute("UPDATE logs SET notes = 0")
+
+    def _shareable(self, book: Notebook, new: dict[str, str]) -> dict[str, str]:
+        """Without notes that contain a secret: these never leave the machine."""
+        held = [hashed for hashed, text in new.items() if find_secret(text) is not None]
+        if held:
+            self._result.messages.append(
+                f"{book.name}: {len(held)} with a secret not shared (hermes-plugins memory edit)"
+            )
+        return {hashed: text for hashed, text in new.items() if hashed not in held}
+
+    def _history(self, key: str) -> list[list[str]]:
+        """The entries before and after each change, oldest first, as hashes."""
+        if not self._notes.history.exists:
+            return []
+        found: list[list[str]] = []
+        for change in self._notes.history.changes(key, limit=-1)[::-1]:
+            if not found:
+                found.append([note_hash(each) for each in split(change.before)])
+            found.append([note_hash(each) for each in change.known.entries])
+        return found
+
+    # -- what happened elsewhere ----------------------------------------------------------
+
+    def apply(self, logs: Iterable[MachineLog], *, dry_run: bool = False) -> None:
+        """Read what other machines did, and do it here."""
+        last: dict[str, int] = {}
+        lines = [(log, line) for log in logs for line in self._unread(log, last)]
+        if dry_run:
+            kinds = [line.kind for _, line in lines]
+            self._result.added += kinds.count(NOTE)
+            self._result.removed += kinds.count(REMOVE)
+        elif lines:
+            self._apply_and_store(lines)
+        if not dry_run:
+            with self._state.transaction():
+                for machine, seq in last.items():
+                    self._state.set_read(machine, "notes", seq)
+
+    def _apply_and_store(self, lines: list[tuple[MachineLog, Line]]) -> None:
+        # Committed before a notebook is changed: if this process ends before the state is stored,
+        # the next one finds the change of the notebook by it.
+        token = self._state.get("token") or f"sync-{os.urandom(4).hex()}"
+        self._state.set(token=token)
+        with self._state.transaction() as database:
+            self._apply(database, lines, token)
+            self._state.set(token="")
+
+    def _unread(self, log: MachineLog, last: dict[str, int]) -> Iterator[Line]:
+        for line in log.lines(self._state.read_up_to(log.machine, "notes")):
+            last[log.machine] = line.seq
+            if line.kind in (NOTE, REMOVE):
+                yield line
+
+    def _apply(
+        self, database: sqlite3.Connection, lines: list[tuple[MachineLog, Line]], token: str
+    ) -> None:
+        for log, line in lines:
+            _check(line, log)
+        keys = {*self._keys().values()}
+        keys |= {str(line.record["notebook"]) for _, line in lines if line.kind == NOTE}
+        before = {key: self._live(notebook_id(key)) for key in sorted(keys)}
+        notes: dict[str, Record] = {}
+        for log, line in lines:
+            tag = Tag(log.machine, line.seq)
+            if line.kind == NOTE:
+                notes[note_hash(line.record["text"])] = line.record
+                self._fold_note(database, tag, line.record)
+            else:
+                _remove(database, [Tag(str(m), int(s)) for m, s in line.record["tags"]])
+                self._result.erases |= bool(line.record.get("erase"))
+            self._state.set_read(log.machine, "notes", line.seq)
+        for key, old in before.items():
+            self._change(key, old, notes, token)
+
+    def _change(
+        self, key: str, old: Mapping[str, Any], notes: Mapping[str, Record], token: str
+    ) -> None:
+        """Do to a notebook what the logs did since."""
+        now = self._live(notebook_id(key))
+        if now == old:
+            return
+        book = self._notes.book(key)
+        done = self._done(key, token)
+        local = {note_hash(each): each for each in book.read().entries}
+        added = [h for h in now if h not in old and h not in local and h not in done]
+        removed = [local[h] for h in old if h not in now and h in local]
+        # Only what the logs have just said: the rest was here, and a person has removed it.
+        texts = [str(notes[h]["text"]) for h in added if h in notes]
+        if not texts and not removed:
+            return
+        for person in {tuple(notes[h]["person"]) for h in added if "person" in notes.get(h, ())}:
+            self._notes.introduce(Person(*person))
+        origins = {str(notes[h]["text"]): str(notes[h].get("origin", "")) for h in added}
+        known = self._notes.history.recorded_origins(origins)
+        book.merge(texts, Author(SYNC, token), removed)
+        # A log must not give authority to a text that this home has from somewhere else.
+        self._notes.history.record_origins(
+            {text: each for text, each in origins.items() if each and text not in known}
+        )
+        self._result.added += len(texts)
+        self._result.removed += len(removed)
+
+    def _done(self, key: str, token: str) -> set[str]:
+        """The entries that an interrupted run has added already."""
+        if not self._notes.history.exists:
+            return set()
+        changes: list[Change] = self._notes.history.changes(key, limit=_RECENT)
+        mine = [each for each in changes if each.who == SYNC and each.session == token]
+        return {note_hash(entry) for each in mine for entry in each.known.entries}
+
+    def _fold_note(
+        self, database: Connection | sqlite3.Connection, tag: Tag, record: Record
+    ) -> None:
+        hashed, key = note_hash(record["text"]), str(record["notebook"])
+        replaces = [Tag(str(m), int(s)) for m, s in record.get("replaces", ())]
+        _remove(database, replaces)
+        for old in replaces:
+            row = (*old, *tag, hashed)
+            done = database.execute("INSERT OR IGNORE INTO replaced VALUES (?, ?, ?, ?, ?)", row)
+            others = self._state.rows(
+                "SELECT by_machine, hash FROM replaced"
+                " WHERE machine = ? AND seq = ? AND hash != ? AND by_machine != ?",
+                *(*old, hashed, tag.machine),
+            )
+            if done.rowcount == 1:
+                self._conflicts += [
+                    _Conflict(key, (hashed, other), (tag.machine, machine))
+                    for machine, other in others
+                ]
+        database.execute(
+            "INSERT OR IGNORE INTO notes SELECT ?, ?, ?, ? WHERE NOT EXISTS"
+            " (SELECT 1 FROM removed WHERE machine = ? AND seq = ?)",
+            (*tag, notebook_id(key), hashed, *tag),
+        )
+
+    def report_conflicts(self) -> None:
+        """Say which notes were replaced on two machines, if both are here."""
+        for key, hashes, machines in dict.fromkeys(self._conflicts):
+            book = self._notes.book(key)
+            texts = {note_hash(each): each for each in book.read().entries}
+            if all(each in texts for each in hashes):
+                shown = previews([texts[each] for each in hashes])
+                # An id ends with a random number, which says nothing to a person.
+                names = [each.rpartition("-")[0] for each in machines]
+                pairs = zip(shown, names, strict=True)
+                both = " and ".join(f'"{text}" ({name})' for text, name in pairs)
+                self._result.conflicts.append(
+                    f"{book.name}: {both} replace the same note; both are there"
+                )
+
+    def over_limit(self) -> Iterator[str]:
+        """Say which notebooks have more than their limit now."""
+        for book in self._notes.all_notebooks():
+            page = book.read()
+            if page.length > page.limit:
+                yield (
+                    f"{book.name} has {page.length:,} of {page.limit:,} characters: nothing was "
+                    "left out; shorten it with: hermes-plugins memory edit"
+                )
+
+
+def kept_note(state: State, line: Line) -> Record | None:
+    """What is left of a line about notes when texts are removed from our log."""
+    if line.kind != NOTE:
+        return line.record
+    query = "SELECT 1 FROM notes WHERE machine = ? AND seq = ?"
+    if state.rows(query, state.machine, line.seq):
+        return line.record
+    if "replaces" not in line.record:
+        return None
+    return {"seq": line.seq, "type": REMOVE, "tags": line.record["replaces"]}
+
+
+def _removal(tags: Iterable[Tag], *, erase: bool) -> dict[str, Any]:
+    """A removal for the log, which says nothing of what is removed."""
+    record = {"type": REMOVE, "tags": [[*each] for each in tags]}
+    return {**record, "erase": True} if erase else record
+
+
+def _remove(database: Connection | sqlite3.Connection, tags: Iterable[Tag]) -> None:
+    for tag in tags:
+        database.execute("INSERT OR IGNORE INTO removed VALUES (?, ?)", tuple(tag))
+        database.execute("DELETE FROM notes WHERE machine = ? AND seq = ?", tuple(tag))
+
+
+def _check(line: Line, log: MachineLog) -> None:
+    """Raise unless a line about notes says what it should."""
+    record = line.record
+    key = record.get("notebook")
+    person = Person(*map(str, record.get("person", ())))
+    keys = ("memory", "user", f"user/{person.folder}")
+    field, kind = ("tags", list) if line.kind == REMOVE else ("text", str)
+    if not isinstance(record.get(field), kind) or (line.kind == NOTE and key not in keys):
+        raise SyncError(f"line {line.seq} is not a note", where=str(log.folder))
+
+
+def _successors(
+    history: list[list[str]], gone: Iterable[str], new: Mapping[str, str]
+) -> dict[str, str]:
+    """Which of the new entries took the place of which that is gone, by the history."""
+    following: dict[str, str] = {}
+    for before, after in pairwise(history):
+        old = [each for each in before if each not in after]
+        added = [each for each in after if each not in before]
+        if len(old) == len(added):
+            following.update(zip(old, added, strict=True))
+    found = {}
+    for hashed in gone:
+        here, steps = hashed, 0
+        while here in following and here not in new and steps < len(following):
+            here, steps = following[here], steps + 1
+        if here in new:
+            found[hashed] = here
+    return found

@@ -1,0 +1,622 @@
+"""Conversations of several machines: messages are only added, until a session is deleted.
+
+A deletion says how far its machine had read each log: messages up to there are deleted, and what
+another machine adds at the same time stays. A message that `forget` gave another text is replaced
+by that one. The title with the latest time counts.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from hermes_builtin.sessions.archive import (
+    DELETED,
+    EVERYBODY,
+    REPLACED,
+    Archive,
+    Message,
+    NewMessage,
+    Scope,
+    Session,
+    SessionFacts,
+)
+from hermes_builtin.sessions.words import storable
+from hermes_builtin.sync.log import Line, MachineLog, Record
+from hermes_builtin.sync.state import State, Tag, vector_text
+from hermes_core.session import TERMINAL
+
+SESSION: Final = "session"
+MESSAGE: Final = "message"
+REPLACE: Final = "replace"
+DELETE: Final = "delete"
+KINDS: Final = frozenset((SESSION, MESSAGE, REPLACE, DELETE))
+#: Which machine a message came from, in what is known of it.
+MACHINE: Final = "machine"
+
+#: Lines that are read or written in one step, and how many characters they may have.
+_STEP: Final = 500
+_CHARACTERS: Final = 4_000_000
+_FACTS: Final = ("source", "user_id", "chat_id", "profile", "parent", "platform")
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class SessionsResult:
+    """What happened to the conversations."""
+
+    sessions: int = 0
+    messages: int = 0
+    deleted: int = 0
+    sent_sessions: int = 0
+    sent_messages: int = 0
+    sent_deletions: int = 0
+    erases: bool = False
+
+
+class Stored(NamedTuple):
+    """What is known of a session: see the table ``sessions`` of the state."""
+
+    messages: int = -1
+    active: float = 0.0
+    title: str = ""
+    stamp: float = 0.0
+    stamped_by: str = ""
+    ended: float | None = None
+
+
+class _Changes(NamedTuple):
+    """What is new in a session.
+
+    Attributes:
+        new: Messages by their names.
+        gone: The names of replaced messages, by when they were said.
+        total: How many messages it has.
+        title: Its new title; None if that is not new.
+    """
+
+    new: Mapping[str, Message]
+    gone: Mapping[str, list[str]]
+    total: int
+    title: str | None
+
+
+class MessageNames:
+    """Names messages of a session by all that they say, and by how often that was said before."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+
+    def of(self, message: Message | NewMessage) -> str:
+        """The name of the next message; it is the same in every home."""
+        extra = {key: each for key, each in (message.extra or {}).items() if key != MACHINE}
+        facts = json.dumps(extra, sort_keys=True, default=str) if extra else ""
+        said = f"{_moment(message)}\0{facts}\0{message.content}"
+        digest = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        self._seen[digest] += 1
+        number = self._seen[digest]
+        return digest if number == 1 else f"{digest}-{number}"
+
+
+def _moment(message: Message | NewMessage) -> str:
+    return f"{message.role} {message.at!r}"
+
+
+def _hashed(title: str) -> str:
+    return sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:16] if title else ""
+
+
+class SessionsSync:
+    """The conversations of a home, and what the logs say about them."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        state: State,
+        result: SessionsResult,
+        clock: Callable[[], float],
+    ) -> None:
+        self.archive = archive
+        self.state = state
+        self.result = result
+        self._clock = clock
+        self.found: dict[str, Session] | None = None
+        #: The sessions that got messages.
+        self.touched: set[str] = set()
+
+    def _sessions(self) -> dict[str, Session]:
+        if self.found is None:
+            self.found = {each.key: each for each in self.archive.sessions(EVERYBODY)}
+        return self.found
+
+    def session(self, key: str) -> Session | None:
+        """A session as it is now, not as it was when all were read."""
+        found = self._sessions().get(key)
+        return None if found is None else self.archive.session(found.id, EVERYBODY)
+
+    def remember(self, key: str, facts: SessionFacts) -> None:
+        """A session was begun."""
+        place = facts.platform or facts.source or TERMINAL
+        owner = Scope(*map(storable, (facts.user_id, facts.chat_id, facts.profile, place)))
+        found = self.archive.session(facts.id, owner)
+        if found is not None:
+            self._sessions()[key] = found
+
+    def stored(self, key: str) -> Stored:
+        """What is known of a session."""
+        rows = self.state.rows(
+            "SELECT messages, active, title, stamp, stamped_by, ended FROM sessions"
+            " WHERE session = ?",
+            key,
+        )
+        return Stored(*rows[0]) if rows else Stored()
+
+    @staticmethod
+    def store(database: sqlite3.Connection, key: str, stored: Stored) -> None:
+        """Store what is known of a session."""
+        database.execute(
+            "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", (key, *stored)
+        )
+
+    # -- deletions here -------------------------------------------------------------------
+
+    def tell_deletions(self, *, dry_run: bool = False) -> None:
+        """Append which sessions were deleted here since the last time."""
+        marks = self._new_marks(DELETED)
+        keys = dict.fromkeys(each.split(":")[1] for each in marks)
+        query = "SELECT 1 FROM messages WHERE session = ? LIMIT 1"
+        known = [key for key in keys if self.state.rows(query, key)]
+        self.result.sent_deletions += len(known)
+        self.result.erases |= bool(known)
+        if dry_run or not marks:
+            return
+        with self.state.telling() as tell, self.state.transaction() as database:
+            for key in known:
+                seen = self._seen()
+                record = {"type": DELETE, "session": key, "seen": seen}
+                tell(record)
+                _fold_deletion(database, key, seen)
+            database.executemany("INSERT INTO marks VALUES (?)", [(each,) for each in marks])
+
+    def ignore_marks(self) -> None:
+        """What was deleted before the first sync is nothing to tell."""
+        marks = [*self._new_marks(DELETED), *self._new_marks(REPLACED)]
+        with self.state.transaction() as database:
+            database.executemany("INSERT INTO marks VALUES (?)", [(each,) for each in marks])
+
+    def _new_marks(self, prefix: str) -> list[str]:
+        known = {mark for (mark,) in self.state.rows("SELECT mark FROM marks")}
+        return [each for each in self.archive.marked(prefix) if each not in known]
+
+    def _seen(self) -> dict[str, int]:
+        """How far each log was read, or may have been by a run that was interrupted."""
+        seen = dict(self.state.rows("SELECT machine, sessions FROM logs"))
+        begun: dict[str, int] = json.loads(self.state.get("applying", "{}"))
+        return {each: max(seen.get(each, 0), begun.get(each, 0)) for each in {*seen, *begun}}
+
+    # -- what was said here ---------------------------------------------------------------
+
+    def tell(self, progress: Progress | None = None, *, dry_run: bool = False) -> None:
+        """Append what was said here since the last time."""
+        self.found = None
+        replaced = self._new_marks(REPLACED)
+        sessions = self._sessions()
+        for done, (key, session) in enumerate(sessions.items(), 1):
+            stored = self.stored(key)
+            if replaced or self._has_changed(session, stored):
+                self._tell_session(session, stored, bool(replaced), dry_run=dry_run)
+            if progress is not None:
+                progress(done, len(sessions))
+        if replaced and not dry_run:
+            with self.state.transaction() as database:
+                rows = [(each,) for each in replaced]
+                database.executemany("INSERT INTO marks VALUES (?)", rows)
+
+    @staticmethod
+    def _has_changed(session: Session, stored: Stored) -> bool:
+        now = (session.messages, session.active, _hashed(session.title) or stored.title)
+        has_ended = (session.ended or 0.0) > (stored.ended or 0.0)
+        return has_ended or now != (stored.messages, stored.active, stored.title)
+
+    def _tell_session(
+        self, session: Session, stored: Stored, replaced: bool, *, dry_run: bool
+    ) -> None:
+        key = session.key
+        rows = self.state.rows("SELECT id, moment FROM messages WHERE session = ?", key)
+        known = dict(rows)
+        named = _named(self.archive.messages(session))
+        local = {name: message for name, message, _ in named}
+        # A text that was replaced has left a message with another name at the same moment.
+        gone: dict[str, list[str]] = {}
+        for name in sorted(known.keys() - local.keys()) if replaced else ():
+            gone.setdefault(known[name], []).append(name)
+        new = [name for name in local if name not in known]
+        if not local and not known:
+            return
+        # Only `forget` removes a title; one that is missing was not given yet.
+        has_new_title = _hashed(session.title) != stored.title and (bool(session.title) or replaced)
+        title = session.title if has_new_title else None
+        if not dry_run:
+            messages = {name: local[name] for name in new}
+            self._write(session, stored, _Changes(messages, gone, len(local), title))
+        self.result.sent_sessions += bool(new) or has_new_title
+        self.result.sent_messages += len(new)
+        self.result.erases |= bool(gone) or (has_new_title and bool(stored.title))
+
+    def _write(self, session: Session, stored: Stored, changes: _Changes) -> None:
+        """Append the facts of a session, then its new messages, some at a time."""
+        now = stored._replace(active=session.active)
+        if changes.title is not None:
+            # Later than the title that it replaces, whatever the clocks of the machines say.
+            stamp = max(self._clock(), stored.stamp + 0.001)
+            title = _hashed(changes.title)
+            now = now._replace(title=title, stamp=stamp, stamped_by=self.state.machine)
+        has_ended = (session.ended or 0.0) > (stored.ended or 0.0)
+        if has_ended:
+            now = now._replace(ended=session.ended)
+        left = {moment: list(names) for moment, names in changes.gone.items()}
+        items = iter(changes.new.items())
+        is_wanted = changes.title is not None or has_ended
+        while (batch := list(_limited(items))) or is_wanted:
+            with self.state.telling() as tell, self.state.transaction() as database:
+                tell(_session_record(session, now))
+                for name, message in batch:
+                    record = _message_record(database, session.key, name, message, left)
+                    tag = tell(record)
+                    _fold_message(database, session.key, name, _moment(message), tag)
+                # The number at last: a run that was interrupted looks again.
+                self.store(database, session.key, now._replace(messages=-1))
+            is_wanted = False
+        with self.state.transaction() as database:
+            self.store(database, session.key, now._replace(messages=changes.total))
+
+    # -- what was said elsewhere ----------------------------------------------------------
+
+    def apply(
+        self, logs: Iterable[MachineLog], progress: Progress | None = None, *, dry_run: bool = False
+    ) -> None:
+        """Read what was said on other machines, and store it here."""
+        logs = list(logs)
+        if dry_run:
+            self._count(logs)
+            return
+        after = {log.machine: self.state.read_up_to(log.machine, "sessions") for log in logs}
+        last = {log.machine: _last_of(log, after[log.machine]) for log in logs}
+        self.state.set(applying=vector_text(last))
+        total = sum(log.size(after[log.machine]) for log in logs)
+        done = 0
+        for log in logs:
+            try:
+                for lines in _steps(log.lines(after[log.machine]), last[log.machine]):
+                    _Step(self, log).apply(lines)
+                    self.state.set_read(log.machine, "sessions", lines[-1].seq)
+                    done += sum(len(str(each.record.get("content", ""))) for each in lines)
+                    if progress is not None:
+                        progress(min(done, total), total)
+            except _FactsMissingError:
+                log.is_incomplete = True
+        self.state.set(applying="{}")
+        self.result.sessions = len(self.touched)
+
+    def _count(self, logs: Iterable[MachineLog]) -> None:
+        for log in logs:
+            keys = set()
+            for line in log.lines(self.state.read_up_to(log.machine, "sessions")):
+                self.result.messages += line.kind == MESSAGE
+                self.result.deleted += line.kind == DELETE
+                keys |= {line.record["session"]} if line.kind == MESSAGE else set()
+            self.result.sessions += len(keys)
+
+
+class _FactsMissingError(Exception):
+    """The part of a log that says whose a session is has not been transferred."""
+
+
+class _Step:
+    """Some lines of one log, of which the archive gets messages of a session in one call."""
+
+    def __init__(self, sync: SessionsSync, log: MachineLog) -> None:
+        self._sync, self._log = sync, log
+        self._archive, self._state, self._result = sync.archive, sync.state, sync.result
+        self._facts: dict[str, Record] = {}
+        self._waiting: list[tuple[Tag, Record]] = []
+        self._touched = sync.touched
+
+    def apply(self, lines: Iterable[Line]) -> None:
+        """Store what they say, first in the archive, then in the state."""
+        for line in lines:
+            if line.kind not in KINDS:
+                continue
+            tag, record = Tag(self._log.machine, line.seq), line.record
+            if self._waiting and (
+                line.kind != MESSAGE or self._waiting[-1][1]["session"] != record["session"]
+            ):
+                self._store_messages()
+            if line.kind == MESSAGE:
+                self._waiting.append((tag, record))
+            elif line.kind == SESSION:
+                self._begin(tag, record)
+            elif line.kind == REPLACE:
+                self._replace(tag, record)
+            else:
+                self._delete(record)
+        self._store_messages()
+
+    def _begin(self, tag: Tag, record: Record) -> None:
+        key = str(record["session"])
+        self._facts[key] = record
+        if self._is_deleted(key, tag):
+            return
+        stored = self._sync.stored(key)
+        session = self._sync.session(key)
+        title = str(record.get("title", ""))
+        stamp = (float(record.get("stamp", 0)), str(record.get("by", "")))
+        # A title that a person gave here and that was not told yet stays, and is told as newer.
+        is_told = session is None or _hashed(session.title) in ("", stored.title, _hashed(title))
+        if stamp > (stored.stamp, stored.stamped_by):
+            if session is not None and is_told and session.title != title:
+                self._archive.set_title(session, title)
+                self._result.erases |= not title
+            told = _hashed(title) if is_told or session is None else stored.title
+            stored = stored._replace(title=told, stamp=stamp[0], stamped_by=stamp[1])
+        if record.get("ended") is not None:
+            ended = max(float(record["ended"]), stored.ended or 0.0)
+            stored = stored._replace(ended=ended)
+        with self._state.transaction() as database:
+            self._sync.store(database, key, stored._replace(messages=-1))
+        if session is None:
+            facts = self._facts_of(key)
+            self._archive.append(facts, [])
+            self._sync.remember(key, facts)
+        self._end(key)
+
+    def _end(self, key: str) -> None:
+        """Set when a session ended, unless something was said after that."""
+        session, ended = self._sync.session(key), self._sync.stored(key).ended
+        is_other = session is not None and ended is not None and session.ended != ended
+        if session is not None and ended is not None and is_other and ended >= session.active:
+            self._archive.end(session.id, ended, EVERYBODY)
+
+    def _store_messages(self) -> None:
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        key = str(waiting[0][1]["session"])
+        kept = [each for each in waiting if not self._is_dead(key, *each)]
+        session = self._sync.session(key)
+        local = {} if session is None else _numbers(self._archive, session)
+        new = [record for _, record in kept if record["id"] not in local]
+        if new:
+            messages = [_message(each, self._log.name) for each in new]
+            facts = self._facts_of(key)
+            self._archive.append(facts, messages)
+            if session is None:
+                self._sync.remember(key, facts)
+            self._touched.add(key)
+            self._result.messages += len(new)
+        with self._state.transaction() as database:
+            for tag, record in kept:
+                _fold_message(database, key, record["id"], _moment(_message(record, "")), tag)
+        self._end(key)
+
+    def _facts_of(self, key: str) -> SessionFacts:
+        record = self._facts.get(key)
+        if record is None:
+            record = _session_line(self._log, key)
+            self._facts[key] = record
+        values: dict[str, Any] = {each: str(record.get(each, "")) for each in _FACTS}
+        stored = self._sync.stored(key)
+        title = str(record.get("title", ""))
+        return SessionFacts(
+            str(record["id"]),
+            **values,
+            # Another machine's title may count.
+            title=title if _hashed(title) == stored.title else "",
+            started=float(record.get("started", 0)),
+        )
+
+    def _is_deleted(self, key: str, tag: Tag) -> bool:
+        query = "SELECT 1 FROM deleted WHERE session = ? AND machine = ? AND seq >= ?"
+        return bool(self._state.rows(query, key, *tag))
+
+    def _is_dead(self, key: str, tag: Tag, record: Record) -> bool:
+        query = "SELECT 1 FROM forgotten WHERE session = ? AND id = ?"
+        return self._is_deleted(key, tag) or bool(self._state.rows(query, key, record["id"]))
+
+    def _replace(self, tag: Tag, record: Record) -> None:
+        """Put another text in the place of a message, or add it where there is none."""
+        key, old = str(record["session"]), str(record["old"])
+        session = self._sync.session(key)
+        local = {} if session is None else _numbers(self._archive, session)
+        self._result.erases = True
+        is_dead = "role" not in record or self._is_dead(key, tag, record)
+        if old in local and session is not None:
+            if is_dead or record["id"] in local:
+                self._archive.remove(session, [local[old]])
+            else:
+                self._archive.replace_message(local[old], _message(record, self._log.name))
+        with self._state.transaction() as database:
+            _fold_replacement(database, key, old)
+        if not is_dead:
+            self._waiting.append((tag, record))
+            self._store_messages()
+
+    def _delete(self, record: Record) -> None:
+        key, seen = str(record["session"]), {str(m): int(s) for m, s in record["seen"].items()}
+        query = "SELECT id, machine, seq FROM messages WHERE session = ?"
+        rows = self._state.rows(query, key)
+        alive = {name for name, machine, seq in rows if seq > seen.get(machine, 0)}
+        doomed = {name for name, _, _ in rows} - alive
+        session = self._sync.session(key)
+        if session is not None and (doomed or not session.messages):
+            local = _numbers(self._archive, session)
+            self._archive.remove(session, [local[each] for each in doomed if each in local])
+            self._sync.found = None
+            self._result.deleted += 1
+        self._result.erases = True
+        with self._state.transaction() as database:
+            _fold_deletion(database, key, seen)
+
+
+class KeptLines:
+    """What is left of our log when the texts of what was deleted and forgotten are removed."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        #: Facts that messages after them still need, though a deletion covers them.
+        self._needed: set[int] = set()
+        last: dict[str, int] = {}
+        for line in state.log.lines(0):
+            key = str(line.record.get("session", ""))
+            if line.kind == SESSION:
+                last[key] = line.seq
+            elif line.kind in (MESSAGE, REPLACE) and self._is_live(key, line) and key in last:
+                self._needed.add(last[key])
+
+    def of(self, line: Line) -> Record | None:
+        """What is left of a line; None for nothing."""
+        record, key = line.record, str(line.record.get("session", ""))
+        if line.kind == SESSION:
+            return self._of_session(key, line)
+        if line.kind == DELETE or "role" not in record or self._is_live(key, line):
+            return record
+        # What a message replaced must not come back, also if that message is gone, too.
+        kept = {"seq": line.seq, "type": REPLACE, "session": key, "old": record.get("old")}
+        return kept if line.kind == REPLACE else None
+
+    def _is_live(self, key: str, line: Line) -> bool:
+        query = "SELECT 1 FROM messages WHERE session = ? AND id = ? AND machine = ? AND seq = ?"
+        name, machine = line.record.get("id", ""), self._state.machine
+        return bool(self._state.rows(query, key, name, machine, line.seq))
+
+    def _of_session(self, key: str, line: Line) -> Record | None:
+        query = "SELECT 1 FROM deleted WHERE session = ? AND machine = ? AND seq >= ?"
+        is_deleted = bool(self._state.rows(query, key, self._state.machine, line.seq))
+        if is_deleted and line.seq not in self._needed:
+            return None
+        rows = self._state.rows("SELECT title FROM sessions WHERE session = ?", key)
+        title = str(line.record.get("title", ""))
+        if not title or (not is_deleted and rows and rows[0][0] == _hashed(title)):
+            return line.record
+        left_out = ("title", "stamp", "by")
+        return {name: value for name, value in line.record.items() if name not in left_out}
+
+
+def _named(messages: Iterable[Message]) -> Iterator[tuple[str, Message, int]]:
+    names = MessageNames()
+    return ((names.of(each), each, each.id) for each in messages)
+
+
+def _numbers(archive: Archive, session: Session) -> dict[str, int]:
+    """The messages of a session by name."""
+    return {name: number for name, _, number in _named(archive.messages(session))}
+
+
+def _limited(items: Iterator[tuple[str, Message]]) -> Iterator[tuple[str, Message]]:
+    """Some of the items: not too many, and not too long."""
+    characters = 0
+    for name, message in islice(items, _STEP):
+        yield name, message
+        characters += len(message.content)
+        if characters > _CHARACTERS:
+            return
+
+
+def _steps(lines: Iterator[Line], last: int) -> Iterator[list[Line]]:
+    """Lines up to one of them, some at a time."""
+    step: list[Line] = []
+    characters = 0
+    for line in lines:
+        if line.seq > last:
+            break
+        step.append(line)
+        characters += len(str(line.record.get("content", "")))
+        if len(step) >= _STEP or characters > _CHARACTERS:
+            yield step
+            step, characters = [], 0
+    if step:
+        yield step
+
+
+def _last_of(log: MachineLog, after: int) -> int:
+    return max((line.seq for line in log.lines(after)), default=after)
+
+
+def _session_record(session: Session, now: Stored) -> dict[str, Any]:
+    facts = {name: getattr(session, name) for name in _FACTS}
+    if _hashed(session.title) == now.title and now.stamp:  # else another machine's title counts
+        facts |= {"title": session.title, "stamp": now.stamp, "by": now.stamped_by}
+    return {
+        "type": SESSION,
+        "session": session.key,
+        "id": session.name or session.id,
+        **{name: value for name, value in facts.items() if value},
+        "started": session.started,
+        **({} if now.ended is None else {"ended": now.ended}),
+    }
+
+
+def _message_record(
+    database: sqlite3.Connection,
+    key: str,
+    name: str,
+    message: Message,
+    gone: dict[str, list[str]],
+) -> dict[str, Any]:
+    """A message for the log; if it took the place of another one, that one is gone."""
+    record: dict[str, Any] = {"type": MESSAGE, "session": key, "id": name}
+    if olds := gone.get(_moment(message)):
+        record |= {"type": REPLACE, "old": olds.pop()}
+        _fold_replacement(database, key, record["old"])
+    record |= {"role": message.role, "at": message.at, "content": message.content}
+    return {**record, "extra": dict(message.extra)} if message.extra else record
+
+
+def _session_line(log: MachineLog, key: str) -> Record:
+    """The facts of a session, from a part of a log that was read before."""
+    found = None
+    for line in log.lines(0):
+        if line.kind == SESSION and line.record["session"] == key:
+            found = line.record
+    if found is None:
+        raise _FactsMissingError
+    return found
+
+
+def _message(record: Record, machine: str) -> NewMessage:
+    extra = dict(record.get("extra") or {})
+    if machine:
+        extra.setdefault(MACHINE, machine)
+    return NewMessage(str(record["role"]), str(record["content"]), float(record["at"]), extra)
+
+
+def _fold_message(database: sqlite3.Connection, key: str, name: str, moment: str, tag: Tag) -> None:
+    database.execute(
+        "INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?, ?)", (key, name, *tag, moment)
+    )
+
+
+def _fold_replacement(database: sqlite3.Connection, key: str, old: str) -> None:
+    database.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (key, old))
+    database.execute("DELETE FROM messages WHERE session = ? AND id = ?", (key, old))
+
+
+def _fold_deletion(database: sqlite3.Connection, key: str, seen: Mapping[str, int]) -> None:
+    for machine, seq in seen.items():
+        database.execute(
+            "INSERT INTO deleted VALUES (?, ?, ?) ON CONFLICT (session, machine)"
+            " DO UPDATE SET seq = max(seq, excluded.seq)",
+            (key, machine, seq),
+        )
+        database.execute(
+            "DELETE FROM messages WHERE session = ? AND machine = ? AND seq <= ?",
+            (key, machine, seq),
+        )
+    database.execute("DELETE FROM sessions WHERE session = ?", (key,))

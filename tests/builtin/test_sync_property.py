@@ -1,0 +1,188 @@
+"""Several machines, random operations, partitions, torn files and crashes: all end up the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from support.storages import Storage, scaled
+from support.synced import Expected, Peer, transfer
+
+from hermes_builtin.notes import Notebook
+from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sync import state as sync_state
+
+pytestmark = pytest.mark.scaled
+SESSIONS = [f"s-{number}" for number in range(6)]
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+@contextmanager
+def crashing(patch: pytest.MonkeyPatch, chance: random.Random) -> Iterator[None]:
+    """End somewhere in a run: before or after something is stored, or in the middle of a line."""
+    left = chance.randrange(1, 12)
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            raise Crash
+
+    def around(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def wrapped(*arguments, **options):
+            step()
+            result = real(*arguments, **options)
+            step()
+            return result
+
+        patch.setattr(owner, name, wrapped)
+
+    def torn(path: Path, end: int, content: bytes) -> None:
+        try:
+            step()
+        except Crash:
+            write(path, end, content[: chance.randrange(len(content))])
+            raise
+        write(path, end, content)
+
+    write = sync_state._append_to
+    with patch.context() as inner:
+        patch = inner
+        around(SqliteArchive, "append")
+        around(SqliteArchive, "remove")
+        around(SqliteArchive, "replace_message")
+        around(Notebook, "merge")
+        around(sync_state.State, "set_read")
+        around(sync_state, "replace_file")
+        inner.setattr(sync_state, "_append_to", torn)
+        with suppress(Crash):
+            yield
+
+
+class World:
+    """Machines, and what must become of what they do."""
+
+    def __init__(self, folder: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
+        self.chance = random.Random(seed)
+        self.peers = [Peer(folder, number) for number in range(3)]
+        self.expected = Expected()
+        self._patch = patch
+        self._number = 0
+
+    def text(self, kind: str) -> str:
+        self._number += 1
+        return f"{kind}-{self._number}-{self.chance.randrange(10**6)}-end"
+
+    def step(self) -> None:
+        kinds = {
+            "add": 10, "remove": 5, "replace": 5, "say": 25, "delete": 4, "forget": 3,
+            "forget_note": 1, "sync": 20, "crash": 5, "transfer": 25,
+        }  # fmt: skip
+        (kind,) = self.chance.choices(list(kinds), list(kinds.values()))
+        getattr(self, kind)(self.chance.choice(self.peers))
+
+    def add(self, peer: Peer) -> None:
+        text = self.text("note")
+        peer.add(text)
+        self.expected.notes.add(text)
+
+    def remove(self, peer: Peer) -> None:
+        if entries := peer.entries():
+            text = self.chance.choice(entries)
+            peer.remove(text)
+            self.expected.gone_notes.add(text)
+
+    def forget_note(self, peer: Peer) -> None:
+        if entries := peer.entries():
+            text = self.chance.choice(entries)
+            peer.forget_note(text)
+            self.expected.gone_notes.add(text)
+            self.expected.forgotten.add(text)
+
+    def replace(self, peer: Peer) -> None:
+        if entries := peer.entries():
+            old, new = self.chance.choice(entries), self.text("note")
+            peer.replace(old, new)
+            self.expected.gone_notes.add(old)
+            self.expected.notes.add(new)
+
+    def say(self, peer: Peer) -> None:
+        text = self.text("said")
+        title = self.text("title") if self.chance.random() < 0.2 else ""
+        peer.say(self.chance.choice(SESSIONS), text, title=title)
+        self.expected.said.add(text)
+
+    def delete(self, peer: Peer) -> None:
+        gone = set(peer.delete(self.chance.choice(SESSIONS)))
+        self.expected.gone_said |= gone
+        self.expected.forgotten |= gone - {"[forgotten]"}
+
+    def forget(self, peer: Peer) -> None:
+        if said := [each for each in peer.said() if each != "[forgotten]"]:
+            text = self.chance.choice(said)
+            peer.forget(text)
+            self.expected.gone_said.add(text)
+            self.expected.forgotten.add(text)
+
+    def sync(self, peer: Peer) -> None:
+        peer.sync()
+
+    def crash(self, peer: Peer) -> None:
+        with crashing(self._patch, self.chance):
+            peer.sync()
+
+    def transfer(self, peer: Peer) -> None:
+        other = self.chance.choice([each for each in self.peers if each is not peer])
+        transfer(peer, other, self.chance)
+
+    def settle(self) -> None:
+        """Everybody syncs, and all files arrive."""
+        for _ in range(4):
+            for peer in self.peers:
+                peer.sync()
+                for source, target in permutations(self.peers, 2):
+                    transfer(source, target)
+
+
+def check(world: World) -> None:
+    """The same everywhere, nothing lost, nothing back."""
+    first, *others = [each.everything() for each in world.peers]
+    for each in others:
+        assert each == first
+    expected = world.expected
+    assert set(first[0]) == expected.notes - expected.gone_notes
+    said = set(world.peers[0].said()) - {"[forgotten]"}
+    assert said == expected.said - expected.gone_said
+    for peer in world.peers:
+        content = peer.shared_bytes().decode()
+        assert not [text for text in expected.forgotten if text in content]
+        report = peer.sync()
+        assert not any(vars_of(report.sent)), report
+        assert not any(vars_of(report.received)), report
+
+
+def vars_of(amounts) -> list[int]:
+    return [getattr(amounts, name) for name in amounts.__dataclass_fields__]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_machines_end_up_with_the_same_in_whatever_order_they_sync(seed, tmp_path, monkeypatch):
+    if seed >= scaled(4, 2):
+        pytest.skip("make stress runs all of them")
+    monkeypatch.setattr(sync_state, "SEGMENT_BYTES", 4000)
+    monkeypatch.setattr(sync_state, "_LINES", 3)
+    monkeypatch.setattr(Storage, "current", Storage())
+    world = World(tmp_path, seed, monkeypatch)
+    for _ in range(scaled(2000, 120)):
+        world.step()
+    world.settle()
+    check(world)
