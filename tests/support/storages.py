@@ -50,7 +50,7 @@ class Storage:
 
     def close(self) -> None:
         if self.url:
-            from hermes_core.storage.postgres import _DATABASES
+            from hermes_core.storage.postgres.database import _DATABASES
 
             for database in _DATABASES._all.values():
                 database.close()

@@ -12,7 +12,7 @@ from support.postgres_faults import FleetHome, OwnServer
 from support.tcp_proxy import Proxy
 
 from hermes_core.manager import _manager
-from hermes_core.storage import postgres
+from hermes_core.storage.postgres import database as postgres
 
 pytestmark = pytest.mark.xdist_group("postgres-faults")
 

@@ -1,30 +1,14 @@
-"""PostgreSQL for the storage of a home: connections, the schema, who sees what, and errors.
-
-Import it only where ``memory.storage`` names a server: psycopg is an extra
-(``hermes-plugins[postgres]``). `Database` is the one class through which this project uses
-PostgreSQL. Everything is in the schema ``hermes``; each component (the archive, the notes, the
-outbox) has its tables there and brings them as a `Component`.
-
-Row-level security enforces the namespace a second time, below our queries. Connections use the
-role ``hermes_tenant``, which owns nothing, and the policies compare each row with the setting
-``hermes.namespace`` of the connection. Where that role is missing and may not be created, the
-connection remains the owner, for whom the policies hold as well (``FORCE ROW LEVEL SECURITY``).
-Whoever can send any statement can change a setting. The table ``hermes.tenants`` binds a login role
-to a namespace; a session of such a role sees that one, whatever it sets.
-"""
+"""`Database`: one namespace of one database, for all threads of a process."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-import re
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from enum import Enum
-from functools import lru_cache
+from dataclasses import dataclass
 from hashlib import sha256
 from math import inf
 from time import monotonic
@@ -35,30 +19,27 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage.address import shown_address
-from hermes_core.storage.frozen import FROZEN_STATE, MOVED_HINT
-from hermes_core.storage.sql import Rows
+from hermes_core.storage.postgres.errors import (
+    HINTS,
+    Fault,
+    NoAnswer,
+    PostgresError,
+    fault_of,
+    reason_of,
+)
+from hermes_core.storage.postgres.schema import (
+    ROLE,
+    SCHEMA,
+    Component,
+    Connection,
+    has_role,
+    migrate,
+)
 from hermes_core.storage.sqlite import close_before_fork
-from hermes_core.storage.time_limit import TURN_SECONDS, deadline, time_limit
+from hermes_core.storage.time_limit import deadline
 
 _T = TypeVar("_T")
-
-Connection = psycopg.Connection[tuple[Any, ...]]
-Migration = str | Callable[[Connection], None]
-
-SCHEMA: Final = "hermes"
-#: The role of every connection; it owns nothing, so that no policy is passed by.
-ROLE: Final = "hermes_tenant"
-#: The namespace of a session, in SQL.
-NAMESPACE: Final = "hermes.current_namespace()"
-#: Whether a transaction acts for nobody in particular, in SQL: its scope names no person.
-FOR_NOBODY: Final = "(SELECT coalesce(current_setting('hermes.scope', true), '')) IN ('', '{}')"
-#: What makes a schema ours. Another program may have one called ``hermes``.
-_MARK: Final = "hermes-plugins: the memory of AI agents"
-#: A number for ``pg_advisory_xact_lock``: two processes that start don't both migrate.
-_LOCK: Final = 0x48504D53  # "HPMS"
-_OLDEST_SERVER: Final = 140_000
 
 CONNECT_SECONDS: Final = 5
 STATEMENT_SECONDS: Final = 30
@@ -72,8 +53,6 @@ _MOST_CONNECTIONS: Final = 8
 _OUTAGE_SECONDS: Final = 10.0
 _TRIAL_SECONDS: Final = 1.0
 _BACKGROUND_SECONDS: Final = 0.5
-#: Less than that is no time to answer in.
-_LEAST_SECONDS: Final = 0.05
 #: How often to look whether the connection that we wait for could not be made.
 _FIRST_LOOK, _LONGEST_LOOK = 0.02, 0.25
 #: The name of our pools in what psycopg logs.
@@ -93,177 +72,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
-# -- errors ----------------------------------------------------------------------------------
-
-
-class Fault(Enum):
-    """What is wrong with the server, as far as callers act on it."""
-
-    UNREACHABLE = "unreachable"
-    BUSY = "busy"
-    READ_ONLY = "read-only"
-    MOVED = "moved"
-    DISK_FULL = "disk full"
-    REFUSED = "refused"
-    OTHER = "other"
-
-
-class PostgresError(DatabaseError):
-    """PostgreSQL can't be used; ``fault`` says in which way."""
-
-    def __init__(self, what: str, *, where: str = "", hint: str = "", fault: Fault) -> None:
-        super().__init__(what, where=where, hint=hint)
-        self.fault = fault
-
-
-_HINTS: Final = {
-    Fault.UNREACHABLE: "check that the server is running and that memory.storage is right",
-    Fault.BUSY: "try again; if it persists, look at the server's load and max_connections",
-    Fault.READ_ONLY: "name the primary in memory.storage, or all hosts, separated by commas",
-    Fault.MOVED: MOVED_HINT,
-    Fault.DISK_FULL: "free some disk space on the server; what was stored before is safe",
-    Fault.REFUSED: (
-        "check the user and its rights, the password (HERMES_STORAGE_PASSWORD) and the database"
-    ),
-    Fault.OTHER: "",
-}
-
-# By SQLSTATE; the longest beginning counts.
-_FAULTS: Final = {
-    "08": Fault.UNREACHABLE,
-    "57P": Fault.UNREACHABLE,  # the server shuts down, starts, or crashed
-    "25006": Fault.READ_ONLY,
-    FROZEN_STATE: Fault.MOVED,
-    "53": Fault.BUSY,
-    "53100": Fault.DISK_FULL,
-    "57014": Fault.BUSY,  # statement_timeout
-    "55P03": Fault.BUSY,  # lock_timeout
-    "40": Fault.BUSY,  # a deadlock, or serialisation
-    "28": Fault.REFUSED,
-    "3D000": Fault.REFUSED,
-    "42501": Fault.REFUSED,
-}
-# What libpq says before there is an SQLSTATE: while connecting.
-_TEXTS: Final = (
-    ("session is read-only", Fault.READ_ONLY),
-    ("server is in hot standby mode", Fault.READ_ONLY),
-    ("authentication failed", Fault.REFUSED),
-    ("no password supplied", Fault.REFUSED),
-    ("no pg_hba.conf entry", Fault.REFUSED),
-    ("role ", Fault.REFUSED),
-    ("database ", Fault.REFUSED),
-    ("too many clients", Fault.BUSY),
-    ("remaining connection slots", Fault.BUSY),
-    ("No space left on device", Fault.DISK_FULL),
-)
-
-
-def fault_of(error: BaseException | None) -> Fault:
-    """What an error, or the one that it wraps, says about the server."""
-    if isinstance(error, PostgresError):
-        return error.fault
-    if isinstance(error, DatabaseError):
-        return fault_of(error.__cause__)
-    if isinstance(error, PoolTimeout) or (isinstance(error, NoAnswer) and not error.had_time):
-        return Fault.BUSY
-    if not isinstance(error, psycopg.Error):
-        return Fault.OTHER
-    if error.sqlstate:
-        beginnings = (error.sqlstate[:length] for length in range(len(error.sqlstate), 0, -1))
-        return next((_FAULTS[each] for each in beginnings if each in _FAULTS), Fault.OTHER)
-    otherwise = isinstance(error, psycopg.OperationalError)
-    found = (fault for part, fault in _TEXTS if part in str(error))
-    return next(found, Fault.UNREACHABLE if otherwise else Fault.OTHER)
-
-
-def is_temporary(error: BaseException) -> bool:
-    """Whether the same may succeed later: the server is away, busy, full, a standby, or left."""
-    return fault_of(error) in (
-        Fault.UNREACHABLE, Fault.BUSY, Fault.READ_ONLY, Fault.DISK_FULL, Fault.MOVED,
-    )  # fmt: skip
-
-
-# -- text ------------------------------------------------------------------------------------
-#
-# PostgreSQL stores every character but NUL. U+FFFE, which is no character, stands for it, followed
-# by "0"; and followed by "1" for itself. So every text comes back as it was.
-
-_ESCAPES: Final = {"\0": "\ufffe0", "\ufffe": "\ufffe1"}
-_ESCAPED: Final = re.compile("[\0\ufffe]")
-_ESCAPE: Final = re.compile("\ufffe([01])")
-
-
-def to_text(text: str) -> str:
-    """Text as PostgreSQL can store it."""
-    if "\0" not in text and "\ufffe" not in text:
-        return text
-    return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text)
-
-
-def from_text(stored: str) -> str:
-    """Text as it was before `to_text`."""
-    if "\ufffe" not in stored:
-        return stored
-    return _ESCAPE.sub(lambda found: "\0" if found[1] == "0" else "\ufffe", stored)
-
-
-# -- components ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """What one part of the storage has in the database.
-
-    Attributes:
-        name: Such as "archive"; its tables begin with it.
-        migrations: The nth takes version n to n + 1. All that are needed run in one transaction,
-            as the owner of the schema. A string may have several statements.
-        private: Tables that the role may not use directly, only through functions.
-        grants: For tables that the role may not insert into or change as it likes, what it may do.
-    """
-
-    name: str
-    migrations: Sequence[Migration]
-    private: tuple[str, ...] = ()
-    grants: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def version(self) -> int:
-        """The newest version."""
-        return len(self.migrations)
-
-
-def protected(table: str, condition: str = "true") -> str:
-    """Statements that protect a table with a column ``namespace``.
-
-    Args:
-        table: Its name, without the schema.
-        condition: What a row must fulfil besides, to be seen or written.
-    """
-    # In a subquery, the function is called once per statement and not once per row.
-    rule = f"namespace = (SELECT {NAMESPACE}) AND ({condition})"
-    return f"""
-ALTER TABLE {SCHEMA}.{table} ENABLE ROW LEVEL SECURITY;
-ALTER TABLE {SCHEMA}.{table} FORCE ROW LEVEL SECURITY;
-CREATE POLICY {table}_rows ON {SCHEMA}.{table} USING ({rule}) WITH CHECK ({rule});
-"""
-
-
 # -- connections -----------------------------------------------------------------------------
-
-
-class NoAnswer(psycopg.OperationalError):
-    """The server did not answer in time. Nobody knows whether it did what it was asked for.
-
-    Args:
-        seconds: How much time it had. If there was none, because the call had used up its time
-            before, that says nothing about the server.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.had_time = seconds >= _LEAST_SECONDS
-        had = f"no answer within {seconds:.1f} s"
-        super().__init__(had if self.had_time else "the call had used up its time")
 
 
 class _LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
@@ -690,13 +499,13 @@ class Database:
 
     def _error(self, error: BaseException) -> PostgresError:
         fault = fault_of(error)
-        text = _reason(error)
+        text = reason_of(error)
         if isinstance(error, PoolTimeout):
             text = f"all {self._connections} connections are in use"
         for secret in filter(None, (self._password,)):
             text = text.replace(secret, "[password]")
         what = text if fault is Fault.MOVED else f"PostgreSQL can't be used: {text}"
-        return PostgresError(what, where=self.where, hint=_HINTS[fault], fault=fault)
+        return PostgresError(what, where=self.where, hint=HINTS[fault], fault=fault)
 
     # -- forks -----------------------------------------------------------------------------
 
@@ -712,160 +521,6 @@ class Database:
             self._pool, self._in_use = None, 0
             self._preparing = threading.Lock()
         self._lock.release()
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of an error's text; libpq adds what was tried, and SQL its context."""
-    diagnosis = getattr(getattr(error, "diag", None), "message_primary", None)
-    lines = [each.strip() for each in str(diagnosis or error).splitlines() if each.strip()]
-    if not lines:
-        return type(error).__name__
-    # With several hosts, the last line is about the last one of them.
-    several = [each for each in lines if not each.startswith("Is the server running")]
-    line = several[-1] if lines[0].startswith("Multiple connection attempts") else lines[0]
-    return line.removeprefix("connection failed: ")
-
-
-# -- the schema ------------------------------------------------------------------------------
-
-
-def migrate(connection: Connection, component: Component, where: str) -> None:
-    """Create or migrate the tables of a component, in one transaction.
-
-    Raises:
-        ForeignDatabase: The schema belongs to another program, or to a newer version of this
-            one. It is not changed.
-    """
-    if connection.info.server_version < _OLDEST_SERVER:
-        found = connection.info.server_version // 10_000
-        raise ForeignDatabase(
-            f"PostgreSQL {found} is too old", where=where, hint="it must be 14 or newer"
-        )
-    with connection.transaction():
-        if component_version(connection, component, where) == component.version:
-            _grant(connection, component)
-            return
-        # Only now: whoever starts with a current schema waits for nobody. Then look again.
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        version = component_version(connection, component, where)
-        if version < 0:
-            _create(connection)
-            version = 0
-        for migration in component.migrations[version:]:
-            if callable(migration):
-                migration(connection)
-            else:
-                connection.execute(sql.SQL(migration))
-        connection.execute(
-            "INSERT INTO hermes.versions VALUES (%s, %s)"
-            " ON CONFLICT (component) DO UPDATE SET version = excluded.version",
-            (component.name, component.version),
-        )
-        _grant(connection, component)
-
-
-def component_version(connection: Connection, component: Component, where: str) -> int:
-    """The version of a component; -1 if there is no schema yet. Raises if it is not ours."""
-    row = connection.execute(
-        "SELECT obj_description(oid, 'pg_namespace'), EXISTS (SELECT 1 FROM pg_class"
-        " WHERE relnamespace = pg_namespace.oid AND relname = 'versions')"
-        " FROM pg_namespace WHERE nspname = %s",
-        (SCHEMA,),
-    ).fetchone()
-    if row is None:
-        return -1
-    if row != (_MARK, True):
-        raise ForeignDatabase(
-            f"its schema {SCHEMA} belongs to another program",
-            where=where,
-            hint="it was not changed; use another database",
-        )
-    found = connection.execute(
-        "SELECT version FROM hermes.versions WHERE component = %s", (component.name,)
-    ).fetchone()
-    version = int(found[0]) if found else 0
-    if version > component.version:
-        raise ForeignDatabase(
-            f"its tables for the {component.name} are of a newer version of hermes-plugins "
-            f"(format {version}, this one knows {component.version})",
-            where=where,
-            hint="it was not changed; upgrade hermes-plugins",
-        )
-    return version
-
-
-# A session can set every setting and give up its role, but can't change who logged in.
-_TENANTS: Final = """
-CREATE TABLE hermes.tenants (login name PRIMARY KEY, namespace text NOT NULL);
-CREATE FUNCTION hermes.current_namespace() RETURNS text LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = hermes, pg_temp AS $$
-BEGIN
-    RETURN coalesce(
-        (SELECT namespace FROM tenants WHERE login = session_user),
-        current_setting('hermes.namespace', true));
-END $$;
-"""
-
-
-def _create(connection: Connection) -> None:
-    connection.execute("CREATE SCHEMA hermes")
-    connection.execute(sql.SQL("COMMENT ON SCHEMA hermes IS {}").format(_MARK))
-    connection.execute(
-        "CREATE TABLE hermes.versions (component text PRIMARY KEY, version integer NOT NULL)"
-    )
-    connection.execute(_TENANTS)
-    with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
-        _create_role(connection)
-
-
-def _create_role(connection: Connection) -> None:
-    """Create the role of our connections, unless it is there, and become a member of it."""
-    name = sql.Identifier(ROLE)
-    found = "SELECT 1 FROM pg_roles WHERE rolname = %s"
-    if connection.execute(found, (ROLE,)).fetchone() is None:
-        # Roles belong to the server, and another database may just have created it.
-        taken = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
-        with suppress(*taken), connection.transaction():
-            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
-    if not has_role(connection):
-        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
-
-
-def has_role(connection: Connection) -> bool:
-    """Whether there is the role that owns nothing, and this connection may use it."""
-    row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = %(role)s"
-        " AND pg_has_role(current_user, oid, 'MEMBER'))",
-        {"role": ROLE},
-    ).fetchone()
-    return bool(row and row[0])
-
-
-def _grant(connection: Connection, component: Component) -> None:
-    """Let the role use the tables of a component, but for the private ones.
-
-    At every start: an administrator may have created the role after the tables.
-    """
-    if not has_role(connection):
-        return
-    tables = connection.execute(
-        "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
-        " AND relkind = 'r' AND starts_with(relname, %s) AND relname != ALL(%s)"
-        " AND NOT has_table_privilege(%s, oid, 'SELECT')",
-        (f"{component.name}_", list(component.private), ROLE),
-    ).fetchall()
-    if not tables:
-        return
-    role = sql.Identifier(ROLE)
-    grants = {
-        f"{SCHEMA}.{table}": component.grants.get(table, "SELECT, INSERT, UPDATE, DELETE")
-        for (table,) in tables
-    }
-    # No sequences: the numbers of rows need no right, and nobody else has to take one.
-    grants |= {f"SCHEMA {SCHEMA}": "USAGE", f"{SCHEMA}.versions": "SELECT"}
-    for what, rights in grants.items():
-        statement = sql.SQL(f"GRANT {rights} ON {what} TO {{role}}")
-        connection.execute(statement.format(role=role))
 
 
 # -- one for each database and namespace of a process ------------------------------------------
@@ -893,118 +548,3 @@ _DATABASES: Final = _Databases()
 def shared_database(url: str, namespace: str, password: str = "") -> Database:
     """The `Database` that all managers of this process share for an address and a namespace."""
     return _DATABASES.get(url, namespace, password)
-
-
-# -- statements that SQLite understands, too -------------------------------------------------
-
-
-class Transactions:
-    """The transactions of one store, one at a time for all threads of a process.
-
-    A nested one is part of the outer one, but what it did is undone if it fails.
-
-    Args:
-        database: Where.
-        component: Its tables.
-        tables: Their names in the statements, without the name of the component.
-        scope: For the policies; see `Database.transaction`.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        component: Component,
-        tables: tuple[str, ...],
-        scope: Mapping[str, str] | None = None,
-    ) -> None:
-        #: Held during a transaction. Take it to make several steps one for this process.
-        self.lock = threading.RLock()
-        self.where = database.where
-        self._database = database
-        self._component = component
-        self._names = (tables, f"{component.name}_")
-        self._scope = scope
-        self._current: Connection | None = None
-        self._pid = os.getpid()
-        close_before_fork(self)
-
-    @contextmanager
-    def begin(self) -> Iterator[TranslatedConnection]:
-        """Commit everything done inside, or nothing."""
-        # Short statements of a store that all threads share: nobody waits long for another one.
-        with time_limit(TURN_SECONDS), self.lock:
-            if self._current is not None:
-                with self._current.transaction():
-                    yield TranslatedConnection(self._current, *self._names)
-                return
-            with self._database.transaction(self._component, self._scope) as connection:
-                self._current = connection
-                try:
-                    yield TranslatedConnection(connection, *self._names)
-                finally:
-                    self._current = None
-
-    def read(self, work: Callable[[TranslatedConnection], _T]) -> _T:
-        """Run ``work``, which only reads; each of its statements sees what is committed then."""
-        with time_limit(TURN_SECONDS), self.lock:
-            # Without a transaction there is no scope.
-            if self._current is None and self._scope is None:
-                # One message per statement, instead of three. It fails if the server has closed
-                # the connection; then the next try gets a new one.
-                try:
-                    with self._database.connection(self._component) as connection:
-                        return work(TranslatedConnection(connection, *self._names))
-                except PostgresError as error:
-                    if error.fault is not Fault.UNREACHABLE:
-                        raise
-            with self.begin() as translated:
-                return work(translated)
-
-    def before_fork(self) -> None:
-        """Don't wait for the lock: whoever holds it may wait for that of the database."""
-
-    def after_fork(self) -> None:
-        """In a child, forget the transaction of another thread, which does not exist there."""
-        if self._pid != os.getpid():
-            self._pid, self.lock, self._current = os.getpid(), threading.RLock(), None
-
-
-class TranslatedConnection:
-    """A connection that takes statements as `storage.sql` describes them.
-
-    Args:
-        connection: The connection.
-        tables: The names of the tables in the statements. In PostgreSQL, where one schema has the
-            tables of all stores, they begin with ``prefix``.
-        prefix: Such as ``outbox_``.
-    """
-
-    def __init__(self, connection: Connection, tables: tuple[str, ...], prefix: str) -> None:
-        self._connection = connection
-        self._names = (tables, prefix)
-
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
-        """Run a statement."""
-        cursor = self._connection.cursor(row_factory=_decoded)
-        return cursor.execute(_translated(statement, *self._names), _encoded(values))
-
-    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Rows:
-        """Run a statement once for each row of values."""
-        cursor = self._connection.cursor()
-        cursor.executemany(_translated(statement, *self._names), [_encoded(row) for row in rows])
-        return cursor
-
-
-@lru_cache(maxsize=256)
-def _translated(statement: str, tables: tuple[str, ...], prefix: str) -> str:
-    text = statement.replace("%", "%%").replace("?", "%s")
-    return re.sub(rf"\b({'|'.join(tables)})\b", rf"{prefix}\1", text)
-
-
-def _encoded(values: Sequence[Any]) -> list[Any]:
-    return [to_text(each) if isinstance(each, str) else each for each in values]
-
-
-def _decoded(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:  # noqa: ARG001 - psycopg's signature
-    """Makes the rows of a cursor."""
-    return lambda row: tuple(from_text(each) if isinstance(each, str) else each for each in row)
