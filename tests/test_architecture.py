@@ -40,6 +40,7 @@ SHARED_STATE = {
     "loading/pinned.py: _FINDER": "import finders belong to the process",
     "outbox/worker.py: _SHARED": "managers of one home deliver from one file with one worker",
     "privacy/error_text.py: _IN_USE": "a process has one environment, with these secrets in it",
+    "storage/outages.py: _KNOWN": "a server can't be reached by the whole process",
     "storage/postgres/database.py: _DATABASES": "managers share connections; servers have few",
     "storage/sqlite.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
     "storage/sqlite.py: _WATCH": "descriptors belong to the process",

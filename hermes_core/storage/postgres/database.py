@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from hermes_core.storage.address import shown_address
+from hermes_core.storage.outages import Outage, end_outage, known_outage, note_outages
 from hermes_core.storage.postgres.errors import (
     HINTS,
     Fault,
@@ -49,7 +50,8 @@ _IDLE_SECONDS: Final = 300
 _MOST_CONNECTIONS: Final = 8
 #: After the server could not be reached: how long calls with a time limit don't try, and how long
 #: the one may take that tries then. Calls without a limit are in the background and try again
-#: sooner, but a command that asks ten questions does not wait ten times.
+#: sooner, but not before as much time has passed as the last attempt took: a command that asks ten
+#: questions does not wait ten times.
 _OUTAGE_SECONDS: Final = 10.0
 _TRIAL_SECONDS: Final = 1.0
 _BACKGROUND_SECONDS: Final = 0.5
@@ -127,10 +129,11 @@ def _is_of_others(record: logging.LogRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Outage:
-    """The server could not be reached: since when, and why."""
+    """The server could not be reached: since when, why, and how long it took to find out."""
 
     at: float
     error: BaseException
+    seconds: float = 0.0
 
 
 # -- a database for all threads of a process -------------------------------------------------
@@ -177,6 +180,8 @@ class Database:
         #: Why the server can't be used, until it could be used again.
         self._outage: _Outage | None = None
         self._next_trial = 0.0
+        if (known := known_outage(url)) is not None:
+            self._lost(psycopg.OperationalError(known.reason), known.seconds)
         #: Pools of the parent in a forked child: closing them would end the parent's connections.
         self._inherited: list[object] = []
         self._parent = os.getpid()
@@ -212,7 +217,7 @@ class Database:
                 connection.execute("COMMIT")
             finally:
                 self._give_back(connection)
-            self._outage = None
+            self._found()
 
     @contextmanager
     def connection(
@@ -226,7 +231,7 @@ class Database:
                 yield connection
             finally:
                 self._give_back(connection)
-            self._outage = None
+            self._found()
 
     def _begun(self, scope: Mapping[str, str] | None, seconds: float) -> _LimitedConnection:
         """A connection in a new transaction."""
@@ -314,7 +319,7 @@ class Database:
             return seconds
         now = monotonic()
         if deadline() == inf:
-            if now < outage.at + _BACKGROUND_SECONDS:
+            if now < outage.at + max(outage.seconds, _BACKGROUND_SECONDS):
                 raise self._error(outage.error) from outage.error
             return seconds
         with self._lock:
@@ -327,22 +332,29 @@ class Database:
         """Raise if there is no use in waiting for a connection any longer."""
         failure = self._failure
         if failure is not None and failure.at >= begin:
-            raise self._lost(failure.error)
+            raise self._lost(failure.error, monotonic() - begin)
         if monotonic() < end:
             return
         if self._in_use >= self._connections:
             raise error
-        raise self._lost(NoAnswer(end - begin)) from error
+        raise self._lost(NoAnswer(end - begin), end - begin) from error
 
-    def _lost(self, error: BaseException) -> BaseException:
-        """Remember that the server can't be reached, and why."""
+    def _lost(self, error: BaseException, seconds: float) -> BaseException:
+        """Remember that the server can't be reached, why, and how long it took to find out."""
         if isinstance(error, NoAnswer) and not error.had_time:
             return error
         now = monotonic()
         with self._lock:
-            self._outage = _Outage(now, error)
+            self._outage = _Outage(now, error, seconds)
             self._next_trial = now + _OUTAGE_SECONDS
+        note_outages([Outage(self._url, self._masked(reason_of(error)), seconds)])
         return error
+
+    def _found(self) -> None:
+        """The server answers."""
+        if self._outage is not None:
+            self._outage = None
+            end_outage(self._url)
 
     def _give_back(self, connection: _LimitedConnection) -> None:
         pool, connection.pool = connection.pool, None
@@ -472,7 +484,7 @@ class Database:
         # Another thread may be at it, with more time than this one has.
         left = min(deadline() - monotonic(), self._seconds)
         if not self._preparing.acquire(timeout=max(left, 0)):
-            raise self._lost(NoAnswer(left))
+            raise self._lost(NoAnswer(left), left)
         try:
             if component.name not in self._ready:
                 # The connections have given up the rights of the owner.
@@ -491,7 +503,7 @@ class Database:
             yield
         except (psycopg.Error, PoolClosed) as error:
             if isinstance(error, NoAnswer):
-                self._lost(error)
+                self._lost(error, error.seconds)
             if fault_of(error) is Fault.READ_ONLY:
                 # A failover has made a standby of it: a new connection finds the primary.
                 self._discard(self._pool)
@@ -502,10 +514,12 @@ class Database:
         text = reason_of(error)
         if isinstance(error, PoolTimeout):
             text = f"all {self._connections} connections are in use"
-        for secret in filter(None, (self._password,)):
-            text = text.replace(secret, "[password]")
+        text = self._masked(text)
         what = text if fault is Fault.MOVED else f"PostgreSQL can't be used: {text}"
         return PostgresError(what, where=self.where, hint=HINTS[fault], fault=fault)
+
+    def _masked(self, text: str) -> str:
+        return text.replace(self._password, "[password]") if self._password else text
 
     # -- forks -----------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ class NoAnswer(psycopg.OperationalError):
     """
 
     def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
         self.had_time = seconds >= _LEAST_SECONDS
         had = f"no answer within {seconds:.1f} s"
         super().__init__(had if self.had_time else "the call had used up its time")

@@ -89,6 +89,20 @@ def test_during_an_outage_turns_do_not_try_again(
     talk.close()
 
 
+@pytest.mark.parametrize("command", [["status"], ["doctor"], ["storage", "status"]])
+def test_a_command_waits_once_for_a_server_that_does_not_answer(
+    proxy: Proxy, through_proxy: FleetHome, command: list[str]
+) -> None:
+    """In its own process or in the child that runs plugin code: the other one hears of it."""
+    assert through_proxy.machine.run(*command, timeout=120).code == 0
+    proxy.silent = True
+    before = proxy.connections
+    done = through_proxy.machine.run(*command, timeout=120)
+    assert done.code == 1
+    assert "PostgreSQL can't be used" in done.out
+    assert proxy.connections == before + 1
+
+
 @pytest.fixture
 def through_proxy(proxy: Proxy, fleet_home: FleetHome) -> FleetHome:
     fleet_home.use(f"postgresql://hermes@127.0.0.1:{proxy.port}/hermes")
