@@ -253,8 +253,8 @@ PLANTS = (
     "DELETE FROM hermes.archive_sessions",
     # A role that is not one, but has bits of another session.
     (
-        "SELECT hermes.archive_append(gen_random_uuid(), %s, ARRAY[3 << 22],"
-        " ARRAY[1.0::float8], ARRAY[1], ARRAY['planted'], ARRAY[NULL], 1.0::float8)"
+        "SELECT hermes.archive_append(gen_random_uuid(), %s, json_build_array("
+        "json_build_object('role', 3 << 22, 'at', 1, 'size', 1, 'content', 'planted')), 1)"
     ),
     (
         "SELECT hermes.archive_restore(%s, 1, NULL, 1, ARRAY[(2 << 20) + 1], ARRAY[0],"

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
@@ -152,13 +153,9 @@ class PostgresArchive(Reader):
         rows = [_row(message) for message in messages]
         return (
             turn,
-            json.dumps(_session_facts(facts, messages), ensure_ascii=False),
-            [role for role, _, _, _ in rows],
-            [at for _, at, _, _ in rows],
-            [len(content) for _, _, content, _ in rows],
-            [to_text(content) for _, _, content, _ in rows],
-            [None if extra is None else to_text(extra) for _, _, _, extra in rows],
-            max((at for _, at, _, _ in rows), default=None),
+            _session_facts(facts),
+            json.dumps(rows, ensure_ascii=False),
+            max((row["at"] for row in rows), default=None),
         )
 
     def _forget_turns(self, messages: int) -> None:
@@ -549,10 +546,7 @@ class PostgresArchive(Reader):
         self._backlog.close()
 
 
-_APPEND: Final = (
-    "SELECT hermes.archive_append(%s, %s::jsonb, %s::integer[], %s::double precision[],"
-    " %s::integer[], %s::text[], %s::text[], %s::double precision)"
-)
+_APPEND: Final = "SELECT hermes.archive_append(%s, %s::jsonb, %s::json, %s::double precision)"
 _COUNTS: Final = (
     f"(SELECT id >> {SESSION_BITS} AS number, count(*) AS there, max(id) AS last"  # noqa: S608
     " FROM hermes.archive_messages GROUP BY 1) AS counted"
@@ -588,14 +582,21 @@ def _one(database: Connection, query: str, *values: Any) -> tuple[Any, ...]:
 # -- what is stored of a turn -------------------------------------------------------------------
 
 
-def _row(message: NewMessage) -> tuple[int, float, str, str | None]:
-    """Role, time, content and extra of a message."""
+def _row(message: NewMessage) -> dict[str, Any]:
+    """What the function that stores a turn takes of a message."""
     extra: dict[str, Any] = dict(message.extra or {})
     code = role_code(message.role)
     if code == OTHER:
         extra["role"] = message.role
     at = float(message.at) if isfinite(message.at) else time.time()
-    return code, at, storable(message.content), storable(_json(extra)) if extra else None
+    content = storable(message.content)
+    return {
+        "role": code,
+        "at": at,
+        "size": len(content),
+        "content": to_text(content),
+        "extra": to_text(storable(_json(extra))) if extra else None,
+    }
 
 
 def _json(extra: dict[str, Any]) -> str:
@@ -606,7 +607,10 @@ def _json(extra: dict[str, Any]) -> str:
         return json.dumps({key: str(value)[:_ODD] for key, value in extra.items()})
 
 
-def _session_facts(facts: SessionFacts, messages: Sequence[NewMessage]) -> dict[str, Any]:
+# The same for all turns of a session.
+@lru_cache(maxsize=256)
+def _session_facts(facts: SessionFacts) -> str:
+    """What the function that stores a turn takes of its session, as JSON."""
     texts = {
         name: to_text(storable(value))
         for name, value in facts._asdict().items()
@@ -615,12 +619,13 @@ def _session_facts(facts: SessionFacts, messages: Sequence[NewMessage]) -> dict[
     place = texts["platform"] or texts["source"] or TERMINAL
     owner = (*(texts[name] for name in ("user_id", "chat_id", "profile")), place)
     text = "\0".join(f"{len(each)}:{each}" for each in owner)
-    started = facts.started or (messages[0].at if messages else 0.0)
-    return {
+    known = {
         **texts,
         "key": str(key_of(storable(facts.id))),
         "place": place,
         "other_id": f"{texts['id']}@{hashlib.sha256(text.encode()).hexdigest()[:32]}",
-        "started": started if isfinite(started) else time.time(),
+        # Without it, a session starts with its first message.
+        "started": facts.started if facts.started and isfinite(facts.started) else None,
         "ended": facts.ended,
     }
+    return json.dumps(known, ensure_ascii=False)
