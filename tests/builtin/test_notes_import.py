@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from support.commands import Machine
+from support.storages import Storage
 
 from hermes_builtin.notes.importing import entries_of
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 CLAUDE_MD = """---
 title: x
@@ -49,7 +52,10 @@ def test_a_text_is_divided_into_lists_and_paragraphs():
 
 @pytest.fixture
 def machine(tmp_path: Path, few_distributions: None) -> Machine:
-    return Machine(tmp_path, in_process=True)
+    made = Machine(tmp_path, in_process=True)
+    if Storage.current.url:
+        made.write_config(f"memory:\n{Storage.current.config}")
+    return made
 
 
 def test_notes_wait_and_are_notes_when_approved(machine):

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from support.notes import notes_file, recorded, refused, saved, stored, write_notes
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 BIG = 10_000_000
 
 WRONG = [5, 0, 1.5, True, False, [], ["x"], {}, {"x": 1}]

@@ -142,6 +142,14 @@ def write_notes(home: Path, content: str | bytes, target: str = "memory") -> Pat
     return path
 
 
+def delete_notes(home: Path, target: str = "memory") -> None:
+    """Remove a notebook, as any program would that knows nothing of us."""
+    if Storage.current.url:
+        _execute("DELETE FROM notes_texts WHERE target = %s", target)
+    else:
+        notes_file(home, target).unlink(missing_ok=True)
+
+
 def append(home: Path, text: str, target: str = "memory") -> None:
     """What a shell's ``>>`` does."""
     if Storage.current.url:

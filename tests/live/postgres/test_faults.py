@@ -146,6 +146,76 @@ def test_a_way_that_cuts_swallows_delays_and_corrupts(
     assert through_proxy.stored(url=server.url) == ["before", "during", "still", "after"]
 
 
+@pytest.mark.parametrize("cut_at", [b"notes_texts", b"notes_changes", b"COMMIT"])
+def test_a_note_whose_transaction_is_cut_is_stored_wholly_or_not_at_all(
+    proxy: Proxy, through_proxy: FleetHome, server: OwnServer, cut_at: bytes
+) -> None:
+    talk = through_proxy.talk()
+    assert talk.note("The kettle is blue.")
+    proxy.cuts_at = cut_at
+    assert not talk.note("The teapot is red.")
+    proxy.heal()
+    proxy.cut()
+    assert wait_until(lambda: talk.note("The cup is green."), 60)
+    talk.close()
+    through_proxy.use(server.url)
+    shown = through_proxy.machine.run("memory", "show").done().out
+    assert [word in shown for word in ("kettle", "teapot", "cup")] == [True, False, True]
+    history = through_proxy.machine.run("memory", "history").done().out
+    assert [history.count(word) for word in ("kettle", "teapot", "cup")] == [1, 0, 1]
+
+
+def test_a_database_of_a_newer_version_is_not_changed_and_turns_wait(
+    server: OwnServer, fleet_home: FleetHome
+) -> None:
+    fleet_home.status()
+    with server.server.admin("hermes") as admin:
+        versions = admin.execute("SELECT * FROM hermes.versions ORDER BY 1").fetchall()
+        admin.execute("UPDATE hermes.versions SET version = version + 1")
+        try:
+            talk = fleet_home.talk()
+            talk.say("during")
+            assert fleet_home.spooled() == 1
+            assert not talk.note("The kettle is blue.")
+            talk.close()
+            for code, told in (fleet_home.status(), fleet_home.doctor()):
+                assert code == 1
+                assert "newer version of hermes-plugins" in told
+                assert "upgrade hermes-plugins" in told
+        finally:
+            admin.execute("UPDATE hermes.versions SET version = version - 1")
+        assert admin.execute("SELECT * FROM hermes.versions ORDER BY 1").fetchall() == versions
+    talk = fleet_home.talk("later")
+    talk.say("after")  # the first turn hands over what others left
+    assert fleet_home.is_handed_over()
+    talk.close()
+    assert fleet_home.stored() == ["during"]
+
+
+def test_a_database_of_another_program_is_not_changed_and_turns_wait(
+    server: OwnServer, fleet_home: FleetHome
+) -> None:
+    with server.server.admin() as admin:
+        admin.execute("CREATE DATABASE theirs OWNER hermes")
+    try:
+        with server.server.admin("theirs") as admin:
+            admin.execute("CREATE SCHEMA hermes; CREATE TABLE hermes.versions (a int)")
+        fleet_home.use(server.url.replace("/hermes", "/theirs").replace("theirs@", "hermes@"))
+        talk = fleet_home.talk()
+        talk.say("during")
+        assert fleet_home.spooled() == 1
+        talk.close()
+        for code, told in (fleet_home.status(), fleet_home.doctor()):
+            assert code == 1
+            assert "belongs to another program" in told
+        with server.server.admin("theirs") as admin:
+            tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'hermes'"
+            assert admin.execute(tables).fetchall() == [("versions",)]
+    finally:
+        with server.server.admin() as admin:
+            admin.execute("DROP DATABASE theirs WITH (FORCE)")
+
+
 def test_a_session_that_somebody_has_locked(server: OwnServer, fleet_home: FleetHome) -> None:
     talk = fleet_home.talk()
     talk.say("before")
