@@ -324,8 +324,8 @@ def _outbox(config: Config, active: ActiveProvider, *, answers: bool) -> Iterato
     except DatabaseError as error:
         todo = error.hint or "the next agent that runs sets a damaged file aside"
         yield Finding("outbox", PROBLEM, error.what, todo)
-        if waiting := OutboxSpool(config.home).text():
-            yield Finding("outbox", WARNING, waiting, "they are handed over when it works again")
+        if spooled := OutboxSpool(config.home).text():
+            yield Finding("outbox", WARNING, spooled, "they are handed over when it works again")
         return
     if not whole:
         todo = "the next agent that runs sets it aside; then: hermes-plugins outbox backfill"

@@ -200,14 +200,7 @@ def _query(query: str, target: str = "") -> list[Any]:
 
 
 def _execute(statement: str, *values: str) -> Any:
-    import psycopg
-
-    with psycopg.connect(Storage.current.url, autocommit=True) as connection:
-        connection.execute("SET search_path = hermes")
-        connection.execute(
-            "SELECT set_config('hermes.namespace', %s, false)", (Storage.current.namespace,)
-        )
-        return connection.execute(statement, values)
+    return Storage.current.execute(statement, *values)
 
 
 def recorded(home: Path) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ class Storage:
 
     def __init__(self, url: str = "") -> None:
         self.url = url
+        self._connection: Any = None
         self.begin_example()
 
     def begin_example(self) -> None:
@@ -52,7 +53,22 @@ class Storage:
 
         return shared_database(self.url, self.namespace)
 
+    def execute(self, statement: str, *values: str) -> Any:
+        """Run a statement in the test's namespace, by other code than ours."""
+        import psycopg
+
+        if self._connection is None:
+            self._connection = psycopg.connect(self.url, autocommit=True)
+            self._connection.execute("SET search_path = hermes")
+        self._connection.execute(
+            "SELECT set_config('hermes.namespace', %s, false)", (self.namespace,)
+        )
+        return self._connection.execute(statement, values)
+
     def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
         if self.url:
             from hermes_core.storage.postgres.database import _DATABASES
 
