@@ -187,6 +187,7 @@ class Searched(NamedTuple):
     """What a process saw that searched an archive."""
 
     indexing: float
+    first: dict[str, list[Taken]]
     searches: dict[str, list[Taken]]
     megabytes: float
 
@@ -210,7 +211,7 @@ def growth_server(given: Given, folder: Path) -> Iterator[OwnServer | None]:
     from support.postgres_faults import OwnServer
 
     settings = {"fsync": "on", "full_page_writes": "on", "autovacuum": "on"}
-    server = OwnServer(folder / "server", **settings, shared_buffers="256MB", max_wal_size="1GB")
+    server = OwnServer(folder / "server", **settings, shared_buffers="1GB", max_wal_size="1GB")
     if server.data.exists():
         server.start()
     else:
@@ -253,9 +254,11 @@ def measure(report: Report, name: str, home: Path, messages: int, server: int) -
         wall = [each.wall for each in taken]
         used = [each.here + each.server for each in taken]
         there = [each.server for each in taken]
+        first = [each.wall for each in found.first[label]]
         note(
             f"search, {name}, {label}: median {p(wall, 0.5):.1f} ms; processor: median"
-            f" {p(used, 0.5):.1f} ms (server {p(there, 0.5):.1f} ms), p95 {p(used, 0.95):.1f} ms"
+            f" {p(used, 0.5):.1f} ms (server {p(there, 0.5):.1f} ms), p95 {p(used, 0.95):.1f} ms;"
+            f" the first time after a start: p95 {p(first, 0.95):.1f} ms"
         )
         if name == "PostgreSQL":
             report.at_most(f"search, {name}, {label}, p95", p(wall, 0.95), MOST_MILLISECONDS)
@@ -293,7 +296,11 @@ def size(name: str, home: Path) -> None:
 
 
 def searched(home: str, messages: int, server: int) -> tuple[Any, ...]:
-    """How long the first search takes, which indexes what is not yet; others by kind; memory."""
+    """How long the first search takes, which indexes what is not yet; others by kind; memory.
+
+    All searches are made twice. A server that has just started reads its tables from the disk, or
+    from the system's cache, the first time.
+    """
     place = Path(home)
     settings = {"provider_config": dict(load_config(place).memory)}
     conversations = Conversations(place, "now", settings)
@@ -301,17 +308,22 @@ def searched(home: str, messages: int, server: int) -> tuple[Any, ...]:
     begin = time.perf_counter()
     tool.call({"query": "warm"})
     indexing = time.perf_counter() - begin
+    first, times = (searched_once(tool, messages, server) for _ in range(2))
+    conversations.close()
+    return indexing, first, times, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def searched_once(tool: SessionSearch, messages: int, server: int) -> dict[str, list[Taken]]:
+    """How long each search took, by kind."""
     asked = queries(Texts(), messages)
-    times: dict[str, list[Taken]] = {}
+    times: dict[str, list[Taken]] = {label: [] for label in KINDS}
     for label, kind in KINDS.items():
-        times[label] = []
         for call in asked[kind]:
             begin, cpu, there = time.perf_counter(), time.process_time(), used_by(server)
             tool.call(dict(call))
             wall, here = time.perf_counter() - begin, time.process_time() - cpu
             times[label].append(Taken(wall, here, used_by(server) - there))
-    conversations.close()
-    return indexing, times, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return times
 
 
 def used_by(server: int) -> float:
