@@ -104,7 +104,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 
 @pytest.mark.parametrize("command", sorted(filter(is_run, commands())))
-@pytest.mark.usefixtures("few_distributions")
+@pytest.mark.usefixtures("few_distributions", "forked_children")
 def test_a_command_of_the_docs_runs(demo, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = [PLAYED_BY.get(each, each) for each in shlex.split(command)]

@@ -347,7 +347,9 @@ class Database:
         with self._lock:
             self._outage = _Outage(now, error, seconds)
             self._next_trial = now + _OUTAGE_SECONDS
-        note_outages([Outage(self._url, self._masked(reason_of(error)), seconds)])
+        # Not a wrong password: somebody may just have corrected it.
+        if fault_of(error) is Fault.UNREACHABLE:
+            note_outages([Outage(self._url, self._masked(reason_of(error)), seconds)])
         return error
 
     def _found(self) -> None:
