@@ -11,6 +11,9 @@
 
 ``--url URL`` names an empty database; without it, a server that waits for its disk at each commit
 is started for this run in ``--folder``, which must be on a disk. ``crashes`` needs that one.
+
+``--prepared FOLDER`` keeps the archives of ``growth`` and their server's data there. What is there
+already is not filled again: the next run measures the searches only.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.synchronize import Event
 
+    from support.postgres_faults import OwnServer
+
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 
@@ -56,6 +61,8 @@ KILLS, UP_SECONDS, DOWN_SECONDS, PAUSE_SECONDS = 5, 3.0, 1.0, 0.05
 MOST_MILLISECONDS = 60
 MOST_TIMES = 4
 MOST_MEGABYTES = 250
+#: In a home whose archive is filled: how many bytes of text it has.
+FILLED = "filled"
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -77,6 +84,7 @@ class Given(NamedTuple):
     seconds: float
     url: str
     folder: Path
+    prepared: Path | None
 
 
 def main() -> None:
@@ -98,8 +106,12 @@ def arguments() -> Given:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--url", default="")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--prepared", type=Path)
     given = parser.parse_args()
-    return Given(tuple(given.parts), tuple(given.messages), given.seconds, given.url, given.folder)
+    return Given(
+        tuple(given.parts), tuple(given.messages), given.seconds, given.url, given.folder,
+        given.prepared,
+    )  # fmt: skip
 
 
 @contextmanager
@@ -163,52 +175,132 @@ def turns(report: Report, given: Given) -> None:
 # -- growth -------------------------------------------------------------------------------------
 
 
+class Taken(NamedTuple):
+    """How long one search took, and how much of a processor it used, here and at the server."""
+
+    wall: float
+    here: float
+    server: float
+
+
+class Searched(NamedTuple):
+    """What a process saw that searched an archive."""
+
+    indexing: float
+    first: dict[str, list[Taken]]
+    searches: dict[str, list[Taken]]
+    megabytes: float
+
+
 def growth(report: Report, given: Given) -> None:
-    for messages in given.messages:
-        print(f" {messages:,} messages", flush=True)
-        with homes(given, f"growth-{messages}") as made:
-            for name, home in made.named().items():
-                filled(name, home, messages)
-                with SPAWN.Pool(1) as pool:
-                    indexing, times, memory = pool.apply(searched, (str(home), messages))
-                note(f"{name}: the rest of the index in {indexing:.0f} s")
-                for label, taken in times.items():
-                    text = f"search, {name}, {label}: median {p(taken, 0.5):.1f} ms, p95"
-                    if home is made.server:
-                        report.at_most(text, p(taken, 0.95), MOST_MILLISECONDS)
-                    else:
-                        note(f"{text} {p(taken, 0.95):.1f} ms")
-                report.at_most(f"memory of a search, {name}, MB", memory, MOST_MEGABYTES)
-                size(name, home)
+    with tempfile.TemporaryDirectory(prefix="storage-bench-") as temporary:
+        folder = (given.prepared or Path(temporary)).absolute()
+        with growth_server(given, folder) as server:
+            for messages in given.messages:
+                print(f" {messages:,} messages", flush=True)
+                for name, home in growth_homes(given, folder, server, messages).named().items():
+                    measure(report, name, home, messages, server.pid if server else 0)
+
+
+@contextmanager
+def growth_server(given: Given, folder: Path) -> Iterator[OwnServer | None]:
+    """A server whose data are in a folder, and stay there; none if an address is given."""
+    if given.url:
+        yield None
+        return
+    from support.postgres_faults import OwnServer
+
+    settings = {"fsync": "on", "full_page_writes": "on", "autovacuum": "on"}
+    server = OwnServer(folder / "server", **settings, shared_buffers="1GB", max_wal_size="1GB")
+    if server.data.exists():
+        server.start()
+    else:
+        server.create()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def growth_homes(given: Given, folder: Path, server: OwnServer | None, messages: int) -> Homes:
+    """Two homes for so many messages; empty ones, unless they were filled before."""
+    made = Homes(folder / f"{messages}" / "files", folder / f"{messages}" / "server")
+    for home in made:
+        home.mkdir(parents=True, exist_ok=True)
+    url, name = given.url, f"growth_{messages}"
+    if server is not None:
+        url = server.server.tcp_url(name)
+        with closing(server.server.admin()) as admin:
+            if not (made.server / FILLED).exists():
+                admin.execute(f"DROP DATABASE IF EXISTS {name}")
+                admin.execute(f"CREATE DATABASE {name} OWNER hermes")
+    if not (made.files / FILLED).exists():
+        for each in made.files.glob("state.db*"):
+            each.unlink()
+    (made.server / "config.yaml").write_text(
+        f"memory:\n  storage: {url}\n  storage_namespace: growth-{messages}\n"
+    )
+    return made
+
+
+def measure(report: Report, name: str, home: Path, messages: int, server: int) -> None:
+    """Search an archive, after filling it if need be."""
+    if not (home / FILLED).exists():
+        filled(name, home, messages)
+    with SPAWN.Pool(1) as pool:
+        found = Searched(*pool.apply(searched, (str(home), messages, server)))
+    note(f"{name}: the rest of the index in {found.indexing:.0f} s")
+    for label, taken in found.searches.items():
+        wall = [each.wall for each in taken]
+        used = [each.here + each.server for each in taken]
+        there = [each.server for each in taken]
+        first = [each.wall for each in found.first[label]]
+        note(
+            f"search, {name}, {label}: median {p(wall, 0.5):.1f} ms; processor: median"
+            f" {p(used, 0.5):.1f} ms (server {p(there, 0.5):.1f} ms), p95 {p(used, 0.95):.1f} ms;"
+            f" the first time after a start: p95 {p(first, 0.95):.1f} ms"
+        )
+        if name == "PostgreSQL":
+            report.at_most(f"search, {name}, {label}, p95", p(wall, 0.95), MOST_MILLISECONDS)
+        else:
+            note(f"search, {name}, {label}, p95 {p(wall, 0.95):.1f} ms")
+    report.at_most(f"memory of a search, {name}, MB", found.megabytes, MOST_MEGABYTES)
+    size(name, home)
 
 
 def filled(name: str, home: Path, messages: int) -> None:
     """Fill an archive, a session at a time."""
-    texts, begin = Texts(), time.perf_counter()
+    texts, begin, cpu, text = Texts(), time.perf_counter(), time.process_time(), 0
     with closing(locate(home).open()) as archive:
         for start in range(0, messages, PER_SESSION):
             said = [
                 NewMessage(("user", "assistant")[at % 2], texts.message(start + at), time.time())
                 for at in range(PER_SESSION)
             ]
+            text += sum(len(each.content.encode()) for each in said)
             archive.append(SessionFacts(f"session-{start // PER_SESSION}", source="cli"), said)
-    seconds = time.perf_counter() - begin
-    note(f"{name}: filled in {seconds:.0f} s, {messages / seconds:,.0f} messages/s")
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    (home / FILLED).write_text(str(text))
+    note(
+        f"{name}: filled in {seconds:.0f} s, {messages / seconds:,.0f} messages/s,"
+        f" processor {cpu:.0f} s"
+    )
 
 
 def size(name: str, home: Path) -> None:
-    """Print the size over that of the text. In PostgreSQL, it is that of all archives so far."""
-    text = count = 0
+    """Print the size over that of the text. In PostgreSQL, it is that of all namespaces."""
+    text = int((home / FILLED).read_text())
     with closing(locate(home).open()) as archive:
-        for session in archive.sessions(EVERYBODY):
-            for message in archive.messages(session):
-                text += len(message.content.encode())
-                count += 1
-        note(f"{name}: {count:,} messages, size over the text {archive.stats().bytes / text:.2f}")
+        stats = archive.stats()
+    note(f"{name}: {stats.messages:,} messages, size over the text {stats.bytes / text:.2f}")
 
 
-def searched(home: str, messages: int) -> tuple[float, dict[str, list[float]], float]:
-    """How long the first search takes, which indexes what is not yet; others by kind; memory."""
+def searched(home: str, messages: int, server: int) -> tuple[Any, ...]:
+    """How long the first search takes, which indexes what is not yet; others by kind; memory.
+
+    All searches are made twice. A server that has just started reads its tables from the disk, or
+    from the system's cache, the first time.
+    """
     place = Path(home)
     settings = {"provider_config": dict(load_config(place).memory)}
     conversations = Conversations(place, "now", settings)
@@ -216,16 +308,34 @@ def searched(home: str, messages: int) -> tuple[float, dict[str, list[float]], f
     begin = time.perf_counter()
     tool.call({"query": "warm"})
     indexing = time.perf_counter() - begin
-    asked = queries(Texts(), messages)
-    times: dict[str, list[float]] = {}
-    for label, kind in KINDS.items():
-        times[label] = []
-        for call in asked[kind]:
-            begin = time.perf_counter()
-            tool.call(dict(call))
-            times[label].append(time.perf_counter() - begin)
+    first, times = (searched_once(tool, messages, server) for _ in range(2))
     conversations.close()
-    return indexing, times, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return indexing, first, times, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def searched_once(tool: SessionSearch, messages: int, server: int) -> dict[str, list[Taken]]:
+    """How long each search took, by kind."""
+    asked = queries(Texts(), messages)
+    times: dict[str, list[Taken]] = {label: [] for label in KINDS}
+    for label, kind in KINDS.items():
+        for call in asked[kind]:
+            begin, cpu, there = time.perf_counter(), time.process_time(), used_by(server)
+            tool.call(dict(call))
+            wall, here = time.perf_counter() - begin, time.process_time() - cpu
+            times[label].append(Taken(wall, here, used_by(server) - there))
+    return times
+
+
+def used_by(server: int) -> float:
+    """How much of a processor the children of a server have used, in seconds; on Linux only."""
+    children = Path(f"/proc/{server}/task/{server}/children")
+    if not server or not children.exists():
+        return 0.0
+    total = 0
+    for child in children.read_text().split():
+        with suppress(OSError):
+            total += int(Path(f"/proc/{child}/schedstat").read_text().split()[0])
+    return total / 1e9
 
 
 # -- many writers -------------------------------------------------------------------------------

@@ -79,6 +79,11 @@ def both_storages(
     url = request.getfixturevalue("shared_url") if request.param == "postgres" else ""
     made = Storage(url)
     monkeypatch.setattr(Storage, "current", made)
+    if url:
+        from hermes_core.storage.postgres import transactions
+
+        # On a busy machine five seconds are nothing; tests/live is about these limits.
+        monkeypatch.setattr(transactions, "TURN_SECONDS", 60.0)
     yield made
     made.close()
 

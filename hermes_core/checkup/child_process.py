@@ -37,6 +37,7 @@ from hermes_core.storage.child import (
     map_texts,
     start_child,
 )
+from hermes_core.storage.outages import Outage, known_outages, note_outages
 
 #: The version of the lines between parent and child. Both run the same installed code, except
 #: when somebody upgrades it in between.
@@ -59,9 +60,13 @@ class ChildResults(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The last line of a child that reached its end; with the error, if it was one."""
+    """The last line of a child that reached its end; with the error, if it was one.
+
+    ``outages``: the servers that it could not reach, so that the parent does not try in vain.
+    """
 
     problem: str = ""
+    outages: tuple[Outage, ...] = ()
 
 
 # -- the parent's side ------------------------------------------------------------------------
@@ -99,6 +104,7 @@ def run_plugin_code(
     # Without the last line the child did not reach its end, whatever its exit code: a plugin may
     # call os._exit(0).
     if results and isinstance(results[-1], _End):
+        note_outages(results[-1].outages)
         return ChildResults(tuple(results[:-1]), results[-1].problem)
     ended = f"ended the process that loaded it (exit code {code})"
     problem = f"no result after {limit:g} s" if code is None else ended
@@ -175,7 +181,7 @@ def _write_results(
         try:
             for each in function_called(function)(*arguments, **keywords):
                 writer.write(each)
-            writer.write(_End())
+            writer.write(_End(outages=known_outages()))
         except BaseException as error:  # noqa: BLE001 - the file is the only way to report it
             writer.write(_End(describe(error)))
     os._exit(0)  # does not wait for a plugin's threads

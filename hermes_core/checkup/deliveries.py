@@ -20,6 +20,7 @@ from hermes_core.errors import AgentEnded, DatabaseError, HermesError
 from hermes_core.loading.activation import chosen
 from hermes_core.outbox import StreamKey, admin
 from hermes_core.outbox.admin import Backlog, OutboxReport
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import BUILTIN
 from hermes_core.service import Cause
 
@@ -117,6 +118,8 @@ def delivery_status(
     except DatabaseError as error:
         outbox = None
         problems.append(f"the outbox can't be read: {error}")
+    if waiting := OutboxSpool(config.home).text():
+        warnings.append(waiting)
     hooks: tuple[HookStatus, ...] = ()
     lost = 0
     failing = ""

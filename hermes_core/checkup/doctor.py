@@ -50,6 +50,7 @@ from hermes_core.loading.activation import (
 from hermes_core.loading.requirements import applicable_requirements
 from hermes_core.outbox import admin
 from hermes_core.outbox.admin import Backlog
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.privacy import masked
 from hermes_core.secrets import Secrets
 from hermes_core.secrets.store import NO_ANSWER, NOT_SET
@@ -323,6 +324,8 @@ def _outbox(config: Config, active: ActiveProvider, *, answers: bool) -> Iterato
     except DatabaseError as error:
         todo = error.hint or "the next agent that runs sets a damaged file aside"
         yield Finding("outbox", PROBLEM, error.what, todo)
+        if spooled := OutboxSpool(config.home).text():
+            yield Finding("outbox", WARNING, spooled, "they are handed over when it works again")
         return
     if not whole:
         todo = "the next agent that runs sets it aside; then: hermes-plugins outbox backfill"

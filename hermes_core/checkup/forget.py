@@ -90,7 +90,7 @@ _OWN_FILES: Final = {
     "memories": r"history\.db|MEMORY\.md|USER\.md",
     "memories/users/*": r"USER\.md|person\.json",
     "pending/memory": r"[0-9a-f]{8}\.json",
-    "spool": r"turns-\d+-[0-9a-f]{12}\.jsonl|damaged\.jsonl",
+    "spool": r"turns-\d+-[0-9a-f]{12}\.jsonl|writes\.jsonl|damaged\.jsonl",
     "receipts": r"forget-[0-9a-f-]+\.json",
 }
 #: People keep them on another disk; every other link leads to what is not ours.

@@ -26,6 +26,7 @@ from hermes_core.dispatch import as_builtin
 from hermes_core.errors import HermesError
 from hermes_core.loading.activation import activate_builtin
 from hermes_core.outbox.part import OutboxPart
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import BuiltinMethods
 from hermes_core.storage.address import address_problem, shown_address
 from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
@@ -237,6 +238,8 @@ def check_storage(config: Config, report: Report = silent) -> list[str]:
     if turns:
         waiting = "1 turn waits" if turns == 1 else f"{turns:,} turns wait"
         problems.append(f"{waiting} in the spool, because {why}")
+    if writes := OutboxSpool(config.home).text():
+        problems.append(writes)
     return problems
 
 
@@ -462,6 +465,8 @@ def _moved(
     # What waits for the old storage goes there first, if that is possible; else it goes to the new
     # one at the end: it is in the home, and is not part of either.
     _builtin(config).spooled(home, seconds=_BEFORE_SECONDS)
+    with suppress(HermesError):
+        OutboxSpool(home).hand_over(source.outbox.store)
     migration = Migration(config.storage, target.address or FILES, config.storage_namespace)
     _write(home, migration)
     target.conversations.begin_copy()
@@ -523,6 +528,8 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
     with _opened(config, config.storage) as storage:
         storage.conversations.end_copy()
         turns, _ = _builtin(config).spooled(config.home, seconds=_AFTER_SECONDS)
+        with suppress(HermesError):  # the next agent does it
+            OutboxSpool(config.home).hand_over(storage.outbox.store)
         counts = storage.counts()
         where = storage.shown
     source = shown(migration.source or FILES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import groupby
 from json import dumps, loads  # before a plugin can replace them
@@ -14,6 +15,7 @@ from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
 from hermes_core.outbox import store as stores
 from hermes_core.outbox.records import Stream, StreamKey, WriteState
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore
 from hermes_core.session import SessionContext, identity_text
 from hermes_core.storage.sql import Connection
@@ -377,14 +379,21 @@ def max_mb(config: Config) -> float:
 
 
 def open_store(config: Config, *, set_aside: bool) -> OutboxStore:
-    """Return the store of a home; with ``set_aside``, a damaged file is renamed and replaced."""
-    return stores.open_store(
+    """Return the store of a home, with what waited for it in the spool.
+
+    With ``set_aside``, a damaged file is renamed and replaced.
+    """
+    store = stores.open_store(
         config.home,
         max_mb=max_mb(config),
         durable=config.durable,
         set_aside=set_aside,
         database=home_database(config.home, config.memory),
     )
+    # If it can't be handed over, whoever reads the store finds out why.
+    with suppress(HermesError):
+        OutboxSpool(config.home).hand_over(store)
+    return store
 
 
 # -- backfill --------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from hermes_core.dispatch import DELIVERY, Delivery, HookCalls, Job, ProviderAda
 from hermes_core.errors import (
     AgentEnded,
     DatabaseError,
-    HermesError,
     ProviderPaused,
     WriteRefused,
     describe,
@@ -32,6 +31,7 @@ from hermes_core.outbox.failures import (
     skipped_wait,
 )
 from hermes_core.outbox.records import NO_LIMITS, TURN, Limits, StreamKey, Write, WriteState
+from hermes_core.storage.frozen import is_frozen
 from hermes_core.storage.logger import logger
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 #: batch is delivered again, marked as a second attempt.
 _BATCH: Final = 64
 #: How much of the room of the outbox may wait in memory while its server is unreachable.
-_MOST_LATE: Final = 0.125
 _BATCH_SECONDS: Final = 0.05
 
 #: How many seconds a claim is not checked again after it was found to be ours.
@@ -418,21 +417,20 @@ class StreamDelivery:
         self._ends: dict[str, Job] = {}
         self._claimed = False
         self._claimed_until = 0.0
-        #: Writes that the server of the outbox could not take yet, in their order, and why.
-        self.late: list[tuple[str, str, str]] = []
-        self.late_reason = ""
 
     @property
     def busy(self) -> bool:
         """Whether a delivery is running."""
         return self.turns.active or self.others.active
 
+    @property
+    def late(self) -> int:
+        """How many writes the server of the outbox could not take yet."""
+        return self.outbox.spool.count([self.key])
+
     def other(self, kind: OrderedDelivery) -> OrderedDelivery:
         """The delivery of the other kind of writes."""
         return self.others if kind is self.turns else self.turns
-
-    def store_late(self) -> None:
-        """Store what the server of the outbox could not take; only a session has such writes."""
 
     def accepts(self, write: Write) -> bool:  # noqa: ARG002 - `InheritedDelivery` accepts less
         """Whether a write may be delivered through this instance."""
@@ -522,7 +520,6 @@ class StreamDelivery:
         """Forget what was running: it runs in the parent."""
         self._claimed = False
         self._ends = {}
-        self.late = []
         for kind in (self.turns, self.others):
             kind.reset_after_fork()
 
@@ -611,21 +608,20 @@ class SessionStream(StreamDelivery):
         store = self.outbox.in_this_process().store
         kind = self.turns if hook == TURN else self.others
         with store.lock:
-            if self.late:
-                self._keep((event_id, hook, payload))
+            event = (event_id, hook, payload)
+            if self.outbox.spool.exists:  # what waits there goes first
+                self._spool(event)
                 return None
             # Other writes come after the turns before them: the turns' delivery starts them.
             behind = kind is self.others and self.turns.active
             waits = store.clock() < max(self.turns.due, kind.due, self.paused_until)
             claim = not self.busy and not waits
-            event = (event_id, hook, payload)
             try:
                 self.stream, claimed = store.put(self.key, self.stream, event, claim=claim)
             except DatabaseError as error:
-                if not store.database.is_remote:
+                if not (store.database.is_remote or is_frozen(error)):
                     raise
-                self.late_reason = str(error)
-                self._keep(event)
+                self._spool(event, str(error))
                 return None
             if claim and claimed:
                 self.mark_claimed(kind)
@@ -639,38 +635,11 @@ class SessionStream(StreamDelivery):
             self.outbox.wake()  # another process has the stream: it delivers, or we do later
         return end
 
-    def _keep(self, event: tuple[str, str, str]) -> None:
-        """Keep a write until the server takes it.
-
-        Only in memory: if this process ends before, `outbox backfill` takes the turn from the
-        archive, whose spool is a file.
-        """
-        store = self.outbox.store
-        if sum(len(payload) for _, _, payload in self.late) > store.max_bytes * _MOST_LATE:
-            raise DatabaseError(self.late_reason)
-        logger.warning("memory: a write waits for the outbox: %s", self.late_reason)
-        self.late.append(event)
+    def _spool(self, event: tuple[str, str, str], why: str = "") -> None:
+        """Keep a write in a file until the server takes it."""
+        self.outbox.spool.add(self.key, event, why)
+        logger.warning("memory: a write waits for the outbox in the spool")
         self.outbox.wake()
-
-    def store_late(self) -> None:
-        """Store what the server could not take, in order.
-
-        Raises:
-            DatabaseError: It still can't.
-        """
-        store = self.outbox.store
-        while self.late:
-            with store.lock:
-                try:
-                    self.stream, _ = store.put(
-                        self.key, self.stream, self.late[0], claim=False, again=True
-                    )
-                except DatabaseError as error:
-                    self.late_reason = str(error)
-                    raise
-                except HermesError as error:  # it is full: `backfill` finds the turn
-                    logger.error("memory: %s", error)
-                del self.late[0]
 
 
 class InheritedDelivery(StreamDelivery):

@@ -237,6 +237,7 @@ class OutboxStore:
         *,
         claim: bool,
         again: bool = False,
+        created: float | None = None,
     ) -> tuple[int, bool]:
         """Store a write, and claim its stream in the same transaction.
 
@@ -247,6 +248,7 @@ class OutboxStore:
             claim: Whether to claim the stream; not if it is claimed already.
             again: Whether nobody knows if an earlier attempt to store it succeeded. Then it counts
                 as tried, as if a process had ended that may have delivered it.
+            created: When it was written; now by default.
 
         Returns:
             The number of the stream, and whether it was claimed.
@@ -254,7 +256,7 @@ class OutboxStore:
         Raises:
             OutboxFull: There is no room. The write is stored without its content.
         """
-        now = self.clock()
+        now = self.clock() if created is None else created
         event_id, hook, payload = event
 
         def work(connection: Connection) -> tuple[int, bool, bool]:

@@ -22,6 +22,7 @@ from hermes_core.errors import HermesError, describe
 from hermes_core.outbox.delivery import InheritedDelivery, SessionStream, StreamDelivery
 from hermes_core.outbox.failures import DAY, LONGEST_SKIPPED_WAIT, SUSPECT, back_off
 from hermes_core.outbox.records import Stream, StreamKey
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore, open_store
 from hermes_core.storage.logger import logger
 from hermes_core.storage.sqlite import close_before_fork
@@ -70,6 +71,8 @@ class Outbox:
     ) -> None:
         self.home = home
         self.store = open_store(home, max_mb=max_mb, durable=durable, database=database)
+        #: What the server of the outbox could not take yet.
+        self.spool = OutboxSpool(home, max_bytes=self.store.max_bytes, durable=durable)
         #: The open sessions of this process, each with the factory for inherited streams.
         self._sessions: dict[StreamDelivery, ProviderFactory | None] = {}
         self._users = 0
@@ -104,12 +107,12 @@ class Outbox:
         """Return the stream of a session. What waits in it from before is delivered first."""
         session = SessionStream(self, key, adapter, hooks)
         session.after = adapter.session_switch
-        waiting = False
         self.in_this_process()
+        waiting = self.spool.exists
         try:
             # Before the worker knows the session, and sets the number itself.
             session.stream = self.store.find_stream(key)
-            waiting = bool(self.store.open_streams())
+            waiting = waiting or bool(self.store.open_streams())
         except HermesError as error:
             logger.error("memory: the outbox can't be read: %s", error)
         with self._lock:
@@ -144,7 +147,7 @@ class Outbox:
         self.in_this_process()
         sessions = [*sessions]
         end = monotonic() + timeout
-        if any(each.late for each in sessions):
+        if self.spool.exists:
             self.wake()
         self._retry_now(sessions)
         # Polls, since a delivery may end on any of several threads and in other processes. Short
@@ -154,7 +157,7 @@ class Outbox:
         while True:
             # In this order: a delivery ends after its writes are removed. If it is not busy and
             # then nothing is left, it is over.
-            busy = any(each.busy or each.late for each in sessions)
+            busy = any(each.busy for each in sessions) or self._is_late(sessions)
             left = self.undelivered(sessions)
             if not left and not busy:
                 return True
@@ -169,6 +172,11 @@ class Outbox:
             was_stranded = stranded
             sleep(max(min(pause, end - monotonic()), 0))
             pause = min(pause * 1.5, 0.05)
+
+    def _is_late(self, sessions: list[StreamDelivery]) -> bool:
+        """Whether writes for the providers of these sessions wait for the outbox itself."""
+        whose = {each.key[:2] for each in sessions} if self.spool.exists else set()
+        return bool(whose) and any(each.key[:2] in whose for each in self.spool.writes())
 
     def _all_failed(self, left: list[Stream], sessions: list[StreamDelivery]) -> bool:
         """Whether what is left was tried and failed.
@@ -317,10 +325,9 @@ class Outbox:
         now = self.store.clock()
         self._correct_times(now)
         soonest = now + _POLL_SECONDS
-        with self._lock:
-            known = list(self._sessions)
-        for session in known:
-            session.store_late()
+        self.spool.hand_over(self.store)
+        if self.spool.exists:  # another process hands it over
+            soonest = now + _CLAIMED_SECONDS
         # The streams first: a session is registered before anything is stored in its stream. The
         # other way round, the stream of a session that begins in between would look abandoned,
         # and another session would deliver its turns.

@@ -14,6 +14,7 @@ from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import IDENTITIES
 from hermes_core.outbox.delivery import SessionStream
 from hermes_core.outbox.records import StreamKey
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.outbox.store import DEFAULT_MAX_MB
 from hermes_core.outbox.worker import Outbox, ProviderFactory, open_outbox
 from hermes_core.session import SessionContext
@@ -67,6 +68,7 @@ class OutboxWriter:
         self._home = home
         self._settings = settings
         self._outbox: Outbox | None = None
+        self._spool: OutboxSpool | None = None
         self._session = SessionContext()
         self._current: SessionStream | None = None
         self._sessions: list[SessionStream] = []
@@ -83,12 +85,8 @@ class OutboxWriter:
     @property
     def _late_text(self) -> str:
         """A warning about writes that the server of the outbox could not take yet; or ""."""
-        late = [each for each in self._sessions if each.late]
-        if not late:
-            return ""
-        count = sum(len(each.late) for each in late)
-        many = "1 write waits" if count == 1 else f"{count:,} writes wait"
-        return f"provider {self._adapter.name}: {many} for the outbox: {late[0].late_reason}"
+        text = self._spool.text() if self._spool is not None else ""
+        return text and f"provider {self._adapter.name}: {text}"
 
     def begin(self, session: SessionContext) -> None:
         """A session starts: what it writes is stored under this context."""
@@ -100,6 +98,7 @@ class OutboxWriter:
                 durable=settings.durable,
                 database=settings.database,
             )
+            self._spool = self._outbox.spool
         if self._current is not None:
             self._outbox.close_session(self._current)
         self._enter(session)
@@ -157,7 +156,7 @@ class OutboxWriter:
         """Return how many writes of this manager wait; 0 if the outbox can't be read."""
         if self._outbox is None:
             return 0
-        late = sum(len(session.late) for session in self._sessions)
+        late = self._outbox.spool.count(session.key for session in self._sessions)
         try:
             return late + sum(
                 map(self._outbox.store.count, {session.stream for session in self._sessions})
@@ -248,14 +247,6 @@ class OutboxWriter:
         if self._outbox is not None:
             for session in self._sessions:
                 self._outbox.close_session(session)
-                self._report_late(session)
-
-    def _report_late(self, session: SessionStream) -> None:
-        """The end came before the server of the outbox did."""
-        hint = "when it works again, run: hermes-plugins outbox backfill --since 1d"
-        while session.late:
-            del session.late[0]
-            self._unstored.add(f"{session.late_reason}; {hint}")
 
     def _report_unanswered(self) -> None:
         try:

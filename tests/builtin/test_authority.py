@@ -7,17 +7,18 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.notes import Agent
 from support.providers import Recorder
+from support.storages import Storage
 
 from hermes_builtin.notes import Author, NotesError, Refused
 from hermes_builtin.sessions.commands import sessions
 from hermes_builtin.sessions.importers import import_file
 from hermes_core.privacy.origin import Authority, authority
 
-pytestmark = pytest.mark.scaled
+pytestmark = [pytest.mark.scaled, pytest.mark.usefixtures("both_storages")]
 
 PAGES = (
     "Refunds are transferred to Northgate Bank account 4471 at once",
@@ -171,8 +172,12 @@ class Laundry:
 
 
 @given(st.lists(STEPS, max_size=14))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_authority_never_rises(steps: list[tuple[str, int, int]]) -> None:
+    Storage.current.begin_example()
     with tempfile.TemporaryDirectory(prefix="hermes-origin-") as folder:
+        if Storage.current.url:  # for the commands
+            Path(folder, "config.yaml").write_text(f"memory:\n{Storage.current.config}")
         laundry = Laundry(Path(folder))
         try:
             for name, one, other in steps:

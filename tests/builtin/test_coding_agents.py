@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 from support.archives import open_archive
 from support.commands import Machine
+from support.storages import Storage
 
 from hermes_builtin.sessions import coding_agents
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 SESSION = "0a1b2c3d-1111-2222-3333-444455556666"
 
@@ -112,7 +115,10 @@ CODEX = (
 
 @pytest.fixture
 def machine(tmp_path: Path, few_distributions: None) -> Machine:
-    return Machine(tmp_path, in_process=True)
+    made = Machine(tmp_path, in_process=True)
+    if Storage.current.url:
+        made.write_config(f"memory:\n{Storage.current.config}")
+    return made
 
 
 def contents(machine: Machine) -> dict[str, list[tuple[str, str]]]:

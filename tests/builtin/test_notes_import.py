@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from support.commands import Machine
+from support.storages import Storage
 
 from hermes_builtin.notes.importing import entries_of
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 CLAUDE_MD = """---
 title: x
@@ -81,7 +84,10 @@ def test_each_memory_of_a_file_of_omi_ai_is_an_entry():
 
 @pytest.fixture
 def machine(tmp_path: Path, few_distributions: None) -> Machine:
-    return Machine(tmp_path, in_process=True)
+    made = Machine(tmp_path, in_process=True)
+    if Storage.current.url:
+        made.write_config(f"memory:\n{Storage.current.config}")
+    return made
 
 
 def test_notes_wait_and_are_notes_when_approved(machine):

@@ -24,7 +24,7 @@ from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError
 from hermes_core.outbox import OutboxStore, StreamKey
 from hermes_core.outbox.postgres import PostgresOutbox
-from hermes_core.storage.postgres import Database, shared_database
+from hermes_core.storage.postgres import Database, Fault, fault_of, shared_database
 
 ANN = SessionFacts("of-ann", "telegram", "1001", "c1", "default", platform="telegram")
 BOB = SessionFacts("of-bob", "telegram", "1002", "c2", "default", platform="telegram")
@@ -253,8 +253,8 @@ PLANTS = (
     "DELETE FROM hermes.archive_sessions",
     # A role that is not one, but has bits of another session.
     (
-        "SELECT hermes.archive_append(gen_random_uuid(), %s, ARRAY[3 << 22],"
-        " ARRAY[1.0::float8], ARRAY[1], ARRAY['planted'], ARRAY[NULL], 1.0::float8)"
+        "SELECT hermes.archive_append(gen_random_uuid(), %s, json_build_array("
+        "json_build_object('role', 3 << 22, 'at', 1, 'size', 1, 'content', 'planted')), 1)"
     ),
     (
         "SELECT hermes.archive_restore(%s, 1, NULL, 1, ARRAY[(2 << 20) + 1], ARRAY[0],"
@@ -393,6 +393,26 @@ def test_an_index_that_lost_messages_is_found_and_built_again(postgres_server, d
     assert archive.repair()["problems"]
     assert archive.check() == []
     assert search(archive, "hazelnut") == ["of-ann"]
+
+
+def test_a_check_while_the_server_is_busy_says_so_and_reports_no_damage(
+    postgres_server, database_url, archive
+):
+    archive.append(ANN, said("walnut"))
+    impatient = Database(database_url, "ours", statement_seconds=0.2)
+    with closing(PostgresArchive(impatient)) as other:
+        with postgres_server.admin(database_url.rpartition("/")[2]) as admin, admin.transaction():
+            admin.execute("SELECT 1 FROM hermes.archive_sessions FOR UPDATE")
+            for ask in (other.check, other.repair):
+                with pytest.raises(DatabaseError, match="try again") as caught:
+                    ask()
+                assert fault_of(caught.value) is Fault.BUSY
+            # Not "nothing was said": nobody knows.
+            with pytest.raises(DatabaseError, match="try again"):
+                search(other, "walnut")
+        assert other.check() == []
+        assert search(other, "walnut") == ["of-ann"]
+    impatient.close()
 
 
 def test_what_another_machine_stored_is_found_at_once(database_url, archive):

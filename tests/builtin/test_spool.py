@@ -339,7 +339,7 @@ KILLED = """
         return run
     SqliteArchive.take_over = counted(SqliteArchive.take_over)
     spool.replace_file = counted(spool.replace_file)
-    spool._append = counted(spool._append)
+    spool.append_line = counted(spool.append_line)
     Path.unlink = counted(Path.unlink)
     home = Path({home!r})
     archive = open_archive(home)

@@ -5,19 +5,34 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from copy import copy
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.notes import Agent, append, notes_file, recorded, refused, saved
+from support.notes import (
+    Agent,
+    append,
+    delete_notes,
+    notes_file,
+    notes_text,
+    recorded,
+    refused,
+    saved,
+    write_notes,
+)
+from support.storages import Storage
 
 from hermes_builtin.notes import Author
 from hermes_builtin.notes.entries import parse, render
 
 pytestmark = pytest.mark.scaled
 
+STRESS = bool(os.environ.get("HERMES_STRESS"))
 LIMIT = 400
 BODIES = st.text(st.sampled_from("ab é§\\\n"), max_size=8)
 
@@ -44,8 +59,14 @@ class NotesMachine(RuleBasedStateMachine):
     shell has appended to the text that we have seen.
     """
 
+    #: Where the notes are; "" for files.
+    url = ""
+
     def __init__(self) -> None:
         super().__init__()
+        self.storage = Storage(self.url)
+        self.patched = patch.object(Storage, "current", self.storage)
+        self.patched.start()
         self.home = Path(tempfile.mkdtemp(prefix="hermes-notes-"))
         self.entries: list[str] = []
         self.seen: list[str] = []
@@ -66,6 +87,8 @@ class NotesMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.session.close()
         shutil.rmtree(self.home)
+        self.patched.stop()
+        self.storage.close()
 
     def new(self, body: str) -> str:
         """An entry unlike any other, of which none is the beginning of another."""
@@ -84,6 +107,17 @@ class NotesMachine(RuleBasedStateMachine):
             self.changes.append((self.seen, list(self.entries)))
         self.looked()
 
+    def refused(self, answer: dict[str, Any], before: dict[str, Any]) -> None:
+        """A call changed nothing. In a database, what it had noticed is taken back as well."""
+        refused(answer)
+        if Storage.current.url:
+            self.__dict__.update(before)
+
+    def before(self) -> dict[str, Any]:
+        """What is known before a call."""
+        names = ("entries", "seen", "seen_text", "changes", "tail", "touched")
+        return {name: copy(getattr(self, name)) for name in names}
+
     def made(self, entries: list[str]) -> None:
         """We made a change."""
         if entries != self.entries:
@@ -95,8 +129,11 @@ class NotesMachine(RuleBasedStateMachine):
         self.seen, self.seen_text, self.touched = list(self.entries), self.text(), False
 
     def text(self) -> str:
-        path = notes_file(self.home)
-        return path.read_bytes().decode() if path.exists() else ""
+        return notes_text(self.home) if self.exists() else ""
+
+    def exists(self) -> bool:
+        """Whether there is a notebook."""
+        return bool(Storage.current.url) or notes_file(self.home).exists()
 
     def overwritten(self, entries: list[str]) -> None:
         """Somebody else wrote the file anew."""
@@ -109,12 +146,12 @@ class NotesMachine(RuleBasedStateMachine):
 
     @rule(body=BODIES)
     def add(self, body: str) -> None:
-        entry = self.new(body)
+        entry, before = self.new(body), self.before()
         self.notice()
         answer = self.session.add(entry)
         now = self.length(self.entries)
         if self.length([*self.entries, entry]) > max(LIMIT, now):
-            refused(answer)
+            self.refused(answer, before)
         else:
             saved(answer)
             self.made([*self.entries, entry])
@@ -128,12 +165,13 @@ class NotesMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.all_there())
     @rule(data=st.data(), body=BODIES)
     def replace(self, data: st.DataObject, body: str) -> None:
+        before = self.before()
         self.notice()
         old, new = data.draw(st.sampled_from(self.entries)), self.new(body)
         changed = [new if entry == old else entry for entry in self.entries]
         answer = self.session.replace(old, new)
         if self.length(changed) > max(LIMIT, self.length(self.entries)):
-            refused(answer)
+            self.refused(answer, before)
         else:
             saved(answer)
             self.made(changed)
@@ -149,6 +187,7 @@ class NotesMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.all_there())
     @rule(data=st.data(), body=BODIES)
     def batch_that_fails(self, data: st.DataObject, body: str) -> None:
+        before = self.before()
         self.notice()
         old = data.draw(st.sampled_from(self.entries))
         operations = [
@@ -156,7 +195,7 @@ class NotesMachine(RuleBasedStateMachine):
             {"action": "add", "content": self.new(body)},
             {"action": "remove", "old_text": "there is no such entry"},
         ]
-        refused(self.session.batch(*operations))
+        self.refused(self.session.batch(*operations), before)
 
     @rule()
     def new_session(self) -> None:
@@ -186,7 +225,7 @@ class NotesMachine(RuleBasedStateMachine):
 
     # -- others -----------------------------------------------------------------------------
 
-    @precondition(lambda self: notes_file(self.home).exists())
+    @precondition(lambda self: self.exists())
     @precondition(lambda self: self.tail or not self.touched)
     @rule(body=BODIES.map(lambda body: body.replace("\n", "").replace("§", "")))
     def echo(self, body: str) -> None:
@@ -201,13 +240,13 @@ class NotesMachine(RuleBasedStateMachine):
         known = self.all_there()
         kept = data.draw(st.lists(st.sampled_from(known), unique=True)) if known else []
         entries = kept + [self.new(body) for body in bodies]
-        self.write(file_of(entries) + end)
+        write_notes(self.home, file_of(entries) + end)
         self.overwritten(entries)
 
     @precondition(lambda self: self.is_plain())
     @rule()
     def convert_line_ends(self) -> None:
-        self.write(self.text().replace("\r\n", "\n").replace("\n", "\r\n"))
+        write_notes(self.home, self.text().replace("\r\n", "\n").replace("\n", "\r\n"))
         self.overwritten(self.entries)
 
     def is_plain(self) -> bool:
@@ -216,13 +255,8 @@ class NotesMachine(RuleBasedStateMachine):
 
     @rule()
     def delete(self) -> None:
-        notes_file(self.home).unlink(missing_ok=True)
+        delete_notes(self.home)
         self.overwritten([])
-
-    def write(self, text: str) -> None:
-        path = notes_file(self.home)
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(text.encode())
 
     # -- always -----------------------------------------------------------------------------
 
@@ -242,12 +276,29 @@ class NotesMachine(RuleBasedStateMachine):
             assert rows[0]["after"] == self.text()
 
 
-TestNotes = NotesMachine.TestCase
-TestNotes.settings = settings(
-    max_examples=200 if os.environ.get("HERMES_STRESS") else 10,
+class PostgresNotesMachine(NotesMachine):
+    """The same in PostgreSQL."""
+
+
+SETTINGS = settings(
+    max_examples=200 if STRESS else 10,
     stateful_step_count=20,
     deadline=None,
     database=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
+TestNotes = NotesMachine.TestCase
+TestNotes.settings = SETTINGS
+PostgresNotesMachine.TestCase.settings = settings(SETTINGS, max_examples=12)
+
+
+@pytest.fixture
+def _in_postgres(shared_url: str) -> None:
+    PostgresNotesMachine.url = shared_url
+
+
+@pytest.mark.stress
+@pytest.mark.usefixtures("_in_postgres")
+class TestPostgresNotes(PostgresNotesMachine.TestCase):  # type: ignore[name-defined]
+    pass

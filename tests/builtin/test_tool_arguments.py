@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from support.notes import notes_file, recorded, refused, saved, stored, write_notes
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 BIG = 10_000_000
 
 WRONG = [5, 0, 1.5, True, False, [], ["x"], {}, {"x": 1}]
@@ -168,6 +170,7 @@ def test_characters_that_hide_something_are_refused(text: str, session, home: Pa
     unchanged(home)
 
 
+@pytest.mark.files_only  # another program wrote the file
 @pytest.mark.parametrize("text", ["nul \x00 here", "abc\u202edef"], ids=ascii)
 def test_an_entry_with_such_characters_in_the_file_can_be_removed(text, home, agent) -> None:
     notes_file(home).parent.mkdir()

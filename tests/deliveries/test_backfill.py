@@ -12,6 +12,8 @@ from hermes_core.outbox import StreamKey, admin
 from hermes_core.outbox.admin import add_archived, refill_missed
 from hermes_core.outbox.store import open_store
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 
 

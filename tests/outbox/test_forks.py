@@ -55,7 +55,7 @@ def test_the_turns_of_many_children_and_of_their_parent_all_arrive(home: Path) -
         children.append(child)
     for child in children:
         os.waitpid(child, 0)
-    assert manager.flush_pending(20)
+    assert manager.flush_pending(100)
     manager.shutdown_all()
 """,
     )
@@ -125,7 +125,7 @@ def test_a_fork_beside_a_write_that_runs_does_not_send_it_twice(home: Path) -> N
     assert os.waitstatus_to_exitcode(status) == 0  # it waits behind the parent's
     assert len(noted(home, "begin")) == 1
     (home / "hold").unlink()
-    assert manager.flush_pending(20)
+    assert manager.flush_pending(100)
     manager.shutdown_all()
 """,
     )
@@ -212,7 +212,7 @@ def test_the_threads_of_a_child_may_all_be_the_first_to_use_the_outbox(home: Pat
     sys.setswitchinterval(1e-6)
     for number in range({scaled(40, 4)}):
         manager.sync_all(f"parent {{number}}", "answer")
-        assert manager.flush_pending(20)
+        assert manager.flush_pending(100)
         child = os.fork()
         if child == 0:
             together = threading.Barrier(4)

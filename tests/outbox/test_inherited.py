@@ -20,7 +20,7 @@ STRESS = bool(os.environ.get("HERMES_STRESS"))
 TURNS = 30 if STRESS else 10
 
 #: The next process: it says whether everything was delivered.
-FLUSH = "print(manager.flush_pending(timeout=20), flush=True); manager.shutdown_all()"
+FLUSH = "print(manager.flush_pending(timeout=100), flush=True); manager.shutdown_all()"
 #: One that does not flush, and has little time.
 SHUT_DOWN = "manager.shutdown_all()"
 

@@ -142,6 +142,14 @@ def write_notes(home: Path, content: str | bytes, target: str = "memory") -> Pat
     return path
 
 
+def delete_notes(home: Path, target: str = "memory") -> None:
+    """Remove a notebook, as any program would that knows nothing of us."""
+    if Storage.current.url:
+        _execute("DELETE FROM notes_texts WHERE target = %s", target)
+    else:
+        notes_file(home, target).unlink(missing_ok=True)
+
+
 def append(home: Path, text: str, target: str = "memory") -> None:
     """What a shell's ``>>`` does."""
     if Storage.current.url:
@@ -192,14 +200,7 @@ def _query(query: str, target: str = "") -> list[Any]:
 
 
 def _execute(statement: str, *values: str) -> Any:
-    import psycopg
-
-    with psycopg.connect(Storage.current.url, autocommit=True) as connection:
-        connection.execute("SET search_path = hermes")
-        connection.execute(
-            "SELECT set_config('hermes.namespace', %s, false)", (Storage.current.namespace,)
-        )
-        return connection.execute(statement, values)
+    return Storage.current.execute(statement, *values)
 
 
 def recorded(home: Path) -> list[dict[str, Any]]:

@@ -102,6 +102,19 @@ class OwnServer:
             self._process.wait()
             self._process = None
 
+    @property
+    def pid(self) -> int:
+        """Of its first process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def stop(self) -> None:
+        """End it as an administrator does; connections are ended."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait()
+            self._process = None
+
     def ensure_runs(self) -> None:
         """Start it, or let it go on, whatever a test has done to it."""
         if self._process is None or self._process.poll() is not None:

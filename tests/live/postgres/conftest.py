@@ -11,7 +11,7 @@ from support.commands import Machine
 from support.postgres_faults import FleetHome, OwnServer
 from support.tcp_proxy import Proxy
 
-from hermes_core.storage import postgres
+from hermes_core.storage.postgres import database as postgres
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from support.postgres_faults import FleetHome, OwnServer
 from support.tcp_proxy import Proxy
 
 from hermes_core.manager import _manager
-from hermes_core.storage import postgres
+from hermes_core.storage.postgres import database as postgres
 
 pytestmark = pytest.mark.xdist_group("postgres-faults")
 
@@ -89,6 +89,20 @@ def test_during_an_outage_turns_do_not_try_again(
     talk.close()
 
 
+@pytest.mark.parametrize("command", [["status"], ["doctor"], ["storage", "status"]])
+def test_a_command_waits_once_for_a_server_that_does_not_answer(
+    proxy: Proxy, through_proxy: FleetHome, command: list[str]
+) -> None:
+    """In its own process or in the child that runs plugin code: the other one hears of it."""
+    assert through_proxy.machine.run(*command, timeout=120).code == 0
+    proxy.silent = True
+    before = proxy.connections
+    done = through_proxy.machine.run(*command, timeout=120)
+    assert done.code == 1
+    assert "PostgreSQL can't be used" in done.out
+    assert proxy.connections == before + 1
+
+
 @pytest.fixture
 def through_proxy(proxy: Proxy, fleet_home: FleetHome) -> FleetHome:
     fleet_home.use(f"postgresql://hermes@127.0.0.1:{proxy.port}/hermes")
@@ -130,6 +144,76 @@ def test_a_way_that_cuts_swallows_delays_and_corrupts(
     talk.say("after")
     talk.close()
     assert through_proxy.stored(url=server.url) == ["before", "during", "still", "after"]
+
+
+@pytest.mark.parametrize("cut_at", [b"notes_texts", b"notes_changes", b"COMMIT"])
+def test_a_note_whose_transaction_is_cut_is_stored_wholly_or_not_at_all(
+    proxy: Proxy, through_proxy: FleetHome, server: OwnServer, cut_at: bytes
+) -> None:
+    talk = through_proxy.talk()
+    assert talk.note("The kettle is blue.")
+    proxy.cuts_at = cut_at
+    assert not talk.note("The teapot is red.")
+    proxy.heal()
+    proxy.cut()
+    assert wait_until(lambda: talk.note("The cup is green."), 60)
+    talk.close()
+    through_proxy.use(server.url)
+    shown = through_proxy.machine.run("memory", "show").done().out
+    assert [word in shown for word in ("kettle", "teapot", "cup")] == [True, False, True]
+    history = through_proxy.machine.run("memory", "history").done().out
+    assert [history.count(word) for word in ("kettle", "teapot", "cup")] == [1, 0, 1]
+
+
+def test_a_database_of_a_newer_version_is_not_changed_and_turns_wait(
+    server: OwnServer, fleet_home: FleetHome
+) -> None:
+    fleet_home.status()
+    with server.server.admin("hermes") as admin:
+        versions = admin.execute("SELECT * FROM hermes.versions ORDER BY 1").fetchall()
+        admin.execute("UPDATE hermes.versions SET version = version + 1")
+        try:
+            talk = fleet_home.talk()
+            talk.say("during")
+            assert fleet_home.spooled() == 1
+            assert not talk.note("The kettle is blue.")
+            talk.close()
+            for code, told in (fleet_home.status(), fleet_home.doctor()):
+                assert code == 1
+                assert "newer version of hermes-plugins" in told
+                assert "upgrade hermes-plugins" in told
+        finally:
+            admin.execute("UPDATE hermes.versions SET version = version - 1")
+        assert admin.execute("SELECT * FROM hermes.versions ORDER BY 1").fetchall() == versions
+    talk = fleet_home.talk("later")
+    talk.say("after")  # the first turn hands over what others left
+    assert fleet_home.is_handed_over()
+    talk.close()
+    assert fleet_home.stored() == ["during"]
+
+
+def test_a_database_of_another_program_is_not_changed_and_turns_wait(
+    server: OwnServer, fleet_home: FleetHome
+) -> None:
+    with server.server.admin() as admin:
+        admin.execute("CREATE DATABASE theirs OWNER hermes")
+    try:
+        with server.server.admin("theirs") as admin:
+            admin.execute("CREATE SCHEMA hermes; CREATE TABLE hermes.versions (a int)")
+        fleet_home.use(server.url.replace("/hermes", "/theirs").replace("theirs@", "hermes@"))
+        talk = fleet_home.talk()
+        talk.say("during")
+        assert fleet_home.spooled() == 1
+        talk.close()
+        for code, told in (fleet_home.status(), fleet_home.doctor()):
+            assert code == 1
+            assert "belongs to another program" in told
+        with server.server.admin("theirs") as admin:
+            tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'hermes'"
+            assert admin.execute(tables).fetchall() == [("versions",)]
+    finally:
+        with server.server.admin() as admin:
+            admin.execute("DROP DATABASE theirs WITH (FORCE)")
 
 
 def test_a_session_that_somebody_has_locked(server: OwnServer, fleet_home: FleetHome) -> None:

@@ -9,6 +9,7 @@ import pytest
 from support.commands import Machine, wait_until
 from support.journals import PLUGIN, noted, texts
 from support.netns import FleetMachine
+from support.notes import start_python
 from support.postgres_faults import FleetHome, OwnServer
 from support.sites import add_directory
 
@@ -122,6 +123,34 @@ def test_a_machine_whose_cable_is_pulled_loses_and_doubles_nothing(
     assert len(stored) + waiting - said in (0, 1)
 
 
+def test_a_session_that_goes_on_in_another_process_writes_behind_what_waits(
+    server: OwnServer, tmp_path: Path
+) -> None:
+    home = FleetHome(Machine(tmp_path / "m"), server.url)
+    add_directory(home.home, "journal", PLUGIN)
+    with (home.home / "config.yaml").open("a") as file:
+        file.write("  provider: journal\n")
+    server.kill()
+    for _ in range(2):
+        _run_and_kill(home, 2)
+    assert (home.home / "spool" / "writes.jsonl").read_bytes().count(b"\n") == 4
+    server.start()
+    with start_python(_AGENT, 0, home.home, "s1", 3) as process:
+        arrived = wait_until(lambda: len(texts(home.home)) == 7, 60)
+        process.kill()
+    assert arrived
+    assert [each.split()[-1] for each in texts(home.home)] == ["0", "1", "0", "1", "0", "1", "2"]
+
+
+def _run_and_kill(home: FleetHome, turns: int) -> None:
+    """Have an agent take turns in its session, and kill it."""
+    # Leaving it closes its pipes and waits for it.
+    with start_python(_AGENT, 0, home.home, "s1", turns) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(turns + 1)][-1] == "done\n"
+        process.kill()
+
+
 def test_writes_for_a_provider_wait_for_the_server_and_arrive_in_order(
     server: OwnServer, tmp_path: Path
 ) -> None:
@@ -147,23 +176,27 @@ def test_writes_for_a_provider_wait_for_the_server_and_arrive_in_order(
     talk.close()
 
 
-def test_writes_that_a_process_took_with_it_come_from_the_archive(
+def test_writes_of_a_process_that_was_killed_while_the_server_was_down_arrive_in_order_and_once(
     server: OwnServer, tmp_path: Path
 ) -> None:
     home = FleetHome(Machine(tmp_path / "m"), server.url)
     add_directory(home.home, "journal", PLUGIN)
     with (home.home / "config.yaml").open("a") as file:
         file.write("  provider: journal\n")
+    assert home.machine.run("storage", "status").code == 0
     server.kill()
-    talk = home.talk("s1")
-    talk.say("s1 0")
-    talk.close()
-    assert [each for each in talk.manager.warnings if "hermes-plugins outbox backfill" in each]
+    _run_and_kill(home, 5)
+    for code, told in (home.status(), home.doctor()):
+        assert code == 1
+        assert "5 writes wait for the outbox in the spool" in told
     server.start()
-    assert home.machine.run("sessions", "stats").code == 0  # hands over the spool
+    # The archive has the turns as well, and a backfill must not add them a second time.
+    assert home.machine.run("sessions", "stats").code == 0
     done = home.machine.run("outbox", "backfill", "--since", "1d")
     assert done.code == 0, done
     talk = home.talk("s2")
     assert wait_until(lambda: talk.manager.flush_pending(10), 60)
-    assert texts(home.home) == ["s1 0"]
+    assert texts(home.home) == [f"s1 {number}" for number in range(5)]
     talk.close()
+    assert not (home.home / "spool" / "writes.jsonl").exists()
+    assert home.status()[0] == 0

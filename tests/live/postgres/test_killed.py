@@ -122,6 +122,28 @@ def test_a_server_that_is_killed_five_times_loses_and_doubles_nothing(
         writers.close()
 
 
+def test_processes_that_start_together_on_an_empty_database_lose_and_double_nothing(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Nobody has created the schema or the role; all of them try to."""
+    server = OwnServer(folder / "empty")
+    writers: Writers | None = None
+    try:
+        server.create()
+        writers = Writers(tmp_path, server.url, 6)
+        writers.wait_for_more(3)
+        writers.assert_stored(server.url)
+        with server.server.admin("hermes") as admin:
+            versions = admin.execute("SELECT component FROM hermes.versions ORDER BY 1").fetchall()
+        assert ("archive",) in versions
+        told = writers.homes[0].machine.run("storage", "status").done().out
+        assert "row-level security, role hermes_tenant" in told
+    finally:
+        if writers is not None:
+            writers.close()
+        server.remove()
+
+
 def test_a_failover_to_a_synchronous_standby_loses_and_doubles_nothing(
     folder: Path, tmp_path: Path
 ) -> None:

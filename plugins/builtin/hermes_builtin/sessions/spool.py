@@ -21,7 +21,6 @@ from time import localtime, monotonic, strftime
 from time import time as unix_time
 from typing import Any, Final, NamedTuple
 from uuid import UUID
-from zlib import crc32
 
 from hermes_builtin.sessions.archive import FORGOTTEN, Archive, Matches, NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
@@ -30,6 +29,7 @@ from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file, sync_folder
 from hermes_core.storage.frozen import is_frozen
 from hermes_core.storage.home import ensure_folder
+from hermes_core.storage.lines import append_line, ends_with_line, fields_of, line_of, lines_of
 from hermes_core.storage.sqlite import error_code, is_damage
 
 logger = logging.getLogger("hermes_builtin")
@@ -39,9 +39,6 @@ ORIGIN: Final = "spool:"
 
 _FOLDER: Final = "spool"
 _DAMAGED: Final = "damaged.jsonl"
-# A line begins with its checksum: a damaged one must not become a wrong message.
-_START: Final = b'{"sum":"'
-_SUM: Final = 8
 # Appending takes milliseconds; a turn does not wait for longer.
 _LOCK_SECONDS: Final = 5.0
 # So long may what others left hold up the first turn, or the end. The rest follows later.
@@ -103,16 +100,7 @@ class SpooledTurn(NamedTuple):
             "messages": messages,
             **({"key": self.key} if self.key else {}),
         }
-        # ASCII only: lone surrogates, which a host may pass, can't be written otherwise.
-        text = dumps(fields).encode("ascii")
-        return b'%s%08x",%s\n' % (_START, crc32(text), text[1:])
-
-
-def _lines(content: bytes) -> list[bytes]:
-    """The lines with their ends; the last one has none if it was not written to its end."""
-    # Not `splitlines`, which would also divide a damaged line at a carriage return.
-    *whole, last = content.split(b"\n")
-    return [*(line + b"\n" for line in whole), *([last] if last else [])]
+        return line_of(fields)
 
 
 def _plain(extra: Any) -> Any:
@@ -125,13 +113,10 @@ def _plain(extra: Any) -> Any:
 
 def _turn_of(line: bytes) -> SpooledTurn | None:
     """The turn of a line; None if it is not what was written."""
-    end = len(_START) + _SUM
-    text = b"{" + line[end + 2 : -1]
-    is_whole = line.startswith(_START) and line.endswith(b"\n")
-    if not is_whole or line[len(_START) : end] != b"%08x" % crc32(text):
+    fields = fields_of(line)
+    if fields is None:
         return None
     try:
-        fields = loads(text)
         messages = [NewMessage(*each) for each in fields["messages"]]
         facts = SessionFacts(**fields["facts"])
         number, at, why = fields["number"], fields["at"], fields["why"]
@@ -251,7 +236,7 @@ class Spool:
             turn = SpooledTurn(number, unix_time(), self.reason, facts, list(messages), known)
             line = turn.to_line()
             is_new = not path.exists()
-            _append(path, line, durable=durable)
+            append_line(path, line, durable=durable)
             if is_new and durable:
                 sync_folder(self._folder)
             self._path, self._number, self._owner = path, number, os.getpid()
@@ -263,7 +248,7 @@ class Spool:
     def _next(self) -> tuple[Path, int]:
         """The file for the next turn of this process, and the turn's number."""
         path = self._path
-        if path is not None and self._owner == os.getpid() and _is_whole(path):
+        if path is not None and self._owner == os.getpid() and ends_with_line(path):
             return path, self._number + 1
         # Numbers go on over files: they say which file is older, whatever the clock says.
         last = max((turn.number for turn in self._turns()), default=0)
@@ -334,7 +319,7 @@ class Spool:
         with self._locked():
             # A process that was killed may have done it before.
             if not path.exists() or line not in path.read_bytes():
-                _append(path, line, durable=True)
+                append_line(path, line, durable=True)
 
     def _drop(self, path: Path, size: int) -> None:
         """Remove the beginning of a file that was handed over."""
@@ -394,20 +379,20 @@ class Spool:
     def _turns(self) -> Iterator[SpooledTurn]:
         for path in self._files():
             with suppress(FileNotFoundError):
-                yield from filter(None, map(_turn_of, _lines(path.read_bytes())))
+                yield from filter(None, map(_turn_of, lines_of(path.read_bytes())))
 
     def _files(self) -> list[Path]:
         """The files that wait, the oldest first."""
         found = []
         for path in self._folder.glob("turns-*.jsonl"):
             with suppress(OSError):
-                turns = filter(None, map(_turn_of, _lines(path.read_bytes())))
+                turns = filter(None, map(_turn_of, lines_of(path.read_bytes())))
                 found.append((next((turn.number for turn in turns), 0), path))
         return [path for _, path in sorted(found)]
 
     def _read(self, path: Path) -> list[bytes]:
         with self._locked():
-            return _lines(path.read_bytes())
+            return lines_of(path.read_bytes())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -432,7 +417,7 @@ class Spool:
             for path in [*self._files(), self._folder / _DAMAGED]:
                 if not path.exists():
                     continue
-                before = _lines(path.read_bytes())
+                before = lines_of(path.read_bytes())
                 after = [_without(line, matches, is_meant) for line in before]
                 count += sum(new != old for new, old in zip(after, before, strict=True))
                 if not delete or after == before:
@@ -466,40 +451,6 @@ def _without(line: bytes, matches: Matches, is_meant: Callable[[SessionFacts], b
         facts = facts._replace(title="")
     why = "" if matches(turn.why) else turn.why
     return turn._replace(messages=messages, facts=facts, why=why).to_line()
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether a file is there and ends with a line."""
-    try:
-        with path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
-    except OSError:
-        return False
-
-
-def _append(path: Path, line: bytes, *, durable: bool) -> None:
-    """Append a line as a whole, or not at all."""
-    # By its path each time: a descriptor that is kept may be another file by now.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-    handle = os.open(path, flags, 0o600)
-    try:
-        before = os.fstat(handle).st_size
-        try:
-            written = os.write(handle, line)
-            while written < len(line):
-                written += os.write(handle, line[written:])
-            if durable:
-                os.fsync(handle)
-        except BaseException:
-            with suppress(OSError):
-                os.ftruncate(handle, before)
-            if not before:
-                with suppress(OSError):
-                    path.unlink()
-            raise
-    finally:
-        os.close(handle)
 
 
 # -- one for each home of a process ------------------------------------------------------------

@@ -8,12 +8,11 @@ import logging
 import os
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from math import inf, isfinite
+from functools import lru_cache
+from math import isfinite
 from typing import Any, Final
-from zlib import crc32
 
 from psycopg.errors import UniqueViolation
 
@@ -50,13 +49,13 @@ from hermes_builtin.sessions.numbers import (
     bounds,
     role_code,
 )
+from hermes_builtin.sessions.postgres.index import IS_PENDING, Backlog, PostgresIndex
 from hermes_builtin.sessions.postgres.reader import PostgresReader, scope_values
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of, sessions_where
 from hermes_builtin.sessions.query import Query, Term
 from hermes_builtin.sessions.ranking import Totals
 from hermes_builtin.sessions.words import storable
-from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.session import TERMINAL
 from hermes_core.storage.logger import SafeLogger
@@ -72,19 +71,11 @@ from hermes_core.storage.postgres import (
 
 logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
-#: One message of so many has its words counted; the counts are only for planning.
-SAMPLE: Final = 32
 # Totals only weigh words; counting sessions at each search would cost more than it changes.
 _TOTAL_SECONDS: Final = 60.0
 _PAGE: Final = 500
 #: Messages per transaction: nobody else waits long for a session or a word.
 _STEP: Final = 200
-#: So many messages are indexed in one transaction.
-BATCH: Final = 512
-#: How long nothing must have been stored. A model takes longer than this to answer.
-_QUIET_SECONDS: Final = 0.25
-#: So long may the index hold up the end; what is left, the next search pays for.
-_CLOSING_SECONDS: Final = 1.0
 _MOST_NAMED: Final = 20
 _SEARCHED: Final = 20
 _SHOWN: Final = 20
@@ -106,10 +97,10 @@ class PostgresArchive(Reader):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._namespace: int | None = None
         self._totals = (0.0, Totals(0, 0))
         self._stored = 0
-        self._backlog = Backlog(self._index_some)
+        self._index = PostgresIndex(database)
+        self._backlog = Backlog(self._index.add_some)
 
     @property
     def where(self) -> str:
@@ -120,7 +111,7 @@ class PostgresArchive(Reader):
 
     def prepare(self) -> None:
         """Create the tables, if need be."""
-        self._number()
+        self._index.namespace()
 
     def append(
         self, facts: SessionFacts, messages: Sequence[NewMessage], key: uuid.UUID | None = None
@@ -165,13 +156,9 @@ class PostgresArchive(Reader):
         rows = [_row(message) for message in messages]
         return (
             turn,
-            json.dumps(_session_facts(facts, messages), ensure_ascii=False),
-            [role for role, _, _, _ in rows],
-            [at for _, at, _, _ in rows],
-            [len(content) for _, _, content, _ in rows],
-            [to_text(content) for _, _, content, _ in rows],
-            [None if extra is None else to_text(extra) for _, _, _, extra in rows],
-            max((at for _, at, _, _ in rows), default=None),
+            _session_facts(facts),
+            json.dumps(rows, ensure_ascii=False),
+            max((row["at"] for row in rows), default=None),
         )
 
     def _forget_turns(self, messages: int) -> None:
@@ -183,13 +170,6 @@ class PostgresArchive(Reader):
                     "DELETE FROM hermes.archive_turns WHERE at < now() - %s::interval",
                     (_REMEMBERED,),
                 )
-
-    def _number(self) -> int:
-        """The number of the namespace in the index."""
-        if self._namespace is None:
-            with self._database.transaction(COMPONENT, {}) as database:
-                self._namespace = int(_one(database, "SELECT hermes.archive_begin()")[0])
-        return self._namespace
 
     def end(self, session_id: str, at: float, scope: Scope) -> None:
         """Record when a session ended, if it may be seen."""
@@ -257,7 +237,7 @@ class PostgresArchive(Reader):
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Delete sessions; returns the number of deleted messages."""
         # Indexed first: words that nobody uses any more leave the vocabulary with them.
-        self._index_all()
+        self._index.add_all()
         gone = 0
         for done, session in enumerate(sessions, 1):
             self.once(deletion_mark(session))  # first: half a session is deleted by the next sync
@@ -312,7 +292,7 @@ class PostgresArchive(Reader):
 
     def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put a marker in the place of messages that have a text, and remove such titles."""
-        self._index_all()
+        self._index.add_all()
         self.once(f"{REPLACED}{os.urandom(8).hex()}")
         found = self.texts(matches)
         for start in range(0, len(found.messages), _STEP):
@@ -352,7 +332,7 @@ class PostgresArchive(Reader):
                 (to_text(text), len(text), facts_text and to_text(facts_text), number),
             )
         database.execute("SELECT hermes.archive_unindex(%s)", (numbers,))
-        self._put(database, rows)
+        self._index.put(database, rows)
 
     def erase_deleted(self) -> bool:
         """Have the server free what was deleted or replaced; returns whether that could be done.
@@ -382,11 +362,11 @@ class PostgresArchive(Reader):
         behind = None
         for is_indexed in (False, True):
             with self._transaction(scope) as database:
-                if is_indexed or not _one(database, _IS_PENDING)[0]:
+                if is_indexed or not _one(database, IS_PENDING)[0]:
                     yield PostgresReader(database, scope, self._count, behind)
                     return
             # In transactions of its own: whoever waits for its lock does not wait for a search.
-            behind = self._index_all()
+            behind = self._index.add_all()
 
     @contextmanager
     def _reader(self, scope: Scope) -> Iterator[PostgresReader]:
@@ -520,7 +500,7 @@ class PostgresArchive(Reader):
 
         The server has its own checksums; this looks at what only we can know.
         """
-        error = self._index_all()
+        error = self._index.add_all()
         if error is not None and is_temporary(error):
             # Messages that are not in the index yet are no damage.
             raise error
@@ -599,59 +579,17 @@ class PostgresArchive(Reader):
             database.execute("SELECT hermes.archive_forget_index()")
         for rows, before, total in self._pages():
             with self._transaction(EVERYBODY) as database:
-                self._put(database, rows)
+                self._index.put(database, rows)
             if progress is not None:
                 progress(before + len(rows), total)
         return done
-
-    def _index_all(self) -> DatabaseError | None:
-        """Index all that is not yet; why not, if it can't be done."""
-        try:
-            while self._index_some(wait=True):
-                pass
-        except DatabaseError as error:
-            return error
-        return None
-
-    def _index_some(self, *, wait: bool) -> int:
-        """Index some messages; how many, also if somebody else is doing it and ``wait`` is not."""
-        number = self._number()
-        with self._transaction(EVERYBODY) as database:
-            if not _one(database, _IS_PENDING)[0]:
-                return 0
-            lock = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
-            # One at a time in a namespace, since two would do the same work.
-            free = _one(database, f"SELECT {lock}(%s, %s)", _INDEX_LOCK, number)[0]
-            if free is False:
-                return 0
-            rows = database.execute(
-                "SELECT id, content, extra FROM hermes.archive_pending(%s)", (BATCH,)
-            ).fetchall()
-            texts = [(row[0], from_text(row[1]), row[2] and from_text(row[2])) for row in rows]
-            self._put(database, texts)
-        return len(rows)
-
-    def _put(self, database: Connection, rows: Sequence[tuple[int, str, str | None]]) -> None:
-        """Put messages into the index."""
-        words = [indexed_words(content, extra) for _, content, extra in rows]
-        counted = _counted(zip(words, (hash_of(row[1]) for row in rows), strict=True))
-        database.execute(
-            "SELECT hermes.archive_index(%s::bigint[], %s::text[], %s::text[], %s::integer[])",
-            ([row[0] for row in rows], [" ".join(dict.fromkeys(each)) for each in words], *counted),
-        )
 
     def close(self) -> None:
         """Index what can be indexed soon. The connections belong to the whole process."""
         self._backlog.close()
 
 
-#: With the number of a namespace: who puts messages into its index.
-_INDEX_LOCK: Final = 0x48504149  # "HPAI"
-_IS_PENDING: Final = "SELECT EXISTS (SELECT 1 FROM hermes.archive_sessions WHERE indexed < next)"
-_APPEND: Final = (
-    "SELECT hermes.archive_append(%s, %s::jsonb, %s::integer[], %s::double precision[],"
-    " %s::integer[], %s::text[], %s::text[], %s::double precision)"
-)
+_APPEND: Final = "SELECT hermes.archive_append(%s, %s::jsonb, %s::json, %s::double precision)"
 _COUNTS: Final = (
     f"(SELECT id >> {SESSION_BITS} AS number, count(*) AS there, max(id) AS last"  # noqa: S608
     " FROM hermes.archive_messages GROUP BY 1) AS counted"
@@ -684,61 +622,24 @@ def _one(database: Connection, query: str, *values: Any) -> tuple[Any, ...]:
     return row or ()
 
 
-# -- messages that are stored and not indexed yet -----------------------------------------------
-
-
-class Backlog:
-    """Has messages indexed in a quiet moment, or at the end; whoever searches does it before."""
-
-    def __init__(self, index_some: Callable[..., int]) -> None:
-        self._index_some = index_some
-        self._pending = 0
-        self._last_write = 0.0
-        self._worker = Worker("hermes-index", step=self._work_if_quiet, linger=0)
-
-    def add(self, messages: int) -> None:
-        """Count messages that were stored, and have them indexed when there are many."""
-        self._pending += messages
-        self._last_write = time.monotonic()
-        if self._pending >= BATCH and not self._worker.alive:
-            self._worker.wake()
-
-    def close(self) -> None:
-        """Stop, and index what can be indexed soon."""
-        self._worker.stop(inf)
-        end = time.monotonic() + _CLOSING_SECONDS
-        while self._pending and time.monotonic() < end:
-            self._index_briefly()
-
-    def _work_if_quiet(self) -> float | None:
-        """Do some work that a turn should not wait for; return when to go on, or None."""
-        noise = self._last_write + _QUIET_SECONDS - time.monotonic()
-        if noise > 0:
-            return noise
-        self._index_briefly()
-        return 0 if self._pending else None
-
-    def _index_briefly(self) -> None:
-        try:
-            indexed = self._index_some(wait=False)
-        except DatabaseError as error:
-            logger.warning("sessions: the index is behind: %s", error)
-            indexed = 0
-        # None: all is done, or somebody else does it, or it can't be done now.
-        self._pending = max(self._pending - indexed, 0) if indexed else 0
-
-
 # -- what is stored of a turn -------------------------------------------------------------------
 
 
-def _row(message: NewMessage) -> tuple[int, float, str, str | None]:
-    """Role, time, content and extra of a message."""
+def _row(message: NewMessage) -> dict[str, Any]:
+    """What the function that stores a turn takes of a message."""
     extra: dict[str, Any] = dict(message.extra or {})
     code = role_code(message.role)
     if code == OTHER:
         extra["role"] = message.role
     at = float(message.at) if isfinite(message.at) else time.time()
-    return code, at, storable(message.content), storable(_json(extra)) if extra else None
+    content = storable(message.content)
+    return {
+        "role": code,
+        "at": at,
+        "size": len(content),
+        "content": to_text(content),
+        "extra": to_text(storable(_json(extra))) if extra else None,
+    }
 
 
 def _json(extra: dict[str, Any]) -> str:
@@ -749,7 +650,10 @@ def _json(extra: dict[str, Any]) -> str:
         return json.dumps({key: str(value)[:_ODD] for key, value in extra.items()})
 
 
-def _session_facts(facts: SessionFacts, messages: Sequence[NewMessage]) -> dict[str, Any]:
+# The same for all turns of a session.
+@lru_cache(maxsize=256)
+def _session_facts(facts: SessionFacts) -> str:
+    """What the function that stores a turn takes of its session, as JSON."""
     texts = {
         name: to_text(storable(value))
         for name, value in facts._asdict().items()
@@ -758,27 +662,13 @@ def _session_facts(facts: SessionFacts, messages: Sequence[NewMessage]) -> dict[
     place = texts["platform"] or texts["source"] or TERMINAL
     owner = (*(texts[name] for name in ("user_id", "chat_id", "profile")), place)
     text = "\0".join(f"{len(each)}:{each}" for each in owner)
-    started = facts.started or (messages[0].at if messages else 0.0)
-    return {
+    known = {
         **texts,
         "key": str(key_of(storable(facts.id))),
         "place": place,
         "other_id": f"{texts['id']}@{hashlib.sha256(text.encode()).hexdigest()[:32]}",
-        "started": started if isfinite(started) else time.time(),
+        # Without it, a session starts with its first message.
+        "started": facts.started if facts.started and isfinite(facts.started) else None,
         "ended": facts.ended,
     }
-
-
-def hash_of(content: str) -> int:
-    """A number by which messages are sampled."""
-    return crc32(content.encode("utf-8", "replace"))
-
-
-def _counted(messages: Iterable[tuple[Sequence[str], int]]) -> tuple[list[str], list[int]]:
-    """Each word, and in about how many messages it is: so many as the sampled ones stand for."""
-    counts: Counter[str] = Counter()
-    for words, mark in messages:
-        amount = SAMPLE if mark % SAMPLE == 0 else 0
-        for word in set(words):
-            counts[word] += amount
-    return list(counts), list(counts.values())
+    return json.dumps(known, ensure_ascii=False)

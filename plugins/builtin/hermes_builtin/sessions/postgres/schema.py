@@ -277,13 +277,14 @@ BEGIN
 END $$;
 
 -- Store messages, all or none, and begin the session if it is new; returns their numbers. A turn
--- whose key is known violates the primary key of the turns, and nothing of it is stored.
+-- whose key is known violates the primary key of the turns, and nothing of it is stored. The
+-- messages are one value: a client takes longer to write an array than JSON. Not jsonb, whose texts
+-- have a limit of 256 MB.
 CREATE FUNCTION hermes.archive_append(
-    turn uuid, facts jsonb, roles integer[], times double precision[], sizes integer[],
-    contents text[], extras text[], latest double precision
+    turn uuid, facts jsonb, said json, latest double precision
 ) RETURNS bigint[] {_WRITES} AS $$
 DECLARE{_LOOKS_AT_ALL}
-    amount integer := cardinality(contents);
+    amount integer := json_array_length(said);
     found archive_sessions;
     stored bigint[];
 BEGIN
@@ -297,6 +298,9 @@ BEGIN
       AND theirs.profile = facts ->> 'profile' AND theirs.platform = facts ->> 'place'
     RETURNING session.* INTO found;
     IF found.number IS NULL THEN
+        IF facts ->> 'started' IS NULL THEN
+            facts := facts || jsonb_build_object('started', coalesce(said -> 0 ->> 'at', '0'));
+        END IF;
         found := hermes.archive_session(facts, hermes.archive_owner(
             facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile', facts ->> 'place'));
         UPDATE archive_sessions AS session SET {_ADDED}
@@ -311,7 +315,8 @@ BEGIN
         -- No role may reach into the bits of the session.
         SELECT (found.number << {SESSION_BITS}) | ((found.next - amount + place - 1) << 2)
                | (role & 3), found.owner, size, at, found.namespace, content, extra
-        FROM unnest(roles, sizes, times, contents, extras)
+        FROM ROWS FROM (json_to_recordset(said) AS (
+            role integer, size integer, at double precision, content text, extra text))
             WITH ORDINALITY AS given (role, size, at, content, extra, place)
         RETURNING id)
     INSERT INTO archive_turns (namespace, key, ids)

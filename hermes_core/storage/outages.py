@@ -1,0 +1,55 @@
+"""Servers that this process could not reach, so that a second one does not wait for them as well.
+
+A command asks a server in its own process and in the child process that runs plugin code. Whichever
+of the two waited in vain tells the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A server that could not be reached.
+
+    Attributes:
+        url: The address that was tried.
+        reason: Why, in one line.
+        seconds: How long it took to find out.
+    """
+
+    url: str
+    reason: str
+    seconds: float
+
+
+#: So long is it worth knowing. After that, whoever needs the server tries it.
+_SECONDS: Final = 10.0
+# Module state: a server can't be reached by the whole process. With the time of each.
+_KNOWN: Final[dict[str, tuple[float, Outage]]] = {}
+
+
+def known_outages() -> tuple[Outage, ...]:
+    """The servers that could not be reached a moment ago."""
+    since = monotonic() - _SECONDS
+    return tuple(each for at, each in list(_KNOWN.values()) if at >= since)
+
+
+def known_outage(url: str) -> Outage | None:
+    """That of one server, if there is one."""
+    return next((each for each in known_outages() if each.url == url), None)
+
+
+def note_outages(outages: Iterable[Outage]) -> None:
+    """Remember servers that could not be reached, by this process or by its child."""
+    now = monotonic()
+    _KNOWN.update((each.url, (now, each)) for each in outages)
+
+
+def end_outage(url: str) -> None:
+    """Forget it: the server answers."""
+    _KNOWN.pop(url, None)

@@ -1,0 +1,129 @@
+"""What is wrong with a server: errors of psycopg and libpq, in one line with what to do."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from hermes_core.errors import DatabaseError
+from hermes_core.storage.frozen import FROZEN_STATE, MOVED_HINT
+
+#: Less than that is no time to answer in.
+_LEAST_SECONDS: Final = 0.05
+
+
+class Fault(Enum):
+    """What is wrong with the server, as far as callers act on it."""
+
+    UNREACHABLE = "unreachable"
+    BUSY = "busy"
+    READ_ONLY = "read-only"
+    MOVED = "moved"
+    DISK_FULL = "disk full"
+    REFUSED = "refused"
+    OTHER = "other"
+
+
+class PostgresError(DatabaseError):
+    """PostgreSQL can't be used; ``fault`` says in which way."""
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "", fault: Fault) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.fault = fault
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The server did not answer in time. Nobody knows whether it did what it was asked for.
+
+    Args:
+        seconds: How much time it had. If there was none, because the call had used up its time
+            before, that says nothing about the server.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.had_time = seconds >= _LEAST_SECONDS
+        had = f"no answer within {seconds:.1f} s"
+        super().__init__(had if self.had_time else "the call had used up its time")
+
+
+HINTS: Final = {
+    Fault.UNREACHABLE: "check that the server is running and that memory.storage is right",
+    Fault.BUSY: "try again; if it persists, look at the server's load and max_connections",
+    Fault.READ_ONLY: "name the primary in memory.storage, or all hosts, separated by commas",
+    Fault.MOVED: MOVED_HINT,
+    Fault.DISK_FULL: "free some disk space on the server; what was stored before is safe",
+    Fault.REFUSED: (
+        "check the user and its rights, the password (HERMES_STORAGE_PASSWORD) and the database"
+    ),
+    Fault.OTHER: "",
+}
+
+# By SQLSTATE; the longest beginning counts.
+_FAULTS: Final = {
+    "08": Fault.UNREACHABLE,
+    "57P": Fault.UNREACHABLE,  # the server shuts down, starts, or crashed
+    "25006": Fault.READ_ONLY,
+    FROZEN_STATE: Fault.MOVED,
+    "53": Fault.BUSY,
+    "53100": Fault.DISK_FULL,
+    "57014": Fault.BUSY,  # statement_timeout
+    "55P03": Fault.BUSY,  # lock_timeout
+    "40": Fault.BUSY,  # a deadlock, or serialisation
+    "28": Fault.REFUSED,
+    "3D000": Fault.REFUSED,
+    "42501": Fault.REFUSED,
+}
+# What libpq says before there is an SQLSTATE: while connecting.
+_TEXTS: Final = (
+    ("session is read-only", Fault.READ_ONLY),
+    ("server is in hot standby mode", Fault.READ_ONLY),
+    ("authentication failed", Fault.REFUSED),
+    ("no password supplied", Fault.REFUSED),
+    ("no pg_hba.conf entry", Fault.REFUSED),
+    ("role ", Fault.REFUSED),
+    ("database ", Fault.REFUSED),
+    ("too many clients", Fault.BUSY),
+    ("remaining connection slots", Fault.BUSY),
+    ("No space left on device", Fault.DISK_FULL),
+)
+
+
+def fault_of(error: BaseException | None) -> Fault:
+    """What an error, or the one that it wraps, says about the server."""
+    if isinstance(error, PostgresError):
+        return error.fault
+    if isinstance(error, DatabaseError):
+        return fault_of(error.__cause__)
+    if isinstance(error, PoolTimeout) or (isinstance(error, NoAnswer) and not error.had_time):
+        return Fault.BUSY
+    if not isinstance(error, psycopg.Error):
+        return Fault.OTHER
+    if error.sqlstate:
+        beginnings = (error.sqlstate[:length] for length in range(len(error.sqlstate), 0, -1))
+        return next((_FAULTS[each] for each in beginnings if each in _FAULTS), Fault.OTHER)
+    otherwise = isinstance(error, psycopg.OperationalError)
+    found = (fault for part, fault in _TEXTS if part in str(error))
+    return next(found, Fault.UNREACHABLE if otherwise else Fault.OTHER)
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Whether the same may succeed later: the server is away, busy, full, a standby, or left."""
+    return fault_of(error) in (
+        Fault.UNREACHABLE, Fault.BUSY, Fault.READ_ONLY, Fault.DISK_FULL, Fault.MOVED,
+    )  # fmt: skip
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of an error's text; libpq adds what was tried, and SQL its context."""
+    diagnosis = getattr(getattr(error, "diag", None), "message_primary", None)
+    lines = [each.strip() for each in str(diagnosis or error).splitlines() if each.strip()]
+    if not lines:
+        return type(error).__name__
+    # With several hosts, the last line is about the last one of them.
+    several = [each for each in lines if not each.startswith("Is the server running")]
+    line = several[-1] if lines[0].startswith("Multiple connection attempts") else lines[0]
+    return line.removeprefix("connection failed: ")

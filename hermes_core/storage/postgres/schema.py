@@ -1,0 +1,207 @@
+"""Our schema in a database: its components, its version, its role, and who sees which rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from hermes_core.errors import ForeignDatabase
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Migration = str | Callable[[Connection], None]
+
+SCHEMA: Final = "hermes"
+#: The role of every connection; it owns nothing, so that no policy is passed by.
+ROLE: Final = "hermes_tenant"
+#: The namespace of a session, in SQL.
+NAMESPACE: Final = "hermes.current_namespace()"
+#: Whether a transaction acts for nobody in particular, in SQL: its scope names no person.
+FOR_NOBODY: Final = "(SELECT coalesce(current_setting('hermes.scope', true), '')) IN ('', '{}')"
+#: What makes a schema ours. Another program may have one called ``hermes``.
+_MARK: Final = "hermes-plugins: the memory of AI agents"
+#: A number for ``pg_advisory_xact_lock``: two processes that start don't both migrate.
+_LOCK: Final = 0x48504D53  # "HPMS"
+_OLDEST_SERVER: Final = 140_000
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What one part of the storage has in the database.
+
+    Attributes:
+        name: Such as "archive"; its tables begin with it.
+        migrations: The nth takes version n to n + 1. All that are needed run in one transaction,
+            as the owner of the schema. A string may have several statements.
+        private: Tables that the role may not use directly, only through functions.
+        grants: For tables that the role may not insert into or change as it likes, what it may do.
+    """
+
+    name: str
+    migrations: Sequence[Migration]
+    private: tuple[str, ...] = ()
+    grants: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return len(self.migrations)
+
+
+def protected(table: str, condition: str = "true") -> str:
+    """Statements that protect a table with a column ``namespace``.
+
+    Args:
+        table: Its name, without the schema.
+        condition: What a row must fulfil besides, to be seen or written.
+    """
+    # In a subquery, the function is called once per statement and not once per row.
+    rule = f"namespace = (SELECT {NAMESPACE}) AND ({condition})"
+    return f"""
+ALTER TABLE {SCHEMA}.{table} ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {SCHEMA}.{table} FORCE ROW LEVEL SECURITY;
+CREATE POLICY {table}_rows ON {SCHEMA}.{table} USING ({rule}) WITH CHECK ({rule});
+"""
+
+
+def migrate(connection: Connection, component: Component, where: str) -> None:
+    """Create or migrate the tables of a component, in one transaction.
+
+    Raises:
+        ForeignDatabase: The schema belongs to another program, or to a newer version of this
+            one. It is not changed.
+    """
+    if connection.info.server_version < _OLDEST_SERVER:
+        found = connection.info.server_version // 10_000
+        raise ForeignDatabase(
+            f"PostgreSQL {found} is too old", where=where, hint="it must be 14 or newer"
+        )
+    with connection.transaction():
+        if component_version(connection, component, where) == component.version:
+            _grant(connection, component)
+            return
+        # Only now: whoever starts with a current schema waits for nobody. Then look again.
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        version = component_version(connection, component, where)
+        if version < 0:
+            _create(connection)
+            version = 0
+        for migration in component.migrations[version:]:
+            if callable(migration):
+                migration(connection)
+            else:
+                connection.execute(sql.SQL(migration))
+        connection.execute(
+            "INSERT INTO hermes.versions VALUES (%s, %s)"
+            " ON CONFLICT (component) DO UPDATE SET version = excluded.version",
+            (component.name, component.version),
+        )
+        _grant(connection, component)
+
+
+def component_version(connection: Connection, component: Component, where: str) -> int:
+    """The version of a component; -1 if there is no schema yet. Raises if it is not ours."""
+    row = connection.execute(
+        "SELECT obj_description(oid, 'pg_namespace'), EXISTS (SELECT 1 FROM pg_class"
+        " WHERE relnamespace = pg_namespace.oid AND relname = 'versions')"
+        " FROM pg_namespace WHERE nspname = %s",
+        (SCHEMA,),
+    ).fetchone()
+    if row is None:
+        return -1
+    if row != (_MARK, True):
+        raise ForeignDatabase(
+            f"its schema {SCHEMA} belongs to another program",
+            where=where,
+            hint="it was not changed; use another database",
+        )
+    found = connection.execute(
+        "SELECT version FROM hermes.versions WHERE component = %s", (component.name,)
+    ).fetchone()
+    version = int(found[0]) if found else 0
+    if version > component.version:
+        raise ForeignDatabase(
+            f"its tables for the {component.name} are of a newer version of hermes-plugins "
+            f"(format {version}, this one knows {component.version})",
+            where=where,
+            hint="it was not changed; upgrade hermes-plugins",
+        )
+    return version
+
+
+# A session can set every setting and give up its role, but can't change who logged in.
+_TENANTS: Final = """
+CREATE TABLE hermes.tenants (login name PRIMARY KEY, namespace text NOT NULL);
+CREATE FUNCTION hermes.current_namespace() RETURNS text LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = hermes, pg_temp AS $$
+BEGIN
+    RETURN coalesce(
+        (SELECT namespace FROM tenants WHERE login = session_user),
+        current_setting('hermes.namespace', true));
+END $$;
+"""
+
+
+def _create(connection: Connection) -> None:
+    connection.execute("CREATE SCHEMA hermes")
+    connection.execute(sql.SQL("COMMENT ON SCHEMA hermes IS {}").format(_MARK))
+    connection.execute(
+        "CREATE TABLE hermes.versions (component text PRIMARY KEY, version integer NOT NULL)"
+    )
+    connection.execute(_TENANTS)
+    with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
+        _create_role(connection)
+
+
+def _create_role(connection: Connection) -> None:
+    """Create the role of our connections, unless it is there, and become a member of it."""
+    name = sql.Identifier(ROLE)
+    found = "SELECT 1 FROM pg_roles WHERE rolname = %s"
+    if connection.execute(found, (ROLE,)).fetchone() is None:
+        # Roles belong to the server, and another database may just have created it.
+        taken = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
+        with suppress(*taken), connection.transaction():
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
+    if not has_role(connection):
+        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
+
+
+def has_role(connection: Connection) -> bool:
+    """Whether there is the role that owns nothing, and this connection may use it."""
+    row = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = %(role)s"
+        " AND pg_has_role(current_user, oid, 'MEMBER'))",
+        {"role": ROLE},
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def _grant(connection: Connection, component: Component) -> None:
+    """Let the role use the tables of a component, but for the private ones.
+
+    At every start: an administrator may have created the role after the tables.
+    """
+    if not has_role(connection):
+        return
+    tables = connection.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
+        " AND relkind = 'r' AND starts_with(relname, %s) AND relname != ALL(%s)"
+        " AND NOT has_table_privilege(%s, oid, 'SELECT')",
+        (f"{component.name}_", list(component.private), ROLE),
+    ).fetchall()
+    if not tables:
+        return
+    role = sql.Identifier(ROLE)
+    grants = {
+        f"{SCHEMA}.{table}": component.grants.get(table, "SELECT, INSERT, UPDATE, DELETE")
+        for (table,) in tables
+    }
+    # No sequences: the numbers of rows need no right, and nobody else has to take one.
+    grants |= {f"SCHEMA {SCHEMA}": "USAGE", f"{SCHEMA}.versions": "SELECT"}
+    for what, rights in grants.items():
+        statement = sql.SQL(f"GRANT {rights} ON {what} TO {{role}}")
+        connection.execute(statement.format(role=role))
