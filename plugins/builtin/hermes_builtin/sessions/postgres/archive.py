@@ -262,7 +262,7 @@ class PostgresArchive(Reader):
 
     def remove(self, session: Session, numbers: Sequence[int]) -> None:
         """Delete some messages of a session, and the session if none is left."""
-        self._index_all()
+        self._index.add_all()
         for start in range(0, len(numbers) or 1, _STEP):
             with self._transaction(EVERYBODY) as database:
                 database.execute(
@@ -272,7 +272,7 @@ class PostgresArchive(Reader):
 
     def replace_message(self, number: int, message: NewMessage) -> None:
         """Put another text in the place of a message."""
-        self._index_all()
+        self._index.add_all()
         _, _, content, extra = _row(message)
         with self._transaction(EVERYBODY) as database:
             self._store_again(database, [(number, content, extra)])
