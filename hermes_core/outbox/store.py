@@ -648,8 +648,8 @@ class OutboxStore:
         def work(connection: Connection) -> bool:
             own = self.database.of_home("streams")
             query = f"SELECT DISTINCT provider, owner FROM streams WHERE {own}"
-            for whose in connection.execute(query).fetchall():
-                self.database.add_stream(connection, StreamKey(*whose, "", USED))
+            for provider, owner in connection.execute(query).fetchall():
+                self.database.add_stream(connection, StreamKey(provider, owner, "", USED))
             return self.database.compact(connection)
 
         return self.database.exists and self.database.change(work)

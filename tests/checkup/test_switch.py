@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.commands import Machine
+from support import switch_kills
+from support.commands import Machine, posix_only
 from support.switches import Past
 
 from hermes_core import MemoryManager
@@ -234,3 +237,27 @@ def test_wrong_usage(past: Past, arguments: list[str]) -> None:
 
 def test_the_builtin_is_no_provider_to_switch_to(past: Past) -> None:
     assert "builtin is always active" in past.machine.run("switch", "builtin").failed()
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("step", "most"), [(401, 5), pytest.param(7, 10_000, marks=pytest.mark.stress)]
+)
+def test_killed_anywhere_it_goes_on_and_each_arrives_once(
+    past: Past, request: pytest.FixtureRequest, tmp_path: Path, step: int, most: int
+) -> None:
+    packages = request.getfixturevalue("_packages")
+    past.note("Likes tea.", "Lives in Bonn.")
+    given = {"wanted": [*past.said, "Likes tea.", "Lives in Bonn."], "step": step, "most": most}
+    script = Path(switch_kills.__file__)
+    done = subprocess.run(
+        [sys.executable, script, past.home, tmp_path / "copy", json.dumps(given), packages],
+        env={**past.machine.environment, "PYTHONPATH": str(script.parents[1])},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["wrong"] == []
+    assert told["kills"] > 3
