@@ -21,6 +21,7 @@ BENCHMARKS = (
     "redaction.py",
     "scrubber.py",
     "sessions.py",
+    "switch.py",
     "turn.py",
     "ui.py",
 )

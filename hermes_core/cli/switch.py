@@ -65,7 +65,7 @@ def switch_command(ctx: click.Context, /, name: str, **given: Any) -> None:
     again after an interruption. Exit code 1 if something did not arrive, or is not recalled.
     """
     if given["since"] is not None and not given["replay"]:
-        raise HintedUsageError("--since needs --replay", hint="see: hermes-plugins switch --help")
+        raise HintedUsageError("--since needs --replay", hint="run `hermes-plugins switch --help`")
     config = recovered_config(ctx)
     info = find_choice(config, name)
     if info.source == BUILTIN:
@@ -170,6 +170,8 @@ class _Switch:
             text = f"{self.info.name} does not work: {problems[0] if problems else done.problem}"
             raise HermesError(text, hint=f"nothing was changed; see its settings: {self._setup}")
         self._proof = done.results[-1].detail if done.results else ""
+        if not self._given["json_wanted"]:
+            say(f"{plain(self.info.name)} works: {plain(self._proof)}")
 
     @property
     def _setup(self) -> str:
@@ -221,7 +223,6 @@ class _Switch:
 
     def _print(self, result: ReplayResult, before: str) -> None:
         name = plain(self.info.name)
-        say(f"{name} works: {plain(self._proof)}")
         if self._given["replay"]:
             handed = f"{amount(result.turns, 'turn')} and {amount(result.notes, 'note')}"
             say(f"{handed} handed to {name}.")
