@@ -371,6 +371,7 @@ class Oss:
     """Memories in a local or self-hosted store. A write returns when they are stored."""
 
     extracts_at_once = True
+    most_listed = _ALL
 
     def __init__(self, sdk: Sdk, engine: Engine) -> None:
         store = engine.config["vector_store"]["provider"]
