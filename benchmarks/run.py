@@ -22,6 +22,7 @@ BENCHMARKS = (
     "redaction.py",
     "scrubber.py",
     "sessions.py",
+    "switch.py",
     "turn.py",
     "ui.py",
 )

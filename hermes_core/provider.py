@@ -526,6 +526,22 @@ class BuiltinMethods(Protocol):
     def sessions_since(self, home: Path, since: float, /) -> Iterator[dict[str, Any]]:
         """Yield the sessions in which a person spoke since then, each with its turns."""
 
+    def past_sessions(
+        self, home: Path, since: float, until: float, begin: tuple[float, str], /
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the sessions with turns in a period, in the order in which they began.
+
+        Each has its ``session``, ``keywords``, ``place`` (its start and id; those before ``begin``
+        are left out), ``is_primary``, ``is_imported``, and ``turns``, a function that reads them.
+        """
+
+    def past_notes(self, home: Path, memory: Mapping[str, Any], /) -> Iterator[dict[str, Any]]:
+        """Yield the notes that are there now, the oldest first.
+
+        Each has its ``session``, ``keywords``, ``at`` (0.0 if not known) and ``change``, the
+        arguments of ``on_memory_write``.
+        """
+
     def storage_parts(self, home: Path, database: Any, /) -> list[Any]:
         """Return the notes and conversations as `storage.parts.StoragePart`, conversations first.
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import IO, Any, Final, Generic, NoReturn, TypeVar
 
 from hermes_core.config import Config
@@ -45,6 +46,8 @@ FORMAT: Final = 1
 
 # An interpreter and our imports take under a second; a busy machine or a virus scanner many.
 _START_SECONDS: Final = 10.0
+#: How often to look whether a child makes progress.
+_LOOK_SECONDS: Final = 0.5
 
 Progress = Callable[[], object]
 Result = TypeVar("Result")
@@ -158,14 +161,16 @@ def _exit_code(
     """None if it still runs after the limit, without progress."""
     # Progress restarts the limit: a long list of deliveries is not a hang.
     before = progress() if progress is not None else None
+    end = monotonic() + limit
     while True:
         try:
-            return process.wait(limit)
+            return process.wait(limit if progress is None else min(limit, _LOOK_SECONDS))
         except subprocess.TimeoutExpired:
             now = progress() if progress is not None else None
-            if now == before:
+            if now != before:
+                before, end = now, monotonic() + limit
+            elif monotonic() >= end:
                 return None
-            before = now
 
 
 # -- the child's side -------------------------------------------------------------------------

@@ -9,7 +9,6 @@ which has the text, is removed last.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -17,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +25,7 @@ from typing import Any, Final
 
 from hermes_core.call_log import forget_calls
 from hermes_core.checkup.child_process import LineWriter, read_lines, run_child, run_plugin_code
+from hermes_core.checkup.journal import Journal
 from hermes_core.checkup.receipt import (
     ProviderReceipt,
     Receipt,
@@ -49,7 +49,7 @@ from hermes_core.provider import (
     folded,
 )
 from hermes_core.session import SessionContext
-from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
+from hermes_core.storage.files import read_regular, replace_file
 from hermes_core.storage.processes import users_of
 from hermes_core.storage.search import (
     ENCODINGS,
@@ -59,6 +59,9 @@ from hermes_core.storage.search import (
 )
 
 JOURNAL: Final = "forget.json"
+_JOURNAL: Final = Journal(
+    JOURNAL, "an unfinished `forget`", "remove the file and run `hermes-plugins forget` again"
+)
 RECEIPTS: Final = "receipts"
 #: Where the memory was before, a line each: no search of the home's files finds it there.
 LEFT: Final = "storage-left.txt"
@@ -66,8 +69,6 @@ _DELETING: Final = "docs/fleet.md, Delete a namespace; then remove its line from
 _MOVED_FILES: Final = ("state.db", "sessions.db", "outbox.db", "memories/", "pending/")
 INTERRUPTED: Final = "a `forget` was interrupted; not everything is deleted"
 
-_LOCK: Final = "forget.json.lock"
-_LOCK_SECONDS: Final = 2.0
 _MOST_BYTES: Final = 10_000_000
 #: An agent may store more of it meanwhile; whoever stores all the time is named instead.
 _PASSES: Final = 3
@@ -448,13 +449,7 @@ def begin(
 
 
 def _save(home: Path, journal: ForgetJournal) -> None:
-    text = json.dumps({"schema": 1, **asdict(journal)}, default=dict)
-    try:
-        replace_file(home / JOURNAL, text.encode("utf-8", "surrogatepass"), mode=0o600)
-    except OSError as error:
-        raise HermesError(
-            f"can't be written: {error.strerror or error}", where=str(home / JOURNAL)
-        ) from error
+    _JOURNAL.write(home, asdict(journal))
 
 
 def unfinished(home: Path) -> ForgetJournal | None:
@@ -463,33 +458,21 @@ def unfinished(home: Path) -> ForgetJournal | None:
     Raises:
         HermesError: Its journal can't be read.
     """
-    path = home / JOURNAL
-    try:
-        data = json.loads(read_regular(path, _MOST_BYTES))
-        del data["schema"]
-        said = data.pop("subject")
-        # `_asdict` is not called for a named tuple within a dataclass: JSON has a list of it.
-        request = ForgetRequest(*said["request"])._replace(home=str(home))
-        subject = Subject(request, tuple(said["sessions"]), tuple(said["passages"]))
-        return ForgetJournal(subject=subject, **data)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HermesError(
-            f"an unfinished `forget` can't be read: {error}",
-            where=str(path),
-            hint="remove the file and run `hermes-plugins forget` again",
-        ) from error
+    return _JOURNAL.read(home, partial(_parsed, home))
 
 
-@contextmanager
-def exclusive(home: Path) -> Iterator[None]:
+def _parsed(home: Path, data: dict[str, Any]) -> ForgetJournal:
+    del data["schema"]
+    said = data.pop("subject")
+    # `_asdict` is not called for a named tuple within a dataclass: JSON has a list of it.
+    request = ForgetRequest(*said["request"])._replace(home=str(home))
+    subject = Subject(request, tuple(said["sessions"]), tuple(said["passages"]))
+    return ForgetJournal(subject=subject, **data)
+
+
+def exclusive(home: Path) -> AbstractContextManager[None]:
     """Hold the lock that lets one `forget` run at a time; a home that is not there has none."""
-    if not home.is_dir():
-        yield
-        return
-    with file_lock(home / _LOCK, _LOCK_SECONDS):
-        yield
+    return _JOURNAL.exclusive(home)
 
 
 # -- deleting ---------------------------------------------------------------------------------
@@ -531,9 +514,7 @@ def finish(config: Config, journal: ForgetJournal, step: Step | None = None) -> 
     receipt = _receipt(config, journal, left, done, provider)
     write_receipt(Path(journal.receipt), receipt)
     note("receipt")
-    (config.home / JOURNAL).unlink(missing_ok=True)
-    with suppress(OSError):
-        sync_folder(config.home)
+    _JOURNAL.remove(config.home)
     return receipt
 
 

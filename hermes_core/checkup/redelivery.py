@@ -131,7 +131,8 @@ def queue_note(config: Config, session: SessionContext, change: Mapping[str, Any
 
 
 def _add(store: OutboxStore, key: StreamKey, payload: str) -> bool:
-    return admin.add_write(store, key, new_event(), payload, time(), hook="on_memory_write")
+    write = admin.NewWrite(key, new_event(), payload, time(), hook="on_memory_write")
+    return admin.add_write(store, write)
 
 
 def _own_secrets(config: Config) -> set[str]:

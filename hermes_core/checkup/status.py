@@ -24,6 +24,7 @@ from hermes_core.checkup.deliveries import (
 from hermes_core.checkup.doctor import PROBLEM, home_limits, start_provider
 from hermes_core.checkup.forget import INTERRUPTED, JOURNAL
 from hermes_core.checkup.storage import JOURNAL as MIGRATION
+from hermes_core.checkup.switch import interrupted
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.fields import Field, active_fields, when
 from hermes_core.config.names import normalise, split_choice
@@ -179,6 +180,10 @@ def _interrupted(home: Path) -> list[str]:
         found.append(f"{INTERRUPTED}; run: hermes-plugins forget")
     if (home / MIGRATION).exists():
         found.append("a migration was interrupted; run: hermes-plugins storage status")
+    found += [
+        f"a replay to {each} was interrupted; run: hermes-plugins switch {each} --replay"
+        for each in interrupted(home)
+    ]
     return found
 
 

@@ -9,7 +9,6 @@ is never changed.
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.checkup.forget import exclusive, note_left
+from hermes_core.checkup.journal import Journal
 from hermes_core.config import Config, load_config
 from hermes_core.config.config_file import FILES
 from hermes_core.config.editor import change_config
@@ -29,7 +29,6 @@ from hermes_core.outbox.part import OutboxPart
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import BuiltinMethods
 from hermes_core.storage.address import address_problem, shown_address
-from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
 from hermes_core.storage.frozen import MOVED_HINT
 from hermes_core.storage.parts import Progress, StoragePart, counted, no_progress
 from hermes_core.storage.processes import users_of
@@ -39,9 +38,11 @@ if TYPE_CHECKING:
     from hermes_core.storage.postgres import Database
 
 JOURNAL: Final = "storage.json"
-_LOCK: Final = "storage.json.lock"
-_LOCK_SECONDS: Final = 2.0
-_MOST_BYTES: Final = 100_000
+_JOURNAL: Final = Journal(
+    JOURNAL,
+    "an interrupted migration",
+    "restore or remove the file; what was stored before is untouched",
+)
 
 #: How long the spool may be handed over. Afterwards agents that still run add to it, and do that.
 _BEFORE_SECONDS: Final = 600.0
@@ -278,28 +279,11 @@ def unfinished_migration(home: Path) -> Migration | None:
     Raises:
         HermesError: Its journal can't be read.
     """
-    path = home / JOURNAL
-    try:
-        data = json.loads(read_regular(path, _MOST_BYTES))
-        return Migration(*(str(data[key]) for key in ("source", "target", "namespace", "phase")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HermesError(
-            f"an interrupted migration can't be read: {error}",
-            where=str(path),
-            hint="restore or remove the file; what was stored before is untouched",
-        ) from error
+    return _JOURNAL.read(home, _parsed)
 
 
-def _write(home: Path, migration: Migration) -> None:
-    content = json.dumps({"schema": 1, **asdict(migration)})
-    replace_file(home / JOURNAL, content.encode(), mode=0o600)
-
-
-def _remove(home: Path) -> None:
-    (home / JOURNAL).unlink(missing_ok=True)
-    sync_folder(home)
+def _parsed(data: dict[str, Any]) -> Migration:
+    return Migration(*(str(data[key]) for key in ("source", "target", "namespace", "phase")))
 
 
 # -- moving -------------------------------------------------------------------------------------
@@ -367,7 +351,7 @@ def migrate(
 @contextmanager
 def _exclusively(home: Path) -> Iterator[None]:
     """One migration at a time, and no `forget` meanwhile."""
-    with exclusive(home), file_lock(home / _LOCK, _LOCK_SECONDS):
+    with exclusive(home), _JOURNAL.exclusive(home):
         yield
 
 
@@ -468,22 +452,22 @@ def _moved(
     with suppress(HermesError):
         OutboxSpool(home).hand_over(source.outbox.store)
     migration = Migration(config.storage, target.address or FILES, config.storage_namespace)
-    _write(home, migration)
+    _JOURNAL.write(home, asdict(migration))
     target.conversations.begin_copy()
     for part in target.parts:
         part.thaw()
     # Most of it, while whoever came back may still write.
     target.conversations.copy_from(source.conversations, report("Copying the conversations"))
-    _write(home, replace(migration, phase=_FROZEN))
+    _JOURNAL.write(home, asdict(replace(migration, phase=_FROZEN)))
     try:
         counts = _copied(source, target, report)
     except BaseException:
         # Also Ctrl-C: agents go on with the source. The next attempt starts from what is there.
         with suppress(HermesError, OSError):
             _thaw(source)
-            _write(home, migration)
+            _JOURNAL.write(home, asdict(migration))
         raise
-    _write(home, replace(migration, phase=_SWITCHED))
+    _JOURNAL.write(home, asdict(replace(migration, phase=_SWITCHED)))
     change_config(home, {("memory", "storage"): target.address or FILES}, valid=True)
     done = _finish(load_config(home), migration, report)
     return replace(done, counts=counts, resumed=resumed)
@@ -536,7 +520,7 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
     if migration.source:
         note_left(config.home, f"{source} ({migration.namespace})")
     note_left(config.home, where, in_use=True)
-    _remove(config.home)
+    _JOURNAL.remove(config.home)
     agents = tuple(users_of(config.home))
     return MigrationPlan(source, where, counts, resumed=True, agents=agents, spooled=turns)
 
@@ -559,7 +543,7 @@ def cancel(config: Config) -> str:
         # The setting may have been changed since; what is frozen has the name of then.
         with _opened(config, migration.source, migration.namespace) as source:
             _thaw(source)
-        _remove(config.home)
+        _JOURNAL.remove(config.home)
         return shown(migration.target)
 
 

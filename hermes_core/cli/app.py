@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "setup": _Command("setup", "Configure and enable a memory plugin."),
     "status": _Command("checkup", "Show what is active and whether it works."),
     "storage": _Command("storage", "Show, check and move what the home stores."),
+    "switch": _Command("switch", "Use another provider, and hand it the past."),
     "uninstall": _Command("install", "Disable and uninstall a memory plugin."),
     "upgrade": _Command("upgrade", "Upgrade memory plugins; roll back if they fail."),
 }

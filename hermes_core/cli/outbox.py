@@ -349,7 +349,7 @@ def drop_command(ctx: click.Context, number: int, yes: bool, json_wanted: bool) 
         say(f"Removed write {number}.")
 
 
-def _when(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+def past_time(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
     """Parse an age such as 2d, or a date with or without a time."""
     if value is None:
         return None
@@ -369,7 +369,7 @@ def _when(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
 @click.option(
     "--since",
     metavar="WHEN",
-    callback=_when,
+    callback=past_time,
     help="Also queue archived turns since, for example, 2d.",
 )
 @_json_option

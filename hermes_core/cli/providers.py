@@ -219,7 +219,7 @@ def enable_command(ctx: click.Context, name: str, force: bool, grants: tuple[str
     if info.source == BUILTIN:
         say("builtin is always active. Nothing was changed.")
         return
-    trial = _tried(config, name, info, grants)
+    trial = tried(config, name, info, grants)
     check, choice = trial.check, trial.choice
     if check.problems and not force:
         if ctx.find_root().params["debug"]:
@@ -240,7 +240,7 @@ def enable_command(ctx: click.Context, name: str, force: bool, grants: tuple[str
         warn(warning)
 
 
-def _tried(config: Config, name: str, info: ProviderInfo, grants: tuple[str, ...]) -> Trial:
+def tried(config: Config, name: str, info: ProviderInfo, grants: tuple[str, ...]) -> Trial:
     """Load a provider; on a terminal, ask for what it needs and is not its own."""
     with progress(f"Testing {info.name}"):
         trial = try_provider(config, name, info, grants)

@@ -7,11 +7,13 @@ Plugins in the wild were written against older contracts: ``sync_turn`` without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from inspect import Parameter, signature
 from itertools import count
+from math import inf, nextafter
 from os import getpid, urandom
 from time import time
 from typing import Any, Final, NamedTuple
@@ -178,6 +180,29 @@ _NUMBERS: Final = count(1)
 DELIVERY: Final[ContextVar[Delivery | None]] = ContextVar("hermes_delivery", default=None)
 
 
+_SAID_AT: Final[ContextVar[float]] = ContextVar("hermes_said_at", default=0.0)
+
+
+class TurnClock:
+    """The times of one manager's turns: no two are the same, though some clocks tick rarely."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    @contextmanager
+    def turn(self) -> Iterator[float]:
+        """The time of a turn: the archive and the outbox get the same, which identifies it."""
+        now = time()
+        if 0 <= self._last - now < 1:  # further ahead, the clock went back
+            now = nextafter(self._last, inf)
+        self._last = now
+        token = _SAID_AT.set(now)
+        try:
+            yield now
+        finally:
+            _SAID_AT.reset(token)
+
+
 def new_event() -> str:
     """Return a new identity for a write: a prefix of this process, and a number."""
     return f"{_prefix(getpid())}{next(_NUMBERS):012x}"
@@ -191,7 +216,8 @@ def _prefix(_pid: int) -> str:
 
 def turn_identity() -> dict[str, Any]:
     """Return the keywords that identify a turn."""
-    event_id, attempt, said_at = DELIVERY.get() or Delivery(new_event(), 1, time())
+    now = _SAID_AT.get() or time()
+    event_id, attempt, said_at = DELIVERY.get() or Delivery(new_event(), 1, now)
     return {"turn_id": event_id, "attempt": attempt, "said_at": said_at}
 
 

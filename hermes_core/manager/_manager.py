@@ -33,6 +33,7 @@ from hermes_core.dispatch import (
     HookHealth,
     LossCounter,
     ProviderAdapter,
+    TurnClock,
     as_builtin,
 )
 from hermes_core.dispatch.caller import use_home
@@ -118,6 +119,7 @@ class MemoryManager:
         self._conversation_slot: ConversationSlot | None = None
         self._notes = NoteWrites(self.on_memory_write, lambda: self._session.parent_session_id)
         self._shutdown = Shutdown(self._hooks, self._deadlines)
+        self._clock = TurnClock()
         #: Why the configuration, a provider or an observer could not be used.
         self.problems: tuple[HermesError, ...] = ()
         #: Why providers were refused.
@@ -467,14 +469,15 @@ class MemoryManager:
         }
         # The archive first. If the process dies before the outbox has the turn, `outbox backfill`
         # can still take it from the archive.
-        self._at_builtin("sync_turn", turn)
+        with self._clock.turn() as said_at:
+            self._at_builtin("sync_turn", turn)
         instruction = user_instruction(user_content)
         if not instruction:
             return
         if turn["turn_author"] and self._external is not None:
             # People choose their names themselves, so a name may contain a secret.
             turn["turn_author"] = dict(self._external.redact_session(turn["turn_author"]))
-        self._send("sync_turn", {**turn, "user_content": instruction})
+        self._send("sync_turn", {**turn, "user_content": instruction}, said_at)
 
     def supports_pre_compress_checkpoint(
         self, api_version: int = PRE_COMPRESS_CHECKPOINT_API_VERSION
@@ -711,7 +714,7 @@ class MemoryManager:
         self._at_builtin(hook, arguments)
         self._send(hook, arguments)
 
-    def _send(self, hook: str, arguments: Mapping[str, Any]) -> None:
+    def _send(self, hook: str, arguments: Mapping[str, Any], said_at: float = 0.0) -> None:
         """Send a write to the external provider, if this is the agent itself.
 
         The words of a cron job or a subagent would corrupt what the provider knows about its user.
@@ -721,7 +724,7 @@ class MemoryManager:
             # otherwise.
             logger.warning("memory: %s after shutdown_all is lost: the manager is shut down", hook)
         elif self._writes is not None and self._session.is_primary:
-            self._writes.put(hook, arguments)
+            self._writes.put(hook, arguments, said_at)
 
     def _start_log(self) -> None:
         """Record every call from now on."""

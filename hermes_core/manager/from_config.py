@@ -130,8 +130,27 @@ def revive(home: Path, origin: StreamKey) -> FreshProvider:
     Raises:
         HermesError: The active provider is another one, or can't be activated.
     """
-    config = load_config(home)
-    activation = activate(config)
+    return fresh_instance(load_config(home), origin)
+
+
+def fresh_instance(
+    config: Config,
+    origin: StreamKey,
+    installed: list[ProviderInfo] | None = None,
+    redactor: Redactor | None = None,
+) -> FreshProvider:
+    """A fresh instance of the provider that a configuration names, for writes of ``origin``.
+
+    Args:
+        config: The configuration.
+        origin: The stream that they belong to.
+        installed: The result of `installed_providers`, if it is known.
+        redactor: The result of `redactor_for`, if it is known.
+
+    Raises:
+        HermesError: It names another provider, or that can't be activated.
+    """
+    activation = activate(config, installed=installed)
     if activation.error is not None:
         raise activation.error
     provider, info = activation.provider, activation.info
@@ -144,10 +163,10 @@ def revive(home: Path, origin: StreamKey) -> FreshProvider:
         info.name,
         deadlines=deadlines_of(config),
         config=activation.settings and activation.settings.values,
-        home=home,
+        home=config.home,
     )
-    adapter.redactor = redactor_for(config, activation.secrets)
-    log = CallLog.of(home)
+    adapter.redactor = redactor or redactor_for(config, activation.secrets)
+    log = CallLog.of(config.home)
     adapter.listener = log.listener(info.name, lambda: origin.session)
 
     def close() -> None:

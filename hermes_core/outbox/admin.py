@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from itertools import groupby
 from json import dumps, loads  # before a plugin can replace them
 from typing import Any, Final, NamedTuple
@@ -14,10 +13,10 @@ from hermes_core.config import Config
 from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
 from hermes_core.outbox import store as stores
-from hermes_core.outbox.records import Stream, StreamKey, WriteState
+from hermes_core.outbox.records import USED, Stream, StreamKey, WriteState, turn_id
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore
-from hermes_core.session import SessionContext, identity_text
+from hermes_core.session import SessionContext
 from hermes_core.storage.sql import Connection
 
 _ENTRY: Final = (
@@ -257,7 +256,7 @@ def forget(
     def work(database: Connection) -> Counter[str]:
         found: Counter[str] = Counter()
         store.database.overwrite_deleted(database)
-        for stream, *key in database.execute(_STREAM_KEYS.format(own=own)).fetchall():
+        for stream, *key in database.execute(_STREAM_KEYS.format(own=own), (USED,)).fetchall():
             named = StreamKey(*key)
             theirs = is_theirs(named)
             for number, state, payload, error in database.execute(_CONTENTS, (stream,)).fetchall():
@@ -278,7 +277,10 @@ def forget(
     return dict(counts)
 
 
-_STREAM_KEYS: Final = "SELECT id, provider, owner, session, keywords FROM streams WHERE {own}"
+_STREAM_KEYS: Final = (
+    "SELECT id, provider, owner, session, keywords FROM streams "
+    "WHERE {own} AND NOT (session = '' AND keywords = ?)"
+)
 _CONTENTS: Final = "SELECT id, state, payload, error FROM writes WHERE stream = ?"
 
 
@@ -323,30 +325,62 @@ def refill(store: OutboxStore, number: int, payload: str) -> bool:
     return store.database.change(work)
 
 
-def add_turn(
-    store: OutboxStore, key: StreamKey, event_id: str, payload: str, created: float
-) -> bool:
-    """Store an earlier turn, so that it waits; False if there is no room."""
-    return add_write(store, key, event_id, payload, created, hook="sync_turn")
+class NewWrite(NamedTuple):
+    """A write of a process that has not loaded the provider.
+
+    Attributes:
+        key: The stream that it belongs to.
+        event_id: Its identity.
+        payload: The arguments of its hook, as JSON and without secrets.
+        created: When it was said or made.
+        hook: The method of the provider.
+        attempts: How often it was tried; 1 if the provider may have it, so that it looks it up.
+    """
+
+    key: StreamKey
+    event_id: str
+    payload: str
+    created: float
+    hook: str = "sync_turn"
+    attempts: int = 0
 
 
-def add_write(
-    store: OutboxStore, key: StreamKey, event_id: str, payload: str, created: float, *, hook: str
-) -> bool:
-    """Store a write of a process that has not loaded the provider; False if there is no room."""
+def add_write(store: OutboxStore, write: NewWrite) -> bool:
+    """Store a write, so that it waits; False if there is no room."""
+    return add_writes(store, [write])
+
+
+def add_writes(store: OutboxStore, writes: Sequence[NewWrite]) -> bool:
+    """Store writes in their order, all or none of them; False if there is no room."""
+    size = sum(len(each.payload) for each in writes)
 
     def work(connection: Connection) -> bool:
-        if store.database.used_bytes(connection) + len(payload) > store.max_bytes:
+        # Measured each time, unlike in `OutboxStore.put`: no turn waits for this.
+        if store.database.used_bytes(connection) + size > store.max_bytes:
             return False
-        stream = store.database.add_stream(connection, key)
-        # With a new number: it is delivered behind what waits already.
-        connection.execute(
-            "INSERT INTO writes (stream, event_id, hook, payload, created) VALUES (?, ?, ?, ?, ?)",
-            (stream, event_id, hook, payload, created),
-        )
+        for key, group in groupby(writes, key=lambda each: each.key):
+            stream = store.database.add_stream(connection, key)
+            # With new numbers: they are delivered behind what waits already.
+            connection.executemany(
+                "INSERT INTO writes (stream, event_id, hook, payload, created, attempts) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (stream, each.event_id, each.hook, each.payload, each.created, each.attempts)
+                    for each in group
+                ],
+            )
         return True
 
     return store.database.change(work)
+
+
+def was_used(store: OutboxStore, whose: tuple[str, str]) -> bool:
+    """Whether anything was stored for a provider and its owner before; see `USED`."""
+    own = store.database.of_home("streams")
+    query = f"SELECT 1 FROM streams WHERE {own} AND provider = ? AND owner = ? LIMIT 1"
+    return store.database.read(
+        lambda connection: connection.execute(query, whose).fetchone() is not None
+    )
 
 
 def known_key(store: OutboxStore, wanted: StreamKey) -> StreamKey | None:
@@ -483,6 +517,11 @@ def _arguments(turn: ArchivedTurn, session: str) -> dict[str, Any]:
     }
 
 
+def turn_payload(turn: ArchivedTurn, session: str, mask: Mask) -> str:
+    """Return the arguments of ``sync_turn`` for an archived turn, as JSON and without secrets."""
+    return _payload(_arguments(turn, session), mask)
+
+
 def _payload(arguments: dict[str, Any], mask: Mask) -> str:
     clean = mask(arguments)
     kept = {name: arguments[name] for name in ("session_id",) if name in arguments}
@@ -504,33 +543,25 @@ def add_archived(
     present = entries(store)
     ids = {each.event_id for each in present}
     for session in sessions:
-        key = _key_of(store, whose, session)
+        key = key_of(store, whose, session)
         turns = session["turns"]
         own = [each for each in present if _is_same(each.key, key)]
         wait = {_turn_of(turns, each) for each in own if each.hook == "sync_turn"}
         for place, turn in enumerate(turns):
-            event_id = _identity(key, turn)
+            event_id = turn_id(key, turn["at"])
             if place in wait or event_id in ids:
                 known += 1
                 continue
-            payload = _payload(_arguments(turn, session["session"]), mask)
-            if not add_turn(store, key, event_id, payload, turn["at"]):
+            # It may have been delivered when it was said: a provider that can, looks it up.
+            payload = turn_payload(turn, session["session"], mask)
+            if not add_write(store, NewWrite(key, event_id, payload, turn["at"], attempts=1)):
                 return BackfillResult(added=added, known=known, no_room=True)
             added += 1
     return BackfillResult(added=added, known=known)
 
 
-def _key_of(store: OutboxStore, whose: tuple[str, str], session: Mapping[str, Any]) -> StreamKey:
+def key_of(store: OutboxStore, whose: tuple[str, str], session: Mapping[str, Any]) -> StreamKey:
     """Return the key that the session's own manager used, if it is known."""
     archived = SessionContext.from_keywords(session["session"], session["keywords"])
     key = StreamKey.of(*whose, archived)
     return known_key(store, key) or key
-
-
-def _identity(key: StreamKey, turn: ArchivedTurn) -> str:
-    """Return an event id that is always the same for a turn, so that it is not added twice."""
-    # One person's ids stay those of the first version. Of several, each has their own.
-    platform, user, chat, profile = key.context.identity
-    who = (platform, user, chat, profile) if user or chat else ()
-    text = "\0".join((*key[:3], *map(identity_text, who), repr(turn["at"])))
-    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -18,7 +18,7 @@ from hashlib import sha256
 from time import monotonic, time  # bound before a plugin can replace it
 from typing import Final, TypeVar
 
-from hermes_core.outbox.records import StreamKey
+from hermes_core.outbox.records import USED, StreamKey
 from hermes_core.storage.postgres import FOR_NOBODY, Component, Database, Transactions, protected
 from hermes_core.storage.processes import fleet_process, may_be_alive
 from hermes_core.storage.sql import Connection
@@ -185,8 +185,9 @@ class PostgresOutbox:
         """Remove empty streams; the server returns free space itself."""
         empty = "NOT EXISTS (SELECT 1 FROM writes WHERE stream = streams.id)"
         rows = connection.execute(
-            f"SELECT id FROM streams WHERE {self.of_home('streams')} AND holder = '' AND {empty}"
-            + self.skip_locked
+            f"SELECT id FROM streams WHERE {self.of_home('streams')} AND holder = '' "
+            f"AND NOT (session = '' AND keywords = ?) AND {empty}{self.skip_locked}",
+            (USED,),
         ).fetchall()
         # The second statement sees what was stored until the first one had its locks.
         connection.executemany(f"DELETE FROM streams WHERE id = ? AND {empty}", rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from hermes_core.errors import HermesError
@@ -27,6 +28,10 @@ class WriteState(StrEnum):
     def label(self) -> str:
         """The state in words for people."""
         return "failed permanently" if self is WriteState.FAILED else self.name.lower()
+
+
+#: The keywords of a stream that is no session's: it stays, and says that a provider was used here.
+USED: Final = "{}"
 
 
 class StreamKey(NamedTuple):
@@ -63,6 +68,24 @@ class StreamKey(NamedTuple):
         except ValueError as error:
             text = f"the keywords of session {self.session} can't be read"
             raise HermesError(text) from error
+
+
+def turn_id(key: StreamKey, at: float, nth: int = 0) -> str:
+    """Return the event id of a turn that was said at this time: whoever asks, it is the same.
+
+    So a turn that is taken from the archive later has the id under which its provider knows it.
+
+    Args:
+        key: The stream of its session.
+        at: When it was said.
+        nth: How many turns of the session before it have the same time, as imported ones may.
+    """
+    # One person's ids stay those of the first version. Of several, each has their own.
+    platform, user, chat, profile = key.context.identity
+    who = (platform, user, chat, profile) if user or chat else ()
+    more = (str(nth),) if nth else ()
+    text = "\0".join((*key[:3], *map(identity_text, who), repr(float(at)), *more))
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 class Write(NamedTuple):

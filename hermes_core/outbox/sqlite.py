@@ -6,7 +6,7 @@ from pathlib import Path
 from time import time  # bound before a plugin can replace it
 from typing import Final
 
-from hermes_core.outbox.records import StreamKey
+from hermes_core.outbox.records import USED, StreamKey
 from hermes_core.storage.logger import logger
 from hermes_core.storage.processes import is_alive, this_process
 from hermes_core.storage.sql import Connection
@@ -182,8 +182,9 @@ class OutboxFile(SqliteFile):
         """
         # Not claimed ones: their process is about to store a write, or to find that it did.
         connection.execute(
-            "DELETE FROM streams WHERE holder = '' "
-            "AND NOT EXISTS (SELECT 1 FROM writes WHERE stream = streams.id)"
+            "DELETE FROM streams WHERE holder = '' AND NOT (session = '' AND keywords = ?) "
+            "AND NOT EXISTS (SELECT 1 FROM writes WHERE stream = streams.id)",
+            (USED,),
         )
         free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
         # SQLite frees one page per step of the statement, and Python makes one step only.

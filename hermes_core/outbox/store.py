@@ -18,6 +18,7 @@ from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.outbox.records import (
     NO_LIMITS,
     TURN,
+    USED,
     Limits,
     Stream,
     StreamKey,
@@ -645,7 +646,15 @@ class OutboxStore:
         Returns:
             Whether there is more free space.
         """
-        return self.database.exists and self.database.change(self.database.compact)
+
+        def work(connection: Connection) -> bool:
+            own = self.database.of_home("streams")
+            query = f"SELECT DISTINCT provider, owner FROM streams WHERE {own}"
+            for provider, owner in connection.execute(query).fetchall():
+                self.database.add_stream(connection, StreamKey(provider, owner, "", USED))
+            return self.database.compact(connection)
+
+        return self.database.exists and self.database.change(work)
 
     # -- reading --------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from hermes_core.dispatch import HookCalls, LossCounter, ProviderAdapter, new_ev
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import IDENTITIES
 from hermes_core.outbox.delivery import SessionStream
-from hermes_core.outbox.records import StreamKey
+from hermes_core.outbox.records import StreamKey, turn_id
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.outbox.store import DEFAULT_MAX_MB
 from hermes_core.outbox.worker import Outbox, ProviderFactory, open_outbox
@@ -121,8 +121,14 @@ class OutboxWriter:
             left = self._sessions
         self._sessions = [*left, self._current]
 
-    def put(self, hook: str, arguments: Mapping[str, Any]) -> None:
-        """Store a write and have it delivered. If it can't be stored, that is a warning."""
+    def put(self, hook: str, arguments: Mapping[str, Any], said_at: float = 0.0) -> None:
+        """Store a write and have it delivered. If it can't be stored, that is a warning.
+
+        Args:
+            hook: The method of the provider.
+            arguments: What it is called with.
+            said_at: When a turn was said, as the archive has it; 0.0 for any other write.
+        """
         # The provider does not implement it, so nothing is stored. Observers still see the call.
         if not self._adapter.overrides(hook):
             self._hooks.only(self._adapter, hook)(**arguments)
@@ -134,7 +140,9 @@ class OutboxWriter:
                 self.begin(SessionContext())
             payload = self._payload(hook, arguments)
             stream = self._current
-            job = None if stream is None else stream.put(hook, new_event(), payload)
+            # The archive's turn has the same id: see `turn_id`.
+            event = turn_id(stream.key, said_at) if stream and said_at else new_event()
+            job = None if stream is None else stream.put(hook, event, payload)
         except HermesError as error:
             self._adapter.record_failure(hook, error)
             self._unstored.add(str(error))

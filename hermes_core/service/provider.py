@@ -73,7 +73,8 @@ class Note(NamedTuple):
     """A change of the built-in notes; ``old_text`` is what a replace or remove deletes.
 
     A host without an outbox, such as hermes-agent, may pass only a part of it: then
-    ``old_is_whole`` is False, and the part occurs in one note only.
+    ``old_is_whole`` is False, and the part occurs in one note only. ``said_at`` as in
+    `CompletedTurn`.
     """
 
     id: str
@@ -85,6 +86,7 @@ class Note(NamedTuple):
     old_text: str
     metadata: Mapping[str, Any]
     old_is_whole: bool = True
+    said_at: float = 0.0
 
 
 class Delegation(NamedTuple):
@@ -361,9 +363,10 @@ class ServiceProvider(MemoryProvider):
         *,
         event_id: str = "",
         attempt: int = 1,
+        said_at: float = 0.0,
     ) -> None:
         """Apply a change of the notes."""
-        facts = metadata or {}
+        facts, said = metadata or {}, said_at or time()
         old = str(facts.get("old_text") or "")
         session = str(facts.get("session_id") or self.session_id)
         # Some hosts pass the removed text as `content` only.
@@ -374,7 +377,8 @@ class ServiceProvider(MemoryProvider):
             # Only a host with an outbox passes an event id, and such a host passes the whole old
             # text.
             whole = bool(event_id)
-            self.write_note(Note(key, nth, session, action, target, content, old, facts, whole))
+            note = Note(key, nth, session, action, target, content, old, facts, whole, said)
+            self.write_note(note)
 
         self._write("a note", event_id, attempt, write)
 

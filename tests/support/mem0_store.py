@@ -141,8 +141,9 @@ def _row(text: str, given: Mapping[str, Any]) -> Row:
         "user_id": given.get("user_id"),
         "agent_id": given.get("agent_id"),
         "run_id": given.get("run_id"),
-        "metadata": dict(given.get("metadata") or {}),
-        "created_at": _at(given["timestamp"]) if given.get("timestamp") else _now(),
+        # As mem0ai's engine does: a time in the metadata is that of the memory.
+        "metadata": {k: v for k, v in (given.get("metadata") or {}).items() if k != "created_at"},
+        "created_at": _created(given),
         "updated_at": _now(),
     }
 
@@ -164,3 +165,8 @@ def _likeness(one: str, other: str) -> float:
     lengths = math.sqrt(sum(n * n for n in first.values()) * sum(n * n for n in second.values()))
     shared = sum(count * second[word] for word, count in first.items())
     return min(1.0, shared / lengths) if lengths else 0.0
+
+
+def _created(given: Mapping[str, Any]) -> str:
+    named = (given.get("metadata") or {}).get("created_at")
+    return str(named or (_at(given["timestamp"]) if given.get("timestamp") else _now()))

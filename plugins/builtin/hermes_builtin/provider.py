@@ -183,12 +183,13 @@ class BuiltinProvider(MemoryProvider):
         *,
         session_id: str = "",
         messages: list[dict[str, Any]] | None = None,
+        said_at: float = 0.0,
     ) -> None:
         """Store the turn in the archive."""
         if self._conversations is None:
             raise HermesError("the built-in has not been initialised")
         try:
-            self._conversations.turn(user_content, assistant_content, session_id, messages)
+            self._conversations.turn(user_content, assistant_content, session_id, messages, said_at)
         finally:
             # Without its messages the turn may have read anything; the session's end may tell.
             self._verify(over=messages is not None)
@@ -341,6 +342,20 @@ class BuiltinProvider(MemoryProvider):
         from hermes_builtin.sessions.conversations import sessions_since  # noqa: PLC0415 - as above
 
         return sessions_since(home, since)
+
+    def past_sessions(
+        self, home: Path, since: float, until: float, begin: tuple[float, str]
+    ) -> Iterator[dict[str, Any]]:
+        """The sessions with turns in a period, in the order in which they began."""
+        from hermes_builtin.past import past_sessions  # noqa: PLC0415 - no agent needs it
+
+        return past_sessions(home, since, until, begin)
+
+    def past_notes(self, home: Path, memory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The notes that are there now, each once, with their times."""
+        from hermes_builtin.past import past_notes  # noqa: PLC0415 - as above
+
+        return past_notes(home, memory)
 
     def forget(self, request: ForgetRequest) -> ForgetReport:
         """Find what a person wants to be forgotten in notes and conversations, and delete it."""

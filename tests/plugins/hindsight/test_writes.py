@@ -30,9 +30,11 @@ def test_a_turn_is_a_document_under_its_id(server, started):
 def test_a_second_attempt_sends_the_same_bytes_under_the_same_id(server, started):
     provider = started(bank_id="b")
     for attempt in (1, 2):
-        provider.sync_turn("Hello", "Hi", turn_id="t", attempt=attempt)
+        provider.sync_turn("Hello", "Hi", turn_id="t", attempt=attempt, said_at=1_700_000_000.5)
     first, second = server.asked("/memories")
     assert first == second
+    (item,) = first["items"]
+    assert item["timestamp"].startswith("2023-11-14T22:13:20.5")
     assert len(server.banks["b"]) == 1
 
 

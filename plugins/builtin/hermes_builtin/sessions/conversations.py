@@ -201,13 +201,18 @@ class Conversations:
             return [*stored, *_messages(spooled, session_id, self.scope)]
 
     def turn(
-        self, user: str, assistant: str, session_id: str, messages: Messages | None
+        self,
+        user: str,
+        assistant: str,
+        session_id: str,
+        messages: Messages | None,
+        said_at: float = 0.0,
     ) -> list[int]:
-        """Store a turn."""
+        """Store a turn; ``said_at`` is its time, now by default."""
         facts = self._facts
         if session_id and session_id != facts.id:
             facts = facts._replace(id=session_id, parent="", title="")
-        now = unix_time()
+        now = said_at or unix_time()
         messages = list(as_messages(messages or ()))
         # Hosts pass the turn, the whole conversation, or nothing. Only what follows this turn's
         # question is new.
@@ -469,7 +474,7 @@ def archived_turns(home: Path, session_id: str, facts: Mapping[str, Any]) -> lis
     user, chat, profile = (_id_or(facts, name, "") for name in names)
     with closing(locate(home).open()) as archive:
         session = archive.session(session_id, Scope(user, chat, profile, platform))
-        return [] if session is None else list(_turns(archive.messages(session)))
+        return [] if session is None else list(turns_of(archive.messages(session)))
 
 
 def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
@@ -483,7 +488,7 @@ def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
                 continue
             if archive.imported("", session.id):
                 continue
-            turns = [each for each in _turns(archive.messages(session)) if each["at"] >= since]
+            turns = [each for each in turns_of(archive.messages(session)) if each["at"] >= since]
             if turns:
                 yield {
                     "session": session.name or session.id,
@@ -492,7 +497,7 @@ def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _turns(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
+def turns_of(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     """Each turn from what the user said up to the last answer to it."""
     turn: list[Message] = []
     for message in messages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from hermes_core import ConfigError
@@ -86,6 +87,7 @@ class Document(NamedTuple):
     context: str
     tags: tuple[str, ...]
     metadata: Mapping[str, str]
+    said_at: float = 0.0
 
     def item(self, scopes: str | list[list[str]] | None) -> dict[str, Any]:
         """As the SDK wants it."""
@@ -96,6 +98,8 @@ class Document(NamedTuple):
             "tags": list(self.tags),
             "metadata": dict(self.metadata),
             "observation_scopes": scopes,
+            # The server dates it by its arrival otherwise: "yesterday" would mean another day.
+            "timestamp": _moment(self.said_at) if self.said_at else None,
         }
         return {key: value for key, value in made.items() if value}
 
@@ -120,6 +124,7 @@ class Scribe:
             self._settings.retain_context,
             self._tags(turn.session_id),
             self._metadata(turn.session_id, turn_id=turn.id),
+            turn.said_at,
         )
 
     def delegation(self, done: Delegation) -> Document:
@@ -130,6 +135,7 @@ class Scribe:
             "a task that the agent gave to a subagent",
             self._tags(done.session_id),
             self._metadata(done.session_id, child_session_id=done.child_session_id),
+            done.said_at,
         )
 
     def note(self, note: Note) -> Document:
@@ -140,6 +146,7 @@ class Scribe:
             _NOTES.get(note.target, "a note"),
             (*self._settings.retain_tags, self.note_tag(note.target)),
             self._metadata(note.session_id, target=note.target),
+            note.said_at,
         )
 
     def fact(self, content: str, context: str, tags: Sequence[str], session: str) -> Document:
@@ -186,6 +193,10 @@ class Scribe:
             **more,
         }
         return {key: value for key, value in known.items() if value}
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
 
 
 def _digest(*parts: str) -> str:

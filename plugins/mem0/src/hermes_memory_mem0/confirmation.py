@@ -64,7 +64,10 @@ def extracted(memories: Memories, given: SentTurn) -> bool:
     """
     before = seconds_left()
     for again in (True, False):
-        if memories.add(given.owner, given.messages, given.marks, infer=True).is_shown:
+        added = memories.add(
+            given.owner, given.messages, given.marks, infer=True, said_at=given.said_at
+        )
+        if added.is_shown:
             return True
         if _is_known(memories, given) or _is_brief(given.text):
             return True

@@ -23,6 +23,7 @@ from hermes_memory_mem0.memories import (
     Memory,
     Message,
     Owner,
+    dated,
     memories_in,
     memory_of,
 )
@@ -406,7 +407,7 @@ class Oss:
         marks: Mapping[str, str],
         *,
         infer: bool,
-        said_at: float = 0.0,  # noqa: ARG002 - it takes no time
+        said_at: float = 0.0,
     ) -> Added:
         """Store messages, or the facts in them: all or none.
 
@@ -421,7 +422,7 @@ class Oss:
                 user_id=owner.user,
                 agent_id=owner.agent,
                 infer=infer,
-                metadata=dict(marks),
+                metadata=dated(marks, said_at),
             )
         if call.error is not None:
             for each in memories_in(answer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -92,7 +92,7 @@ class Memories(Protocol):
             messages: Who said what.
             marks: Goes with each memory, and finds it again.
             infer: Let a model extract facts; else each message is a memory as it stands.
-            said_at: When it was said, in Unix seconds; 0.0 for now. Only the platform can tell.
+            said_at: When it was said, in Unix seconds; 0.0 for now.
         """
 
     def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:
@@ -297,25 +297,26 @@ def mirror(memories: Memories, owner: Owner, note: Note, marks: Mapping[str, str
     if note.action == "add":
         known = note.attempt > 1 and _there(memories, owner, note.target, content)
         if content and not known:
-            _add(memories, owner, content, marks)
+            _add(memories, owner, content, marks, note.said_at)
     elif note.action in ("replace", "remove") and old:
         found = _notes(memories, owner, note.target, old)
         outdated = _same(found, old) or ([] if note.old_is_whole else _having(found, old))
         new = content if note.action == "replace" else ""
-        _exchange(memories, owner, outdated, new, marks)
+        if new and not outdated:
+            # It was never mirrored, or an earlier attempt has come this far.
+            if not _there(memories, owner, note.target, new):
+                _add(memories, owner, new, marks, note.said_at)
+        else:
+            _exchange(memories, outdated, new, marks)
 
 
 def _exchange(
-    memories: Memories, owner: Owner, outdated: list[Memory], new: str, marks: Mapping[str, str]
+    memories: Memories, outdated: list[Memory], new: str, marks: Mapping[str, str]
 ) -> None:
     """Put a text in the place of notes; "" only takes them away."""
     if not new:
         for each in outdated:
             memories.delete(each.id)
-    elif not outdated:
-        # It was never mirrored, or an earlier attempt has come this far.
-        if not _there(memories, owner, marks["note"], new):
-            _add(memories, owner, new, marks)
     else:
         first, *others = outdated
         # Updated, not deleted and added: there is no moment without the note.
@@ -324,8 +325,17 @@ def _exchange(
             memories.delete(each.id)
 
 
-def _add(memories: Memories, owner: Owner, content: str, marks: Mapping[str, str]) -> None:
-    memories.add(owner, [{"role": "user", "content": content}], marks, infer=False)
+def _add(
+    memories: Memories, owner: Owner, content: str, marks: Mapping[str, str], said_at: float
+) -> None:
+    said = [{"role": "user", "content": content}]
+    memories.add(owner, said, marks, infer=False, said_at=said_at)
+
+
+def dated(marks: Mapping[str, str], said_at: float) -> dict[str, str]:
+    """Marks for the engine, which dates a memory by ``created_at`` if there is one."""
+    at = datetime.fromtimestamp(said_at, UTC).isoformat() if said_at else ""
+    return {**marks, **({"created_at": at} if at else {})}
 
 
 def _notes(memories: Memories, owner: Owner, target: str, text: str) -> list[Memory]:

@@ -20,6 +20,7 @@ from hermes_memory_mem0.memories import (
     Memory,
     Message,
     Owner,
+    dated,
     memories_in,
     memory_of,
 )
@@ -376,14 +377,14 @@ class Server:
         marks: Mapping[str, str],
         *,
         infer: bool,
-        said_at: float = 0.0,  # noqa: ARG002 - it takes no time
+        said_at: float = 0.0,
     ) -> Added:
         """Store messages. An empty answer shows nothing: facts may have been lost."""
         body = {
             "messages": list(messages),
             "user_id": owner.user,
             "agent_id": owner.agent,
-            "metadata": dict(marks),
+            "metadata": dated(marks, said_at),
             "infer": infer,
         }
         stored = memories_in(self._found("/memories", body))

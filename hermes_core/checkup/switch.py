@@ -1,0 +1,688 @@
+"""`switch`: another external provider, and with it the past.
+
+`replay` hands a provider what the archive and the notes have, through the outbox. It stores a batch
+there in one transaction, moves the cursor in the journal behind it, delivers the batch, and goes on
+with the next. So everything before the cursor is delivered or waits in the outbox. A process that
+ends between the transaction and the journal leaves one batch that the next run stores again, with
+the same event ids and as a second attempt: a provider that can look a turn up gets it once.
+
+The provider that was active before stays active until the new one has everything: agents go on
+with it, and what they say meanwhile is in the archive, too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from hashlib import blake2b
+from json import dumps
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_core.call_log import hook_health
+from hermes_core.checkup.child_process import ChildResults, run_plugin_code
+from hermes_core.checkup.deliveries import ActiveProvider, active_provider
+from hermes_core.checkup.doctor import Finding, start_provider
+from hermes_core.checkup.journal import Journal
+from hermes_core.config import Config, Selection, load_config
+from hermes_core.config.names import normalise, split_choice
+from hermes_core.config.storage import home_database
+from hermes_core.dispatch import HookCalls, as_builtin
+from hermes_core.errors import DatabaseError, HermesError
+from hermes_core.loading.activation import (
+    activate,
+    activate_builtin,
+    deadlines_of,
+    installed_providers,
+)
+from hermes_core.manager.from_config import fresh_instance, redactor_for
+from hermes_core.outbox import Outbox, Stream, StreamKey, admin, deliver_inherited, open_outbox
+from hermes_core.outbox.admin import NewWrite
+from hermes_core.outbox.records import turn_id
+from hermes_core.provider import BuiltinMethods
+from hermes_core.session import SessionContext
+
+JOURNAL: Final = "switch.json"
+_JOURNAL: Final = Journal(
+    JOURNAL,
+    "an interrupted replay",
+    "remove the file, and run `hermes-plugins switch NAME --replay` again",
+)
+
+#: A turn of the archive, with its event id.
+_Turn = tuple[str, Mapping[str, Any]]
+
+#: A batch: small enough for any outbox, and for a progress that a person can see.
+_BATCH: Final = 256
+_BATCH_SHARE: Final = 8
+#: A turn reaches the archive at most so long after it was said; the spool is emptied before.
+_LATE_SECONDS: Final = 60.0
+_SPOOL_SECONDS: Final = 60.0
+
+#: How often everything may fail in a row, and how long to wait for the next attempt.
+_TRIES: Final = 3
+_LONGEST_WAIT: Final = 30.0
+_PAUSE: Final = 0.5
+_SLACK_SECONDS: Final = 10.0
+
+_SAMPLE: Final = 5
+#: Many services index what they have accepted some seconds later.
+_RECALL_SECONDS: Final = 10.0
+#: A word that is at least so long says what a turn is about.
+_LONG_WORD: Final = 5
+
+#: Seconds for a turn at a provider that was never called here.
+_GUESS: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How far the replay to one provider is. Everything before its cursor is in the outbox.
+
+    Attributes:
+        provider: The provider's name.
+        owner: Its owner.
+        asked: From when on turns are wanted.
+        since: From when on this pass takes turns.
+        until: Up to when.
+        place: The start and the id of the session at the cursor.
+        last: The event id of the last turn before the cursor, in that session.
+        looks_up: Whether the provider may have turns already, so that it has to look.
+        has_notes: Whether the notes are done.
+        turns: How many turns were handed over.
+        notes: How many notes.
+        characters: How many characters they have.
+        late: The event ids of the newest turns. The next pass takes the same time again, since a
+            turn may be archived a moment after it was said.
+        finished: When it had everything; 0.0 if it has not.
+    """
+
+    provider: str
+    owner: str
+    asked: float = 0.0
+    since: float = 0.0
+    until: float = 0.0
+    place: tuple[float, str] = (0.0, "")
+    last: str = ""
+    looks_up: bool = False
+    has_notes: bool = False
+    turns: int = 0
+    notes: int = 0
+    characters: int = 0
+    late: tuple[str, ...] = ()
+    finished: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """Its name in the journal."""
+        return f"{normalise(self.provider)}@{self.owner}"
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """The provider and its owner, as the outbox has them."""
+        return self.provider, self.owner
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a replay would hand over.
+
+    Attributes:
+        turns: How many turns.
+        sessions: In how many sessions.
+        notes: How many notes.
+        characters: How long turns and notes are.
+        imported: How many of the turns were imported.
+        left_out: Turns of cron jobs and subagents, which no provider gets.
+        seconds: How long it would take.
+        measured: Whether that is by calls of this provider that were made before.
+        looks_up: Whether the provider was used here before, so that it looks each turn up.
+    """
+
+    turns: int = 0
+    sessions: int = 0
+    notes: int = 0
+    characters: int = 0
+    imported: int = 0
+    left_out: int = 0
+    seconds: float = 0.0
+    measured: bool = False
+    looks_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What a replay did.
+
+    Attributes:
+        turns: How many turns were handed over in all, with earlier runs.
+        notes: How many notes.
+        characters: How long they are.
+        waiting: How many writes still wait in the outbox.
+        skipped: How many were skipped after repeated failures.
+        failed: How many failed permanently.
+        reason: Why it did not reach its end; "" if it did.
+        sampled: How many turns were recalled as a sample; 0 if the provider does not recall.
+        recalled: How many of these were found.
+    """
+
+    turns: int = 0
+    notes: int = 0
+    characters: int = 0
+    waiting: int = 0
+    skipped: int = 0
+    failed: int = 0
+    reason: str = ""
+    sampled: int = 0
+    recalled: int = 0
+
+    @property
+    def undelivered(self) -> int:
+        """How many did not arrive."""
+        return self.waiting + self.skipped + self.failed
+
+
+# -- the journal --------------------------------------------------------------------------------
+
+
+def replays(home: Path) -> dict[str, Replay]:
+    """What the journal says, by provider and owner.
+
+    Raises:
+        HermesError: It can't be read.
+    """
+    return _JOURNAL.read(home, _parsed) or {}
+
+
+def _parsed(data: dict[str, Any]) -> dict[str, Replay]:
+    found = [Replay(**each) for each in data["replays"]]
+    return {
+        each.key: replace(each, place=(each.place[0], each.place[1]), late=tuple(each.late))
+        for each in found
+    }
+
+
+def _save(home: Path, done: Replay) -> Replay:
+    known = {**replays(home), done.key: done}
+    _JOURNAL.write(home, {"replays": [asdict(each) for each in known.values()]})
+    return done
+
+
+def interrupted(home: Path) -> list[str]:
+    """The providers whose replay did not reach its end."""
+    try:
+        return [each.provider for each in replays(home).values() if not each.finished]
+    except HermesError:
+        return ["NAME"]  # whoever runs it is told what is wrong
+
+
+def planned(config: Config, whose: tuple[str, str], since: float | None) -> Replay:
+    """The replay that a run would make: the one that was interrupted, the next, or a new one."""
+    known = replays(config.home).get(Replay(*whose).key)
+    # A date that a person names starts again: the provider may have lost what it had.
+    if known is None or (since is not None and (known.finished or since != known.asked)):
+        start = since or 0.0
+        return Replay(*whose, start, start, time.time(), looks_up=_was_used(config, whose))
+    if known.finished:
+        return _next_pass(replace(known, finished=0.0, looks_up=True, has_notes=False))
+    return known
+
+
+def _was_used(config: Config, whose: tuple[str, str]) -> bool:
+    store = admin.open_store(config, set_aside=False)
+    try:
+        return store.database.exists and admin.was_used(store, whose)
+    finally:
+        store.close()
+
+
+def _next_pass(done: Replay) -> Replay:
+    """Take what was said since the last pass began."""
+    since = max(done.until - _LATE_SECONDS, done.asked)
+    return replace(done, since=since, until=time.time(), place=(0.0, ""), last="")
+
+
+# -- the command's side -------------------------------------------------------------------------
+
+
+def candidate(config: Config, choice: str, grants: Sequence[str]) -> Config:
+    """The configuration with another provider, unless that is the active one."""
+    known = config.selection
+    name, owner = split_choice(choice)
+    if normalise(name) == normalise(known.name) and (not owner or owner == known.owner):
+        return config
+    selection = Selection(
+        name,
+        owner,
+        facts=known.facts,
+        grants={normalise(name): tuple(grants)},
+        isolation=known.isolation,
+    )
+    return config._replace(selection=selection)
+
+
+def estimate(config: Config, whose: tuple[str, str], since: float | None) -> Estimate:
+    """What a replay would hand over; changes nothing."""
+    replay = planned(config, whose, since)
+    found = Estimate(looks_up=replay.looks_up)
+    for session in _sessions(config, replay):
+        turns = [turn for _, turn in _turns_ahead(replay, session)]
+        if not session["is_primary"]:
+            found = replace(found, left_out=found.left_out + len(turns))
+            continue
+        found = replace(
+            found,
+            turns=found.turns + len(turns),
+            sessions=found.sessions + bool(turns),
+            characters=found.characters + sum(map(_length, turns)),
+            imported=found.imported + (len(turns) if session["is_imported"] else 0),
+        )
+    notes = (
+        [] if replay.has_notes else list(_builtin(config).past_notes(config.home, config.memory))
+    )
+    length = sum(len(each["change"]["content"]) for each in notes)
+    seconds, measured = _pace(config.home, replay.provider)
+    return replace(
+        found,
+        notes=len(notes),
+        characters=found.characters + length,
+        seconds=(found.turns + len(notes)) * seconds,
+        measured=measured,
+    )
+
+
+def _pace(home: Path, provider: str) -> tuple[float, bool]:
+    """How long a turn takes at a provider, and whether that was measured here."""
+    try:
+        known = [each for each in hook_health(home, since=0.0) if each.provider == provider]
+    except DatabaseError:
+        known = []
+    turns = [each.p50_seconds for each in known if each.hook == "sync_turn" and each.calls]
+    return (turns[0], True) if turns else (_GUESS, False)
+
+
+def has_more(config: Config, whose: tuple[str, str]) -> bool:
+    """Whether something was said that a finished replay did not hand over."""
+    replay = _next_pass(replays(config.home)[Replay(*whose).key])
+    sessions = (each for each in _sessions(config, replay) if each["is_primary"])
+    return any(_turns_ahead(replay, each) for each in sessions)
+
+
+def prove(config: Config, choice: str, grants: Sequence[str]) -> ChildResults[Finding]:
+    """Start a provider in a child process, and have it write something and recall it."""
+    deadlines = deadlines_of(config)
+    seconds = deadlines.initialize + deadlines.tool + deadlines.write + _SLACK_SECONDS
+    call = partial(prove_candidate, config.home, choice, tuple(grants))
+    return run_plugin_code(config, call, seconds=seconds, what=f"plugin {choice}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A replay that a person wants.
+
+    Attributes:
+        choice: The provider: name, or name@owner.
+        grants: The variables that are not its own and that it gets.
+        since: From when on; None for everything that it does not have.
+        parent: The process that waits for it; 0 for none.
+    """
+
+    choice: str
+    grants: tuple[str, ...] = ()
+    since: float | None = None
+    parent: int = field(default_factory=os.getpid)
+
+
+def run_replay(
+    config: Config, whose: tuple[str, str], wanted: Wanted, show: Callable[[int], None]
+) -> ReplayResult:
+    """Hand a provider its past, in a child process.
+
+    Args:
+        config: What config.yaml says.
+        whose: The provider and its owner.
+        wanted: What the person wants.
+        show: Called with the number of turns and notes that have arrived so far.
+    """
+    deadlines = deadlines_of(config)
+    seconds = deadlines.initialize + deadlines.write + deadlines.shutdown + _SLACK_SECONDS
+    store = admin.open_store(config, set_aside=True)
+
+    def arrived() -> object:
+        replay = replays(config.home).get(Replay(*whose).key)
+        waiting = [each.writes for each in _own_streams(store.waiting_streams(), whose)]
+        done = replay.turns + replay.notes if replay else 0
+        show(max(done - sum(waiting), 0))
+        return replay, waiting
+
+    try:
+        done: ChildResults[ReplayResult] = run_plugin_code(
+            config,
+            partial(replay_in_child, config.home, wanted),
+            seconds=seconds + _LONGEST_WAIT,
+            what=f"plugin {wanted.choice}",
+            progress=arrived,
+        )
+    finally:
+        store.close()
+    if done.results:
+        return done.results[-1]
+    return replace(
+        _result(config, replays(config.home).get(Replay(*whose).key)), reason=done.problem
+    )
+
+
+def _own_streams(streams: Sequence[Stream], whose: tuple[str, str]) -> list[Stream]:
+    return [each for each in streams if ActiveProvider(*whose).owns(each.key)]
+
+
+def _result(config: Config, replay: Replay | None) -> ReplayResult:
+    """What has arrived so far, by the journal and the outbox."""
+    if replay is None:
+        return ReplayResult()
+    store = admin.open_store(config, set_aside=False)
+    try:
+        backlogs = admin.report(store).backlogs
+    finally:
+        store.close()
+    own = [each for each in backlogs if ActiveProvider(*replay.whose).owns(each)]
+    return ReplayResult(
+        replay.turns,
+        replay.notes,
+        replay.characters,
+        waiting=sum(each.waiting for each in own),
+        skipped=sum(each.skipped for each in own),
+        failed=sum(each.failed for each in own),
+        reason="" if replay.finished else "it was interrupted",
+    )
+
+
+# -- what there is ------------------------------------------------------------------------------
+
+
+def _builtin(config: Config) -> BuiltinMethods:
+    builtin = as_builtin(activate_builtin(config))
+    if builtin is None:  # the built-in may be replaced by one without an archive
+        raise HermesError("the built-in provider has no archive to replay from")
+    return builtin
+
+
+def _sessions(config: Config, replay: Replay) -> Iterator[dict[str, Any]]:
+    """The sessions from the cursor on."""
+    place = (replay.place[0], replay.place[1])
+    return _builtin(config).past_sessions(config.home, replay.since, replay.until, place)
+
+
+def _turns_ahead(replay: Replay, session: Mapping[str, Any]) -> list[_Turn]:
+    """The turns of a session that are still to be handed over, each with its event id."""
+    context = SessionContext.from_keywords(session["session"], session["keywords"])
+    key = StreamKey.of(*replay.whose, context)
+    seen: Counter[float] = Counter()
+    turns: list[_Turn] = []
+    for turn in session["turns"]():
+        event = turn_id(key, turn["at"], seen[turn["at"]])
+        seen[turn["at"]] += 1
+        turns.append((event, turn))
+        # If the last one was deleted since, the whole session is handed over again.
+        if event == replay.last and tuple(session["place"]) == tuple(replay.place):
+            turns = []
+    return [each for each in turns if each[0] not in replay.late]
+
+
+def _length(turn: Mapping[str, Any]) -> int:
+    return len(turn["user_content"]) + len(turn["assistant_content"])
+
+
+# -- in the child process -----------------------------------------------------------------------
+
+
+def prove_candidate(home: Path, choice: str, grants: tuple[str, ...]) -> Iterator[Finding]:
+    """Start a provider as `doctor --write` does."""
+    config = candidate(load_config(home), choice, grants)
+    activation = activate(config)
+    try:
+        if activation.error is not None:
+            raise activation.error
+        yield from start_provider(config, activation, write=True)
+    finally:
+        activation.lease.release()
+
+
+def replay_in_child(home: Path, wanted: Wanted) -> Iterator[ReplayResult]:
+    """Hand a provider its past, and recall a sample of it."""
+    with _JOURNAL.exclusive(home):
+        config = candidate(load_config(home), wanted.choice, wanted.grants)
+        worker = _Replayer(config, wanted)
+        try:
+            yield worker.run()
+        finally:
+            worker.close()
+
+
+class _Replayer:
+    """Feeds the outbox and delivers it, one batch after the other."""
+
+    def __init__(self, config: Config, wanted: Wanted) -> None:
+        installed = installed_providers(config)
+        activation = activate(config, installed=installed)
+        # Activated only to fail early, and for its secrets: each stream has its own instance.
+        activation.lease.release()
+        if activation.error is not None:
+            raise activation.error
+        active = active_provider(config, installed)
+        self._config = config
+        self._parent = wanted.parent
+        self._redactor = redactor_for(config, activation.secrets)
+        self._fresh = partial(fresh_instance, config, installed=installed, redactor=self._redactor)
+        self._builtin = _builtin(config)
+        self._outbox: Outbox = open_outbox(
+            config.home,
+            max_mb=admin.max_mb(config),
+            durable=config.durable,
+            database=home_database(config.home, config.memory),
+        )
+        self._store = self._outbox.store
+        self._replay = planned(config, (active.provider, active.owner), wanted.since)
+        #: A run that was interrupted may have stored the batch at the cursor.
+        self._again = 2 * _BATCH if self._replay.key in replays(config.home) else 0
+
+    def close(self) -> None:
+        self._outbox.release()
+
+    def run(self) -> ReplayResult:
+        """Hand over all there is; pass after pass, until nothing was said meanwhile."""
+        self._builtin.spooled(self._config.home, seconds=_SPOOL_SECONDS)
+        _save(self._config.home, self._replay)
+        reason = self._delivered() or self._notes()
+        count = -1
+        while not reason and count != self._replay.turns:
+            count = self._replay.turns
+            reason = self._pass()
+            if not reason and count != self._replay.turns:
+                self._replay = _save(self._config.home, _next_pass(self._replay))
+        if reason:
+            return replace(_result(self._config, self._replay), reason=reason)
+        self._replay = _save(self._config.home, replace(self._replay, finished=time.time()))
+        sampled, recalled = self._recall_sample()
+        return replace(_result(self._config, self._replay), sampled=sampled, recalled=recalled)
+
+    # -- handing over -----------------------------------------------------------------------
+
+    def _pass(self) -> str:
+        """Hand over the turns of one period; why it ended early, or ""."""
+        batch: list[NewWrite] = []
+        cursor = self._replay
+        present = {each.event_id for each in admin.entries(self._store)}
+        for session in _sessions(self._config, cursor):
+            if not session["is_primary"]:
+                continue
+            key = admin.key_of(self._store, cursor.whose, session)
+            for event, turn in _turns_ahead(self._replay, session):
+                if event not in present:
+                    payload = admin.turn_payload(turn, session["session"], self._mask)
+                    batch.append(NewWrite(key, event, payload, turn["at"]))
+                    cursor = replace(
+                        cursor,
+                        turns=cursor.turns + 1,
+                        characters=cursor.characters + _length(turn),
+                    )
+                cursor = replace(cursor, place=tuple(session["place"]), last=event)
+                if self._is_full(batch):
+                    if reason := self._hand_over(batch, cursor):
+                        return reason
+                    batch = []
+        return self._hand_over(batch, cursor)
+
+    def _is_full(self, batch: Sequence[NewWrite]) -> bool:
+        size = sum(len(each.payload) for each in batch)
+        return len(batch) >= _BATCH or size > self._store.max_bytes / _BATCH_SHARE
+
+    def _hand_over(self, batch: Sequence[NewWrite], cursor: Replay) -> str:
+        """Store a batch, move the cursor behind it, and deliver; why that failed, or ""."""
+        attempts = int(self._replay.looks_up or self._again > 0)
+        self._again -= len(batch)
+        writes = [each._replace(attempts=attempts) for each in batch]
+        if writes and not admin.add_writes(self._store, writes):
+            return "the outbox is full (see: hermes-plugins outbox status)"
+        newest = self._replay.until - _LATE_SECONDS
+        late = [each.event_id for each in batch if each.created >= newest]
+        self._replay = _save(
+            self._config.home, replace(cursor, late=(*self._replay.late, *late)[-10_000:])
+        )
+        return self._delivered() or self._all_refused(batch)
+
+    def _all_refused(self, batch: Sequence[NewWrite]) -> str:
+        """Why to stop, if nothing of a batch was accepted."""
+        wanted = {each.event_id for each in batch}
+        left = [each for each in admin.entries(self._store) if each.event_id in wanted]
+        return left[-1].error if batch and len(left) == len(batch) else ""
+
+    def _notes(self) -> str:
+        """Hand over the notes that are there now, before the turns."""
+        if self._replay.has_notes:
+            return ""
+        notes = list(self._builtin.past_notes(self._config.home, self._config.memory))
+        present = {each.event_id for each in admin.entries(self._store)}
+        batch = [each for each in map(self._note, notes) if each.event_id not in present]
+        length = sum(len(each["change"]["content"]) for each in notes)
+        cursor = replace(
+            self._replay,
+            has_notes=True,
+            notes=len(notes),
+            characters=self._replay.characters + length,
+        )
+        return self._hand_over(batch, cursor)
+
+    def _note(self, note: Mapping[str, Any]) -> NewWrite:
+        context = SessionContext.from_keywords(note["session"], note["keywords"])
+        key = StreamKey.of(*self._replay.whose, context)
+        change = note["change"]
+        # By its text: a note is there once.
+        text = "\0".join((*key, change["target"], change["content"]))
+        event = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        payload = dumps(self._mask(change), default=str)
+        return NewWrite(key, event, payload, note["at"] or time.time(), "on_memory_write")
+
+    def _mask(self, value: Any) -> Any:
+        return self._redactor.redact(value).value
+
+    # -- delivering -------------------------------------------------------------------------
+
+    def _delivered(self) -> str:
+        """Deliver what waits for the provider; why something still waits, or ""."""
+        failures, reason = 0, ""
+        while streams := self._waiting():
+            before = sum(each.writes for each in streams)
+            reason = self._deliver(streams) or reason
+            streams = self._waiting()
+            if sum(each.writes for each in streams) < before:
+                failures = 0
+                continue
+            failures += not any(map(self._store.is_claimed_elsewhere, streams))
+            wait = min((each.due for each in streams), default=0.0) - self._store.clock()
+            if failures >= _TRIES or wait > _LONGEST_WAIT:
+                return reason or "a call is still running"
+            time.sleep(max(wait, _PAUSE))
+        return ""
+
+    def _waiting(self) -> list[Stream]:
+        return _own_streams(self._store.waiting_streams(), self._replay.whose)
+
+    def _deliver(self, streams: Sequence[Stream]) -> str:
+        """Try each stream once; the last error."""
+        error = ""
+        for each in streams:
+            if self._parent and os.name == "posix" and os.getppid() != self._parent:
+                raise HermesError("the command that started this has ended")
+            # A running agent delivers its own streams; two at once would deliver twice.
+            if each.due > self._store.clock() or not self._store.claim(each.id):
+                continue
+            try:
+                deliver_inherited(self._outbox, each, self._fresh)
+            except HermesError as failure:
+                error = str(failure)
+            else:
+                write = self._store.next_waiting(each.id)
+                error = write.error if write is not None else error
+        return error
+
+    # -- recalling --------------------------------------------------------------------------
+
+    def _recall_sample(self) -> tuple[int, int]:
+        """Recall some turns by what the user said; how many were tried, and found."""
+        sample = list(self._sample())
+        found: set[int] = set()
+        end = time.monotonic() + _RECALL_SECONDS
+        while sample:
+            for number, (key, turn) in enumerate(sample):
+                if number not in found:
+                    text = self._recalled(key, turn["user_content"])
+                    if text is None:
+                        return 0, 0
+                    found |= {number} if _is_about(text, turn) else set()
+            if len(found) == len(sample) or time.monotonic() > end:
+                break
+            time.sleep(_PAUSE)
+        return len(sample), len(found)
+
+    def _sample(self) -> Iterator[tuple[StreamKey, dict[str, Any]]]:
+        """Some turns from the whole time, without secrets."""
+        whole = replace(self._replay, since=self._replay.asked, place=(0.0, ""), last="")
+        sessions = [each["place"] for each in _sessions(self._config, whole) if each["is_primary"]]
+        step = max(len(sessions) // _SAMPLE, 1)
+        wanted = set(map(tuple, sessions[::step][:_SAMPLE]))
+        for session in _sessions(self._config, whole) if wanted else ():
+            turns = list(session["turns"]()) if tuple(session["place"]) in wanted else []
+            if turns:
+                key = admin.key_of(self._store, whole.whose, session)
+                yield key, self._mask(turns[len(turns) // 2])
+
+    def _recalled(self, key: StreamKey, query: str) -> str | None:
+        """What the provider recalls in a session; None if it does not recall."""
+        fresh = self._fresh(key)
+        hooks = HookCalls()
+        hooks.add(fresh.adapter)
+        try:
+            if not fresh.adapter.overrides("prefetch"):
+                return None
+            session = replace(key.context, hermes_home=str(self._config.home))
+            start = hooks.only(fresh.adapter, "initialize")
+            start(session_id=session.session_id, extra=session.keywords())
+            recall = hooks.only(fresh.adapter, "prefetch")
+            return str(recall(query=query, session_id=session.session_id).value or "")
+        finally:
+            hooks.only(fresh.adapter, "shutdown")()
+            fresh.adapter.close(0)
+            hooks.close()
+            fresh.close()
+
+
+def _is_about(text: str, turn: Mapping[str, Any]) -> bool:
+    """Whether a recalled text has a long word of a turn, or all of a short one."""
+    said = f"{turn['user_content']} {turn['assistant_content']}".casefold()
+    words = {word for word in said.split() if len(word) >= _LONG_WORD}
+    return any(word in text.casefold() for word in words or {turn["user_content"].casefold()})

@@ -1,0 +1,263 @@
+"""`hermes-plugins switch`: another provider gets everything once, in order, with its times."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support import switch_kills
+from support.commands import Machine, posix_only
+from support.switches import Past
+
+from hermes_core import MemoryManager
+from hermes_core.checkup import switch
+
+pytestmark = pytest.mark.usefixtures("few_distributions", "forked_children")
+
+
+@pytest.fixture
+def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Past:
+    # The children are forks, so this reaches them.
+    monkeypatch.setattr(switch, "_RECALL_SECONDS", 0.0)
+    monkeypatch.setattr(switch, "_TRIES", 1)
+    return Past(Machine(tmp_path, in_process=True))
+
+
+def test_every_turn_arrives_once_in_order_with_its_time_and_session(past: Past) -> None:
+    result = past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+    sessions = [each["session"] for each in past.rows()]
+    assert list(dict.fromkeys(sessions)) == ["s1", "s3", "s0", "s2"]  # as they began
+    for session in ("s0", "s1", "s2", "s3"):
+        own = [each for each in past.rows() if each["session"] == session]
+        assert [each["said"] for each in own] == [f"question{at} of {session}" for at in range(3)]
+        assert [each["at"] - own[0]["at"] for each in own] == [0, 10, 20]
+    assert past.rows()[0]["at"] == 1_700_001_000.0
+    assert past.active == "beta"
+    assert "12 turns and 0 notes handed to beta." in result.out
+    assert "4 of 4 sample turns recalled." in result.out
+    assert "beta replaces alpha, whose data was not changed." in result.out
+
+
+def test_without_replay_nothing_is_handed_over(past: Past) -> None:
+    result = past.machine.run("switch", "beta").done()
+    assert past.rows() == []
+    assert past.active == "beta"
+    assert result.lines == [
+        "beta works: beta.jsonl is there",
+        "beta replaces alpha, whose data was not changed.",
+    ]
+
+
+def test_a_dry_run_prints_the_estimate_and_changes_nothing(past: Past) -> None:
+    past.talk("c", 2, 1_700_500_000.0, source="cron")
+    past.note("Likes tea.")
+    before = sorted(each.name for each in past.home.iterdir())
+    result = past.machine.run("switch", "beta", "--replay", "--dry-run").done()
+    assert result.lines == [
+        "provider: beta (in place of alpha)",
+        "turns:    12 turns in 4 sessions, 274 characters",
+        "notes:    1",
+        "left out: 2 turns of cron jobs and subagents",
+        "time:     about 3 s (a guess: it was never called here)",
+        "Nothing was changed.",
+    ]
+    assert sorted(each.name for each in past.home.iterdir()) == before
+    assert past.rows() == []
+    assert past.active == "alpha"
+    found = past.machine.json("switch", "beta", "--replay", "--dry-run")
+    assert (found["turns"], found["notes"], found["left_out"]) == (12, 1, 2)
+
+
+def test_the_words_of_cron_jobs_and_subagents_are_left_out(past: Past) -> None:
+    past.talk("c", 2, 1_700_500_000.0, source="cron")
+    past.talk("d", 2, 1_700_500_000.0, source="subagent")
+    past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_users_and_platforms_stay_who_they_were(past: Past) -> None:
+    past.talk("t", 1, 1_700_500_000.0, source="telegram", user_id="7", chat_id="9")
+    past.machine.run("switch", "beta", "--replay").done()
+    (row,) = [each for each in past.rows() if each["session"] == "t"]
+    assert (row["user"], row["platform"]) == ("7", "telegram")
+
+
+def test_notes_arrive_once_with_the_time_at_which_they_were_made(past: Past) -> None:
+    past.note("Likes tea.", "Lives in Bonn.")
+    past.machine.run("switch", "beta", "--replay").done()
+    past.machine.run("switch", "beta", "--replay").done()
+    notes = past.rows("note")
+    assert [each["said"] for each in notes] == ["Likes tea.", "Lives in Bonn."]
+    assert [(each["action"], each["target"]) for each in notes] == [("add", "memory")] * 2
+    assert notes[0]["at"] < notes[1]["at"]
+
+
+def test_secrets_are_masked_as_in_a_live_turn(past: Past) -> None:
+    archive_text = "my key is sk-ant-api03-" + "a1B2c3D4e5" * 9
+    manager = MemoryManager(home=past.home)
+    from hermes_builtin.provider import BuiltinProvider
+
+    manager.add_provider(BuiltinProvider())
+    manager.initialize_all("secret")
+    manager.sync_all(archive_text, "Noted.")
+    manager.shutdown_all()
+    past.machine.run("switch", "beta", "--replay").done()
+    (row,) = [each for each in past.rows() if each["session"] == "secret"]
+    assert "a1B2c3" not in row["said"]
+
+
+def test_since_leaves_out_what_was_said_before(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay", "--since", "2023-11-14T23:30:00+00:00").done()
+    assert {each["session"] for each in past.rows()} == {"s0", "s2"}
+
+
+def test_a_provider_that_goes_down_half_way_gets_the_rest_later(past: Past) -> None:
+    past.limit(5)
+    result = past.machine.run("switch", "beta", "--replay")
+    error = result.failed()
+    assert "beta: 5 of 12 turns and notes arrived, 7 writes waiting in the outbox" in error
+    assert "beta is down" in error
+    assert "alpha stays active; to continue, run: hermes-plugins switch beta --replay" in error
+    assert past.active == "alpha"
+    status = past.machine.run("status")
+    assert (
+        "a replay to beta was interrupted; run: hermes-plugins switch beta --replay" in status.out
+    )
+    past.limit(None)
+    past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+    assert past.active == "beta"
+
+
+def test_a_refused_turn_stays_in_the_outbox_and_the_others_arrive(past: Past) -> None:
+    past.talk("refused", 1, 1_600_000_000.0)
+    result = past.machine.run("switch", "beta", "--replay")
+    assert result.code == 1
+    assert "1 write did not arrive (see: hermes-plugins outbox list)" in result.out
+    assert len(past.arrived()) == 12
+    (left,) = past.machine.json("outbox", "list")["writes"]
+    assert (left["state"], left["session"]) == ("failed", "refused")
+
+
+def test_a_provider_that_does_not_work_is_not_enabled(past: Past) -> None:
+    (past.home / "broken").touch()
+    error = past.machine.run("switch", "beta", "--replay").failed()
+    assert "beta does not work: no disk" in error
+    assert "nothing was changed" in error
+    assert past.active == "alpha"
+    assert past.rows() == []
+
+
+def test_what_is_not_recalled_is_said(past: Past) -> None:
+    (past.home / "deaf").touch()
+    found = past.machine.json("switch", "beta", "--replay", code=1)
+    assert (found["sampled"], found["recalled"], found["switched"]) == (4, 0, True)
+
+
+def test_turns_that_the_provider_got_when_they_were_said_do_not_arrive_again(past: Past) -> None:
+    past.machine.run("switch", "beta").done()
+    live = MemoryManager.from_config(past.home)
+    live.initialize_all("live", platform="telegram", user_id="7", chat_id="9")
+    for number in range(3):
+        live.sync_all(f"live {number}", "answer")
+    live.shutdown_all()
+    past.machine.run("switch", "alpha").done()
+    past.machine.run("switch", "beta", "--replay").done()
+    found = Counter(past.arrived())
+    assert found == Counter([*past.said, "live 0", "live 1", "live 2"])
+
+
+def test_a_fresh_provider_looks_nothing_up(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    assert set(past.attempts()) == {1}
+    past.talk("s9", 2, 1_750_000_000.0)
+    past.machine.run("switch", "beta", "--replay", "--since", "2000-01-01").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_a_second_run_hands_over_only_what_is_new(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    calls = len(past.attempts())
+    past.machine.run("switch", "alpha").done()
+    live = MemoryManager.from_config(past.home)
+    live.initialize_all("later")
+    live.sync_all("said to alpha", "answer")
+    live.shutdown_all()
+    past.machine.run("switch", "beta", "--replay").done()
+    assert past.arrived()[-1] == "said to alpha"
+    assert len(past.attempts()) == calls + 1 + len(past.rows("turn", "alpha"))
+
+
+def test_what_an_agent_says_through_the_old_provider_meanwhile_arrives(past: Past) -> None:
+    agent = MemoryManager.from_config(past.home)
+    agent.initialize_all("s0")
+    agent.sync_all("before", "answer")
+    past.machine.run("switch", "beta", "--replay")
+    agent.sync_all("after", "answer")
+    agent.shutdown_all()
+    past.machine.run("switch", "beta", "--replay")
+    own = [each["said"] for each in past.rows() if each["session"] == "s0"]
+    assert own == [*(f"question{at} of s0" for at in range(3)), "before", "after"]
+
+
+def test_the_same_time_for_every_turn_of_an_import_loses_none(past: Past) -> None:
+    from support.archives import open_archive
+
+    from hermes_builtin.sessions.archive import NewMessage, SessionFacts
+
+    archive = open_archive(past.home)
+    for number in range(3):
+        said = [NewMessage("user", f"old {number}", 5.0), NewMessage("assistant", "yes", 5.0)]
+        archive.append(SessionFacts("old", "chatgpt", started=5.0), said)
+    archive.close()
+    past.machine.run("switch", "beta", "--replay").done()
+    old = [each for each in past.rows() if each["session"] == "old"]
+    assert [each["said"] for each in old] == ["old 0", "old 1", "old 2"]
+    assert len({each["id"] for each in old}) == 3
+    assert {each["platform"] for each in old} == {"cli"}
+
+
+def test_a_small_outbox_is_enough(past: Past) -> None:
+    config = {"memory": {"provider": "alpha", "outbox_max_mb": 0.1}}
+    past.machine.write_config(json.dumps(config))
+    past.talk("long", 300, 1_600_000_000.0)
+    past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+@pytest.mark.parametrize("arguments", [["--since", "2d"], ["--replay", "--since", "tomorrow"]])
+def test_wrong_usage(past: Past, arguments: list[str]) -> None:
+    assert past.machine.run("switch", "beta", *arguments).code == 2
+
+
+def test_the_builtin_is_no_provider_to_switch_to(past: Past) -> None:
+    assert "builtin is always active" in past.machine.run("switch", "builtin").failed()
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("step", "most"), [(401, 5), pytest.param(7, 10_000, marks=pytest.mark.stress)]
+)
+def test_killed_anywhere_it_goes_on_and_each_arrives_once(
+    past: Past, request: pytest.FixtureRequest, tmp_path: Path, step: int, most: int
+) -> None:
+    packages = request.getfixturevalue("_packages")
+    past.note("Likes tea.", "Lives in Bonn.")
+    given = {"wanted": [*past.said, "Likes tea.", "Lives in Bonn."], "step": step, "most": most}
+    script = Path(switch_kills.__file__)
+    done = subprocess.run(
+        [sys.executable, script, past.home, tmp_path / "copy", json.dumps(given), packages],
+        env={**past.machine.environment, "PYTHONPATH": str(script.parents[1])},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["wrong"] == []
+    assert told["kills"] > 3
