@@ -34,7 +34,7 @@ from hermes_core import __version__
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.config import Config, load_config
 from hermes_core.dispatch import SingleProvider
-from hermes_core.errors import HermesError, SecretsError, describe
+from hermes_core.errors import CHECK_FOLDER, HermesError, SecretsError, describe
 from hermes_core.loading.activation import activate, deadlines_of
 from hermes_core.privacy import Redactor
 from hermes_core.secrets import Secrets
@@ -251,7 +251,7 @@ def create_backup(
         HermesError: There is nothing to back up, the file exists already, or can't be written.
     """
     if not home.is_dir():
-        raise HermesError("there is no home to back up", where=str(home))
+        raise HermesError("no such folder", where=str(home), hint="name the home: --home FOLDER")
     if os.path.lexists(file):
         raise HermesError("exists already", where=str(file), hint="choose another name")
     try:
@@ -261,21 +261,23 @@ def create_backup(
             _publish(partial_file, file)
     except OSError as error:
         raise HermesError(
-            f"the backup can't be written: {error.strerror or error}", where=str(file)
+            f"the backup can't be written: {error.strerror or error}",
+            where=str(file),
+            hint=CHECK_FOLDER,
         ) from error
     return manifest
 
 
 def _publish(made: Path, file: Path) -> None:
     """Give the complete file its name, unless something has it by now."""
+    taken = HermesError("exists already", where=str(file), hint="choose another name")
     try:
         os.link(made, file)  # a rename would replace what is there
     except FileExistsError:
-        hint = "choose another name"
-        raise HermesError("exists already", where=str(file), hint=hint) from None
+        raise taken from None
     except OSError:  # a file system without links
         if os.path.lexists(file):
-            raise HermesError("exists already", where=str(file)) from None
+            raise taken from None
         made.rename(file)
     with suppress(OSError):
         sync_folder(file.parent)

@@ -177,7 +177,7 @@ def fault_of(error: BaseException | None) -> Fault:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether the same may succeed later: the server is away, busy, full, a standby, or left."""
+    """Whether it may succeed later: the server is unreachable, busy, full, a standby, or left."""
     return fault_of(error) in (
         Fault.UNREACHABLE, Fault.BUSY, Fault.READ_ONLY, Fault.DISK_FULL, Fault.MOVED,
     )  # fmt: skip
@@ -666,7 +666,7 @@ class Database:
             raise self._lost(NoAnswer(left))
         try:
             if component.name not in self._ready:
-                # The connections have given up the rights of the owner.
+                # The connections have dropped the rights of the owner.
                 with self._as_owner(seconds) as connection:
                     migrate(connection, component, self.where)
                 self._ready.add(component.name)
@@ -931,7 +931,7 @@ class Transactions:
     @contextmanager
     def begin(self) -> Iterator[TranslatedConnection]:
         """Commit everything done inside, or nothing."""
-        # Short statements of a store that all threads share: nobody waits long for another one.
+        # Short statements of a store that all threads share: no thread waits long for another one.
         with time_limit(TURN_SECONDS), self.lock:
             if self._current is not None:
                 with self._current.transaction():

@@ -34,6 +34,7 @@ from hermes_builtin.sessions.merging import MessageIds, SessionMerge
 from hermes_builtin.sessions.spool import Spool
 from hermes_core import HermesError
 from hermes_core.config import load_config
+from hermes_core.errors import CHECK_FOLDER
 from hermes_core.storage.files import open_regular, sync_folder
 
 FORMAT: Final = "hermes-memory"
@@ -85,7 +86,7 @@ def export_file(home: Path, file: Path, progress: Progress | None = None) -> Cou
         _publish(temporary, file)
     except OSError as error:
         raise HermesError(
-            f"can't be written: {error.strerror or error}", where=str(file)
+            f"can't be written: {error.strerror or error}", where=str(file), hint=CHECK_FOLDER
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -126,7 +127,9 @@ def _hand_over(home: Path, archive: Archive) -> None:
     error = Spool(home, partial(open_archive, home)).hand_over(archive)
     if error is not None:
         raise HermesError(
-            f"turns wait in the spool and can't be stored: {error}", where=str(home / "spool")
+            f"turns wait in the spool and can't be stored: {error}",
+            where=str(home / "spool"),
+            hint="run: hermes-plugins doctor",
         ) from error
 
 
@@ -341,10 +344,10 @@ def _checked(file: BinaryIO, where: str) -> None:
         if len(check.problems) >= _SHOWN_PROBLEMS:
             break
     if is_empty:
-        raise PortableError("is empty", where=where, hint="nothing was imported")
+        raise PortableError("is empty", where=where, hint="export it again")
     if check.problems:
         raise PortableError(
-            "; ".join(check.problems), where=where, hint="correct these lines; nothing was imported"
+            "; ".join(check.problems), where=where, hint="correct these lines, or export it again"
         )
 
 
@@ -379,7 +382,8 @@ def import_file(home: Path, file: Path, progress: Progress | None = None) -> Cou
             source.seek(0)
             return _import(home, source, file.stat().st_size, progress)
     except OSError as error:
-        raise HermesError(f"can't be read: {error.strerror or error}", where=str(file)) from error
+        what = f"can't be read: {error.strerror or error}"
+        raise HermesError(what, where=str(file), hint="check the path") from error
 
 
 def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) -> Counts:

@@ -213,7 +213,7 @@ def content_text(content: Any) -> str:
     return "\n".join(filter(None, map(_part, content)))
 
 
-#: Of a part without a text of its own: what says how to read it, and what no one reads.
+#: Of a part without text: what says how to read it, and what no one reads.
 _NO_TEXT: Final = frozenset(
     (
         *("type", "id", "tool_use_id", "call_id", "file_id", "name", "input", "status", "is_error"),

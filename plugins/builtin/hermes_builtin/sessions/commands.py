@@ -190,7 +190,7 @@ def import_command(
                 hint="run: hermes-plugins sessions import FILE",
             )
         if not source.exists():
-            raise HermesError("no such file", where=str(source))
+            raise HermesError("no such file", where=str(source), hint="check the path")
         # Importing the archive into itself would read and write the same rows.
         if (
             where.theirs is None
@@ -198,7 +198,8 @@ def import_command(
             and where.path.exists()
             and source.samefile(where.path)
         ):
-            raise HermesError("this is the archive itself", where=str(source))
+            todo = "its conversations are in this home already: hermes-plugins sessions list"
+            raise HermesError("this is the archive itself", where=str(source), hint=todo)
         with progress("Importing conversations", 1) as step:
             platform = _platform_of(archive, given["user"], given["platform"]) or TERMINAL
             owner = Scope(given["user"], profile=given["profile"], platform=platform)

@@ -48,6 +48,12 @@ _ZIPPED: Final = "conversations.json"
 _BAD_ZIPS: Final = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
 
 
+_KINDS: Final = (
+    "name a state.db of hermes-agent, JSONL, a session of Claude Code or Codex, or the"
+    " conversations.json of ChatGPT or Claude"
+)
+
+
 class NotImportedError(HermesError):
     """A file can't be imported."""
 
@@ -119,7 +125,7 @@ def _import_transcript(
         )
     except OSError as error:
         what = f"can't be read: {error.strerror or error}"
-        raise NotImportedError(what, where=str(path)) from error
+        raise NotImportedError(what, where=str(path), hint="check its permissions") from error
     known = int(not done.messages and bool(done.known))
     return ImportResult(kind, done.sessions, done.messages, known, done.skipped)
 
@@ -147,7 +153,7 @@ def import_file(
     """
     if not path.is_file():
         what = "is a directory" if path.is_dir() else "is not a file"
-        raise NotImportedError(what, where=str(path))
+        raise NotImportedError(what, where=str(path), hint=_KINDS)
     if _is_database(path):
         if is_ours(path):  # its views look like hermes-agent's tables
             raise NotImportedError(
@@ -167,7 +173,8 @@ def import_file(
     try:
         origin, parsed = _parsed(path, _text(path))
     except (OSError, UnicodeDecodeError, *_BAD_ZIPS) as error:
-        raise NotImportedError(f"can't be read: {error}", where=str(path)) from error
+        what = f"can't be read: {error}"
+        raise NotImportedError(what, where=str(path), hint=_KINDS) from error
     owned = (each._replace(facts=_owned(each.facts, owner)) for each in parsed)
     return _take(archive, origin, owned, len(parsed), progress)
 
@@ -181,7 +188,8 @@ def _is_database(path: Path) -> bool:
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
             return False
-        raise NotImportedError(f"can't be read: {error}", where=str(path)) from error
+        what = f"can't be read: {error}"
+        raise NotImportedError(what, where=str(path), hint=_KINDS) from error
 
 
 def _owned(facts: SessionFacts, owner: Scope) -> SessionFacts:
@@ -286,12 +294,15 @@ def _text(path: Path) -> str:
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.rpartition("/")[2] == _ZIPPED]
         if not names:
-            raise NotImportedError(f"has no {_ZIPPED} in it", where=str(path))
+            raise NotImportedError(f"has no {_ZIPPED} in it", where=str(path), hint=_KINDS)
         return archive.read(names[0]).decode("utf-8-sig")
 
 
 def _parsed(path: Path, text: str) -> tuple[str, list[Imported]]:
     """What kind of export it is, and its conversations."""
+    if not text.strip():  # an empty file is a copy or download that failed, not an empty export
+        todo = "export or copy it again"
+        raise NotImportedError("is empty", where=str(path), hint=todo)
     try:
         # One JSON document is an export of ChatGPT or Claude; several lines of JSON are not one
         # document.
@@ -299,7 +310,8 @@ def _parsed(path: Path, text: str) -> tuple[str, list[Imported]]:
     except ValueError:
         return "jsonl", list(_jsonl(path, text))
     except RecursionError as error:
-        raise NotImportedError("is nested too deeply", where=str(path)) from error
+        todo = "export the conversations again"
+        raise NotImportedError("is nested too deeply", where=str(path), hint=todo) from error
     entries = whole if isinstance(whole, list) else [whole]
     entries = [entry for entry in entries if isinstance(entry, dict)]
     readers: dict[str, tuple[str, Callable[[Mapping[str, Any]], Imported]]] = {
@@ -315,8 +327,7 @@ def _parsed(path: Path, text: str) -> tuple[str, list[Imported]]:
     raise NotImportedError(
         "holds no conversations that are known here",
         where=str(path),
-        hint="known are hermes-agent's state.db, JSONL, sessions of Claude Code and Codex, and"
-        " conversations.json of ChatGPT and Claude",
+        hint=_KINDS,
     )
 
 
@@ -331,7 +342,7 @@ def _each(
             raise NotImportedError(
                 f"conversation {number} is not of the form it should have: {error!r}",
                 where=str(path),
-                hint="nothing was imported",
+                hint="export the conversations again, or remove this one from the file",
             ) from error
     return found
 
@@ -424,7 +435,7 @@ def _jsonl(path: Path, text: str) -> Iterator[Imported]:
             raise NotImportedError(
                 f"line {number} is not a message: {error}",
                 where=str(path),
-                hint="nothing was imported",
+                hint="correct this line, or remove it",
             ) from error
     for name, messages in loose.items():
         yield _conversation(name, messages, {})

@@ -342,7 +342,7 @@ class PostgresArchive(Reader):
                 if is_indexed or not _one(database, _IS_PENDING)[0]:
                     yield PostgresReader(database, scope, self._count, behind)
                     return
-            # In transactions of its own: whoever waits for its lock does not wait for a search.
+            # In separate transactions: whoever waits for its lock does not wait for a search.
             behind = self._index_all()
 
     @contextmanager

@@ -50,7 +50,7 @@ from hermes_builtin.sessions.sqlite.repair import check, repair
 from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, append
 from hermes_builtin.sessions.words import storable
-from hermes_core.errors import DatabaseError
+from hermes_core.errors import CHECK_FOLDER, DatabaseError
 from hermes_core.storage.sqlite import close_before_fork, is_damage, is_unwritable
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ class SqliteArchive(Reader):
             return repair(self._file, progress)
         except OSError as error:
             what = f"can't be repaired: {error.strerror or error}"
-            raise DatabaseError(what, where=str(self.path)) from error
+            raise DatabaseError(what, where=str(self.path), hint=CHECK_FOLDER) from error
 
     def close(self) -> None:
         """Close the file."""

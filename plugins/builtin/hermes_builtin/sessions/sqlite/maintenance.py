@@ -385,7 +385,7 @@ logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 _QUIET_SECONDS: Final = 0.25
 #: So many messages may wait for a quiet moment to be indexed; the first search pays for them.
 _MOST_PENDING: Final = 16 * BATCH
-#: What nobody waits for waits for no other process for longer than this.
+#: Background work waits for no other process for longer than this.
 _BRIEFLY: Final = 0.5
 #: So long may the index hold up the end; what is left, the next search pays for.
 _CLOSING_SECONDS: Final = 1.0
