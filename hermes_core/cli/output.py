@@ -17,8 +17,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
@@ -61,6 +62,8 @@ _FEW: Final = 0.25
 _LEAST: Final = 4
 #: What `duration`, `span` and `size` return after a number.
 _UNITS: Final = frozenset(("ms", "s", "min", "h", "days", "B", "kB", "MB", "GB"))
+#: What takes longer than this shows progress.
+_SLOW_SECONDS: Final = 1.0
 #: The last of the characters that JSON never contains.
 _C0: Final = 0x1F
 
@@ -528,6 +531,32 @@ def progress(text: str, total: int | None = None) -> Iterator[Step]:
         redirect_stdout=False, redirect_stderr=False,
     ) as bar:  # fmt: skip
         yield Step(bar, bar.add_task(plain(text), total=total))
+
+
+@contextmanager
+def progress_if_slow(
+    text: str, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[], None]]:
+    """Show progress only if something takes longer than a second, which it rarely does.
+
+    Args:
+        text: What happens.
+        clock: Seconds; for tests.
+
+    Yields:
+        What to call after each step.
+    """
+    start = clock()
+    with ExitStack() as bar:
+        is_shown = False
+
+        def step() -> None:
+            nonlocal is_shown
+            if not is_shown and clock() - start >= _SLOW_SECONDS:
+                is_shown = True
+                bar.enter_context(progress(text))
+
+        yield step
 
 
 # -- times and sizes ----------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def _expected_number(error: click.BadParameter) -> str:
     number = "a whole number" if isinstance(kind, click.types.IntParamType) else "a number"
     limits = ((" from ", getattr(kind, "min", None)), (" to ", getattr(kind, "max", None)))
     bounds = "".join(f"{word}{limit}" for word, limit in limits if limit is not None)
-    name = error.param.get_error_hint(error.ctx)  # type: ignore[arg-type]
+    name = error.param.get_error_hint(error.ctx)
     return f"invalid value for {name}: expected {number}{bounds}, got {match[1]}"
 
 

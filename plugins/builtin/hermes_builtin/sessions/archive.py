@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hermes_builtin.sessions.numbers import bounds, place_of
 from hermes_builtin.sessions.words import words
+from hermes_core.errors import DatabaseError
 from hermes_core.privacy.origin import ASSISTANT, DELEGATION, USER, of_message
 from hermes_core.session import LOCAL, TERMINAL
 
@@ -581,6 +582,12 @@ class Archive(Reader, Protocol):
 
     def erase_deleted(self) -> bool:
         """Leave no trace of what was deleted or replaced; returns whether that could be done."""
+
+    def index_pending(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
+        """Index all that is not yet; why not, if it can't be done.
+
+        A search does so itself. ``step`` is called after each batch of messages.
+        """
 
     def stats(self) -> Stats:
         """How much there is."""

@@ -50,6 +50,7 @@ from hermes_core.cli.output import (
     print_json,
     print_table,
     progress,
+    progress_if_slow,
     say,
     say_text,
 )
@@ -328,6 +329,8 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
     # The shell has removed quotes; a phrase needs them escaped or in single quotes.
     asked = parse(storable(" ".join(query)))
     with _open_archive(ctx) as (archive, where):
+        with progress_if_slow("Indexing conversations") as step:
+            archive.index_pending(step)  # the search reports it if that is not possible
         found = search_conversations(archive, asked, options)
         missing = not_imported(where.theirs, archive) if where.theirs else 0
     results = found.results

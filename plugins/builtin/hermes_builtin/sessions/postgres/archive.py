@@ -248,7 +248,7 @@ class PostgresArchive(Reader):
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Delete sessions; returns the number of deleted messages."""
         # Indexed first: words that nobody uses any more leave the vocabulary with them.
-        self._index_all()
+        self.index_pending()
         gone = 0
         for done, session in enumerate(sessions, 1):
             more = True
@@ -277,7 +277,7 @@ class PostgresArchive(Reader):
 
     def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put a marker in the place of messages that have a text, and remove such titles."""
-        self._index_all()
+        self.index_pending()
         found = self.texts(matches)
         for start in range(0, len(found.messages), _STEP):
             with self._transaction(EVERYBODY) as database:
@@ -343,7 +343,7 @@ class PostgresArchive(Reader):
                     yield PostgresReader(database, scope, self._count, behind)
                     return
             # In separate transactions: whoever waits for its lock does not wait for a search.
-            behind = self._index_all()
+            behind = self.index_pending()
 
     @contextmanager
     def _reader(self, scope: Scope) -> Iterator[PostgresReader]:
@@ -477,7 +477,7 @@ class PostgresArchive(Reader):
 
         The server has its own checksums; this looks at what only we can know.
         """
-        error = self._index_all()
+        error = self.index_pending()
         if error is not None and is_temporary(error):
             # Messages that are not in the index yet are no damage.
             raise error
@@ -561,11 +561,12 @@ class PostgresArchive(Reader):
                 progress(before + len(rows), total)
         return done
 
-    def _index_all(self) -> DatabaseError | None:
+    def index_pending(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
         """Index all that is not yet; why not, if it can't be done."""
         try:
             while self._index_some(wait=True):
-                pass
+                if step is not None:
+                    step()
         except DatabaseError as error:
             return error
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -116,9 +116,9 @@ class SqliteArchive(Reader):
         self._backlog.add(len(messages))
         return numbers
 
-    def index_pending(self) -> DatabaseError | None:
+    def index_pending(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
         """Index all that is not yet; why not, if it can't be done."""
-        return self._backlog.index_all()
+        return self._backlog.index_all(step)
 
     def end(self, session_id: str, at: float, scope: Scope) -> None:
         """Record when a session ended, if it may be seen."""

@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from math import inf
 from pathlib import Path
@@ -420,7 +421,7 @@ class Backlog:
         if self._pending >= BATCH and not self._worker.alive:
             self._worker.wake()
 
-    def index_all(self) -> DatabaseError | None:
+    def index_all(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
         """Index all that is not yet; why not, if it can't be done.
 
         What is stored is safe whatever becomes of the index.
@@ -430,6 +431,8 @@ class Backlog:
                 more = is_pending(database)
             while more:
                 more = self._index_some(WAIT_SECONDS)
+                if step is not None:
+                    step()
         except DatabaseError as error:
             return error
         return None
