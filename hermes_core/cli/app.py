@@ -6,7 +6,7 @@ none of them. A test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Final, NamedTuple
 
@@ -69,7 +69,7 @@ class _HelpFormatter(click.HelpFormatter):
         super().write_text(text.replace("-", self._JOINING))
 
     def write_dl(
-        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         joined = [(name, text.replace("-", self._JOINING)) for name, text in rows]
         super().write_dl(joined, col_max, col_spacing)

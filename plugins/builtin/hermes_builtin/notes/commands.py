@@ -146,8 +146,8 @@ class RejectedError(HermesError):
     """A change that can't be made, with what there is to choose from."""
 
     def __init__(self, refused: Refused) -> None:
-        hint = "; ".join(previews(refused.matches))
-        super().__init__(refused.text.removesuffix("."), hint=hint or _SHOW)
+        hint = "; ".join(previews(refused.matches)) or (_SHOW if refused.current else "")
+        super().__init__(refused.text, hint=hint)
 
 
 # -- `memory edit` ------------------------------------------------------------------------------
