@@ -16,6 +16,7 @@ BENCHMARKS = (
     "mcp_server.py",
     "conformance.py",
     "guard.py",
+    "imports.py",
     "origin.py",
     "notes.py",
     "redaction.py",

@@ -161,10 +161,11 @@ class MemorySession:
         async for event in result.stream_events():
             if event.type != "raw_response_event":
                 continue
-            if event.data.type == "response.output_text.delta":
-                if shown := scrubber.feed(event.data.delta):
+            data: Any = event.data  # a union of fifty kinds
+            if data.type == "response.output_text.delta":
+                if shown := scrubber.feed(data.delta):
                     yield shown
-            elif event.data.type == "response.completed" and (rest := scrubber.flush()):
+            elif data.type == "response.completed" and (rest := scrubber.flush()):
                 yield rest
 
     # -- the protocol of the SDK ------------------------------------------------------------
@@ -222,7 +223,7 @@ class MemorySession:
                 self._cleared, found = self._cleared + 1, after
             if self._cleared:
                 await self._session.switch(self._name(self._cleared))
-            self._items = [dict(each) for each in found]  # type: ignore[misc]
+            self._items = [dict(each) for each in found]
         return self._items
 
     def _name(self, cleared: int) -> str:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         without_fences,
     )
     from hermes_core.hookspecs import Messages, hookimpl
-    from hermes_core.loading import load_provider
+    from hermes_core.loading import PluginContext, PluginManifest, load_provider
     from hermes_core.loading.compat import offer_hermes_agent_modules
     from hermes_core.manager import MemoryManager, Recollection
     from hermes_core.manager.asynchronous import AsyncMemoryManager
@@ -66,10 +66,13 @@ if TYPE_CHECKING:
         ForgetItem,
         ForgetReport,
         ForgetRequest,
+        MemoryItem,
+        MemoryPage,
         MemoryProvider,
         ProbeResult,
         RecallStatus,
         SupportsForget,
+        SupportsListing,
         SupportsOwnSettings,
         SupportsPostSetup,
         SupportsProbe,
@@ -108,12 +111,16 @@ __all__ = [
     "HookReport",
     "LockTimeoutError",
     "LoggedCall",
+    "MemoryItem",
     "MemoryManager",
+    "MemoryPage",
     "MemoryProvider",
     "Messages",
     "Outcome",
     "Pin",
+    "PluginContext",
     "PluginFacts",
+    "PluginManifest",
     "ProbeResult",
     "ProviderCallError",
     "ProviderConflictError",
@@ -132,6 +139,7 @@ __all__ = [
     "SessionContext",
     "StreamScrubber",
     "SupportsForget",
+    "SupportsListing",
     "SupportsOwnSettings",
     "SupportsPostSetup",
     "SupportsProbe",
@@ -212,6 +220,8 @@ _MODULES: Final = {
     "Messages": "hookspecs",
     "hookimpl": "hookspecs",
     # These import pluggy and, as soon as a provider is loaded, the plugin's packages.
+    "PluginContext": "loading",
+    "PluginManifest": "loading",
     "load_provider": "loading",
     "offer_hermes_agent_modules": "loading.compat",
     "MemoryManager": "manager",
@@ -231,10 +241,13 @@ _MODULES: Final = {
     "ForgetItem": "provider",
     "ForgetReport": "provider",
     "ForgetRequest": "provider",
+    "MemoryItem": "provider",
+    "MemoryPage": "provider",
     "MemoryProvider": "provider",
     "ProbeResult": "provider",
     "RecallStatus": "provider",
     "SupportsForget": "provider",
+    "SupportsListing": "provider",
     "SupportsOwnSettings": "provider",
     "SupportsPostSetup": "provider",
     "SupportsProbe": "provider",

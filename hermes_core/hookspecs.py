@@ -122,6 +122,7 @@ HOOKS: Final[Mapping[str, HookRule]] = {
     "post_setup": HookRule(Policy.TARGETED, optional=True, interactive=True),
     # No masks: what is to be forgotten may be a secret, and masked it would not be found.
     "forget": HookRule(Policy.TARGETED, deadline="write", optional=True),
+    "list_memories": HookRule(Policy.TARGETED, deadline="tool", optional=True),
 }
 
 
@@ -255,3 +256,7 @@ class MemoryHooks:
     @hookspec
     def forget(self, request: ForgetRequest) -> Outcome | None:
         """Find what a person wants to be forgotten, and delete it."""
+
+    @hookspec
+    def list_memories(self, cursor: str) -> Outcome | None:
+        """A page of what the backend knows."""

@@ -164,6 +164,36 @@ class ForgetReport(NamedTuple):
     unreachable: tuple[str, ...] = ()
 
 
+class MemoryItem(NamedTuple):
+    """One memory of a backend, as `SupportsListing.list_memories` returns it.
+
+    Attributes:
+        id: The backend's name for it.
+        text: What it says.
+        created: When it was stored, in Unix seconds; 0.0 if that is not known.
+        metadata: What else the backend knows of it, as JSON can hold it.
+    """
+
+    id: str
+    text: str
+    created: float = 0.0
+    metadata: Mapping[str, Any] = {}
+
+
+class MemoryPage(NamedTuple):
+    """Some memories of a backend.
+
+    Attributes:
+        items: At most 1,000 of them.
+        cursor: What to pass for the next page; "" if this is the last one.
+        missing: What the backend has but can't list, in one sentence; "" if that is nothing.
+    """
+
+    items: tuple[MemoryItem, ...] = ()
+    cursor: str = ""
+    missing: str = ""
+
+
 def described(statuses: Iterable[Any]) -> str:
     """Return one line for a person about what was recalled; "" if nothing was."""
     return "  ".join(_line(each) for each in statuses if hasattr(each, "provider_label"))
@@ -422,6 +452,21 @@ class SupportsForget(Protocol):
         """
 
 
+class SupportsListing(Protocol):
+    """A provider that can list all that it knows."""
+
+    def list_memories(self, cursor: str) -> MemoryPage:
+        """Return a page of everything that the backend knows of the current person.
+
+        ``hermes-plugins export`` calls it after `MemoryProvider.initialize`, once for each person.
+        It must not change anything. Leave out what the host has itself: its messages and notes.
+
+        Args:
+            cursor: "" for the first page, then `MemoryPage.cursor` of the page before. It means
+                whatever you want: a page's number, or the backend's own cursor.
+        """
+
+
 @runtime_checkable
 class BuiltinMethods(Protocol):
     """What the host uses of the built-in provider beyond the contract.
@@ -507,4 +552,5 @@ CAPABILITIES: Final = (
     SupportsStatusConfig,
     SupportsPostSetup,
     SupportsForget,
+    SupportsListing,
 )

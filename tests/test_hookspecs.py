@@ -49,6 +49,7 @@ POLICIES = {
         "get_status_config",
         "post_setup",
         "forget",
+        "list_memories",
     },
     Policy.REVERSE: {"shutdown"},
 }

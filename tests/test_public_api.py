@@ -26,8 +26,13 @@ PUBLIC_PACKAGES = (
     "hermes_core.service",
     "hermes_core.testing",
 )
-#: What our own conformance checks receive; nobody else writes such checks.
-INTERNAL = {"CheckContext", "CallQueue", "ConversationSlot", "_Exchange"}
+#: Types that nobody has to name: what our own conformance checks receive, what connects a
+#: conversation with its manager, and hermes-agent's types behind a plugin's context.
+INTERNAL = {
+    "CheckContext",
+    *("CallQueue", "ConversationSlot", "_Exchange"),
+    *("PlatformActions", "PluginRegistration", "PluginState"),
+}
 PAGES = [
     *(ROOT / "docs").glob("*.md"),
     *(ROOT / "plugins").glob("*/README.md"),

@@ -13,24 +13,35 @@ what it has when it is opened is complete.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-import shutil
 import stat
 import time
 import zipfile
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from hermes_core import __version__
+from hermes_core.checkup.backup_file import (
+    CHECKSUM,
+    HOME,
+    MANIFEST,
+    OUTSIDE,
+    SECRETS,
+    VERSION,
+    Manifest,
+    OutsidePath,
+    SecretFiles,
+    StoredFile,
+    publish,
+    work_folder,
+)
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.config import Config, load_config
 from hermes_core.dispatch import SingleProvider
@@ -40,16 +51,8 @@ from hermes_core.privacy import Redactor
 from hermes_core.secrets import Secrets
 from hermes_core.secrets.encryption import encrypt
 from hermes_core.storage.address import shown_address
-from hermes_core.storage.files import LockTimeoutError, file_lock, open_regular, sync_folder
+from hermes_core.storage.files import LockTimeoutError, file_lock, open_regular
 from hermes_core.storage.sqlite import Snapshot, is_database
-
-FORMAT: Final = "hermes-plugins backup"
-VERSION: Final = 1
-MANIFEST: Final = "manifest.json"
-CHECKSUM: Final = "manifest.sha256"
-SECRETS: Final = "secrets.enc"
-HOME: Final = "home"
-OUTSIDE: Final = "outside"
 
 CHUNK: Final = 1 << 20
 #: After so many bytes the file is synced: one sync at the end would hold up those of agents.
@@ -64,7 +67,7 @@ _LARGEST_SETTINGS: Final = 1_000_000
 #: What belongs to a running process, or to one that was killed, or can be made again.
 _SKIPPED: Final = re.compile(
     r"(.*/)?(__pycache__(/.*)?|\.[^/]*\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?"
-    r"|\.[^/]*\.(backup|restore)-[0-9a-f]{8}(/.*)?)"
+    r"|\.[^/]*\.(backup|restore|export)-[0-9a-f]{8}(/.*)?)"
 )
 _BESIDE_DATABASES: Final = ("-wal", "-shm", "-journal")
 #: Copied first, in this order; see the module's docstring.
@@ -85,143 +88,6 @@ _CONFIG: Final = "config.yaml"
 
 Step = Callable[[str], None]
 Progress = Callable[[int, int], None]
-
-
-# -- the manifest -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file in a backup.
-
-    Attributes:
-        path: Its name in the ZIP file.
-        size: Its length in bytes.
-        sha256: Its hash.
-        mode: Its permissions.
-        modified: When it was changed, in seconds since 1970.
-        kind: "file", "database" (a consistent copy) or "redacted" (secrets are masked in it).
-    """
-
-    path: str
-    size: int
-    sha256: str
-    mode: int
-    modified: float
-    kind: str = "file"
-
-
-@dataclass(frozen=True, slots=True)
-class OutsidePath:
-    """A file or folder outside of the home, which the provider needs as well."""
-
-    original: str
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What a backup contains.
-
-    Attributes:
-        version: Of the format.
-        created: When it was made.
-        program: The version of hermes-plugins.
-        home: Where the home was.
-        storage: Where its memory is: "files", or a database that is not part of the backup.
-        provider: The external provider.
-        folders: All folders, since some are empty.
-        files: All files, without the encrypted ones.
-        outside: What the provider has outside of the home.
-        secrets: How many secrets are included; None if they were left out.
-        secrets_sha256: The hash of what is encrypted.
-        left_out: What is not included, and why.
-        problems: What could not be copied as it should.
-    """
-
-    version: int
-    created: str
-    program: str
-    home: str
-    storage: str = "files"
-    provider: str = ""
-    folders: tuple[str, ...] = ()
-    files: tuple[StoredFile, ...] = ()
-    outside: tuple[OutsidePath, ...] = ()
-    secrets: int | None = None
-    secrets_sha256: str = ""
-    left_out: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-
-    def to_json(self) -> bytes:
-        """The manifest as it is stored."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode() + b"\n"
-
-    @property
-    def size(self) -> int:
-        """How many bytes all files have."""
-        return sum(each.size for each in self.files)
-
-
-@dataclass(frozen=True, slots=True)
-class SecretFiles:
-    """What is encrypted: files by their names in the home, and secrets of the keyring.
-
-    Attributes:
-        files: The content of each, and its mode.
-        keyring: By variable: the provider and the value.
-    """
-
-    files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
-    keyring: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def to_json(self) -> bytes:
-        """As it is encrypted."""
-        files = {
-            name: [mode, b64encode(text).decode()] for name, (mode, text) in self.files.items()
-        }
-        return json.dumps({"files": files, "keyring": self.keyring}).encode()
-
-    @classmethod
-    def from_json(cls, content: bytes) -> SecretFiles:
-        """What was encrypted. Raises ValueError, KeyError or TypeError if it is not that."""
-        data = json.loads(content)
-        files = {str(n): (int(mode), b64decode(text)) for n, (mode, text) in data["files"].items()}
-        keyring = {str(n): (str(who), str(value)) for n, (who, value) in data["keyring"].items()}
-        return cls(files, keyring)
-
-    def __len__(self) -> int:
-        return len(self.files) + len(self.keyring)
-
-
-# -- folders to work in -----------------------------------------------------------------------
-
-
-@contextmanager
-def work_folder(beside: Path, kind: str) -> Iterator[Path]:
-    """A private folder beside a path, which is removed afterwards.
-
-    One that a killed process left is removed by the next one that works here.
-    """
-    parent = beside.parent
-    name = f".{beside.name}.{kind}-"
-    for each in parent.glob(f"{glob_escaped(name)}*"):
-        with suppress(OSError, LockTimeoutError):
-            with file_lock(each / "lock", 0):
-                pass
-            shutil.rmtree(each)
-    folder = parent / f"{name}{os.urandom(4).hex()}"
-    folder.mkdir(mode=0o700)
-    try:
-        with file_lock(folder / "lock", 0):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def glob_escaped(name: str) -> str:
-    """A name in which no character has a meaning for `glob`."""
-    return re.sub(r"([*?\[])", r"[\1]", name)
 
 
 # -- making one -------------------------------------------------------------------------------
@@ -258,7 +124,7 @@ def create_backup(
         with work_folder(file, "backup") as folder:
             partial_file = folder / "backup.zip"
             manifest = _Backup(home, folder, passphrase, step, progress).write(partial_file)
-            _publish(partial_file, file)
+            publish(partial_file, file)
     except OSError as error:
         raise HermesError(
             f"the backup can't be written: {error.strerror or error}",
@@ -266,21 +132,6 @@ def create_backup(
             hint=CHECK_FOLDER,
         ) from error
     return manifest
-
-
-def _publish(made: Path, file: Path) -> None:
-    """Give the complete file its name, unless something has it by now."""
-    taken = HermesError("exists already", where=str(file), hint="choose another name")
-    try:
-        os.link(made, file)  # a rename would replace what is there
-    except FileExistsError:
-        raise taken from None
-    except OSError:  # a file system without links
-        if os.path.lexists(file):
-            raise taken from None
-        made.rename(file)
-    with suppress(OSError):
-        sync_folder(file.parent)
 
 
 class _Backup:
@@ -766,13 +617,3 @@ def provider_paths(home: Path) -> Iterator[ProviderPath]:
             yield ProviderPath(str(each))
     finally:
         activation.lease.release()
-
-
-def manifest_of(data: dict[str, Any]) -> Manifest:
-    """A manifest as it was stored. Raises KeyError, TypeError or ValueError if it is not one."""
-    values = {key: value for key, value in data.items() if key in Manifest.__dataclass_fields__}
-    values["files"] = tuple(StoredFile(**each) for each in data["files"])
-    values["outside"] = tuple(OutsidePath(**each) for each in data["outside"])
-    for key in ("folders", "left_out", "problems"):
-        values[key] = tuple(map(str, data[key]))
-    return Manifest(**values)

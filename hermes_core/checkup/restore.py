@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import zipfile
@@ -20,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
-from hermes_core.checkup.backup import (
+from hermes_core.checkup.backup import CHUNK, Progress, Step
+from hermes_core.checkup.backup_file import (
     CHECKSUM,
-    CHUNK,
     FORMAT,
     HOME,
     MANIFEST,
@@ -30,9 +31,7 @@ from hermes_core.checkup.backup import (
     SECRETS,
     VERSION,
     Manifest,
-    Progress,
     SecretFiles,
-    Step,
     StoredFile,
     manifest_of,
     work_folder,
@@ -43,6 +42,10 @@ from hermes_core.secrets.encryption import decrypt
 from hermes_core.storage.files import replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
 
+#: Streams of other files, devices, and names that Windows changes without a word.
+_NOT_ON_WINDOWS: Final = re.compile(
+    r'[<>:"|?*\x01-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)', re.IGNORECASE
+)
 _ANOTHER: Final = "use another backup, or copy this one again"
 #: A manifest of a million files has 200 MB.
 _LARGEST_MANIFEST: Final = 500_000_000
@@ -219,7 +222,7 @@ def _check_members(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> 
     listed = [each.path for each in manifest.files]
     extra = [MANIFEST, CHECKSUM, *([] if manifest.secrets is None else [SECRETS])]
     for name in (*listed, *manifest.folders):
-        if not _is_proper(name):
+        if not is_proper(name):
             raise _damaged(file, f"{name!r} is not a name below the home")
     for each in archive.infolist():
         kind = stat.S_IFMT(each.external_attr >> 16)
@@ -235,8 +238,8 @@ def _check_members(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> 
             raise _damaged(file, f"{stored.path} has another size than the manifest says")
 
 
-def _is_proper(name: str) -> bool:
-    """Whether a name leads to a place below the folder, on every system."""
+def is_proper(name: str, system: str = os.name) -> bool:
+    """Whether a name leads to a place below the folder, on this system."""
     parts = name.split("/")
     return (
         parts[0] in (HOME, OUTSIDE)
@@ -244,7 +247,7 @@ def _is_proper(name: str) -> bool:
         and not any(part in ("", ".", "..") for part in parts)
         and not set(name) & {"\\", "\0"}
         and not PurePosixPath(name).is_absolute()
-        and not (os.name == "nt" and ":" in name)
+        and not (system == "nt" and any(map(_NOT_ON_WINDOWS.search, parts)))
     )
 
 
@@ -343,7 +346,7 @@ def _write_secrets(
         error.hint = error.hint or _ANOTHER
         raise
     for name, (mode, content) in found.files.items():
-        if not _is_proper(f"{HOME}/{name}"):
+        if not is_proper(f"{HOME}/{name}"):
             raise _damaged(file, f"{name!r} is not a name below the home")
         path = home / name
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import click
 
-from hermes_core.checkup.backup import Manifest, create_backup
+from hermes_core.checkup.backup import create_backup
+from hermes_core.checkup.backup_file import Manifest
 from hermes_core.checkup.restore import Restored, read_manifest, restore
 from hermes_core.cli.output import amount, note, plain, print_json, progress, say, size
 from hermes_core.cli.usage import HintedUsageError

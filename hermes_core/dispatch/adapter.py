@@ -342,6 +342,9 @@ class ProviderAdapter:
     def forget(self, request: ForgetRequest) -> Outcome:
         return self._run("forget", request)
 
+    def list_memories(self, cursor: str) -> Outcome:
+        return self._run("list_memories", cursor)
+
     # -- what is known of the provider ----------------------------------------------------
 
     @property

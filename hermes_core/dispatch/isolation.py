@@ -48,7 +48,13 @@ from hermes_core.errors import (
     one_line,
 )
 from hermes_core.hookspecs import HOOKS, Lane
-from hermes_core.provider import ProbeResult, RecallStatus, hand_over
+from hermes_core.provider import (
+    ForgetReport,
+    MemoryPage,
+    ProbeResult,
+    RecallStatus,
+    hand_over,
+)
 from hermes_core.session import SessionContext
 from hermes_core.storage.child import end_child
 
@@ -65,7 +71,13 @@ _LONGEST_WAIT: Final = 60.0
 _LONG_LIFE: Final = 60.0
 _STARTS: Final = ("initialize", "initialize_for_inspection")
 _ENDS: Final = ("shutdown", UNLOAD)
-_SHAPES: Final = {"recall_status": RecallStatus, "probe": ProbeResult}
+#: What JSON makes a list of.
+_SHAPES: Final[Mapping[str, Callable[..., Any]]] = {
+    "recall_status": RecallStatus,
+    "probe": ProbeResult,
+    "forget": ForgetReport,
+    "list_memories": MemoryPage,
+}
 
 
 class ChildProcess(NamedTuple):

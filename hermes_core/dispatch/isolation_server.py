@@ -31,7 +31,7 @@ from hermes_core.dispatch.values import plain_value
 from hermes_core.dispatch.worker import EventLoop, Worker, as_exception
 from hermes_core.errors import ProviderCallError
 from hermes_core.hookspecs import HOOKS, Lane
-from hermes_core.provider import PARTS, MemoryProvider
+from hermes_core.provider import PARTS, ForgetRequest, MemoryProvider
 
 
 class _Parts(list[str]):
@@ -133,6 +133,9 @@ class ProviderServer:
             method = method_of(self._provider, "initialize")
         if method is None:
             raise ProviderCallError(f"it no longer has {hook}")
+        if hook == "forget":  # JSON has made a list of it
+            args = [ForgetRequest(*each) for each in args]
+            keywords = {name: ForgetRequest(*each) for name, each in keywords.items()}
         value = method(*args, **keywords)
         if iscoroutine(value):
             rule = HOOKS[hook]

@@ -3,6 +3,10 @@
 What a plugin prints while it loads goes to stderr, so that it can't spoil output that a
 program reads. What other threads print goes where it always goes. The environment is not
 touched: other threads of the host may change it at any time.
+
+Streams that were replaced meanwhile are put back, although another thread of the host could have
+done it: published plugins take over stdout while they load, an MCP server would then lose its
+connection, and a host that redirects its own output does so before it has a memory.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ within the deadline of the call, and no more of it than anybody can use.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from json import dumps, loads
+from math import isfinite
 from os import PathLike, fspath
 from typing import Any, Final
 
@@ -18,6 +20,8 @@ from hermes_core.provider import (
     LONGEST_TEXT,
     ForgetItem,
     ForgetReport,
+    MemoryItem,
+    MemoryPage,
     ProbeResult,
     RecallStatus,
 )
@@ -84,12 +88,34 @@ def _forget_report(value: Any) -> ForgetReport:
     return ForgetReport(tuple(items), tuple(text_of(str(each), _LONGEST_LABEL) for each in reasons))
 
 
+def _memory_page(value: Any) -> MemoryPage:
+    given = getattr(value, "items", None)
+    if given is None or callable(given) or not hasattr(value, "cursor"):
+        raise WrongReturnType(f"returned {_name(type(value))}, expected MemoryPage")
+    items = list(given)
+    if len(items) > _MOST_ITEMS:  # not cut off: an export would be incomplete without a word
+        raise WrongReturnType(f"returned more than {_MOST_ITEMS:,} memories in a page")
+    missing = text_of(str(getattr(value, "missing", "")), _LONGEST_LABEL)
+    return MemoryPage(tuple(map(_memory_item, items)), text_of(str(value.cursor)), missing)
+
+
+def _memory_item(value: Any) -> MemoryItem:
+    name, text, created, metadata = MemoryItem(*value)
+    # As JSON, which has no name for some numbers and for the types of a backend.
+    known = loads(dumps(dict(metadata or {}), default=str, skipkeys=True), parse_constant=str)
+    at = float(created or 0.0)
+    return MemoryItem(
+        text_of(str(name)), text_of(str(text)), at if isfinite(at) else 0.0, _Copy().of(known)
+    )
+
+
 #: Hooks whose values are known by their attributes, not by their type: a plugin written for
 #: hermes-agent returns that project's class.
 _SHAPED: Final = {
     "recall_status": _recall_status,
     "probe": _probe_result,
     "forget": _forget_report,
+    "list_memories": _memory_page,
 }
 
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from errno import ENOSPC
 from itertools import count
 from pathlib import Path
 from sqlite3 import connect  # bound before a plugin can replace it, as `monotonic` and `sleep`
@@ -719,8 +720,8 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
             _move_orphans(path)
         return _retry_while_busy(lambda: _connected(path, schema))
     except sqlite3.Error as error:
-        what = f"{schema.name} can't be opened: {error}"
-        raise DatabaseError(what, where=str(path), hint=CHECK_FOLDER) from error
+        # Without a hint: if it is damaged, the caller adds how to repair it.
+        raise DatabaseError(f"{schema.name} can't be opened: {error}", where=str(path)) from error
     except OSError as error:
         what = f"{schema.name} can't be opened: {error.strerror or error}"
         raise DatabaseError(what, where=str(path), hint=CHECK_FOLDER) from error
@@ -1011,6 +1012,8 @@ _STEP_PAGES: Final = 256
 _RESTARTS: Final = 5
 _LONGEST_PAUSE: Final = 0.05
 
+_UNWRITTEN: Final = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE))
+
 CopyProgress = Callable[[int, int], None]
 
 
@@ -1036,7 +1039,7 @@ class Snapshot:
     """A database at one moment, whatever others write to it meanwhile.
 
     With a write-ahead log, the moment is when this object is created: no writer waits for it, nor
-    it for them. With a rollback journal, it is a moment during `copy`.
+    it for them. With a rollback journal, it is a moment during `copy`. It can be copied once.
 
     Raises:
         DatabaseError: The file can't be opened.
@@ -1073,7 +1076,8 @@ class Snapshot:
             What SQLite finds wrong with the copy; "" if it is whole.
 
         Raises:
-            DatabaseError: It can't be read, or the copy can't be written.
+            DatabaseError: It can't be read.
+            OSError: The copy can't be written.
         """
         steps = _CopySteps(None if self._is_pinned else _RESTARTS, progress)
         with self._errors():
@@ -1081,6 +1085,7 @@ class Snapshot:
                 self._copy(target, _STEP_PAGES, steps)
             except _RestartedTooOften:
                 self._copy(target, -1, _CopySteps(None, progress))
+            self._release()
             with closing(_connection(target, "immutable=1")) as copy:
                 found = str(copy.execute("PRAGMA quick_check(1)").fetchone()[0])
         return "" if found == "ok" else found
@@ -1092,6 +1097,19 @@ class Snapshot:
             copy.execute("PRAGMA journal_mode = OFF")
             self._opened.connection.backup(copy, pages=pages, progress=steps.done, sleep=0.01)
 
+    def _release(self) -> None:
+        """Let go of the moment: until then, the log can't be emptied and grows with each commit.
+
+        What has grown meanwhile is moved to the database here. Otherwise the next commit of an
+        agent would do that, and wait for the disk.
+        """
+        connection = self._opened.connection
+        if self._is_pinned:
+            connection.execute("ROLLBACK")
+            connection.execute("PRAGMA query_only = 0")
+            with suppress(sqlite3.Error):  # a file that can't be written
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
     def close(self) -> None:
         """End it."""
         self._opened.close()
@@ -1101,6 +1119,9 @@ class Snapshot:
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
+            # Only the copy is written to.
+            if getattr(error, "sqlite_errorcode", 0) in _UNWRITTEN:
+                raise OSError(ENOSPC, f"no space for a copy of {self.path.name}") from error
             hint = _HINTS.get(error_code(error), "")
             what = f"can't be copied: {error}"
             raise DatabaseError(what, where=str(self.path), hint=hint) from error

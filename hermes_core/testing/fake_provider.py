@@ -27,6 +27,7 @@ from hermes_core.hookspecs import HOOKS, Messages
 from hermes_core.provider import (
     ForgetReport,
     ForgetRequest,
+    MemoryPage,
     MemoryProvider,
     ProbeResult,
     RecallStatus,
@@ -142,6 +143,7 @@ class FakeProvider(MemoryProvider):
             "probe": ProbeResult(ok=True, detail="the fake backend works"),
             "get_status_config": {},
             "forget": ForgetReport(),
+            "list_memories": MemoryPage(),
         }
         for hook, answer in answers.items():
             self.answer(hook, answer)
@@ -457,6 +459,11 @@ class FakeProvider(MemoryProvider):
         """Find nothing by default."""
         report: ForgetReport = self._called("forget", request=request)
         return report
+
+    def list_memories(self, cursor: str) -> MemoryPage:
+        """Know nothing by default."""
+        page: MemoryPage = self._called("list_memories", cursor=cursor)
+        return page
 
 
 def _known(hook: str) -> str:

@@ -62,6 +62,11 @@ def _few_distributions(few_distributions: None) -> None:
     """Managers and commands find few distributions."""
 
 
+@pytest.fixture(autouse=True)
+def _forked_children(forked_children: None) -> None:
+    """Plugin code of commands runs in a fork."""
+
+
 @pytest.fixture
 def agent(home: Path) -> Iterator[StartAgent]:
     """Starts a session on the home; settings of the notes are keywords."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,37 @@ def test_a_text_is_divided_into_lists_and_paragraphs():
     ]
     assert entries_of("\r\n\r\nUser likes tea.\r\n\r\nUser likes tea.\r\n") == ["User likes tea."]
     assert entries_of("") == []
+
+
+OMI = {
+    "format": "open-memory-interchange",
+    "version": "0.1",
+    "serialization": "json",
+    "subject": {"id": "user-1", "type": "person"},
+    "generated_at": "2026-11-18T09:00:00Z",
+    "memories": [
+        {"id": "1", "content": "Ann drinks tea.", "created": "2026-05-01T09:00:00Z"},
+        {"id": "2", "content": "- Ann has:\n- a cat", "type": "semantic", "created": "2026-05-02"},
+        {"id": "3", "content": " ", "created": "2026-05-02"},
+        {"id": "4", "created": "2026-05-02"},
+        "not a memory",
+    ],
+}
+
+
+def test_each_memory_of_a_file_of_omi_ai_is_an_entry():
+    entries = ["Ann drinks tea.", "- Ann has:\n- a cat"]
+    assert entries_of(json.dumps(OMI)) == entries
+    assert entries_of(json.dumps(OMI, indent=2)) == entries
+    head = {key: value for key, value in OMI.items() if key != "memories"}
+    lines = "\n".join(map(json.dumps, [head, *OMI["memories"]]))
+    assert entries_of(lines + "\n") == entries
+    assert entries_of(lines + '\n{"content": "cut o') == entries
+    # A text that only mentions it is a text.
+    assert entries_of("- read about open-memory-interchange\n- more") == [
+        "read about open-memory-interchange", "more",
+    ]  # fmt: skip
+    assert entries_of('{"format": "open-memory-interchange"}') == []
 
 
 @pytest.fixture

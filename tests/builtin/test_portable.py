@@ -101,7 +101,8 @@ def imported(content: bytes, home: Path) -> portable.Counts:
 
 def test_an_export_of_an_import_is_the_same_byte_by_byte(home, tmp_path):
     first = exported(home)
-    assert {each["type"] for each in records(first)} == set(portable._FIELDS)
+    of_providers = {"provider", "memory"}
+    assert {each["type"] for each in records(first)} == set(portable._FIELDS) - of_providers
     other = new_home(tmp_path, 1)
     counts = imported(first, other)
     assert (counts.sessions, counts.messages, counts.known) == (3, 8, 0)

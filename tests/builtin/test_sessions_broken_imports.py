@@ -34,8 +34,6 @@ def encrypted() -> bytes:
 
 
 BROKEN = {
-    "half a line": GOOD + '{"role": "user", "cont',
-    "no message": GOOD + '{"text": "hello"}\n',
     "a number": "5",
     "a word": '"messages"',
     "an object": "{}",
@@ -152,3 +150,74 @@ def test_a_database_that_is_not_hermes_agents_is_refused_by_name(
 def test_an_import_without_a_file_says_what_is_missing(machine: Machine) -> None:
     assert "give the file to import" in machine.run("sessions", "import").misused()
     assert not (machine.home / "state.db").exists()
+
+
+# -- files of which a part is broken --------------------------------------------------------------
+
+
+def talk(number: int) -> dict[str, object]:
+    said = [
+        {"sender": "human", "text": f"question {number}"},
+        {"sender": "assistant", "text": f"answer {number}"},
+    ]
+    return {"uuid": f"u-{number}", "name": f"Talk {number}", "chat_messages": said}
+
+
+PARTLY = {
+    "a line that is cut off": (GOOD + '{"role": "user", "cont', "line 2 is cut off"),
+    "a line that is no message": (GOOD + '{"text": "hello"}\n', "line 2 is not of the form"),
+    "a broken line in the middle": ('{"role": "us\n' + GOOD, "line 1 is not JSON"),
+    "an export that is cut off": (
+        json.dumps([{"uuid": "u", "chat_messages": [{"sender": "human", "text": "hello"}]}])[:-1]
+        + ', {"uuid": "v", "chat_mess',
+        "entry 2 (byte ",
+    ),
+    "an export with an odd conversation": (
+        json.dumps([
+            {"uuid": "v", "chat_messages": 5},
+            {"uuid": "u", "chat_messages": [{"sender": "human", "text": "hello"}]},
+        ]),
+        "entry 1 (byte 1) is not of the form",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "problem"), PARTLY.values(), ids=PARTLY)
+def test_what_is_whole_in_a_broken_file_is_imported_and_one_line_says_where_it_broke(
+    content: str, problem: str, machine: Machine
+) -> None:
+    path = machine.user / "broken"
+    path.write_text(content)
+    for _ in range(2):  # and it may be repeated
+        error = machine.run("sessions", "import", str(path)).failed()
+        assert f"{path}: {problem}" in error
+        assert "everything else was imported" in error
+        with closing(open_archive(machine.home)) as archive:
+            assert archive.stats()[:2] == (1, 1)
+    said = machine.run("sessions", "import", str(path), "--json")
+    assert said.code == 1
+    assert problem in json.loads(said.out)["problem"]
+
+
+def test_an_export_that_was_cut_off_is_completed_by_the_whole_one(machine: Machine) -> None:
+    whole = json.dumps([talk(each) for each in range(20)])
+    path = machine.user / "conversations.json"
+    path.write_text(whole[: len(whole) // 2])
+    machine.run("sessions", "import", str(path)).failed()
+    path.write_text(whole)
+    done = machine.json("sessions", "import", str(path))
+    assert 0 < done["known"] < 20
+    assert done["sessions"] + done["known"] == 20
+    with closing(open_archive(machine.home)) as archive:
+        assert archive.stats()[:2] == (20, 40)
+
+
+def test_a_zip_that_breaks_off_brings_what_came_before(machine: Machine) -> None:
+    # Stored, not deflated: only the checksum at its end says that something is wrong.
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("conversations.json", json.dumps([talk(1), talk(2)]))
+    path = machine.user / "export.zip"
+    data = buffer.getvalue()
+    path.write_bytes(data.replace(b"question 2", b"question 9", 1))
+    assert "can't be read" in machine.run("sessions", "import", str(path)).failed()

@@ -182,6 +182,7 @@ def test_messages_in_lines_are_taken_over_in_every_form(text: str, machine: Mach
     path = write(machine, text, "chat.jsonl")
     assert taken(machine, path) == {
         "schema": 1, "origin": "jsonl", "sessions": 1, "messages": 2, "known": 0, "skipped": 0,
+        "problem": "",
     }  # fmt: skip
     assert list(contents(machine).values()) == [SAID]
     again = taken(machine, path)
@@ -237,6 +238,19 @@ def test_conversations_without_a_name_that_begin_alike_are_all_taken_over(
     said = sorted(each[1][1] for each in contents(machine).values())
     assert said == ["numbat", "quokka", "wombat"]
     assert taken(machine, path)["sessions"] == 0
+
+
+def test_names_of_conversations_that_begin_alike_do_not_depend_on_how_many_there_are(
+    machine: Machine,
+) -> None:
+    system = message("system", "You are a helpful assistant.")
+    talks = [{"messages": [system, message("user", f"animal {n}")]} for n in range(20)]
+    taken(machine, write(machine, lines(*talks), "chat.jsonl"))
+    before = set(contents(machine))
+    # A name that is found by trying all numbers before it would make this quadratic.
+    assert not [each for each in before if each.count("-") > 1]
+    taken(machine, write(machine, lines(*reversed(talks)), "chat.jsonl"))
+    assert set(contents(machine)) == before
 
 
 def test_what_was_exported_can_be_imported_elsewhere(machine: Machine, tmp_path: Path) -> None:

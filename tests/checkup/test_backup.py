@@ -24,7 +24,8 @@ from support.commands import Machine, posix_only, run_on_terminal
 from support.forget_home import KEPT, count, fill, in_child
 
 from hermes_core import MemoryManager
-from hermes_core.checkup.backup import CHECKSUM, MANIFEST, create_backup
+from hermes_core.checkup.backup import create_backup
+from hermes_core.checkup.backup_file import CHECKSUM, MANIFEST
 from hermes_core.checkup.restore import BackupError, restore
 from hermes_core.errors import HermesError, SecretsError
 

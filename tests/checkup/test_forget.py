@@ -61,6 +61,13 @@ def machine(tmp_path: Path, filled: Path) -> Machine:
     return made
 
 
+@pytest.fixture(autouse=True)
+def _forked_children(request: pytest.FixtureRequest) -> None:
+    """Children are forks, except in the test of every store."""
+    if "fifty" not in request.node.name:
+        request.getfixturevalue("forked_children")
+
+
 def recalled(home: Path) -> str:
     """Everything that an agent gets to see: the prompt, recall and the search."""
     shown = []

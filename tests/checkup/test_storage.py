@@ -380,7 +380,12 @@ def test_another_process_that_writes_all_the_time_loses_nothing(full: Path, url:
 
     plan = migrate(full, url, report=report)
     assert agent is not None
-    said = ["turn 0", *agent.communicate()[0].splitlines()]
+    # Not `communicate`, which does not see what `readline` has read of the lines after the first.
+    with agent:
+        assert agent.stdin is not None
+        assert agent.stdout is not None
+        agent.stdin.close()
+        said = ["turn 0", *agent.stdout.read().splitlines()]
 
     config = load_config(full)
     assert storage._builtin(config).spooled(full, seconds=600) == (0, "")
@@ -469,7 +474,14 @@ STEPS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("step", STEPS)
+#: Of the copies, one is enough for `make test`, and so it is of the comparisons.
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(each, marks=() if number in {1, 4, 5} else pytest.mark.stress)
+        for number, each in enumerate(STEPS)
+    ],
+)
 def test_an_error_at_any_step_lets_agents_go_on_and_the_next_attempt_finish(
     full: Path, url: str, step: str
 ) -> None:
@@ -590,8 +602,12 @@ def test_a_copy_that_differs_is_not_switched_to(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
     ("step", "modules"),
-    [("19", "1"), pytest.param("331", "8", marks=pytest.mark.stress)],
-    ids=["in the order of steps", "anywhere"],
+    [
+        ("83", "1"),
+        pytest.param("19", "1", marks=pytest.mark.stress),
+        pytest.param("331", "8", marks=pytest.mark.stress),
+    ],
+    ids=["in the order of steps", "at more of them", "anywhere"],
 )
 def test_killed_the_same_command_finishes_it(
     shared_url: str, tmp_path: Path, step: str, modules: str
@@ -607,4 +623,4 @@ def test_killed_the_same_command_finishes_it(
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["wrong"] == []
-    assert found["kills"] >= 5
+    assert found["kills"] >= 2

@@ -49,7 +49,11 @@ def run(project: Path, tests: str, *arguments: str) -> subprocess.CompletedProce
     return subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=project,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTEST_ADDOPTS": "-p no:langsmith_plugin -p no:anyio",  # slow, and not ours
+        },
         capture_output=True,
         text=True,
         check=False,

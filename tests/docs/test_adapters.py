@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
+import tempfile
+import traceback
+import warnings
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
 from support.fake_claude import FakeClaude, results
 from support.fake_model import Answer, FakeModel, Prompt
 
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 PAGE = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text("utf-8")
 _LONGEST = 30
 
@@ -50,18 +55,43 @@ agents.set_tracing_disabled(True)
 
 
 def run(program: str, home: Path, before: str = "", **environment: str) -> str:
-    """What a program prints, in a process of its own: its clients are never closed."""
+    """What a program prints, in a process of its own: its clients are never closed.
+
+    The process is a fork. The tests of the adapters have imported the frameworks, which takes
+    seconds for each.
+    """
     assert len(program.splitlines()) <= _LONGEST
     keys = {"HERMES_HOME": str(home), "OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none"}
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", before + program],
-        env={**os.environ, **keys, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return "\n".join(line for line in ended.stdout.splitlines() if line) + "\n"
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # our threads only wait
+            child = os.fork()
+        if not child:
+            _be_the_program(before + program, {**keys, **environment}, out.fileno(), err.fileno())
+        _, status = os.waitpid(child, 0)
+        out.seek(0)
+        err.seek(0)
+        assert status == 0, err.read().decode()
+        lines = out.read().decode().splitlines()
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def _be_the_program(text: str, environment: dict[str, str], out: int, err: int) -> NoReturn:
+    code = 1
+    try:
+        warnings.resetwarnings()  # pytest's
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        sys.stdout, sys.stderr = (open(each, "w", closefd=False) for each in (1, 2))  # noqa: SIM115
+        os.environ.update(environment)
+        exec(compile(text, "example", "exec"), {"__name__": "__main__"})
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def test_the_example_of_the_openai_agents_sdk(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def prepare(machine: Machine, command: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("command", sorted(filter(is_run, commands())))
-@pytest.mark.usefixtures("few_distributions")
+@pytest.mark.usefixtures("few_distributions", "forked_children")
 def test_a_command_of_the_docs_runs(demo, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ready = prepare(demo, command, tmp_path)

@@ -25,6 +25,13 @@ peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 print(f"peak: {peak // (1024 if sys.platform != 'darwin' else 1 << 20)}", file=sys.stderr)
 sys.exit(code)
 """
+#: The command, with few distributions: a scan of all others takes most of a test.
+COMMAND = """
+import site, sys
+site.addsitedir(sys.argv.pop(1))
+from hermes_core.cli import main
+main()
+"""
 SECONDS = 60  # generous: what hangs, hangs for ever
 MEGABYTES = 300
 HUGE = 20_000_000_000
@@ -41,12 +48,13 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.fixture
-def run(machine: Machine) -> Callable[..., dict[str, dict[str, str]]]:
+def run(machine: Machine, _packages: Path) -> Callable[..., dict[str, dict[str, str]]]:
     """Runs `list --json` and gives what it lists, by name."""
 
     def call(*arguments: str, told: str = "") -> dict[str, dict[str, str]]:
+        command = [sys.executable, "-P", "-S", "-c", COMMAND, _packages, "list", "--json"]
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", RUN, *machine.command("list", "--json", *arguments)],
+            [sys.executable, "-I", "-S", "-c", RUN, *command, *arguments],
             env=machine.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from support.wheels import Venv, make_provider_wheel, make_sdist, make_wheel
+from support.wheels import Venv, make_provider_wheel, make_sdist, make_wheel, requirements
 
 UV = shutil.which("uv") or shutil.which("uv", path=sysconfig.get_path("scripts"))
 
@@ -20,10 +20,10 @@ def venv(tmp_path: Path) -> Venv:
     """A venv without pip. uv looks at no .pth file, so what we need lies in it for real."""
     made = Venv(tmp_path / "machine")
     (made.packages / "seen.pth").unlink()
-    for each in Path(sysconfig.get_path("purelib")).iterdir():
+    for each in requirements().iterdir():
         if each.suffix == ".dist-info" and not each.name.startswith("pip-"):
             shutil.copytree(each, made.packages / each.name)
-        elif each.name.partition(".")[0] != "pip" and each.suffix != ".dist-info":
+        elif each.name != "pip" and each.suffix != ".dist-info":
             (made.packages / each.name).symlink_to(each)
     settings = tmp_path / "uv.toml"
     settings.write_text(f"no-index = true\nfind-links = [{str(made.links)!r}]\n")

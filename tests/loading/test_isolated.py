@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.commands import posix_only, wait_until
+from support.commands import Machine, posix_only, wait_until
 from support.isolated import (
     LOADED,
     Children,
@@ -496,3 +496,25 @@ def test_no_turn_is_lost_while_the_child_is_killed_again_and_again(
     # At least once, and in order.
     assert list(dict.fromkeys(delivered)) == [f"turn {number}" for number in range(30)]
     manager.shutdown_all()
+
+
+def test_a_provider_in_its_own_process_can_forget(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, in_process=True)
+    body = """
+    facts_of_ann = ["Ann drinks tea", "Ann lives in Bonn"]
+
+    def forget(self, request):
+        from hermes_core import ForgetItem, ForgetReport
+        found = [each for each in self.facts_of_ann if request.matches(each)]
+        if request.delete:
+            with open(os.path.join(request.home, "asked.txt"), "a") as file:
+                file.write("deleted\\n")
+        is_gone = os.path.exists(os.path.join(request.home, "asked.txt"))
+        count = 0 if is_gone and not request.delete else len(found)
+        return ForgetReport((ForgetItem("memories", count),), ("nothing else",))
+    """
+    add_plugin(machine.home, body)
+    done = machine.run("forget", "lives in bonn", "--provider", "--yes", "--json")
+    provider = json.loads(done.out)["provider"]
+    assert (provider["found"], provider["deleted"]) == ({"memories": 1}, {"memories": 1})
+    assert (machine.home / "asked.txt").read_text() == "deleted\n"

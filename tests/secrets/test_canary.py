@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import traceback
 from pathlib import Path
 
 import pytest
 from support import keyrings
-from support.commands import Machine
+from support.commands import Machine, posix_only
+from support.forked_commands import run_forked_command
 
 from hermes_core.errors import HermesError
 from hermes_core.secrets import Secrets
@@ -22,7 +22,7 @@ STORES = [
     ("keyring.backends.null.Keyring", "keyring"),
     ("support.keyrings.InFile", "auto"),
     ("support.keyrings.RaisesOnSecondSet", "auto"),
-    # These take paths that the others take, too; each starts five processes.
+    # These take paths that the others take, too.
     pytest.param("support.keyrings.InFile", "dotenv", marks=pytest.mark.stress),
     pytest.param("support.keyrings.RaisesOnSet", "keyring", marks=pytest.mark.stress),
     pytest.param("support.keyrings.Locked", "auto", marks=pytest.mark.stress),
@@ -44,6 +44,7 @@ def holders(folder: Path) -> set[str]:
     }
 
 
+@posix_only
 @pytest.mark.parametrize(("backend", "choice"), STORES)
 def test_it_is_in_its_store_and_nowhere_else(machine: Machine, tmp_path, backend, choice):
     machine.write_config(f"secrets: {{backend: {choice}}}\n")
@@ -57,15 +58,10 @@ def test_it_is_in_its_store_and_nowhere_else(machine: Machine, tmp_path, backend
         ["move", "--to", "dotenv"],
         ["move", "--to", "keyring"],
     ):
-        done = subprocess.run(
-            machine.command("--debug", "secrets", *arguments),
-            input=CANARY.encode(),
-            env=machine.environment,
-            capture_output=True,
-            timeout=60,
-            check=False,
+        _, out, err = run_forked_command(
+            ["--debug", "secrets", *arguments], machine.environment, CANARY.encode()
         )
-        said += done.stdout + done.stderr
+        said += out + err
         kept = holders(tmp_path)
         assert kept <= {"machine/home/.env"} or kept <= {"keyring.json"}, kept
     assert said.count(b"all is logged") == 5

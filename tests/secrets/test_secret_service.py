@@ -45,6 +45,7 @@ def test_a_secret_goes_to_the_keyring_and_is_read_in_the_next_session(session, m
     assert states(machine, second.stdout) == {"KEY": "set (keyring)"}
 
 
+@pytest.mark.stress
 def test_it_moves_to_dotenv_and_back_and_is_deleted(session, machine):
     done = session.run(
         """
@@ -67,6 +68,7 @@ def test_it_moves_to_dotenv_and_back_and_is_deleted(session, machine):
     ], done
 
 
+@pytest.mark.stress
 def test_64_kb_fit(session, machine):
     done = session.run(
         """

@@ -113,6 +113,7 @@ class HindsightServer:
             ("POST", "/memories/recall"): lambda: self._recall(bank, body),
             ("POST", "/reflect"): lambda: self._reflect(bank, body),
             ("GET", "/documents"): lambda: self._documents(bank, query),
+            ("GET", "/memories/list"): lambda: self._memories(bank, query),
             ("PUT", ""): lambda: self._put(bank, body),
             ("DELETE", ""): lambda: self._drop(bank),
         }
@@ -174,6 +175,17 @@ class HindsightServer:
             if wanted <= set(kept["tags"])
         ]
         return {"items": items, "total": len(items), "limit": 100, "offset": 0}
+
+    def _memories(self, bank: str, query: dict[str, list[str]]) -> Any:
+        limit, offset = int(query["limit"][0]), int(query["offset"][0])
+        units = [
+            {"id": f"unit-{name}", "text": kept["original_text"], "fact_type": "world",
+             "document_id": name, "mentioned_at": "2026-01-02T03:04:05+00:00",
+             "tags": kept["tags"], "metadata": kept["metadata"]}
+            for name, kept in self.banks.get(bank, {}).items()
+        ]  # fmt: skip
+        items = units[offset : offset + limit]
+        return {"items": items, "total": len(units), "limit": limit, "offset": offset}
 
     def _bank(self, bank: str) -> dict[str, dict[str, Any]]:
         if bank not in self.banks:

@@ -176,6 +176,9 @@ class Recorder(MemoryProvider):
     def forget(self, request):
         return self._note("forget", request)
 
+    def list_memories(self, cursor):
+        return self._note("list_memories", cursor)
+
 
 #: How a host makes each hook happen.
 DRIVE: dict[str, Callable[[MemoryManager], Any]] = {
@@ -202,6 +205,7 @@ _SAMPLES: dict[str, Any] = {
     "child_session_id": "child",
     "config": {},
     "content": "x",
+    "cursor": "",
     "extra": {},
     "hermes_home": "home",
     "message": "hello",

@@ -116,7 +116,7 @@ def make_sdist(
 
 
 @cache
-def _requirements() -> Path:
+def requirements() -> Path:
     """A folder with ourselves, pip and what both need: pip reads everything that is installed."""
     folder = Path(tempfile.mkdtemp(prefix="hermes-tests-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -153,7 +153,7 @@ class Venv(Machine):
         self.python = self.folder / ("Scripts" if os.name == "nt" else "bin") / "python"
         super().__init__(folder, self.python)
         self.packages = self._purelib()
-        ours = _requirements() if self.forked else Path(sysconfig.get_path("purelib"))
+        ours = requirements() if self.forked else Path(sysconfig.get_path("purelib"))
         seen = [*([beside] if beside else []), ours]
         # Unlike a plain line, this reads the .pth files there, such as an editable install's.
         (self.packages / "seen.pth").write_text(

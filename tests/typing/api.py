@@ -32,12 +32,16 @@ from hermes_core import (
     HookReport,
     LockTimeoutError,
     LoggedCall,
+    MemoryItem,
     MemoryManager,
+    MemoryPage,
     MemoryProvider,
     Messages,
     Outcome,
     Pin,
+    PluginContext,
     PluginFacts,
+    PluginManifest,
     ProbeResult,
     ProviderCallError,
     ProviderConflictError,
@@ -56,6 +60,7 @@ from hermes_core import (
     SessionContext,
     StreamScrubber,
     SupportsForget,
+    SupportsListing,
     SupportsOwnSettings,
     SupportsPostSetup,
     SupportsProbe,
@@ -225,6 +230,11 @@ def for_authors(info: ProviderInfo, service: ServiceProvider, probed: SupportsPr
     offer_hermes_agent_modules()
 
 
+def register(ctx: PluginContext) -> None:
+    assert_type(ctx.manifest, PluginManifest)
+    ctx.register_memory_provider(FakeProvider())
+
+
 def capabilities(
     settings: SupportsOwnSettings, status: SupportsStatusConfig, setup: SupportsPostSetup
 ) -> None:
@@ -238,6 +248,11 @@ def forgetting(provider: SupportsForget) -> None:
     assert_type(request.matches("A Fact"), bool)
     assert_type(provider.forget(request), ForgetReport)
     assert_type(provider.forget(request).items, tuple[ForgetItem, ...])
+
+
+def listing(provider: SupportsListing) -> None:
+    assert_type(provider.list_memories(""), MemoryPage)
+    assert_type(provider.list_memories("").items, tuple[MemoryItem, ...])
 
 
 def prompts() -> None:

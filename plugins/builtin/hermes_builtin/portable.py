@@ -1,5 +1,7 @@
 """Notes and conversations as JSON lines that people can read: docs/portable-format.md.
 
+What the external provider knows is exported as well, as far as it can list it.
+
 An export of a home that was imported into an empty one is the same, byte by byte. So a line has
 nothing that depends on the machine: no row numbers, no time of the export, and one order.
 
@@ -14,7 +16,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -28,14 +30,17 @@ from hermes_builtin.sessions.archive import (
     Session,
     SessionFacts,
 )
-from hermes_builtin.sessions.conversations import open_archive
+from hermes_builtin.sessions.conversations import keywords_of, open_archive
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.merging import MessageIds, SessionMerge
 from hermes_builtin.sessions.spool import Spool
 from hermes_core import HermesError
+from hermes_core.checkup.backup_file import publish, work_folder
+from hermes_core.checkup.listing import Listing, list_memories, read_memories
 from hermes_core.config import load_config
 from hermes_core.errors import CHECK_FOLDER
-from hermes_core.storage.files import open_regular, sync_folder
+from hermes_core.session import SessionContext
+from hermes_core.storage.files import open_regular
 
 FORMAT: Final = "hermes-memory"
 VERSION: Final = 1
@@ -55,7 +60,11 @@ class PortableError(HermesError):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much was exported, or imported; ``known`` is what was there already."""
+    """How much was exported, or imported.
+
+    ``known`` is what was there already. ``memories`` are those of external providers, which are
+    exported, and counted by an import.
+    """
 
     notes: int = 0
     changes: int = 0
@@ -63,44 +72,51 @@ class Counts:
     sessions: int = 0
     messages: int = 0
     known: int = 0
+    memories: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export has; ``listing`` says what the external provider listed."""
+
+    counts: Counts
+    listing: Listing
 
 
 # -- writing ----------------------------------------------------------------------------------
 
 
-def export_file(home: Path, file: Path, progress: Progress | None = None) -> Counts:
-    """Write the notes and conversations of a home to a new file.
+def export_file(
+    home: Path, file: Path, progress: Progress | None = None, *, provider: bool = True
+) -> Exported:
+    """Write the notes and conversations of a home to a new file, and what its provider knows.
+
+    Args:
+        home: The home.
+        file: The new file.
+        progress: Called with the messages that were written, and how many there are.
+        provider: Whether to ask the external provider for its memories.
 
     Raises:
         HermesError: The file exists already or can't be written, or a store can't be read.
     """
-    temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}.tmp")
     if os.path.lexists(file):
         raise HermesError("exists already", where=str(file), hint="choose another name")
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as target:
-            counts = export_lines(home, target, progress)
-            target.flush()
-            os.fsync(target.fileno())
-        _publish(temporary, file)
+        with work_folder(file, "export") as folder:
+            made = folder / "export.jsonl"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            with os.fdopen(os.open(made, flags, 0o600), "wb") as target:
+                counts = export_lines(home, target, progress)
+                listing = _export_memories(home, folder / "memories.jsonl", target, provider)
+                target.flush()
+                os.fsync(target.fileno())
+            publish(made, file)
     except OSError as error:
         raise HermesError(
             f"can't be written: {error.strerror or error}", where=str(file), hint=CHECK_FOLDER
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return counts
-
-
-def _publish(temporary: Path, file: Path) -> None:
-    try:
-        os.link(temporary, file)  # a rename would replace what is there
-    except FileExistsError:
-        raise HermesError("exists already", where=str(file), hint="choose another name") from None
-    except OSError:  # a file system without links
-        temporary.rename(file)
-    sync_folder(file.parent)
+    return Exported(replace(counts, memories=listing.memories), listing)
 
 
 def export_lines(home: Path, target: BinaryIO, progress: Progress | None = None) -> Counts:
@@ -117,8 +133,33 @@ def export_lines(home: Path, target: BinaryIO, progress: Progress | None = None)
     return _counted(counts)
 
 
+def _export_memories(home: Path, listed: Path, target: BinaryIO, wanted: bool) -> Listing:
+    """Write what the external provider knows, by person and id."""
+    config = load_config(home)
+    if not wanted or not config.selection.name:
+        return Listing()
+    listing = list_memories(config, _people(home), listed)
+    problems = {"problems": list(listing.problems)} if listing.problems else {}
+    facts = {"name": listing.provider, "can_list": listing.can_list, "memories": listing.memories}
+    target.write(_line({"type": "provider", **facts, **problems}))
+    target.writelines(
+        _line({"type": "memory", "provider": listing.provider, **record})
+        for record in read_memories(listed)
+    )
+    return listing
+
+
+def _people(home: Path) -> list[dict[str, str]]:
+    """Everybody who has talked with the agent, and whoever sits at the terminal."""
+    with closing(locate(home).open()) as archive:
+        owners = {each.owner: each for each in archive.sessions(EVERYBODY)}
+    found = [keywords_of(each._replace(parent="")) for each in owners.values()]
+    people = {SessionContext.from_keywords("", each).identity: each for each in ({}, *found)}
+    return [people[each] for each in sorted(people)]
+
+
 def _counted(counts: Mapping[str, int]) -> Counts:
-    names = ("note", "change", "pending", "session", "message", "known")
+    names = ("note", "change", "pending", "session", "message", "known", "memory")
     return Counts(*(counts.get(each, 0) for each in names))
 
 
@@ -243,6 +284,11 @@ _FIELDS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
         "session": _TEXT, "id": _TEXT, "role": _TEXT, "at": _NUMBER, "content": _TEXT,
         "extra": (dict,),
     },
+    "provider": {"name": _TEXT, "memories": (int,), "problems": (list,)},
+    "memory": {
+        **dict.fromkeys(("provider", "platform", "user_id", "chat_id", "profile"), _TEXT),
+        "id": _TEXT, "created": _NUMBER, "text": _TEXT, "metadata": (dict,),
+    },
 }  # fmt: skip
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "header": ("format", "version"),
@@ -252,6 +298,8 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "pending": ("id", "record"),
     "session": ("id",),
     "message": ("session", "role", "at", "content"),
+    "provider": ("name",),
+    "memory": ("provider", "id", "text"),
 }
 
 
@@ -267,7 +315,8 @@ def _problem(record: Any) -> str:
         return f"{', '.join(missing)} is missing"
     for name, value in record.items():
         kinds = fields.get(name, (object,))
-        if name != "type" and (not isinstance(value, kinds) or isinstance(value, bool)):
+        is_wrong = not isinstance(value, kinds) or (isinstance(value, bool) and name in fields)
+        if name != "type" and is_wrong:
             return f"{name} has a wrong value"
         if kinds is _NUMBER and not isfinite(value):
             return f"{name} has a wrong value"
@@ -388,34 +437,54 @@ def import_file(home: Path, file: Path, progress: Progress | None = None) -> Cou
 
 def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) -> Counts:
     counts: Counter[str] = Counter()
-    notebooks: dict[str, _Contents] = {}
-    pending: dict[str, Record] = {}
-    people: list[Person] = []
+    notes = _NotesImport(counts)
     with closing(locate(home).open()) as archive:
         _hand_over(home, archive)
         sessions = _SessionImport(archive, counts)
         for _, record in _lines(source):
             match record["type"]:
-                case "person":
-                    people.append(Person(record["platform"], record["user_id"]))
-                case "change" | "note":
-                    notebooks.setdefault(record["notebook"], _Contents()).add(record)
-                case "pending":
-                    pending[record["id"]] = record["record"]
                 case "session":
                     sessions.begin(record)
                 case "message":
                     sessions.add(record)
+                case "memory":  # only its provider could store it
+                    counts["memory"] += 1
+                case _:
+                    notes.add(record)
             if progress is not None:
                 progress(source.tell(), size)
         sessions.finish()
-    with closing(Notes.open(home, load_config(home).memory)) as notes:
-        for person in people:
-            notes.introduce(person)
-        for key, contents in notebooks.items():
-            _import_notebook(notes, notes.book(key), contents, counts)
-        _import_pending(notes, pending, counts)
+    notes.store(home)
     return _counted(counts)
+
+
+class _NotesImport:
+    """Collects everything about the notes, which are few, and stores it at the end."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self._counts = counts
+        self._notebooks: dict[str, _Contents] = {}
+        self._pending: dict[str, Record] = {}
+        self._people: list[Person] = []
+
+    def add(self, record: Record) -> None:
+        """A record; those of other kinds are ignored."""
+        match record["type"]:
+            case "person":
+                self._people.append(Person(record["platform"], record["user_id"]))
+            case "change" | "note":
+                self._notebooks.setdefault(record["notebook"], _Contents()).add(record)
+            case "pending":
+                self._pending[record["id"]] = record["record"]
+
+    def store(self, home: Path) -> None:
+        """Store all of it."""
+        with closing(Notes.open(home, load_config(home).memory)) as notes:
+            for person in self._people:
+                notes.introduce(person)
+            for key, contents in self._notebooks.items():
+                _import_notebook(notes, notes.book(key), contents, self._counts)
+            _import_pending(notes, self._pending, self._counts)
 
 
 class _SessionImport:

@@ -21,6 +21,19 @@ def test_a_bank_that_is_not_there_yet_is_empty(engine, home):
         assert json.loads(found) == {"result": "No relevant memories found."}
 
 
+def test_all_memories_are_listed_in_pages(engine, home):
+    with provider_on(home, engine.url, bank_id=new_bank()) as provider:
+        assert provider.list_memories("").items == ()
+        for number in range(3):
+            provider.sync_turn(f"fact{number} is here", "Noted.", turn_id=f"t{number}", attempt=1)
+        first = provider.list_memories("")
+        assert {f"fact{n}" for n in range(3)} == {
+            word for each in first.items for word in each.text.split() if word.startswith("fact")
+        }
+        assert all(each.id and each.created > 0 for each in first.items)
+        assert provider.list_memories(first.cursor).items == ()
+
+
 def test_a_question_without_a_word_finds_nothing(engine, home):
     with provider_on(home, engine.url, bank_id=new_bank()) as provider:
         provider.sync_turn("Hello there.", "Hello.", turn_id="t1", attempt=1)

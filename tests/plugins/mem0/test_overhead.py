@@ -13,6 +13,7 @@ class AtOnce:
 
     where = "here"
     extracts_at_once = True
+    most_listed = 0
 
     def __init__(self):
         self.added = 0

@@ -475,8 +475,9 @@ def add(ctx: click.Context, /, text: str, **given: Any) -> None:
 def import_notes(ctx: click.Context, /, paths: tuple[str, ...], **given: Any) -> None:
     """Stage the notes of another agent.
 
-    FILE is CLAUDE.md, AGENTS.md, another text, a folder such as ~/.codex/memories, or - for
-    standard input. Each item of a list and each paragraph waits until you approve it.
+    FILE is CLAUDE.md, AGENTS.md, another text, a file of OMI-AI, a folder such as
+    ~/.codex/memories, or - for standard input. Each item of a list and each paragraph waits until
+    you approve it.
     """
     notes = notes_of(ctx, given["user"], given["platform"])
     found = [(_shown_name(each), importing.entries_of(text)) for each, text in _texts(paths)]

@@ -1,15 +1,16 @@
-"""Notes from files of other agents: CLAUDE.md, AGENTS.md, Codex's memories, pasted text.
+"""Notes from files of other agents: CLAUDE.md, AGENTS.md, Codex's memories, OMI-AI, pasted text.
 
 Nothing becomes a note by itself: each entry waits until a person approves it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hermes_builtin.notes import Author, Notes, NotesError, Refused, operation, previews
 from hermes_core.privacy.origin import IMPORT
@@ -19,6 +20,7 @@ from hermes_core.storage.files import read_regular
 MOST_ENTRIES: Final = 500
 _LARGEST: Final = 5_000_000
 
+_INTERCHANGE: Final = "open-memory-interchange"
 _FRONT_MATTER: Final = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 _HEADING: Final = re.compile(r" {0,3}#{1,6}\s+(.*?)\s*#*$")
@@ -44,10 +46,44 @@ class Staged:
 
 
 def entries_of(text: str) -> list[str]:
-    """The entries of a text: each item of a list, and each paragraph; headings stay with them."""
+    """The entries of a text: each item of a list, and each paragraph; headings stay with them.
+
+    A file of OMI-AI (Open Memory Interchange) has an entry for each of its memories.
+    """
+    if (memories := _interchanged(text)) is not None:
+        return list(dict.fromkeys(memories))
     text = _COMMENT.sub("", _FRONT_MATTER.sub("", text.replace("\r\n", "\n")))
     found = (each for each in _Entries().read(text.split("\n")) if each)
     return list(dict.fromkeys(found))
+
+
+def _interchanged(text: str) -> list[str] | None:
+    """The memories of a file of OMI-AI; None if it is something else.
+
+    It is one document with its ``memories``, or lines, of which the first describes the file and
+    each other one is a memory. Its ``content`` alone says what a memory is; every other field is
+    optional for a reader.
+    """
+    if _INTERCHANGE not in text:
+        return None
+    try:
+        documents = [json.loads(text)]
+    except ValueError:
+        documents = [_json_of(line) for line in text.splitlines() if line.strip()]
+    head = documents[0] if documents and isinstance(documents[0], dict) else {}
+    if head.get("format") != _INTERCHANGE:
+        return None
+    listed = head.get("memories")
+    records = [*(listed if isinstance(listed, list) else ()), *documents[1:]]
+    contents = (each.get("content") for each in records if isinstance(each, dict))
+    return [each.strip() for each in contents if isinstance(each, str) and each.strip()]
+
+
+def _json_of(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 @dataclass(slots=True)

@@ -67,7 +67,7 @@ def kind_of(path: Path) -> str:
     with path.open("rb") as file:
         for _ in range(_LOOKED_AT):
             line = file.readline(_LONGEST_LINE)
-            if not line:
+            if not line or line.lstrip().startswith(b"["):  # an export, all of it in one line
                 break
             entry = _parsed(line)
             if not isinstance(entry, dict):

@@ -210,11 +210,17 @@ def import_command(
                 taken = import_file(archive, source, owner, step.update, hidden=given["hidden"])
     if json_wanted:
         print_json(**taken._asdict())
-        return
+        ctx.exit(1 if taken.problem else 0)
     say(
         f"Imported {_contents(taken.sessions, taken.messages)} from {taken.origin}; "
         f"already stored: {taken.known:,}."
     )
+    if taken.problem:
+        raise HermesError(
+            taken.problem,
+            where=str(source),
+            hint=f"{amount(taken.skipped, 'entry')} skipped; everything else was imported",
+        )
     if taken.skipped:
         note(f"Skipped {amount(taken.skipped, 'line')} that can't be read.")
 

@@ -10,14 +10,17 @@ import sqlite3
 import time
 import zipfile
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from itertools import chain
 from itertools import count as counting
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from hermes_builtin.sessions import coding_agents, hermes_agent
 from hermes_builtin.sessions.archive import (
@@ -35,6 +38,7 @@ from hermes_builtin.sessions.archive import (
 )
 from hermes_builtin.sessions.display import DEFAULT_PROFILE
 from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here
+from hermes_builtin.sessions.json_stream import Entry, JsonStream
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
 from hermes_core.privacy.origin import IMPORT, is_external
@@ -59,13 +63,18 @@ class NotImportedError(HermesError):
 
 
 class ImportResult(NamedTuple):
-    """What an import brought."""
+    """What an import brought.
+
+    ``skipped`` is what could not be read; ``problem`` says where it is, if that is a fault of the
+    file and not of an agent that is writing to it.
+    """
 
     origin: str
     sessions: int = 0
     messages: int = 0
     known: int = 0
     skipped: int = 0
+    problem: str = ""
 
 
 def import_folder(
@@ -91,8 +100,13 @@ def import_folder(
         result = _import_transcript(archive, path, owner, shown)
         if result is not None:
             origins = dict.fromkeys(filter(None, (*taken.origin.split(", "), result.origin)))
-            counts = (sum(each) for each in zip(taken[1:], result[1:], strict=True))
-            taken = ImportResult(", ".join(origins), *counts)
+            taken = ImportResult(
+                ", ".join(origins),
+                taken.sessions + result.sessions,
+                taken.messages + result.messages,
+                taken.known + result.known,
+                taken.skipped + result.skipped,
+            )
         done += length
     if not taken.origin:
         raise NotImportedError(
@@ -164,19 +178,12 @@ def import_file(
         theirs = hermes_agent.conversations(path, archive, hidden=hidden)
         found = (each._replace(facts=_owned(each.facts, owner)) for each in theirs)
         total = hermes_agent.count(path, hidden=hidden)
-        return _take(archive, hermes_agent.ORIGIN, found, total, progress)
+        shown = None if progress is None else partial(_further, progress, 0, total)
+        return _take(archive, hermes_agent.ORIGIN, found, shown)
     size = path.stat().st_size
     shown = None if progress is None else partial(_further, progress, 0, size)
     transcript = _import_transcript(archive, path, owner, shown)
-    if transcript is not None:
-        return transcript
-    try:
-        origin, parsed = _parsed(path, _text(path))
-    except (OSError, UnicodeDecodeError, *_BAD_ZIPS) as error:
-        what = f"can't be read: {error}"
-        raise NotImportedError(what, where=str(path), hint=_KINDS) from error
-    owned = (each._replace(facts=_owned(each.facts, owner)) for each in parsed)
-    return _take(archive, origin, owned, len(parsed), progress)
+    return transcript or _import_export(archive, path, owner, progress)
 
 
 def _is_database(path: Path) -> bool:
@@ -211,8 +218,7 @@ def _name(archive: Archive, origin: str, imported: Imported) -> str:
             names = names_here(origin, imported.facts.id)
             name = names[number] if number < len(names) else f"{names[-1]}-{number}"
         else:
-            base = f"jsonl-{_fingerprint(imported.messages[:1])}"
-            name = f"{base}-{number}" if number else base
+            name = _unnamed(imported.messages, number)
         session = archive.session(name, EVERYBODY)
         # A name is taken if it is free, if an earlier import of this origin made it, or if the
         # stored conversation says the same. Otherwise the next name is tried.
@@ -221,6 +227,20 @@ def _name(archive: Archive, origin: str, imported: Imported) -> str:
         if _is_of(session, imported.facts) and _alike(archive.messages(session), imported.messages):
             return name
     raise AssertionError
+
+
+def _unnamed(messages: list[NewMessage], number: int) -> str:
+    """The names of a conversation that has none.
+
+    First by its first message. Thousands of conversations may begin with the same instructions, so
+    then by all up to what a user says first; only of those that are still the same, by a number.
+    """
+    if not number:
+        return f"jsonl-{_fingerprint(messages[:1])}"
+    roles = [each.role for each in messages]
+    first = roles.index("user") + 1 if "user" in roles else 1
+    base = f"jsonl-{_fingerprint(messages[:first])}"
+    return f"{base}-{number}" if first == 1 or number > 1 else base
 
 
 def _is_of(session: Session, facts: SessionFacts) -> bool:
@@ -257,8 +277,7 @@ def _take(
     archive: Archive,
     origin: str,
     conversations: Iterable[Imported],
-    total: int,
-    progress: Progress | None,
+    progress: Callable[[int], None] | None,
 ) -> ImportResult:
     taken = ImportResult(origin)
     # One by one: which name a conversation gets depends on those before it.
@@ -273,10 +292,10 @@ def _take(
         taken = taken._replace(
             sessions=taken.sessions + bool(new),
             messages=taken.messages + len(new),
-            known=taken.known + (not new),
+            known=taken.known + (bool(imported.messages) and not new),
         )
         if progress is not None:
-            progress(done, total)
+            progress(done)
     return taken
 
 
@@ -288,63 +307,135 @@ def _as_imported(message: NewMessage) -> NewMessage:
     return message._replace(extra={**(message.extra or {}), "origin": IMPORT})
 
 
-def _text(path: Path) -> str:
+# -- exports, as a stream ----------------------------------------------------------------------
+
+
+def _import_export(
+    archive: Archive, path: Path, owner: Scope, progress: Progress | None
+) -> ImportResult:
+    """Import JSON lines, or an export of ChatGPT or Claude, one conversation after the other."""
+    try:
+        # A copy or a download that failed, and not an export without conversations.
+        if not path.stat().st_size:
+            raise NotImportedError("is empty", where=str(path), hint="export or copy it again")
+        with _opened(path) as (file, size):
+            export = _Export(path, file)
+            owned = (
+                each._replace(facts=_owned(each.facts, owner)) for each in export.conversations()
+            )
+            shown = None if progress is None else lambda _: progress(export.at, size)
+            taken = _take(archive, export.origin, owned, shown)
+    except (OSError, *_BAD_ZIPS) as error:
+        what = f"can't be read: {error}"
+        raise NotImportedError(what, where=str(path), hint=_KINDS) from error
+    if export.problem and not taken.messages and not taken.known:
+        raise NotImportedError(
+            export.problem, where=str(path), hint="export it again, or correct it"
+        )
+    return taken._replace(skipped=export.skipped, problem=export.problem)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
+    """The file with the conversations, which may be in a ZIP file, and its size."""
     if not zipfile.is_zipfile(path):
-        return path.read_text("utf-8-sig")
+        with path.open("rb") as file:
+            yield file, path.stat().st_size
+        return
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.rpartition("/")[2] == _ZIPPED]
         if not names:
             raise NotImportedError(f"has no {_ZIPPED} in it", where=str(path), hint=_KINDS)
-        return archive.read(names[0]).decode("utf-8-sig")
+        with archive.open(names[0]) as file:
+            yield file, archive.getinfo(names[0]).file_size
 
 
-def _parsed(path: Path, text: str) -> tuple[str, list[Imported]]:
-    """What kind of export it is, and its conversations."""
-    if not text.strip():  # an empty file is a copy or download that failed, not an empty export
-        todo = "export or copy it again"
-        raise NotImportedError("is empty", where=str(path), hint=todo)
-    try:
-        # One JSON document is an export of ChatGPT or Claude; several lines of JSON are not one
-        # document.
-        whole = json.loads(text)
-    except ValueError:
-        return "jsonl", list(_jsonl(path, text))
-    except RecursionError as error:
-        todo = "export the conversations again"
-        raise NotImportedError("is nested too deeply", where=str(path), hint=todo) from error
-    entries = whole if isinstance(whole, list) else [whole]
-    entries = [entry for entry in entries if isinstance(entry, dict)]
-    readers: dict[str, tuple[str, Callable[[Mapping[str, Any]], Imported]]] = {
-        "mapping": ("chatgpt", _chatgpt),
-        "chat_messages": ("claude", _claude),
-    }
-    for key, (origin, read) in readers.items():
-        if entries and all(key in entry for entry in entries):
-            return origin, _each(path, entries, read)
-    if entries and all("messages" in entry or "role" in entry for entry in entries):
-        lines = "\n".join(map(json.dumps, entries))
-        return "jsonl", list(_jsonl(path, lines))
-    raise NotImportedError(
-        "holds no conversations that are known here",
-        where=str(path),
-        hint=_KINDS,
-    )
+class _Export:
+    """A file with conversations, of which one is in memory at a time.
 
+    Attributes:
+        origin: Who wrote it.
+        at: How many bytes have been read.
+        skipped: How many entries can't be used.
+        problem: The first of them, and what is wrong with it.
+    """
 
-def _each(
-    path: Path, entries: list[dict[str, Any]], read: Callable[[Mapping[str, Any]], Imported]
-) -> list[Imported]:
-    found = []
-    for number, entry in enumerate(entries, 1):
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path = path
+        self._file = file
+        self._now = time.time()
+        self.at = self.skipped = 0
+        self.problem = ""
+        self._entries = self._usable()
+        self._first = next(self._entries, None)
+        self.origin = "jsonl" if self._first is None else self._kind(self._first.value)
+
+    def _usable(self) -> Iterator[Entry]:
+        """The entries that are objects."""
         try:
-            found.append(read(entry))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise NotImportedError(
-                f"conversation {number} is not of the form it should have: {error!r}",
-                where=str(path),
-                hint="export the conversations again, or remove this one from the file",
-            ) from error
-    return found
+            for entry in JsonStream(self._file):
+                self.at = entry.start + entry.length
+                if entry.problem or not isinstance(entry.value, dict):
+                    self._skip(entry.place, entry.problem or "is not a message or a conversation")
+                else:
+                    yield entry
+        except (OSError, *_BAD_ZIPS) as error:  # a failing disk, a damaged ZIP file
+            self._skip(f"what follows byte {self.at:,}", f"can't be read: {error}")
+
+    def _skip(self, place: str, problem: str) -> None:
+        self.skipped += 1
+        self.problem = self.problem or f"{place} {problem}"
+
+    def _kind(self, entry: Mapping[str, Any]) -> str:
+        for key, (origin, _) in _READERS.items():
+            if key in entry:
+                return origin
+        if "messages" in entry or "role" in entry:
+            return "jsonl"
+        raise NotImportedError(
+            "holds no conversations that are known here",
+            where=str(self._path),
+            hint=_KINDS,
+        )
+
+    def conversations(self) -> Iterator[Imported]:
+        """Each conversation; messages that are lines of their own come last."""
+        loose: dict[str, array[int]] = {}
+        entries = self._entries if self._first is None else chain([self._first], self._entries)
+        for entry in entries:
+            try:
+                if self.origin != "jsonl":
+                    yield self._exported(entry.value)
+                elif "messages" in entry.value:
+                    messages = [new_message(each, self._now) for each in entry.value["messages"]]
+                    yield _conversation(_identity(entry.value), messages, entry.value)
+                else:
+                    self._message(entry.value)
+                    # Where it is, not what it says: lines of one conversation may be far apart.
+                    place = loose.setdefault(_identity(entry.value), array("q"))
+                    place.extend((entry.start, entry.length))
+            except _BAD_FORMS as error:
+                self._skip(entry.place, f"is not of the form it should have: {error!r:.200}")
+        for name, places in loose.items():
+            yield _conversation(name, self._messages_at(places), {})
+
+    def _exported(self, entry: Mapping[str, Any]) -> Imported:
+        for origin, read in _READERS.values():
+            if origin == self.origin:
+                return read(entry)
+        raise AssertionError
+
+    def _message(self, entry: Mapping[str, Any]) -> NewMessage:
+        if "role" not in entry:
+            raise ValueError("neither a message nor a conversation")
+        return new_message(entry, self._now)
+
+    def _messages_at(self, places: array[int]) -> list[NewMessage]:
+        messages = []
+        for start, length in zip(places[::2], places[1::2], strict=True):
+            self._file.seek(start)
+            messages.append(self._message(json.loads(self._file.read(length))))
+        return messages
 
 
 # -- ChatGPT and Claude ------------------------------------------------------------------------
@@ -411,34 +502,15 @@ def _time(text: Any) -> float:
         return 0.0
 
 
+_READERS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Imported]]]] = {
+    "mapping": ("chatgpt", _chatgpt),
+    "chat_messages": ("claude", _claude),
+}
+#: What reading an entry raises if it is something else.
+_BAD_FORMS: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+
+
 # -- JSONL ---------------------------------------------------------------------------------------
-
-
-def _jsonl(path: Path, text: str) -> Iterator[Imported]:
-    """A line is a message, or a conversation with its ``messages``."""
-    now = time.time()
-    loose: dict[str, list[NewMessage]] = {}
-    # Not `splitlines`: it also splits at U+2028, which is valid inside a JSON string.
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            if "messages" in entry:
-                messages = [new_message(each, now) for each in entry["messages"]]
-                yield _conversation(_identity(entry), messages, entry)
-            elif "role" in entry:
-                loose.setdefault(_identity(entry), []).append(new_message(entry, now))
-            else:
-                raise ValueError("neither a message nor a conversation")  # noqa: TRY301
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise NotImportedError(
-                f"line {number} is not a message: {error}",
-                where=str(path),
-                hint="correct this line, or remove it",
-            ) from error
-    for name, messages in loose.items():
-        yield _conversation(name, messages, {})
 
 
 def _identity(entry: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_core import ForgetItem, ForgetReport, ForgetRequest, HermesError
+from hermes_core import ForgetItem, ForgetReport, ForgetRequest, HermesError, MemoryPage
 from hermes_core.service import (
     BackendError,
     Cause,
@@ -271,6 +271,15 @@ class HindsightProvider(ServiceProvider):
             about = [] if found else left  # until the documents are gone, they are what is recalled
             items = (ForgetItem("documents", len(found)), ForgetItem("observations", len(about)))
             return ForgetReport(items)
+
+    def list_memories(self, cursor: str) -> MemoryPage:
+        """List the facts and observations of the bank."""
+        with self.explaining():
+            session = self._session
+            start = int(cursor or 0)
+            items = session.service.memories(session.bank(self.session_id), start)
+            # By what arrived: a server may allow less than was asked for.
+            return MemoryPage(tuple(items), str(start + len(items)) if items else "")
 
     # -- tools --------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ import json
 import os
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from hermes_core import HermesError
+from hermes_core import HermesError, MemoryItem
 from hermes_core.service import (
     BackendError,
     Cause,
@@ -242,6 +243,12 @@ class Service:
             if len(new) < _NOTES:
                 return found
 
+    def memories(self, bank: str, start: int) -> list[MemoryItem]:
+        """Some memories of a bank, from a number on; none at the end, or if there is no bank."""
+        asked = self._client.alist_memories(bank, limit=_NOTES, offset=start)
+        answer = self._run_on_what_is_there(asked)
+        return [_memory_item(each) for each in answer.items] if answer else []
+
     def text(self, bank: str, document_id: str) -> str:
         """The text of a document."""
         asked = self._client.documents.get_document(
@@ -282,6 +289,27 @@ def _client(settings: Settings) -> Hindsight:
         user_agent=_AGENT,
         max_attempts=1,
     )
+
+
+def _memory_item(unit: Any) -> MemoryItem:
+    known = {
+        "type": unit.fact_type,
+        "document": unit.document_id,
+        "context": unit.context,
+        "date": unit.var_date,
+        "entities": unit.entities,
+        "tags": unit.tags,
+        **(unit.metadata or {}),
+    }
+    known = {key: value for key, value in known.items() if value}
+    return MemoryItem(unit.id, unit.text or "", _seconds(unit.mentioned_at), known)
+
+
+def _seconds(date: str | None) -> float:
+    try:
+        return datetime.fromisoformat(date or "").timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _has_words(query: str) -> bool:

@@ -7,7 +7,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_core import ForgetReport, ForgetRequest, HermesError, ProviderUnavailableError
+from hermes_core import (
+    ForgetReport,
+    ForgetRequest,
+    HermesError,
+    MemoryPage,
+    ProviderUnavailableError,
+)
 from hermes_core.service import (
     BackendError,
     Cause,
@@ -339,6 +345,13 @@ class HonchoProvider(ServiceProvider):
         with self.explaining():
             settings = self._known_settings()
             return Forgetting(self.service, settings, self.start.home).run(request)
+
+    def list_memories(self, cursor: str) -> MemoryPage:
+        """List what Honcho concluded of the person and the agent, and their cards."""
+        from hermes_memory_honcho.listing import conclusions  # noqa: PLC0415 - with the SDK
+
+        with self.explaining():
+            return conclusions(self.service, cursor)
 
     def explain(self, error: Exception) -> BackendError:
         """What an error of the SDK means."""

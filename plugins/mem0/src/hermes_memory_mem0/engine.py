@@ -141,9 +141,9 @@ def open_folder(path: Path) -> Any:
     lock = threading.RLock()
     for name in _CLIENT_CALLS:
         setattr(client, name, _one_at_a_time(getattr(client, name), lock))
-    client.create_payload_index = _nothing  # type: ignore[method-assign]
+    client.create_payload_index = _nothing
     # mem0ai's `reset` removes the whole collection; no memory of a user may go that way.
-    client.delete_collection = _refuse_to_delete  # type: ignore[method-assign]
+    client.delete_collection = _refuse_to_delete
     return client
 
 
@@ -370,6 +370,7 @@ class Oss:
     """Memories in a local or self-hosted store. A write returns when they are stored."""
 
     extracts_at_once = True
+    most_listed = _ALL
 
     def __init__(self, sdk: Sdk, engine: Engine) -> None:
         store = engine.config["vector_store"]["provider"]

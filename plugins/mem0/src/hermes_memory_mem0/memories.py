@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
-from hermes_core import ForgetItem, ForgetReport, ForgetRequest
+from hermes_core import ForgetItem, ForgetReport, ForgetRequest, MemoryItem, MemoryPage
 from hermes_core.service import (
     Alphabet,
     Note,
@@ -38,6 +39,8 @@ class Memory(NamedTuple):
     text: str
     user: str = ""
     score: float = 0.0
+    created: str = ""
+    metadata: Mapping[str, Any] = {}
 
 
 class EventState(Enum):
@@ -67,6 +70,8 @@ class Memories(Protocol):
     where: str
     #: Whether facts are there when ``add`` returns, or made later.
     extracts_at_once: bool
+    #: How many memories `all` returns at most; 0 if there is no limit.
+    most_listed: int
 
     def open(self) -> None:
         """Get ready, over the network if need be. May be called again."""
@@ -142,6 +147,8 @@ def memory_of(row: Mapping[str, Any]) -> Memory:
         str(row.get("memory") or ""),
         str(row.get("user_id") or ""),
         float(row.get("score") or 0.0),
+        str(row.get("created_at") or ""),
+        row.get("metadata") or {},
     )
 
 
@@ -182,6 +189,28 @@ def forget(memories: Memories, owner: Owner, request: ForgetRequest, *, own: boo
         if not memories.erase_history([each.id for each in found], is_gone) and found:
             unreachable.append(_HISTORY)
     return ForgetReport((ForgetItem("memories", len(found)),), tuple(unreachable))
+
+
+# -- What is listed for an export ---------------------------------------------------------------
+
+_PAGE: Final = 500
+
+
+def page_of(found: Sequence[Memory], cursor: str, most: int) -> MemoryPage:
+    """A page of memories; the cursor is the number of its first one. ``most`` can be listed."""
+    start = int(cursor or 0)
+    items = tuple(map(_item, found[start : start + _PAGE]))
+    end = start + len(items)
+    missing = f"Mem0 lists at most {most:,} memories" if 0 < most <= len(found) else ""
+    return MemoryPage(items, str(end) if end < len(found) else "", missing)
+
+
+def _item(memory: Memory) -> MemoryItem:
+    try:
+        created = datetime.fromisoformat(memory.created).timestamp()
+    except ValueError:
+        created = 0.0
+    return MemoryItem(memory.id, memory.text, created, memory.metadata)
 
 
 # -- Texts on their way to Mem0 and back --------------------------------------------------------

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from hermes_core import ForgetReport, ForgetRequest, HermesError
+from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryPage
 from hermes_core.service import (
     BackendError,
     CompletedTurn,
@@ -34,12 +34,14 @@ from hermes_memory_mem0.confirmation import (
 )
 from hermes_memory_mem0.memories import (
     Memories,
+    Memory,
     Message,
     Owner,
     cleaned,
     forget,
     mirror,
     owner_of,
+    page_of,
     question,
     recalled,
     shortened,
@@ -84,6 +86,7 @@ class Mem0Provider(ServiceProvider):
         self._memories: Memories | None = None
         self._owner = Owner("", "")
         self._taken = AcceptedTurns()
+        self._listed: list[Memory] = []
         #: A host that asked for the schema checks by itself that required settings are there.
         self._is_checked = False
 
@@ -306,6 +309,18 @@ class Mem0Provider(ServiceProvider):
             if request.user_id and request.delete and is_own:
                 forget_person(self.start.home / "mem0", request.platform, request.user_id)
             return report
+
+    def list_memories(self, cursor: str) -> MemoryPage:
+        """List all memories of the user. They are asked for once, with the first page."""
+        with self.explaining():
+            memories, settings = self._ready()
+            if not cursor:
+                with within(settings.timeout):
+                    self._listed = memories.all(self._owner)
+            page = page_of(self._listed, cursor, memories.most_listed)
+            if not page.cursor:
+                self._listed = []
+            return page
 
     def explain(self, error: Exception) -> BackendError:
         """What an exception of mem0ai, httpx or openai means."""

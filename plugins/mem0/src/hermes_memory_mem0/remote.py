@@ -189,6 +189,7 @@ class Platform:
     """
 
     extracts_at_once = False
+    most_listed = 0
 
     def __init__(self, sdk: Sdk, key: str, address: str) -> None:
         self.where = address
@@ -359,6 +360,7 @@ class Server:
     """Memories on a server. It answers a write when the memories are stored."""
 
     extracts_at_once = True
+    most_listed = _MOST_LISTED
 
     def __init__(self, key: str, address: str) -> None:
         self.where = address

@@ -1,0 +1,191 @@
+"""What is in a backup file, and how a file gets its name only when it is complete.
+
+`backup` writes it, `restore` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_core.errors import HermesError
+from hermes_core.storage.files import LockTimeoutError, file_lock, sync_folder
+
+FORMAT: Final = "hermes-plugins backup"
+VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+CHECKSUM: Final = "manifest.sha256"
+SECRETS: Final = "secrets.enc"
+HOME: Final = "home"
+OUTSIDE: Final = "outside"
+
+
+# -- the manifest -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file in a backup.
+
+    Attributes:
+        path: Its name in the ZIP file.
+        size: Its length in bytes.
+        sha256: Its hash.
+        mode: Its permissions.
+        modified: When it was changed, in seconds since 1970.
+        kind: "file", "database" (a consistent copy) or "redacted" (secrets are masked in it).
+    """
+
+    path: str
+    size: int
+    sha256: str
+    mode: int
+    modified: float
+    kind: str = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class OutsidePath:
+    """A file or folder outside of the home, which the provider needs as well."""
+
+    original: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup contains.
+
+    Attributes:
+        version: Of the format.
+        created: When it was made.
+        program: The version of hermes-plugins.
+        home: Where the home was.
+        storage: Where its memory is: "files", or a database that is not part of the backup.
+        provider: The external provider.
+        folders: All folders, since some are empty.
+        files: All files, without the encrypted ones.
+        outside: What the provider has outside of the home.
+        secrets: How many secrets are included; None if they were left out.
+        secrets_sha256: The hash of what is encrypted.
+        left_out: What is not included, and why.
+        problems: What could not be copied as it should.
+    """
+
+    version: int
+    created: str
+    program: str
+    home: str
+    storage: str = "files"
+    provider: str = ""
+    folders: tuple[str, ...] = ()
+    files: tuple[StoredFile, ...] = ()
+    outside: tuple[OutsidePath, ...] = ()
+    secrets: int | None = None
+    secrets_sha256: str = ""
+    left_out: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        """The manifest as it is stored."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode() + b"\n"
+
+    @property
+    def size(self) -> int:
+        """How many bytes all files have."""
+        return sum(each.size for each in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFiles:
+    """What is encrypted: files by their names in the home, and secrets of the keyring.
+
+    Attributes:
+        files: The content of each, and its mode.
+        keyring: By variable: the provider and the value.
+    """
+
+    files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    keyring: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """As it is encrypted."""
+        files = {
+            name: [mode, b64encode(text).decode()] for name, (mode, text) in self.files.items()
+        }
+        return json.dumps({"files": files, "keyring": self.keyring}).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> SecretFiles:
+        """What was encrypted. Raises ValueError, KeyError or TypeError if it is not that."""
+        data = json.loads(content)
+        files = {str(n): (int(mode), b64decode(text)) for n, (mode, text) in data["files"].items()}
+        keyring = {str(n): (str(who), str(value)) for n, (who, value) in data["keyring"].items()}
+        return cls(files, keyring)
+
+    def __len__(self) -> int:
+        return len(self.files) + len(self.keyring)
+
+
+def manifest_of(data: dict[str, Any]) -> Manifest:
+    """A manifest as it was stored. Raises KeyError, TypeError or ValueError if it is not one."""
+    values = {key: value for key, value in data.items() if key in Manifest.__dataclass_fields__}
+    values["files"] = tuple(StoredFile(**each) for each in data["files"])
+    values["outside"] = tuple(OutsidePath(**each) for each in data["outside"])
+    for key in ("folders", "left_out", "problems"):
+        values[key] = tuple(map(str, data[key]))
+    return Manifest(**values)
+
+
+# -- folders to work in -----------------------------------------------------------------------
+
+
+@contextmanager
+def work_folder(beside: Path, kind: str) -> Iterator[Path]:
+    """A private folder beside a path, which is removed afterwards.
+
+    One that a killed process left is removed by the next one that works here.
+    """
+    parent = beside.parent
+    name = f".{beside.name}.{kind}-"
+    for each in parent.glob(f"{glob_escaped(name)}*"):
+        with suppress(OSError, LockTimeoutError):
+            with file_lock(each / "lock", 0):
+                pass
+            shutil.rmtree(each)
+    folder = parent / f"{name}{os.urandom(4).hex()}"
+    folder.mkdir(mode=0o700)
+    try:
+        with file_lock(folder / "lock", 0):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def glob_escaped(name: str) -> str:
+    """A name in which no character has a meaning for `glob`."""
+    return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+def publish(made: Path, file: Path) -> None:
+    """Give the complete file its name, unless something has it by now."""
+    try:
+        os.link(made, file)  # a rename would replace what is there
+    except FileExistsError:
+        hint = "choose another name"
+        raise HermesError("exists already", where=str(file), hint=hint) from None
+    except OSError:  # a file system without links
+        if os.path.lexists(file):
+            todo = "choose another name"
+            raise HermesError("exists already", where=str(file), hint=todo) from None
+        made.rename(file)
+    with suppress(OSError):
+        sync_folder(file.parent)
