@@ -117,7 +117,7 @@ def create_backup(
         HermesError: There is nothing to back up, the file exists already, or can't be written.
     """
     if not home.is_dir():
-        raise HermesError("no such folder", where=str(home), hint="name the home: --home FOLDER")
+        raise HermesError("no home here", where=str(home), hint="name the home: --home FOLDER")
     if os.path.lexists(file):
         raise HermesError("exists already", where=str(file), hint="choose another name")
     try:
