@@ -32,7 +32,7 @@ BEFORE: Final = (
     ("enable", "sample"),
     ("memory", "add", "--target", "user", "Prefers short answers, in German."),
     ("memory", "add", "--target", "memory", "Billing is deployed with make release."),
-    ("memory", "add", "--target", "memory", "The staging server is stage-2."),
+    ("memory", "add", "--target", "memory", "The staging server is stage-1."),
 )
 
 

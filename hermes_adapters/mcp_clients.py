@@ -160,7 +160,7 @@ def _undone(text: str, client: _Client) -> str:
     servers = servers if isinstance(servers, dict) else {}
     entry = servers.get(NAME)
     if entry is None:
-        raise HermesError(f"{NAME} is not configured", hint="nothing to undo")
+        raise HermesError(f"{NAME} is not configured", hint="to add it, leave out --undo")
     for lines in _toml_forms(client.table, entry) if is_toml else _json_forms(client.table, entry):
         if text.count(lines) == 1:
             return text.replace(lines, "")
@@ -199,11 +199,12 @@ def _content(path: Path) -> str:
         # As bytes: text would change line ends.
         return path.read_bytes().decode("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise HermesError(f"can't be read: {error}", where=str(path)) from error
+        what = f"can't be read: {error}"
+        raise HermesError(what, where=str(path), hint="correct it first") from error
 
 
 @click.command("install")
-@click.argument("client", type=click.Choice(sorted(_CLIENTS)))
+@click.argument("client", metavar="CLIENT", type=click.Choice(sorted(_CLIENTS)))
 @click.option("--print", "print_only", is_flag=True, help="Show the entry and change nothing.")
 @click.option("--undo", is_flag=True, help="Remove the entry.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -226,7 +227,9 @@ def install_command(
         return
     before = _content(path)
     if undo and not before:
-        raise HermesError(f"{NAME} is not configured", where=str(path), hint="nothing to undo")
+        raise HermesError(
+            f"{NAME} is not configured", where=str(path), hint="to add it, leave out --undo"
+        )
     if undo:
         after, shown = _undone(before, chosen), f"remove {NAME} from {path}"
     else:

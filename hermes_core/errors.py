@@ -28,7 +28,10 @@ The tree::
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+#: The hint where a file can't be written.
+CHECK_FOLDER: Final = "check that the folder exists and is writable, and the free space"
 
 
 class HermesError(Exception):
@@ -73,14 +76,14 @@ class HomeError(HermesError):
 class ConfigError(HermesError):
     """config.yaml can't be read, is invalid, or can't be changed safely.
 
-    ``problems`` has one line for each mistake; ``what`` joins them.
+    ``problems`` has one line for each mistake, without the hint; ``what`` joins them.
     """
 
     def __init__(
         self, what: str, *, where: str = "", hint: str = "", problems: tuple[str, ...] = ()
     ) -> None:
         super().__init__(what, where=where, hint=hint)
-        self.problems = problems or (str(self),)
+        self.problems = problems or (str(HermesError(what, where=where)),)
 
 
 class SecretsError(HermesError):
@@ -122,7 +125,9 @@ class ProviderLoadError(HermesError):
         self, what: str, *, plugin: str, distribution: str = "", step: str, hint: str = ""
     ) -> None:
         owner = f" of {distribution}" if distribution else ""
-        super().__init__(f"{step} failed: {what}", where=f"plugin {plugin}{owner}", hint=hint)
+        # "find" is no step to a person: what is missing says enough.
+        text = what if step == "find" else f"{step} failed: {what}"
+        super().__init__(text, where=f"plugin {plugin}{owner}", hint=hint)
         self.plugin = plugin
         self.distribution = distribution
         self.step = step

@@ -85,7 +85,7 @@ class HookRule(NamedTuple):
 
 # One row per hook. A deadline names a field of `Deadlines`, so that a person can change it in
 # config.yaml. Reads that the host repeats at will have "hook" (5 s). Whatever stores something has
-# "write" (120 s): nobody waits for it, and a slow backend must not cause a second delivery.
+# "write" (120 s): no turn waits for it, and a slow backend must not cause a second delivery.
 HOOKS: Final[Mapping[str, HookRule]] = {
     "is_available": HookRule(Policy.TARGETED, deadline="available", returns=(bool,), neutral=False),
     "unavailable_reason": HookRule(
@@ -115,7 +115,7 @@ HOOKS: Final[Mapping[str, HookRule]] = {
     "get_config_schema": HookRule(Policy.TARGETED, returns=(list, tuple), neutral=()),
     "save_config": HookRule(Policy.TARGETED),
     "backup_paths": HookRule(Policy.COLLECT, returns=(list, tuple), neutral=()),
-    # The optional capabilities: called by set-up, activation and `checkup`, never during a turn.
+    # The optional capabilities: called by `setup`, activation and `checkup`, never during a turn.
     "probe": HookRule(Policy.TARGETED, deadline="tool", optional=True),
     "own_settings": HookRule(Policy.TARGETED, returns=(list, tuple), neutral=(), optional=True),
     "get_status_config": HookRule(Policy.TARGETED, returns=(dict,), optional=True),
@@ -227,7 +227,7 @@ class MemoryHooks:
 
     @hookspec
     def get_config_schema(self) -> Outcome | None:
-        """The fields of its set-up."""
+        """The fields that `setup` asks for."""
 
     @hookspec
     def save_config(self, values: dict[str, Any], hermes_home: str) -> Outcome | None:
@@ -251,7 +251,7 @@ class MemoryHooks:
 
     @hookspec
     def post_setup(self, hermes_home: str, config: dict[str, Any]) -> Outcome | None:
-        """Set-up steps beyond the schema."""
+        """Steps of `setup` beyond the schema."""
 
     @hookspec
     def forget(self, request: ForgetRequest) -> Outcome | None:

@@ -348,7 +348,7 @@ class MemoryProvider(ABC):
         """
 
     def get_config_schema(self) -> list[dict[str, Any]]:
-        """Return the fields of its set-up: key, description, secret, required, default, ..."""
+        """Return the fields for `setup`: key, description, secret, required, default, ..."""
         return []
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
@@ -371,7 +371,7 @@ REQUIRED_MEMBERS: Final = tuple(
 # -- optional capabilities --------------------------------------------------------------------
 #
 # These are protocols, not methods of MemoryProvider: hermes-agent asks `hasattr(provider,
-# "post_setup")` and skips its own set-up if that is true, and shows what `get_status_config`
+# "post_setup")` and skips its own setup if that is true, and shows what `get_status_config`
 # returns instead of the settings. A neutral default in the base class would change both. To
 # implement a capability, write the method; there is nothing to inherit. The host calls it
 # through `hermes_core.dispatch`, like every other method, and rows in `hookspecs.HOOKS` say how.
@@ -426,7 +426,7 @@ class SupportsStatusConfig(Protocol):
 
 
 class SupportsPostSetup(Protocol):
-    """A provider with set-up steps that go beyond the fields of its schema."""
+    """A provider with setup steps that go beyond the fields of its schema."""
 
     def post_setup(self, hermes_home: str, config: dict[str, Any]) -> None:
         """Ask what only a dialogue can ask, for example to log in with a browser.
@@ -469,7 +469,7 @@ class SupportsListing(Protocol):
 
 @runtime_checkable
 class BuiltinMethods(Protocol):
-    """What the host uses of its own built-in provider beyond the contract.
+    """What the host uses of the built-in provider beyond the contract.
 
     These are not hooks: no other provider is asked for them, and observers don't see them.
     """

@@ -19,7 +19,7 @@ from hermes_core.errors import describe
 
 #: Results that are kept; a page that asks for an older one starts it again.
 _KEPT: Final = 50
-#: Jobs of one kind that wait or run; somebody who clicks more often is told to wait.
+#: Jobs of one kind that wait or run; more clicks get an error that says to wait.
 _WAITING: Final = 4
 #: How long a thread waits for the next job.
 _LINGER_SECONDS: Final = 30.0

@@ -103,7 +103,7 @@ def _after(site: Site, request: Request, form: Form, outcome: Done | Conflict) -
     if asked is not None:
         try:
             job = _ask(site, asked.about)
-        except HermesError as error:  # the change is stored all the same
+        except HermesError as error:  # the change is stored nevertheless
             return site.say("/recall", f"{text} {error}", "warning")
         return site.say(f"/recall?job={job.id}", text, kind)
     back = form.text("back")

@@ -1,4 +1,4 @@
-"""The plan of the house, held by tests: its rooms, who imports whom, and what no module does."""
+"""The rules of docs/architecture.md: packages, who imports whom, and what no module does."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from hermes_core.checkup.backup_file import (
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.config import Config, load_config
 from hermes_core.dispatch import SingleProvider
-from hermes_core.errors import HermesError, SecretsError, describe
+from hermes_core.errors import CHECK_FOLDER, HermesError, SecretsError, describe
 from hermes_core.loading.activation import activate, deadlines_of
 from hermes_core.privacy import Redactor
 from hermes_core.secrets import Secrets
@@ -120,7 +120,7 @@ def create_backup(
         HermesError: There is nothing to back up, the file exists already, or can't be written.
     """
     if not home.is_dir():
-        raise HermesError("there is no home to back up", where=str(home))
+        raise HermesError("no home here", where=str(home), hint="name the home: --home FOLDER")
     if os.path.lexists(file):
         raise HermesError("exists already", where=str(file), hint="choose another name")
     try:
@@ -130,7 +130,9 @@ def create_backup(
             publish(partial_file, file)
     except OSError as error:
         raise HermesError(
-            f"the backup can't be written: {error.strerror or error}", where=str(file)
+            f"the backup can't be written: {error.strerror or error}",
+            where=str(file),
+            hint=CHECK_FOLDER,
         ) from error
     return manifest
 

@@ -184,7 +184,8 @@ def publish(made: Path, file: Path) -> None:
         raise HermesError("exists already", where=str(file), hint=hint) from None
     except OSError:  # a file system without links
         if os.path.lexists(file):
-            raise HermesError("exists already", where=str(file)) from None
+            todo = "choose another name"
+            raise HermesError("exists already", where=str(file), hint=todo) from None
         made.rename(file)
     with suppress(OSError):
         sync_folder(file.parent)

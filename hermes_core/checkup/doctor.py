@@ -260,7 +260,8 @@ def examine_config(home: Path) -> Iterator[Finding]:
         config = load_config(home)
     except ConfigError as error:
         for problem in error.problems:
-            yield Finding("config.yaml", PROBLEM, problem, "correct it")
+            detail = problem.replace("config.yaml:", "line ", 1)
+            yield Finding("config.yaml", PROBLEM, detail, error.hint)
         return
     detail = "valid" if config.path.exists() else "not found, using defaults"
     yield Finding("config.yaml", OK, detail)
@@ -381,11 +382,11 @@ def examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding
 def _examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding | ActiveProvider]:
     try:
         config = load_config(home)
-    except ConfigError:
+    except ConfigError as error:
         # The built-in works without config.yaml, and its files are what most needs a check.
         yield from _builtin(Config(home), fix=fix)
         detail = "not known while config.yaml can't be read"
-        yield Finding("external provider", WARNING, detail, "correct config.yaml")
+        yield Finding("external provider", WARNING, detail, error.hint)
         return
     installed = scan(home, config.selection, everything=True)
     yield active_provider(config, installed)

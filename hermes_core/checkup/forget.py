@@ -37,7 +37,7 @@ from hermes_core.checkup.receipt import (
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
 from hermes_core.dispatch import SingleProvider, as_builtin
-from hermes_core.errors import HermesError, describe
+from hermes_core.errors import CHECK_FOLDER, HermesError, describe
 from hermes_core.loading.activation import Activation, activate, activate_builtin, deadlines_of
 from hermes_core.outbox import StreamKey, admin
 from hermes_core.provider import (
@@ -507,7 +507,7 @@ def finish(config: Config, journal: ForgetJournal, step: Step | None = None) -> 
         done += _counted(items)
         done += _delete_files(config.home, left.search, note)
         # After the outbox, which could deliver it again, and before the files are searched again:
-        # a provider may have some of its own.
+        # a provider may have its own.
         if not number and journal.provider:
             provider = _at_provider(config, journal, note)
     left = replace(left, problems=tuple(dict.fromkeys((*left.problems, *problems))))
@@ -730,7 +730,7 @@ def forget_text_at_provider(config: Config, text: str) -> ProviderForgot:
     if problem := needle_problem(text):
         raise HermesError(problem, hint="use more words of it")
     if not config.selection.name:
-        raise HermesError("no external provider is active")
+        raise HermesError("no external provider is active", hint="leave out --provider")
     request = ForgetRequest(str(config.home), text)
     subject = subject_of(config, request, activate_builtin(config))
     first = ask_provider(config, subject, delete=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hermes_core.errors import HermesError
+from hermes_core.errors import CHECK_FOLDER, HermesError
 from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
 
 _T = TypeVar("_T")
@@ -64,7 +64,7 @@ class Journal:
             replace_file(path, text.encode("utf-8", "surrogatepass"), mode=0o600)
         except OSError as error:
             what = f"can't be written: {error.strerror or error}"
-            raise HermesError(what, where=str(path)) from error
+            raise HermesError(what, where=str(path), hint=CHECK_FOLDER) from error
 
     def remove(self, home: Path) -> None:
         """Remove it: what it is about is done."""

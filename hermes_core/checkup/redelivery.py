@@ -267,5 +267,5 @@ def backfill(home: Path, since: float | None) -> Iterator[BackfillResult]:
     store.close()
     # The damaged file was set aside, and with it the list of what was missed: only --since helps.
     if store.problem and since is None:
-        raise HermesError(store.problem)
+        raise HermesError(store.problem, hint="run: hermes-plugins outbox backfill --since DATE")
     yield done

@@ -46,7 +46,7 @@ from hermes_core.storage.home import ensure_folder
 _NOT_ON_WINDOWS: Final = re.compile(
     r'[<>:"|?*\x01-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)', re.IGNORECASE
 )
-_NOTHING: Final = "nothing was restored"
+_ANOTHER: Final = "use another backup, or copy this one again"
 #: A manifest of a million files has 200 MB.
 _LARGEST_MANIFEST: Final = 500_000_000
 _LARGEST_SECRETS: Final = 100_000_000
@@ -128,7 +128,7 @@ def restore(
             note("renamed")
     except OSError as error:
         raise HermesError(
-            f"can't be restored: {error.strerror or error}", where=str(home), hint=_NOTHING
+            f"can't be restored: {error.strerror or error}", where=str(home), hint=_ANOTHER
         ) from error
     return Restored(manifest, home, secrets, outside)
 
@@ -139,7 +139,8 @@ def _refuse_content(home: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise HermesError(f"can't be read: {error.strerror or error}", where=str(home)) from error
+        what = f"can't be read: {error.strerror or error}"
+        raise HermesError(what, where=str(home), hint="check its permissions") from error
     if has_content:
         raise HermesError(
             "is not empty, and nothing in it is overwritten",
@@ -156,19 +157,20 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(file)
     except FileNotFoundError:
-        raise BackupError("no such file", where=str(file)) from None
+        raise BackupError("no such file", where=str(file), hint="check the path") from None
     except OSError as error:
-        raise BackupError(f"can't be read: {error.strerror or error}", where=str(file)) from error
+        what = f"can't be read: {error.strerror or error}"
+        raise BackupError(what, where=str(file), hint="check its permissions") from error
     except (*_BAD_ZIP, ValueError) as error:
         raise BackupError(
-            f"is not a backup, or is cut off: {error}", where=str(file), hint=_NOTHING
+            f"is not a backup, or is cut off: {error}", where=str(file), hint=_ANOTHER
         ) from error
     with archive:
         yield archive
 
 
 def _damaged(file: Path, what: str) -> BackupError:
-    return BackupError(f"is damaged: {what}", where=str(file), hint=_NOTHING)
+    return BackupError(f"is damaged: {what}", where=str(file), hint=_ANOTHER)
 
 
 def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
@@ -181,7 +183,8 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(file, "its manifest can't be read") from error
     if not is_ours:
-        raise BackupError("is not a backup of hermes-plugins", where=str(file))
+        todo = "name a file that `hermes-plugins backup` made"
+        raise BackupError("is not a backup of hermes-plugins", where=str(file), hint=todo)
     if version > VERSION:
         raise BackupError(
             f"was made by a newer version of hermes-plugins (format {version}, this one knows"
@@ -203,7 +206,9 @@ def _small(archive: zipfile.ZipFile, file: Path, name: str, largest: int) -> byt
         with archive.open(name) as member:
             content = member.read(largest + 1)
     except KeyError as error:
-        raise BackupError(f"is not a backup: it has no {name}", where=str(file)) from error
+        todo = "name a file that `hermes-plugins backup` made"
+        what = f"is not a backup: it has no {name}"
+        raise BackupError(what, where=str(file), hint=todo) from error
     except _BAD_ZIP as error:
         raise _damaged(file, f"{name}: {error}") from error
     if len(content) > largest:
@@ -252,7 +257,7 @@ def _check_space(manifest: Manifest, folder: Path, file: Path) -> None:
         raise HermesError(
             f"needs {manifest.size:,} bytes, and there are {free:,} free",
             where=str(file),
-            hint=_NOTHING,
+            hint=_ANOTHER,
         )
 
 
@@ -292,7 +297,7 @@ def _write_file(
         raise HermesError(
             f"{each.path} has the name of another file on this file system",
             where=str(file),
-            hint=_NOTHING,
+            hint=_ANOTHER,
         ) from error
     with os.fdopen(handle, "wb") as target:
         for chunk in _chunks(archive, file, each.path):
@@ -338,7 +343,7 @@ def _write_secrets(
         raise _damaged(file, "its secrets can't be read") from error
     except SecretsError as error:
         error.where = error.where or str(file)
-        error.hint = error.hint or _NOTHING
+        error.hint = error.hint or _ANOTHER
         raise
     for name, (mode, content) in found.files.items():
         if not is_proper(f"{HOME}/{name}"):

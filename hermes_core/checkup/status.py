@@ -153,7 +153,9 @@ def home_status(home: Path) -> HomeStatus:
         # The defaults: the built-in works without config.yaml, so the rest of the report is still
         # useful.
         config = Config(home)
-        check = ProviderCheck(problems=error.problems)
+        *others, last = error.problems
+        last = str(HermesError(last, hint=error.hint))
+        check = ProviderCheck(problems=(*others, last))
     else:
         # With a probe: past deliveries do not show whether the service works now.
         check = check_configured(config, probe=True)
@@ -436,7 +438,7 @@ def _refusal(
     """Why a value can't be set, if it can't."""
     if field is None:
         names = ", ".join(dict.fromkeys(each.key for each in activation.fields)) or "none"
-        return HermesError(f"{choice} has no field {key}; its fields are: {names}")
+        return HermesError(f"{choice} has no field {key}", hint=f"its fields are: {names}")
     if field.secret:
         return HermesError(
             f"{key} is a secret, which does not belong in config.yaml",
@@ -444,7 +446,8 @@ def _refusal(
         )
     if row is None:
         return HermesError(
-            f"{key} does not apply now; it applies if {when(activation.fields, key)}"
+            f"{key} does not apply now; it applies if {when(activation.fields, key)}",
+            hint=f"run: hermes-plugins setup {choice}",
         )
     return HermesError(row["problem"]) if row["problem"] else None
 

@@ -328,7 +328,8 @@ def migrate(
     """
     address = "" if to == FILES else to
     if address and (problem := address_problem(address)):
-        raise HermesError(f"--to: {problem}")
+        todo = "to move to files: hermes-plugins storage migrate --to files"
+        raise HermesError(f"--to: {problem}", hint=todo)
     with _exclusively(config.home):
         config = load_config(config.home)  # under the lock: it may have been switched just now
         migration = unfinished_migration(config.home)
@@ -367,7 +368,8 @@ def _refuse_other(config: Config, migration: Migration | None, address: str) -> 
             hint="set memory.storage_namespace back to it, or end the migration with --cancel",
         )
     if migration is None and config.storage == address:
-        raise HermesError(f"the home already stores to {shown(address or FILES)}")
+        what = f"the home already stores to {shown(address or FILES)}"
+        raise HermesError(what, hint="see: hermes-plugins storage status")
 
 
 def shown(address: str) -> str:
@@ -486,13 +488,13 @@ def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mappi
         if before != after:
             raise HermesError(
                 f"the copy of the {new.name} is not complete: {_listed(before)} at the source, "
-                f"{_listed(after)} at the target", hint="nothing was switched; run it again",
+                f"{_listed(after)} at the target", hint="run it again; nothing was switched",
             )  # fmt: skip
         checked = report(f"Comparing the {new.name}")
         if old.digest(checked) != new.digest(checked):
             raise HermesError(
                 f"the copy of the {new.name} has another checksum than the source",
-                hint="nothing was switched; run it again, or report this",
+                hint="run it again, or report this; nothing was switched",
             )
     return source.counts()
 

@@ -6,6 +6,7 @@ none of them. A test compares the two.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Final, NamedTuple
 
@@ -62,8 +63,40 @@ BUILTIN_HELP: Final = {
 }
 
 
+class _HelpFormatter(click.HelpFormatter):
+    """Help in which no line ends within an option: click breaks lines at hyphens."""
+
+    # A hyphen that joins words takes the place of every other until the text is wrapped.
+    _JOINING: Final = "\u2011"
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", self._JOINING))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        joined = [(name, text.replace("-", self._JOINING)) for name, text in rows]
+        super().write_dl(joined, col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        return super().getvalue().replace(self._JOINING, "-")
+
+
+class _Context(click.Context):
+    formatter_class = _HelpFormatter
+
+
+def _with_our_help(command: click.Command) -> click.Command:
+    command.context_class = _Context
+    for each in getattr(command, "commands", {}).values():
+        _with_our_help(each)
+    return command
+
+
 class _Commands(click.Group):
     """Finds commands by name, and imports the module of a command when it is run."""
+
+    context_class = _Context
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted({*COMMANDS, *own_commands()})
@@ -74,7 +107,7 @@ class _Commands(click.Group):
         if found := COMMANDS.get(cmd_name):
             module = import_module(f"hermes_core.cli.{found.module}")
             command = getattr(module, f"{cmd_name}_command")
-            return command
+            return _with_our_help(command)
         # Providers declare their commands as entry points, so no plugin is named in this module.
         value = own_commands().get(cmd_name)
         if value is None:
@@ -85,7 +118,7 @@ class _Commands(click.Group):
             command = import_value(value)
         else:
             command = load_command(cmd_name, value, ctx.params.get("home"))
-        return command
+        return _with_our_help(command)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. A provider that is not installed may be a plugin that we know."""

@@ -119,9 +119,10 @@ def _passphrase(file: Path | None, *, confirm: bool) -> str:
 
 def _checked(passphrase: str, *, confirm: bool) -> str:
     if confirm and len(passphrase) < SHORTEST_PASSPHRASE:
-        raise SecretsError(f"a passphrase needs at least {SHORTEST_PASSPHRASE} characters")
+        what = f"a passphrase needs at least {SHORTEST_PASSPHRASE} characters"
+        raise SecretsError(what, hint="run it again with a longer one")
     if not passphrase:
-        raise SecretsError("the passphrase is empty")
+        raise SecretsError("the passphrase is empty", hint="run it again and type it")
     return passphrase
 
 

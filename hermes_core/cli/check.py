@@ -31,7 +31,7 @@ from hermes_core.conformance import (
 from hermes_core.conformance.grades import badge, record_grade, tier_of
 from hermes_core.conformance.scaffold import PluginNameError, create_project, refuse_name
 from hermes_core.discovery import ProviderInfo, describe_directory, find_provider, scan
-from hermes_core.errors import HermesError, ProviderLoadError, UnknownProviderError
+from hermes_core.errors import CHECK_FOLDER, HermesError, ProviderLoadError, UnknownProviderError
 from hermes_core.storage.home import resolve_home
 
 # Not 1 or 2: CI has to tell "checks failed" (1) and a wrong command line (2) from this.
@@ -198,7 +198,8 @@ def _found(plugin: str, home: Path) -> ProviderInfo:
 def _folder(path: Path) -> ProviderInfo:
     path = path.resolve()
     if not path.is_dir():
-        raise ProviderLoadError("the folder does not exist", plugin=str(path), step="find")
+        todo = "name a folder, or an installed plugin: hermes-plugins list"
+        raise HermesError("no such folder", where=str(path), hint=todo)
     info = describe_directory(path)
     if info.loadable:
         return info
@@ -212,7 +213,8 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        raise HermesError(f"can't be written: {error.strerror}", where=str(path)) from error
+        what = f"can't be written: {error.strerror}"
+        raise HermesError(what, where=str(path), hint=CHECK_FOLDER) from error
 
 
 # -- new ---------------------------------------------------------------------------------------

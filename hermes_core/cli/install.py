@@ -236,7 +236,9 @@ def _install_folder(source: Folder | Repository, manner: Manner) -> None:
         _show_staged(staged, target, manner)
         if not staged.info.loadable or staged.info.state == "no-provider":
             raise InstallError(
-                f"it {staged.info.problem}", where=str(where), hint="nothing was installed"
+                f"it {staged.info.problem}",
+                where=str(where),
+                hint="name the folder of a memory plugin; to see how one looks: hermes-plugins new",
             )
         if manner.dry_run:
             _print_json(manner, (), [staged.info], changed=False)
@@ -509,7 +511,8 @@ def bridge_command(ctx: click.Context, name: str, alias: str, remove: bool) -> N
         folder = remove_bridge(home, alias or name)
         if folder is None:
             raise InstallError(
-                f"there is no bridge named {alias or name!r}", hint="nothing was changed"
+                f"there is no bridge named {alias or name!r}",
+                hint=f"see the folders in {home / 'plugins'}",
             )
         say(f"Removed the bridge: {folder}")
         return

@@ -17,8 +17,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
@@ -57,6 +58,12 @@ _BELOW: Final = 4
 #: Where there is little room, a few cells that are wider than this do not widen their column.
 _LONG: Final = 24
 _FEW: Final = 0.25
+#: So many columns stay beside each other when several of the last ones go below them.
+_LEAST: Final = 4
+#: What `duration`, `span` and `size` return after a number.
+_UNITS: Final = frozenset(("ms", "s", "min", "h", "days", "B", "kB", "MB", "GB"))
+#: What takes longer than this shows progress.
+_SLOW_SECONDS: Final = 1.0
 #: The last of the characters that JSON never contains.
 _C0: Final = 0x1F
 
@@ -172,9 +179,19 @@ def say_text(text: str, first: str = "", indent: int = 0) -> None:
 
 
 def say_field(label: str, value: str, width: int = 10) -> None:
-    """Print ``label: value``, with the value aligned and wrapped in its own column."""
+    """Print ``label: value``, with the value aligned and wrapped in its own column.
+
+    A path that has no room in that column, but in a line, starts on the next line: a terminal
+    would break it in the middle.
+    """
     if on_terminal():
-        say(f"{label + ':':{width}} {value}", indent=width + 1)
+        longest = max(map(width_of, value.split(" ")))
+        if width + 1 + longest > terminal_width() >= longest:
+            indent = min(_BELOW, terminal_width() - longest)
+            say(f"{label}:")
+            say(" " * indent + value, indent=indent)
+        else:
+            say(f"{label + ':':{width}} {value}", indent=width + 1)
     else:
         say(f"{label}: {value}" if not width else f"{label + ':':{width}} {value}")
 
@@ -204,12 +221,23 @@ def wrapped(text: str, width: int, indent: int | None = None) -> list[str]:
 def _words(text: str) -> Iterator[str]:
     """Yield each word with the blanks before it, so that what is aligned stays aligned."""
     blanks = ""
-    for part in text.split(" "):
+    for part in _parts(text):
         if part:
             for piece in [part] if part.isascii() else _pieces(part):
                 yield blanks + piece
                 blanks = ""
         blanks += " "
+
+
+def _parts(text: str) -> list[str]:
+    """Split a text at blanks, but not between a number and its unit."""
+    parts: list[str] = []
+    for part in text.split(" "):
+        if parts and part.rstrip(".,;:)") in _UNITS and parts[-1][-1:].isdigit():
+            parts[-1] += f" {part}"
+        else:
+            parts.append(part)
+    return parts
 
 
 def _pieces(word: str) -> Iterator[str]:
@@ -338,7 +366,8 @@ class Table:
     """A table that can grow: its header is printed once, and its columns only get wider.
 
     On a terminal the columns are aligned, and the last one is wrapped at words: beside the
-    others if there is room, else below them. A row is a paragraph if even that does not fit.
+    others if there is room, else below them. Of many columns, several of the last may be below.
+    A row is a paragraph if even that does not fit.
     """
 
     def __init__(self, header: Sequence[str]) -> None:
@@ -370,7 +399,8 @@ def _say_lines(lines: Iterable[str], style: Callable[[str], str]) -> None:
 class _Layout(NamedTuple):
     """How the rows of a table are printed; without ``widths`` they are paragraphs.
 
-    ``beside``: the last column stands beside the others, and not below them.
+    ``widths`` has the columns that are aligned. ``beside``: the last column stands beside them,
+    and not below them.
     """
 
     room: int
@@ -380,9 +410,11 @@ class _Layout(NamedTuple):
     gap: int = 2
 
     def lines(self, row: Sequence[str], *, header: bool = False) -> list[str]:
-        *cells, last = row
         if not self.widths:
             return wrapped("  ".join(filter(None, row)), self.room, _BELOW)
+        cells, rest = row[: len(self.widths)], row[len(self.widths) :]
+        # "-" says that there is no value, which needs no line.
+        last = "  ".join(each for each in rest if each and (len(rest) == 1 or each != "-"))
         start = sum(self.widths) + self.gap * len(self.widths)
         pairs = list(zip(cells, map(width_of, cells), self.widths, strict=True))
         if any(width > column for _, width, column in pairs):  # it does not fit its column
@@ -402,16 +434,31 @@ class _Layout(NamedTuple):
 def _layout(header: list[int], columns: list[list[int]], room: int) -> _Layout:
     """The best layout for which there is room, from the widths of all cells."""
     last = min(max(header[-1], *columns[-1]), _BESIDE)
-    for beside in (True, False):
+    for limit in (room, _LONG):
+        titled = _titled(header[:-1], columns, limit)
+        if sum(titled) + 2 * len(titled) + last <= room:
+            return _Layout(room, titled, beside=True, header=True)
+    # The last column below the others, then several of the last, if there are many.
+    for count in range(len(header) - 1, min(_LEAST, len(header) - 1) - 1, -1):
         for limit in (room, _LONG):
-            cells = [_column_width(each, limit) for each in columns[:-1]]
-            titled = [*map(max, cells, header)]
-            if sum(titled) + 2 * len(titled) + (last if beside else -2) <= room:
-                return _Layout(room, titled, beside=beside, header=True)
-            gap = 2 if sum(cells) + 2 * len(cells) - 2 <= room else 1
-            if not beside and sum(cells) + gap * len(cells) - gap <= room:
+            titled = _titled(header[:count], columns, limit)
+            for gap in (2, 1):
+                if sum(titled) + gap * (count - 1) <= room:
+                    return _Layout(room, titled, header=True, gap=gap)
+    for limit in (room, _LONG):
+        cells = [_column_width(each, limit) for each in columns[:-1]]
+        for gap in (2, 1):
+            if sum(cells) + gap * (len(cells) - 1) <= room:
                 return _Layout(room, cells, gap=gap)
     return _Layout(room)
+
+
+def _titled(header: list[int], columns: list[list[int]], limit: int) -> list[int]:
+    """The widths of columns that have room for their headers."""
+    return [
+        max(width, _column_width(cells, limit))
+        for width, cells in zip(header, columns, strict=False)
+    ]
 
 
 def _column_width(cells: list[int], limit: int) -> int:
@@ -484,6 +531,32 @@ def progress(text: str, total: int | None = None) -> Iterator[Step]:
         redirect_stdout=False, redirect_stderr=False,
     ) as bar:  # fmt: skip
         yield Step(bar, bar.add_task(plain(text), total=total))
+
+
+@contextmanager
+def progress_if_slow(
+    text: str, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[], None]]:
+    """Show progress only if something takes longer than a second, which it rarely does.
+
+    Args:
+        text: What happens.
+        clock: Seconds; for tests.
+
+    Yields:
+        What to call after each step.
+    """
+    start = clock()
+    with ExitStack() as bar:
+        is_shown = False
+
+        def step() -> None:
+            nonlocal is_shown
+            if not is_shown and clock() - start >= _SLOW_SECONDS:
+                is_shown = True
+                bar.enter_context(progress(text))
+
+        yield step
 
 
 # -- times and sizes ----------------------------------------------------------------------------

@@ -261,13 +261,15 @@ def disable_command(ctx: click.Context, name: str | None) -> None:
     """
     if name and normalise(name) == BUILTIN:
         raise HermesError(
-            "the built-in memory can't be disabled: it stores the notes and conversations"
+            "the built-in memory can't be disabled: it stores the notes and conversations",
+            hint="to stop using the external provider: hermes-plugins disable",
         )
     config = recovered_config(ctx)
     active = config.selection.choice
     if name and not _is_meant(name, config.selection):
         now = f"{active} is" if active else "none is"
-        raise HermesError(f"{name} is not active, {now}", hint="nothing was changed")
+        todo = "run: hermes-plugins disable" if active else "see: hermes-plugins list"
+        raise HermesError(f"{name} is not active, {now}", hint=todo)
     if not active:
         say("No external provider is active. Nothing was changed.")
         return

@@ -48,7 +48,7 @@ def set_command(ctx: click.Context, variable: str, provider: str) -> None:
         )
     check_name(variable)
     if provider and (problem := name_problem(provider)):
-        raise SecretsError(problem)
+        raise SecretsError(problem, hint="see: hermes-plugins list")
     secrets = _secrets(ctx)
     # Before storing, which makes the file private.
     exposed = secrets.env_file.exposed()
@@ -122,14 +122,19 @@ def _secrets(ctx: click.Context) -> Secrets:
 def _value(variable: str) -> str:
     """Read the value from the terminal, or else from standard input."""
     if sys.stdin is None:
-        raise SecretsError("the value is empty", where=variable)
+        raise _empty(variable)
     return _prompted(variable) if sys.stdin.isatty() else _piped(variable)
+
+
+def _empty(variable: str) -> SecretsError:
+    todo = f"type or pipe it in; to remove it: hermes-plugins secrets delete {variable}"
+    return SecretsError("the value is empty; nothing was stored", where=variable, hint=todo)
 
 
 def _prompted(variable: str) -> str:
     value = hidden(f"Value of {variable} (hidden)", variable)
     if not value:
-        raise SecretsError("the value is empty; nothing was stored", where=variable)
+        raise _empty(variable)
     return value
 
 
@@ -145,7 +150,8 @@ def hidden(text: str, variable: str) -> str:
             hint=f"run `hermes-plugins secrets set {variable} < FILE`",
         )
     if any(char < " " for char in value):  # such as of an arrow key, since nothing is shown
-        raise SecretsError("the value has a control character; type it again", where=variable)
+        what = "the value has a control character; nothing was stored"
+        raise SecretsError(what, where=variable, hint="type it again, or paste it")
     return value
 
 
@@ -154,7 +160,7 @@ def _piped(variable: str) -> str:
     # One line break, which `echo` and editors add; more of them may belong to the value.
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not content:
-        raise SecretsError("the value is empty; nothing was stored", where=variable)
+        raise _empty(variable)
     problem = None
     try:
         return content.decode()

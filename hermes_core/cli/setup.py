@@ -188,7 +188,8 @@ def _from_stdin(keys: tuple[str, ...]) -> dict[str, str]:
             continue
         line = sys.stdin.readline()
         if not line:
-            raise HermesError(f"standard input has no line for {key}")
+            todo = "pipe in one line for each value, in the order of the options"
+            raise HermesError(f"standard input has no line for {key}", hint=todo)
         # Only the line break: blanks may belong to a secret.
         found[key] = line.removesuffix("\n").removesuffix("\r")
     return found
@@ -546,7 +547,8 @@ def _of_provider(config: Config, check: ProviderCheck) -> list[dict[str, Any]]:
     return [*host, *({"name": f"memory.{section}.{row['key']}", **row} for row in check.settings)]
 
 
-@config_command.command("set")
+# So that -1 is a value, and not an option.
+@config_command.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value")
 @click.pass_context
@@ -611,7 +613,7 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     with progress(f"Testing {choice}"):
         answer, saving = set_field(config, choice, key, value)
     if answer.problems:
-        raise HermesError(answer.what, hint=answer.hint or "nothing was changed")
+        raise HermesError(answer.what, hint=answer.hint or "see: hermes-plugins config show")
     (row,) = answer.settings
     say(f"Set {row['name']} to {plain(str(row['value']))}.")
     for stronger in answer.warnings:

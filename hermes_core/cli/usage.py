@@ -15,6 +15,7 @@ from hermes_core.errors import HermesError
 #: What click quotes of the command line. Its exceptions name it only in newer versions.
 _NO_COMMAND: Final = re.compile(r"No such command ['\"](.+)['\"]")
 _NO_CHOICE: Final = re.compile(r"['\"](.*)['\"] is not one of ")
+_NO_NUMBER: Final = re.compile(r"(.*) is not (?:a valid (?:integer|float)|in the range)\b")
 _SUGGESTED: Final = 2
 
 
@@ -65,7 +66,22 @@ def _what(error: click.UsageError) -> str:
         return f"no such option: {error.option_name}"
     if match := _NO_COMMAND.match(error.message):
         return f"no such command: {match[1]}"
+    if isinstance(error, click.BadParameter) and (expected := _expected_number(error)):
+        return expected
     return _sentence(error.format_message())
+
+
+def _expected_number(error: click.BadParameter) -> str:
+    """Return which number was expected; "" if it was none. Click says "valid integer range"."""
+    match = _NO_NUMBER.match(error.message)
+    if match is None or error.param is None:
+        return ""
+    kind = error.param.type
+    number = "a whole number" if isinstance(kind, click.types.IntParamType) else "a number"
+    limits = ((" from ", getattr(kind, "min", None)), (" to ", getattr(kind, "max", None)))
+    bounds = "".join(f"{word}{limit}" for word, limit in limits if limit is not None)
+    name = error.param.get_error_hint(error.ctx)
+    return f"invalid value for {name}: expected {number}{bounds}, got {match[1]}"
 
 
 def _sentence(text: str) -> str:

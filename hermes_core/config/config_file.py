@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_core.config.document import Document, read_document, read_text, type_name
 from hermes_core.config.lock_file import LockEntry, Pin, PluginFacts, entry_of, read_lock_file
-from hermes_core.config.names import name_problem, normalise, split_choice
+from hermes_core.config.names import name_problem, nearest, normalise, split_choice
 from hermes_core.errors import ConfigError
 from hermes_core.provider import BUILTIN
 from hermes_core.storage.address import address_problem, namespace_problem
@@ -71,7 +71,8 @@ class Selection(NamedTuple):
         value = next((each for each in found if each is not None), None)
         if value not in (None, *ISOLATIONS):
             where = f"config.yaml: memory.{names[0]}.isolation"
-            raise ConfigError(isolation_problem(value), where=where)
+            todo = f"run: hermes-plugins config set memory.{names[0]}.isolation process"
+            raise ConfigError(isolation_problem(value), where=where, hint=todo)
         return bool(value == "process")
 
     @property
@@ -257,6 +258,7 @@ def provider_choice(document: Document, value: Any) -> str:
         raise ConfigError(
             "expected a string, got a list; only one external provider can be active",
             where=document.where(keys),
+            hint=f"name one of them in {document.path}",
         )
     choice: str = _expect(document, keys, value, str, "a string") or ""
     return choice.strip()
@@ -265,7 +267,8 @@ def provider_choice(document: Document, value: Any) -> str:
 def _expect(document: Document, keys: tuple[str, ...], value: Any, kind: type, name: str) -> Any:
     if value is None or isinstance(value, kind):
         return value
-    raise ConfigError(f"expected {name}, got {type_name(value)}", where=document.where(keys))
+    what = f"expected {name}, got {type_name(value)}"
+    raise ConfigError(what, where=document.where(keys), hint=f"correct {document.path}")
 
 
 # The least difflib ratio for "did you mean". One typo in a key of ours is about 0.9; unrelated
@@ -276,10 +279,11 @@ _LIKENESS: Final = 0.75
 _APPROVAL: Final = ("on", "true", "yes", "1", "approve", "enabled")
 _NO_APPROVAL: Final = ("off", "false", "no", "0", "disabled", "")
 
+# The examples are for the hint of `config set`.
 _TEXT: Final = {"type": ["string", "null"]}
-_SWITCH: Final = {"type": ["boolean", "null"]}
-_SIZE: Final = {"type": ["integer", "null"], "minimum": 1}
-_COUNT: Final = {"type": ["integer", "null"], "minimum": 0}
+_SWITCH: Final = {"type": ["boolean", "null"], "examples": ["true"]}
+_SIZE: Final = {"type": ["integer", "null"], "minimum": 1, "examples": ["2200"]}
+_COUNT: Final = {"type": ["integer", "null"], "minimum": 0, "examples": ["10"]}
 # An hour is the limit: with more, a hanging provider would hang the agent as well.
 _SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": 3600}
 
@@ -301,15 +305,20 @@ _KEYS: Final[dict[str, Any]] = {
         },
     },
     "redact": _SWITCH,
-    "context_max_chars": {"type": ["integer", "null"], "minimum": 0},
+    "context_max_chars": {"type": ["integer", "null"], "minimum": 0, "examples": ["20000"]},
     "durability": {"enum": ["normal", "full", None]},
     "outbox": {
         "type": ["object", "null"],
         "properties": {"max_mb": {"type": "number", "exclusiveMinimum": 0}},
     },
-    "observers": {"type": ["array", "null"], "items": {"type": "string"}, "uniqueItems": True},
+    "observers": {
+        "type": ["array", "null"],
+        "items": {"type": "string"},
+        "uniqueItems": True,
+        "examples": ["'[NAME]'"],
+    },
     # 0 means: do not wait, use only recalled text that is ready.
-    "prefetch_budget": {"type": "number", "minimum": 0, "maximum": 600},
+    "prefetch_budget": {"type": "number", "minimum": 0, "maximum": 600, "examples": ["2"]},
     "deadlines": {
         "type": ["object", "null"],
         "properties": dict.fromkeys(_DEADLINES, _SECONDS),
@@ -319,10 +328,11 @@ _KEYS: Final[dict[str, Any]] = {
     "memory_char_limit": _SIZE,
     "user_char_limit": _SIZE,
     # A string too: quoted words that YAML would not read as a boolean. `_odd_values` checks them.
-    "write_approval": {"type": ["boolean", "string", "null"]},
+    "write_approval": {"type": ["boolean", "string", "null"], "examples": ["true"]},
     "nudge_interval": _COUNT,
     "user_notes": {"enum": ["shared", "per-user", None]},
-    "storage": _TEXT,  # `_odd_values` checks it
+    # `_odd_values` checks it.
+    "storage": {**_TEXT, "examples": ["postgresql://USER@HOST/DATABASE"]},
     "storage_namespace": _TEXT,
     "external_notes": {"enum": ["ask", "allow", "refuse", None]},
 }
@@ -372,8 +382,20 @@ def validate(document: Document) -> tuple[str, ...]:
     unknown, warnings = _unknown_keys(document)
     problems += unknown
     if problems:
-        raise ConfigError("; ".join(problems), problems=tuple(problems))
+        todo = f"correct {document.path}"
+        raise ConfigError("; ".join(problems), problems=tuple(problems), hint=todo)
     return tuple(warnings)
+
+
+def example_of(keys: tuple[str, ...], value: object) -> str:
+    """Return a valid value of a setting, the one that is most like ``value``; "" if unknown."""
+    section: Any = SCHEMA
+    for key in keys:
+        section = section.get("properties", {}).get(key, {})
+    if "enum" in section:
+        choices = [each for each in section["enum"] if each is not None]
+        return (nearest(str(value), choices) or choices)[0]
+    return str(section.get("examples", [""])[0])
 
 
 def _explain(document: Document, error: ValidationError) -> str:

@@ -262,12 +262,15 @@ def parse_document(path: Path, text: str) -> Document:
         _, data = parse(text)
     except YamlProblem as error:
         line = f"{path.name}:{error.line}" if error.line else str(path)
-        raise ConfigError(f"is not valid YAML: {error.what}", where=line) from error
+        what, todo = f"is not valid YAML: {error.what}", f"correct {path}"
+        raise ConfigError(what, where=line, hint=todo) from error
     if data is None:
         data = {}
     if not isinstance(data, dict):
         raise ConfigError(
-            f"expected keys and values, got {type_name(data)}", where=f"{path.name}:1"
+            f"expected keys and values, got {type_name(data)}",
+            where=f"{path.name}:1",
+            hint=f"correct {path}",
         )
     return Document(path, text, data, mark)
 
@@ -284,13 +287,14 @@ def read_text(path: Path) -> str:
             raise ConfigError(
                 f"has {status.st_size:,} bytes, too large for a configuration",
                 where=str(path),
-                hint=f"the limit is {MAX_BYTES:,} bytes",
+                hint=f"make it smaller than {MAX_BYTES:,} bytes",
             )
         content = read_regular(path, MAX_BYTES)
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise ConfigError(f"can't be read: {error.strerror or error}", where=str(path)) from error
+        what = f"can't be read: {error.strerror or error}"
+        raise ConfigError(what, where=str(path), hint="check its permissions") from error
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
-from hermes_core.config.config_file import pins_in, validate
+from hermes_core.config.config_file import example_of, pins_in, validate
 from hermes_core.config.document import (
     Document,
     YamlProblem,
@@ -28,7 +28,7 @@ from hermes_core.config.document import (
 )
 from hermes_core.config.lock_file import LockEntry, read_lock_file, write_lock_file
 from hermes_core.config.names import normalise
-from hermes_core.errors import ConfigError
+from hermes_core.errors import CHECK_FOLDER, ConfigError
 from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file
 from hermes_core.storage.home import ensure_folder
 
@@ -328,8 +328,28 @@ def change_config(home: Path, changes: Mapping[KeyPath, Any], *, valid: bool = F
         document = read_document(home)
         text = edited(document, changes)
         if valid and text != document.text:
-            validate(parse_document(document.path, text))
+            _check_changed(document, text, changes)
         _replace(document, _with_pins_moved(home, document, text))
+
+
+def _check_changed(document: Document, text: str, changes: Mapping[KeyPath, Any]) -> None:
+    """Raise `ConfigError` about the new values, unless the file would be valid with them."""
+    try:
+        validate(parse_document(document.path, text))
+    except ConfigError as error:
+        try:
+            validate(document)
+        except ConfigError:
+            raise error from None  # it was not valid before, either: the file has to be corrected
+        # Without file and line: nothing was written, and the line may not exist.
+        new = (each.removeprefix(f"{document.path.name}:") for each in error.problems)
+        problems = tuple(each.partition(": ")[2] for each in new)
+        keys, value = next(iter(changes.items()))
+        example = example_of(keys, value)
+        todo = f"for example: hermes-plugins config set {'.'.join(keys)} {example}"
+        if not example:
+            todo = f"edit {document.path}"
+        raise ConfigError("; ".join(problems), problems=problems, hint=todo) from error
 
 
 def change_plugins(
@@ -406,6 +426,7 @@ def _locked(home: Path) -> Iterator[None]:
         raise ConfigError(
             f"can't be written: {error.strerror or error}; nothing was changed",
             where=str(home / "config.yaml"),
+            hint=CHECK_FOLDER,
         ) from error
 
 

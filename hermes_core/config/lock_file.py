@@ -128,7 +128,8 @@ def _content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(f"can't be read: {error.strerror or error}", where=str(path)) from None
+        what = f"can't be read: {error.strerror or error}"
+        raise ConfigError(what, where=str(path), hint="check its permissions") from None
 
 
 def _problem(data: object) -> str:

@@ -40,6 +40,9 @@ _SEPARATORS: Final = re.compile(r"[-_.]+")
 
 def normalise(name: str) -> str:
     """The form in which names compare: PEP 503, case and NFKC folded."""
+    # Not packaging's canonicalize_name: importing packaging.utils would add 15 ms to the
+    # 80 of `list`, which compares the name of every distribution. It also leaves non-ASCII names
+    # of providers unfolded. A test compares both for the names that a distribution can have.
     # Twice, as Unicode defines caseless matching: folding may produce characters that NFKC changes
     # again.
     folded = unicodedata.normalize("NFKC", name).casefold()

@@ -70,7 +70,7 @@ class Sources:
         config: What config.yaml says.
         info: The provider as it was found.
         manifest: Its plugin.yaml, or {}.
-        arguments: Values that count more than any other source.
+        arguments: Values that override every other source.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Sources:
 
         Args:
             fields: What to look for.
-            answers: Values that count more than any source.
+            answers: Values that override every source.
         """
         given = dict(answers or {})
         unread: dict[str, Problem] = {}
@@ -207,7 +207,7 @@ class Sources:
         return Value(value, f"environment ({field.variable})")
 
     def stronger(self, field: Field, value: Any) -> str:
-        """The source of another value that counts more than what is written for a field."""
+        """The source of another value that overrides what is written for a field."""
         try:
             found = self._inherited(field) if field.secret else self._variable(field)
         except SecretsError:

@@ -20,7 +20,7 @@ from hermes_core.config.document import parse_document, read_document
 from hermes_core.config.editor import DELETE, LOCK_SECONDS, change_config, change_plugins, edited
 from hermes_core.config.lock_file import LockEntry, entry_of
 from hermes_core.config.names import normalise
-from hermes_core.errors import HermesError
+from hermes_core.errors import CHECK_FOLDER, HermesError
 from hermes_core.secrets import Secrets, check_name, check_value
 from hermes_core.storage.files import file_lock, read_regular, replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
@@ -97,7 +97,9 @@ def _locked(home: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise HermesError(
-            f"a setup can't be written: {error.strerror or error}", where=str(home)
+            f"a setup can't be written: {error.strerror or error}",
+            where=str(home),
+            hint=CHECK_FOLDER,
         ) from error
 
 

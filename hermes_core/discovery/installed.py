@@ -342,10 +342,12 @@ def find_observer(name: str) -> ProviderInfo:
     ]
     where = "memory.observers"
     if not found:
-        raise UnknownProviderError(f"no observer {name!r} is installed", where=where)
+        todo = "install it, or remove it from memory.observers in config.yaml"
+        raise UnknownProviderError(f"no observer {name!r} is installed", where=where, hint=todo)
     if len(found) > 1:
         owners = ", ".join(sorted(each.distribution for each in found))
-        raise ProviderConflictError(f"observer {name!r} is claimed by {owners}", where=where)
+        what = f"observer {name!r} is claimed by {owners}"
+        raise ProviderConflictError(what, where=where, hint="uninstall all but one of them")
     return found[0]
 
 

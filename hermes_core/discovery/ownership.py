@@ -223,12 +223,17 @@ def find_provider(choice: str, providers: Iterable[ProviderInfo]) -> ProviderInf
     usable = sure or usable
     if not usable:
         raise ProviderLoadError(
-            found[0].problem, plugin=name, distribution=found[0].distribution, step="find"
+            found[0].problem,
+            plugin=name,
+            distribution=found[0].distribution,
+            step="find",
+            hint=f"see: hermes-plugins info {name}",
         )
     # With name@owner a person has decided the conflict, so its state is not an obstacle.
     if len(usable) == 1 and (owner or usable[0].state != "conflict"):
         if usable[0].key == "builtin" and usable[0].source != "builtin":
-            raise ProviderConflictError(usable[0].problem, where=f"plugin {name}")
+            todo = f"uninstall it: hermes-plugins uninstall {usable[0].distribution or name}"
+            raise ProviderConflictError(usable[0].problem, where=f"plugin {name}", hint=todo)
         return usable[0]
     owned = [each for each in usable if each.state != "conflict"]
     if len(owned) == 1:

@@ -375,7 +375,7 @@ class ProviderAdapter:
     def health(self) -> dict[str, HookHealth]:
         """Return the figures of each hook that was called."""
         for worker in self._workers.values():
-            _ = worker.stuck  # finds a call that hangs although nobody waits for it
+            _ = worker.stuck  # finds a call that hangs although no caller waits for it
         return self._statistics.health()
 
     def hangs(self) -> bool:

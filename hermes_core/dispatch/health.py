@@ -107,7 +107,7 @@ class Breaker:
     ``closed``: calls go through. ``open``: they don't, for ``cooldown`` seconds. Then
     ``half-open``: one call goes through, and its outcome decides.
 
-    A failure that made the caller wait counts more than one that came at once: two of them
+    A failure that made the caller wait weighs more than one that came at once: two of them
     in a row open the breaker.
     """
 

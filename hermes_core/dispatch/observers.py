@@ -136,8 +136,8 @@ class Observer:
             try:
                 value = self._worker.call(call, self.SECONDS)
             except DeadlineExceeded:
-                # Dropped for good: an observer that is slow once would delay every later turn, and
-                # its thread may still be busy with this step.
+                # Dropped permanently: an observer that is slow once would delay every later turn,
+                # and its thread may still be busy with this step.
                 error = self.dropped = f"took longer than {self.SECONDS * 1000:g} ms in {hook}"
                 logger.warning("observer %s is dropped: it %s", self.name, error)
                 value = _SKIPPED

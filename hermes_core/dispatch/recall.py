@@ -113,7 +113,7 @@ class BoundedRecall:
 
     @property
     def is_late(self) -> bool:
-        """Whether a recall still runs that nobody waits for any more."""
+        """Whether a recall still runs that no turn waits for any more."""
         return self._running is not None and not self._running[1].wait(0)
 
     def begin(self, session: str) -> None:

@@ -204,7 +204,7 @@ class Worker:
         self._last: Job | None = None
         self._stopping = False
         self._abandoned = 0
-        self._lost = 0  # those of the abandoned calls that nobody waits for
+        self._lost = 0  # those of the abandoned calls that no caller waits for
 
     # -- state ----------------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class Worker:
         if not self.wait_for(job, end - self._clock()):
             if job.claim():
                 raise DeadlineExceeded(f"no answer within {deadline:g} s: an earlier call is slow")
-            job.deadline = 0  # nobody waits for it any more: it is overdue from now on
+            job.deadline = 0  # no caller waits for it any more: it is overdue from now on
             self._replace_if_overdue()
             raise DeadlineExceeded(f"no answer within {deadline:g} s")
         return job.result()
@@ -383,7 +383,7 @@ class Worker:
             with self._lock:
                 self._queued += 1
         # In this order: a thread that is about to end looks at the queue once more after it
-        # has given up its place, see `_leaves`.
+        # has left its place, see `_leaves`.
         self._jobs.put(job)
         if self._thread is None:
             self._start()
@@ -474,7 +474,7 @@ class Worker:
         """Run a job; return False if this thread was replaced meanwhile."""
         with self._lock:
             self._queued -= 1
-        if not job.claim():  # its caller has given up
+        if not job.claim():  # its caller no longer waits
             job.finish()
             return True
         self._current = job

@@ -81,9 +81,10 @@ def build_bridge(home: Path, info: ProviderInfo, alias: str = "") -> Bridge:
     entry_point = _entry_point(info)
     name = alias or info.name
     if not _NAME.fullmatch(name):
-        raise InstallError(f"{name!r} can't be the name of a folder")
+        what = f"{name!r} can't be the name of a folder"
+        raise InstallError(what, hint="choose another name: --as NAME")
     if problem := name_problem(name):
-        raise InstallError(problem, where=f"plugin {name}")
+        raise InstallError(problem, where=f"plugin {name}", hint="choose another name: --as NAME")
     agent = find_distribution("hermes-agent")
     # Bundled providers win in hermes-agent, so a bridge of that name would never be loaded.
     if agent is not None and name in _bundled(agent.files):
@@ -134,7 +135,9 @@ def remove_bridge(home: Path, name: str) -> Path | None:
     with plugins_folder(home):
         record = _bridge_at(folder)
         if record is None:
-            raise InstallError("is not a bridge made by hermes-plugins", where=str(folder))
+            todo = f"if you do not need it, delete it yourself: rm -r {folder}"
+            what = "is not a bridge made by hermes-plugins"
+            raise InstallError(what, where=str(folder), hint=todo)
         # What somebody edited is their work, and removing it could not be undone.
         if content_hash(describe_directory(folder)) != record.hash:
             raise InstallError(

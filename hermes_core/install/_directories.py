@@ -112,7 +112,8 @@ def stage(source: Folder | Repository, plugins: Path) -> StagedPlugin:
     name = str(manifest_of(info).get("name") or called)
     problem = name_problem(name)
     if problem or not _NAME.fullmatch(name):
-        raise InstallError(problem or f"{name!r} can't be the name of a folder", where=origin)
+        what = problem or f"{name!r} can't be the name of a folder"
+        raise InstallError(what, where=origin, hint="change the name in its plugin.yaml")
     record = Record(source=origin, commit=commit, hash=content_hash(info))
     if isinstance(source, Repository):
         # For `upgrade`: the branch or tag, and the folder in the repository.
@@ -126,7 +127,9 @@ def _refuse_strange(found: Path, work: Path, origin: str) -> None:
         raise InstallError(
             "has no plugin.yaml" + (", but a pyproject.toml: it is a package" if package else ""),
             where=origin,
-            hint=f'run: hermes-plugins install "NAME @ git+{origin}"' if package else "",
+            hint=f'run: hermes-plugins install "NAME @ git+{origin}"'
+            if package
+            else "name the folder that has it; in a git URL: #subdirectory=FOLDER",
         )
     # A link out of the folder could pull a private file into the plugin, or change under it.
     root = work.resolve()
@@ -135,7 +138,8 @@ def _refuse_strange(found: Path, work: Path, origin: str) -> None:
             path = Path(parent, name)
             if path.is_symlink() and not path.resolve().is_relative_to(root):
                 inner = path.relative_to(found).as_posix()
-                raise InstallError(f"{inner} is a link to a file outside of it", where=origin)
+                what = f"{inner} is a link to a file outside of it"
+                raise InstallError(what, where=origin, hint="replace the link by the file")
 
 
 def put(folder: Path, target: Path, record: Record) -> None:

@@ -132,12 +132,14 @@ def _local(path: Path, spec: str) -> Package | Folder:
             return Folder(path.absolute())
         if (path / "pyproject.toml").is_file() or (path / "setup.py").is_file():
             return Package(str(path.absolute()), direct=True, builds=True)
-        raise InstallError("has neither a plugin.yaml nor a pyproject.toml", where=str(path))
+        what = "has neither a plugin.yaml nor a pyproject.toml"
+        raise InstallError(what, where=str(path), hint=_EXAMPLES)
     if not path.exists():
-        raise InstallError("no such file or folder", where=spec)
+        raise InstallError("no such file or folder", where=spec, hint=_EXAMPLES)
     name = path.name.lower()
     if not name.endswith((_WHEEL, *_ARCHIVES)):
-        raise InstallError("is neither a wheel nor a source archive", where=str(path))
+        what = "is neither a wheel nor a source archive"
+        raise InstallError(what, where=str(path), hint=_EXAMPLES)
     return Package(str(path.absolute()), direct=True, builds=not name.endswith(_WHEEL))
 
 
@@ -159,7 +161,11 @@ def _repository(spec: str) -> Repository | None:
         path, revision = parts.path, ""
     # git would read it as an option.
     if revision.startswith("-"):
-        raise InstallError(f"{revision!r} is not a revision", where=_without_credentials(spec))
+        raise InstallError(
+            f"{revision!r} is not a revision",
+            where=_without_credentials(spec),
+            hint="name a branch, a tag or a commit after the @",
+        )
     key, _, subdirectory = parts.fragment.partition("=")
     if parts.fragment and key != "subdirectory":
         raise InstallError(
@@ -176,6 +182,8 @@ def _inner(subdirectory: str, spec: str) -> str:
     # ":" for drive letters on Windows.
     if ".." in parts or subdirectory.startswith("/") or ":" in subdirectory:
         raise InstallError(
-            "the subdirectory must be inside the repository", where=_without_credentials(spec)
+            "the subdirectory must be inside the repository",
+            where=_without_credentials(spec),
+            hint="use #subdirectory=FOLDER without .. and without a leading /",
         )
     return "/".join(part for part in parts if part not in ("", "."))

@@ -2,7 +2,7 @@
 
 A plugin's code runs when a person enables it. Some files of a wheel take effect as soon as they
 are installed: a ``.pth`` file runs in every Python of the environment, and a module or a program
-can take the place of another one. A person has to accept those by a word of its own.
+can take the place of another one. A person has to accept those with `--allow-risky`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _MAX_TEXTS: Final = 200_000_000
 _MAX_ENTRIES: Final = 200_000
 _LARGE: Final = 500_000_000
 _RATIO: Final = 20  # wheels of code or models are compressed to a third, a bomb to a thousandth
+_REPORT: Final = "use another version, or report it to its author"
 _AT_START: Final = frozenset(("sitecustomize", "usercustomize"))
 
 
@@ -42,7 +43,8 @@ def check_wheel(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, OSError) as error:
-        raise InstallError("the file is not a valid wheel", where=path.name) from error
+        todo = "download or build it again"
+        raise InstallError("the file is not a valid wheel", where=path.name, hint=todo) from error
     names = [each.filename for each in entries]
     problem = next((found for each in entries if (found := _entry_problem(each))), "")
     size = sum(each.file_size for each in entries)
@@ -53,7 +55,7 @@ def check_wheel(path: Path) -> None:
     if size > _LARGE and size > _RATIO * path.stat().st_size:
         problem = problem or f"unpacks to {size:,} bytes, more than {_RATIO} times its size"
     if problem:
-        raise InstallError(problem, where=path.name, hint="nothing was installed")
+        raise InstallError(problem, where=path.name, hint=_REPORT)
 
 
 def _entry_problem(entry: zipfile.ZipInfo) -> str:
@@ -84,7 +86,7 @@ def unpack_texts(wheel: Path, site: Path) -> None:
             if _is_metadata(each) or each.filename.endswith((".py", "/plugin.yaml"))
         ]
         if sum(each.file_size for each in texts) > _MAX_TEXTS:
-            raise InstallError("has too many sources to be read", where=wheel.name)
+            raise InstallError("has too many sources to be read", where=wheel.name, hint=_REPORT)
         for each in texts:
             archive.extract(each, site)  # never outside of the folder
 

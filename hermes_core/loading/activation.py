@@ -121,7 +121,8 @@ def chosen(config: Config, installed: list[ProviderInfo] | None = None) -> Provi
     # A new version is used with a warning; a new owner is refused, since the person never enabled
     # it.
     if problem and (selection.strict or (pin is not None and not info.owned_by(pin.owner))):
-        raise ProviderConflictError(problem, where=f"plugin {info.name}")
+        todo = f"if you trust it: hermes-plugins enable {info.name}"
+        raise ProviderConflictError(problem, where=f"plugin {info.name}", hint=todo)
     return info
 
 

@@ -88,7 +88,8 @@ def load_provider(
     if isinstance(name_or_info, ProviderInfo):
         info = name_or_info
         if info.state == "conflict":
-            raise ProviderConflictError(info.problem, where=f"plugin {info.name}")
+            todo = f"choose one: hermes-plugins enable {info.name}@OWNER"
+            raise ProviderConflictError(info.problem, where=f"plugin {info.name}", hint=todo)
     else:
         place = resolve_home(home)
         selection = read_selection(place)
@@ -109,7 +110,8 @@ def _required_hash(info: ProviderInfo, selection: Selection) -> str:
     # Unless pins are strict, a changed version loads here; to warn is the manager's decision.
     refused = selection.strict or not same_owner(info, selection.pin)
     if refused and (problem := pin_problem(info, selection)):
-        raise ProviderConflictError(problem, where=f"plugin {info.name}")
+        todo = f"if you trust it: hermes-plugins enable {info.name}"
+        raise ProviderConflictError(problem, where=f"plugin {info.name}", hint=todo)
     return selection.strict_hash
 
 
@@ -134,7 +136,8 @@ def load_command(name: str, entry_point: str, home: str | os.PathLike[str] | Non
     try:
         return import_value(entry_point)
     except Exception as error:
-        raise ProviderLoadError(describe(error), plugin=name, step="import") from error
+        todo = "this is a bug in the plugin: report it to its author"
+        raise ProviderLoadError(describe(error), plugin=name, step="import", hint=todo) from error
 
 
 def load(

@@ -490,7 +490,7 @@ def _make(call: Callable[[], Any], loop: AbstractEventLoop, answer: Future[Any])
         value = call()
     except BaseException as error:  # noqa: BLE001 - raised where it is awaited
         problem = as_exception(error)
-    with suppress(RuntimeError):  # its loop is closed: nobody waits any more
+    with suppress(RuntimeError):  # its loop is closed: no caller waits any more
         loop.call_soon_threadsafe(_resolve, answer, value, problem)
     return value
 

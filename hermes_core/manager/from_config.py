@@ -200,7 +200,7 @@ def redactor_for(config: Config, secrets: Iterable[str]) -> Redactor:
 
 
 def _recovered(home: Path) -> list[HermesError]:
-    """Finish an interrupted set-up; return why that is not possible."""
+    """Finish an interrupted setup; return why that is not possible."""
     try:
         recover(home)
     except ConfigError:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from hermes_core.errors import SecretsError
+from hermes_core.errors import CHECK_FOLDER, SecretsError
 from hermes_core.storage.files import LockTimeoutError, file_lock, read_regular, replace_file
 from hermes_core.storage.home import ensure_folder
 
@@ -73,7 +73,9 @@ def write_text(path: Path, text: str) -> None:
             path.chmod(_MODE)
     except OSError as error:
         raise SecretsError(
-            f"can't be written: {error.strerror or error}; nothing was changed", where=str(path)
+            f"can't be written: {error.strerror or error}; nothing was changed",
+            where=str(path),
+            hint=CHECK_FOLDER,
         ) from None
 
 
@@ -91,7 +93,9 @@ def locked(path: Path) -> Iterator[None]:
             raise SecretsError(error.what, where=error.where, hint=error.hint) from None
         except OSError as error:
             raise SecretsError(
-                f"can't be locked: {error.strerror or error}; nothing was changed", where=str(lock)
+                f"can't be locked: {error.strerror or error}; nothing was changed",
+                where=str(lock),
+                hint=CHECK_FOLDER,
             ) from None
         yield
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SHORTEST_PASSPHRASE: Final = 8
 
 _VERSION: Final = 1
+_WITHOUT: Final = "leave them out: --without-secrets"
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 _KEY_BYTES: Final = 32
@@ -35,7 +36,8 @@ def encrypt(content: bytes, passphrase: str, *, cost: int = _COST) -> bytes:
         SecretsError: The passphrase is too short, or `cryptography` is not installed.
     """
     if len(passphrase) < SHORTEST_PASSPHRASE:
-        raise SecretsError(f"a passphrase needs at least {SHORTEST_PASSPHRASE} characters")
+        what = f"a passphrase needs at least {SHORTEST_PASSPHRASE} characters"
+        raise SecretsError(what, hint="use a longer one")
     salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
     header = {
         "version": _VERSION,
@@ -61,20 +63,21 @@ def decrypt(encrypted: bytes, passphrase: str) -> bytes:
         version, cost = int(header["version"]), int(header["cost"])
         salt, nonce = b64decode(header["salt"]), b64decode(header["nonce"])
     except (ValueError, KeyError, TypeError) as error:
-        raise SecretsError("the encrypted secrets are damaged") from error
+        raise SecretsError("the encrypted secrets are damaged", hint=_WITHOUT) from error
     if version > _VERSION:
         raise SecretsError(
             "the secrets were encrypted by a newer version", hint="upgrade hermes-plugins"
         )
     if not 1 < cost <= _MOST_COST or cost & (cost - 1):
-        raise SecretsError("the encrypted secrets are damaged")
+        raise SecretsError("the encrypted secrets are damaged", hint=_WITHOUT)
     cipher = _cipher(passphrase, salt, cost)
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
 
     try:
         return cipher.decrypt(nonce, content, line)
     except (InvalidTag, ValueError):
-        raise SecretsError("the passphrase is wrong, or the secrets are damaged") from None
+        what = "the passphrase is wrong, or the secrets are damaged"
+        raise SecretsError(what, hint=f"try again, or {_WITHOUT}") from None
 
 
 def _cipher(passphrase: str, salt: bytes, cost: int) -> AESGCM:

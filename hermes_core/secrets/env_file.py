@@ -76,7 +76,8 @@ def check_value(variable: str, value: str) -> str:
         SecretsError: A store could not hold it.
     """
     if problem := _problem(value):
-        raise SecretsError(f"the value {problem}; nothing was stored", where=variable)
+        what = f"the value {problem}; nothing was stored"
+        raise SecretsError(what, where=variable, hint="check the value at its source")
     return value
 
 

@@ -215,7 +215,8 @@ class Secrets:
         # Asked once before the loop: without it, each secret would fail by itself after its
         # deadline.
         if to == "keyring" and (problem := self.keyring.problem()):
-            raise SecretsError(f"{problem}; nothing was moved")
+            todo = "to move them to .env: hermes-plugins secrets move --to dotenv"
+            raise SecretsError(f"{problem}; nothing was moved", hint=todo)
         moved: list[str] = []
         failed: list[SecretsError] = []
         with locked(self.index.path):

@@ -23,13 +23,15 @@ def resolve_home(home: str | os.PathLike[str] | None = None) -> Path:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
         if error.filename is None:  # the working folder is gone
-            raise HomeError(f"can't be found: {error.strerror}", where=given) from error
+            todo = "change to a folder that exists, or set HERMES_HOME"
+            raise HomeError(f"can't be found: {error.strerror}", where=given, hint=todo) from error
         return path
     except RuntimeError as error:
         raise HomeError(str(error), where=given, hint="set HERMES_HOME to a folder") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise HomeError(f"can't be read: {reason}", where=given) from error
+        todo = "check its permissions, or point HERMES_HOME or --home to another folder"
+        raise HomeError(f"can't be read: {reason}", where=given, hint=todo) from error
     if not stat.S_ISDIR(mode):
         raise HomeError(
             "the Hermes home is not a folder",

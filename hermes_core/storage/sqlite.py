@@ -23,7 +23,7 @@ from time import monotonic, sleep, strftime
 from typing import Final, Protocol, TypeVar
 from weakref import WeakSet, finalize
 
-from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
+from hermes_core.errors import CHECK_FOLDER, DatabaseError, ForeignDatabase, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
 from hermes_core.storage.frozen import is_frozen
 from hermes_core.storage.home import ensure_folder, let_owner_use
@@ -209,7 +209,7 @@ def _descriptor_identity(handle: int) -> tuple[int, int]:
 
 
 def _never_close(connection: sqlite3.Connection) -> None:
-    """Keep a connection for good: closing it would write to, and close, whatever it finds."""
+    """Never close a connection: closing it would write to, and close, whatever it finds."""
     import ctypes  # noqa: PLC0415 - hardly ever needed
 
     # A reference of ours would be dropped when the interpreter ends, and the connection closed.
@@ -397,7 +397,7 @@ class SqliteFile:
             self._reader = self._writer = None
 
     def abandon(self) -> set[tuple[int, ...]]:
-        """Leave the connections as they are, for good; returns which files they have open."""
+        """Leave the connections open permanently; returns which files they have open."""
         all_opened = [each for each in (self._reader, self._writer) if each is not None]
         self._reader = self._writer = None
         for opened in all_opened:
@@ -720,10 +720,11 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
             _move_orphans(path)
         return _retry_while_busy(lambda: _connected(path, schema))
     except sqlite3.Error as error:
+        # Without a hint: if it is damaged, the caller adds how to repair it.
         raise DatabaseError(f"{schema.name} can't be opened: {error}", where=str(path)) from error
     except OSError as error:
-        reason = error.strerror or error
-        raise DatabaseError(f"{schema.name} can't be opened: {reason}", where=str(path)) from error
+        what = f"{schema.name} can't be opened: {error.strerror or error}"
+        raise DatabaseError(what, where=str(path), hint=CHECK_FOLDER) from error
     except LockTimeoutError as error:
         raise DatabaseError(error.what, where=error.where, hint=error.hint) from error
 

@@ -114,10 +114,10 @@ def test_half_a_surrogate_pair_in_a_message_is_kept_as_a_sign(machine: Machine) 
     assert message["content"] == "\ufffd x"
 
 
-def test_an_empty_file_brings_nothing(machine: Machine) -> None:
+def test_an_empty_file_is_refused(machine: Machine) -> None:
     path = machine.user / "empty"
     path.touch()
-    assert machine.json("sessions", "import", str(path))["sessions"] == 0
+    assert "is empty" in machine.run("sessions", "import", str(path)).failed()
 
 
 def test_a_folder_without_sessions_and_a_missing_file_are_refused(machine: Machine) -> None:

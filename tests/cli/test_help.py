@@ -59,3 +59,13 @@ def test_the_list_of_commands_imports_none_of_them(machine):
     slow = {"jsonschema", "keyring", "pluggy", "rich", "hermes_builtin"}
     assert names & slow == set()
     assert not [name for name in names if name.startswith("hermes_core.checkup")]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_no_line_of_the_help_ends_within_an_option(name, width):
+    command = ALL[name]
+    context = command.context_class(command, info_name=name, terminal_width=width)
+    text = command.get_help(context)
+    assert not [line for line in text.splitlines() if line.endswith("-")]
+    assert "\u2011" not in text

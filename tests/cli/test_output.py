@@ -163,3 +163,55 @@ def test_rich_is_not_needed_for_a_table():
         "output.print_table(('A', 'B'), [('a', 'b')], ['active']); assert 'rich' not in sys.modules"
     )
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
+
+
+def test_a_path_that_has_no_room_beside_its_label_starts_on_the_next_line(terminal, capsys):
+    terminal(60)
+    path = f"/home/ann/{'a' * 36}/plugin"
+    output.say_field("from", path)
+    output.say_field("config", "/" + "b" * 58)
+    assert capsys.readouterr().out.splitlines() == [
+        "from:",
+        f"    {path}",
+        "config:",
+        f" /{'b' * 58}",
+    ]
+
+
+def test_a_path_that_fits_on_no_line_stays_beside_its_label(terminal, capsys):
+    terminal(60)
+    output.say_field("from", "/" + "b" * 60)
+    assert capsys.readouterr().out == f"from:      /{'b' * 60}\n"
+
+
+def test_no_line_ends_between_a_number_and_its_unit():
+    text = "the call took 2.6 ms, returned 14 B, and the next one is due in 30 min."
+    for width in range(20, 80):
+        lines = wrapped(text, width)
+        assert not any(line[-1].isdigit() for line in lines), lines
+
+
+CALL = ("16:21:10", "builtin", "system_prompt_block", "ok", "2.6 ms", "14 B", "")
+CALLS = ("TIME", "PROVIDER", "HOOK", "OUTCOME", "TOOK", "BYTES", "ERROR")
+
+
+def test_a_table_of_many_columns_keeps_its_header_on_a_narrow_terminal(terminal, capsys):
+    terminal(60)
+    output.print_table(CALLS, [CALL], [""])
+    assert capsys.readouterr().out.splitlines() == [
+        "TIME     PROVIDER HOOK                OUTCOME TOOK   BYTES",
+        "16:21:10 builtin  system_prompt_block ok      2.6 ms 14 B",
+    ]
+
+
+def test_several_of_many_columns_go_below_the_others(terminal, capsys):
+    terminal(60)
+    failed = ("2026-11-18 16:21:10", "sample", "prefetch", "failed", "2.6 ms", "-", "it broke")
+    output.print_table(CALLS, [("2026-11-18 16:21:10", *CALL[1:]), failed], ["", ""])
+    assert capsys.readouterr().out.splitlines() == [
+        "TIME                 PROVIDER  HOOK                 OUTCOME",
+        "2026-11-18 16:21:10  builtin   system_prompt_block  ok",
+        "    2.6 ms  14 B",
+        "2026-11-18 16:21:10  sample    prefetch             failed",
+        "    2.6 ms  it broke",
+    ]

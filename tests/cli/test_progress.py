@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
 from support.commands import Machine, posix_only, run_on_terminal
+
+from hermes_core.cli import output
 
 pytestmark = pytest.mark.usefixtures("few_distributions")
 
@@ -66,3 +69,35 @@ def test_a_terminal_without_control_codes_gets_no_progress(stocked):
     _, shown = run_on_terminal(stocked, "status", env={"TERM": "dumb"})
     assert "Checking the memory providers" not in shown
     assert "\033" not in shown
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0.9, []), (1.1, ["Indexing"])])
+def test_what_is_fast_most_of_the_time_shows_progress_only_if_it_is_slow(
+    monkeypatch, seconds, shown
+):
+    begun = []
+
+    def progress(text):
+        begun.append(text)
+        return nullcontext()
+
+    monkeypatch.setattr(output, "progress", progress)
+    times = iter([0.0, 0.0, seconds, seconds + 1])
+    with output.progress_if_slow("Indexing", clock=lambda: next(times)) as step:
+        step()
+        step()
+    assert begun == shown
+
+
+@posix_only
+def test_a_search_says_that_it_indexes_many_messages(stocked, monkeypatch):
+    monkeypatch.setattr(output, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr("hermes_builtin.sessions.sqlite.maintenance._CLOSING_SECONDS", 0.0)
+    row = {"session_id": "s2", "role": "user", "content": "the grey heron", "timestamp": 2.0}
+    (stocked.user / "more.jsonl").write_text(json.dumps(row) + "\n")
+    stocked.run("sessions", "import", str(stocked.user / "more.jsonl")).done()
+    for text in (["Indexing conversations"], []):  # the second time there is nothing to index
+        code, shown = run_on_terminal(stocked, "sessions", "search", "grey", columns=80)
+        assert code == 0, shown
+        assert "s2" in shown
+        assert [each for each in ["Indexing conversations"] if each in shown] == text

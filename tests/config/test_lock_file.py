@@ -272,7 +272,8 @@ def test_a_lock_file_that_may_not_be_read_is_an_error():
         write_lock_file(home, {"mem0": MEM0})
         lock_file(home).chmod(0)
         told = as_other_user(lambda: load_config(home))
-        assert told == f"ConfigError: {lock_file(home)}: can't be read: Permission denied"
+        expected = f"ConfigError: {lock_file(home)}: can't be read: Permission denied"
+        assert told == f"{expected} (check its permissions)"
 
 
 # -- several processes, and processes that die -------------------------------------------------

@@ -41,7 +41,7 @@ def test_a_key_close_to_one_of_ours_is_an_error_with_did_you_mean(config, key):
         with pytest.raises(ConfigError) as caught:
             load_config(home)
         expected = f"config.yaml:3: memory.{slip}: unknown key; did you mean {key}?"
-        assert str(caught.value) == expected
+        assert caught.value.problems == (expected,)
 
 
 @pytest.mark.parametrize("value", ["1", "{provider: mem0}", ""])
@@ -50,7 +50,8 @@ def test_a_top_level_key_close_to_memory_is_an_error_with_did_you_mean(config, v
         home = config.write(f"model: x\n{slip}: {value}\n")
         with pytest.raises(ConfigError) as caught:
             load_config(home)
-        assert str(caught.value) == f"config.yaml:2: {slip}: unknown key; did you mean memory?"
+        expected = f"config.yaml:2: {slip}: unknown key; did you mean memory?"
+        assert caught.value.problems == (expected,)
 
 
 def test_a_slip_is_found_beside_the_right_key_too(config):
@@ -71,7 +72,7 @@ def test_a_slip_below_deadlines_gets_did_you_mean_and_its_own_line(config):
     with pytest.raises(ConfigError) as caught:
         load_config(home)
     expected = "config.yaml:4: memory.deadlines.laod: unknown key; did you mean load?"
-    assert str(caught.value) == expected
+    assert caught.value.problems == (expected,)
 
 
 @pytest.mark.parametrize("value", ["3", "[a, b]", "words", "", "yes"])

@@ -63,7 +63,8 @@ def test_a_file_that_we_may_not_read():
         path.chmod(0)
         for use in (load_config, read_selection, lambda home: change_config(home, {PROVIDER: "a"})):
             told = as_other_user(lambda use=use: use(home))
-            assert told == f"ConfigError: {path}: can't be read: Permission denied"
+            expected = f"ConfigError: {path}: can't be read: Permission denied"
+            assert told == f"{expected} (check its permissions)"
 
 
 def test_ten_megabytes(config):

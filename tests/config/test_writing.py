@@ -104,9 +104,10 @@ def test_a_failure_on_the_way_leaves_the_old_file_and_nothing_else(config, monke
         with pytest.raises(ConfigError) as caught:
             change_config(home, {PROVIDER: "new"})
     assert snapshot(home) == before
-    assert str(caught.value) == (
+    assert str(caught.value).startswith(
         f"{config.path}: can't be written: No space left on device; nothing was changed"
     )
+    assert "free space" in caught.value.hint
     assert "provider: new" in config.change({PROVIDER: "new"})
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import click
@@ -19,21 +21,15 @@ COMMAND = re.compile(r"(?:^|[|;&] *)(?:\$ )?(?:[A-Z_]+=\S+ )*hermes-plugins ([^|
 
 #: Not run here, and why. They are parsed like the others, except those of plugins.
 NOT_RUN = {
-    "backup": "writes files: tests/checkup/test_backup.py",
     "chat": "needs a model: tests/adapters",
     "check": "takes long: tests/conformance",
     "demo": "takes long: tests/e2e/test_demo.py",
-    "export": "writes files: tests/builtin/test_portable.py",
-    "import": "needs a file: tests/builtin/test_portable.py",
     "index update": "needs a file: tests/install/test_index.py",
     "install": "needs a network: tests/install",
     "log --follow": "does not end: tests/call_log",
     "mcp": "does not end: tests/adapters",
     "memory edit": "needs a terminal: tests/builtin",
     "memory export --watch": "does not end: tests/builtin",
-    "memory import": "needs files: tests/builtin/test_notes_import.py",
-    "restore": "needs a backup: tests/checkup/test_backup.py",
-    "sessions import": "needs a file of hermes-agent: tests/builtin",
     "setup": "needs the fields of a real plugin: tests/plugins",
     "ui": "does not end: tests/inspector",
     "sync": "writes to a shared folder: tests/builtin/test_sync.py",
@@ -96,25 +92,141 @@ def test_a_command_that_is_not_run_has_arguments_that_exist(command):
     parsed(shlex.split(command))
 
 
+MESSAGE = {"session_id": "past", "role": "user", "content": "How do we deploy?", "timestamp": 1.0}
+CLAUDE = {
+    "type": "user",
+    "uuid": "u1",
+    "sessionId": "s1",
+    "timestamp": "2026-11-18T10:00:00.000Z",
+    "message": {"role": "user", "content": "How do we deploy?"},
+}
+CODEX = (
+    {"timestamp": "2026-11-18T10:00:00Z", "type": "session_meta", "payload": {"id": "c1"}},
+    {
+        "timestamp": "2026-11-18T10:00:01Z",
+        "type": "response_item",
+        "payload": {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "How do we deploy?"}],
+        },
+    },
+)
+#: What a command reads: files in the working folder, and in the folder of the user.
+FILES = {
+    "CLAUDE.md": "- Run make test.\n",
+    "AGENTS.md": "- Never push to main.\n",
+    "messages.jsonl": json.dumps(MESSAGE),
+    "conversations.json": json.dumps([{"uuid": "1", "chat_messages": []}]),
+    "~/.codex/memories/notes.md": "- Prefers tabs.\n",
+    "~/.claude/projects/p/s1.jsonl": json.dumps(CLAUDE),
+    "~/.codex/sessions/c1.jsonl": "\n".join(map(json.dumps, CODEX)),
+}
+#: What has to be run before a command, so that there is something for it.
+BEFORE = {
+    "bridge memkraft --remove": "bridge acme",
+    "memory approve": "memory import CLAUDE.md",
+    "memory reject": "memory import CLAUDE.md",
+    "memory remove stage-2": 'memory replace stage-1 "The staging server is stage-2."',
+}
+_NO_WRITE = (1, "there is no write 12 in the outbox")
+_NO_SERVER = (1, "PostgreSQL")
+#: What does not exit with 0 here: the exit code, and what it says.
+FAILS = {
+    "config set memory.honcho.timeout 20": (1, "no memory provider 'honcho' is installed"),
+    'forget "12 maple street" --provider': (1, "does not implement `forget`"),
+    "outbox drop 12": _NO_WRITE,
+    "outbox retry 12": _NO_WRITE,
+    "outbox show 12": _NO_WRITE,
+    "sessions delete ID": (1, "use --yes"),
+    "sessions import": (2, "hermes-agent has no conversations in this home"),
+    "sessions prune --older-than 90d": (1, "use --yes"),
+    "storage migrate --to files": (1, "already stores to files"),
+    "storage migrate --to postgresql://hermes@127.0.0.1/hermes": _NO_SERVER,
+    "storage migrate --to postgresql://hermes@127.0.0.1/hermes --dry-run": _NO_SERVER,
+}
+
+
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    """A home with one enabled plugin and a note."""
+def stocked(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A home with one enabled plugin, a note and a conversation; and what it exports."""
     machine = Machine(tmp_path_factory.mktemp("docs") / "machine", in_process=True)
     machine.install("acme", provider_source("acme").replace("\ndef register", REMEMBERS))
     machine.run("enable", "acme").done()
     machine.run("memory", "add", "The staging server is stage-1.", "--target", "memory").done()
+    write_files(machine, machine.user)
+    machine.run("sessions", "import", "messages.jsonl", cwd=machine.user).done()
+    for command in ("export laptop.jsonl", "backup hermes-2026-11-18.zip"):
+        machine.run(*command.split(), cwd=machine.user).done()
+    shutil.copytree(machine.home, machine.user / "before")
     return machine
+
+
+def write_files(machine: Machine, folder: Path) -> None:
+    for name, text in FILES.items():
+        path = machine.user / name[2:] if name.startswith("~") else folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+
+
+@pytest.fixture
+def demo(stocked: Machine, tmp_path: Path) -> Machine:
+    """That home as it was at first: no command sees what another one did."""
+    shutil.rmtree(stocked.home)
+    shutil.copytree(stocked.user / "before", stocked.home)
+    shutil.rmtree(stocked.user / "restored", ignore_errors=True)
+    write_files(stocked, tmp_path)
+    return stocked
+
+
+def prepare(machine: Machine, command: str, folder: Path) -> str:
+    """Make what a command needs; return it with an id that exists."""
+    first = command.split(maxsplit=1)[0]
+    name = {"import": "laptop.jsonl", "restore": "hermes-2026-11-18.zip"}.get(first)
+    if name is not None:
+        shutil.copy(machine.user / name, folder / command.split()[1])
+    before = next((BEFORE[each] for each in BEFORE if command.startswith(each)), "")
+    if "--user 1001" in command:
+        before = "config set memory.user_notes per-user"
+    if before:
+        assert machine.run(*shlex.split(before)).code == 0
+    if first == "memory" and command.endswith(" ID"):
+        (waiting,) = machine.json("memory", "pending")["pending"]
+        return command.replace("ID", waiting["id"])
+    return command.replace("ID", "past")
 
 
 @pytest.mark.parametrize("command", sorted(filter(is_run, commands())))
 @pytest.mark.usefixtures("few_distributions", "forked_children")
 def test_a_command_of_the_docs_runs(demo, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    arguments = [PLAYED_BY.get(each, each) for each in shlex.split(command)]
-    result = demo.run(*arguments, input="a value\n")
-    assert result.code in {0, 1}, result
+    ready = prepare(demo, command, tmp_path)
+    arguments = [PLAYED_BY.get(each, each) for each in shlex.split(ready)]
+    arguments = [each.replace("~", str(demo.user)) for each in arguments]
+    secret = {"HERMES_BACKUP_PASSPHRASE": "a long passphrase"}
+    result = demo.run(*arguments, input="a value\n", env=secret)
+    code, text = FAILS.get(command, (0, ""))
+    assert result.code == code, result
+    assert text in result.out + result.err
     assert "Traceback" not in result.err
     assert "unexpected" not in result.err
+
+
+def test_what_is_prepared_or_fails_is_in_the_docs():
+    assert FAILS.keys() <= commands()
+    assert all(any(each.startswith(name) for each in commands()) for name in BEFORE)
+
+
+@pytest.mark.usefixtures("few_distributions")
+def test_the_first_example_prints_in_a_new_home_what_it_shows(tmp_path):
+    machine = Machine(tmp_path / "machine", in_process=True)
+    text = (ROOT / "README.md").read_text("utf-8")
+    block = re.search(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    for example in block[1].removeprefix("$ ").split("\n$ "):
+        command, _, shown = example.partition("\n")
+        printed = machine.run(*shlex.split(command)[1:]).done().out
+        assert printed.replace(str(machine.home), "/home/ann/.hermes").strip() == shown.strip()
 
 
 def typed(text: str) -> list[str]:

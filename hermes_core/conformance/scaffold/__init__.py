@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_core.config.names import name_problem
-from hermes_core.errors import HermesError
+from hermes_core.errors import CHECK_FOLDER, HermesError
 from hermes_core.manager.tools import RESERVED
 
 PROJECT: Final = Path(__file__).parent / "project"
@@ -71,7 +71,7 @@ def create_project(name: str, folder: Path) -> list[Path]:
         # The folder did not exist before, so everything in it is ours.
         shutil.rmtree(folder, ignore_errors=True)
         what = f"can't be written: {error.strerror or error}"
-        raise HermesError(what, where=str(folder)) from error
+        raise HermesError(what, where=str(folder), hint=CHECK_FOLDER) from error
     return written
 
 

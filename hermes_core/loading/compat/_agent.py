@@ -148,7 +148,7 @@ def memory_provider_tools_enabled(
     Args:
         enabled_toolsets: The agent's toolsets; None if it has all. One that contains the
             memory tool counts like ``memory`` itself.
-        disabled_toolsets: Toolsets that it must not have; they count more.
+        disabled_toolsets: Toolsets that it must not have; they take precedence.
         memory_tool_present: Whether it has the memory tool already.
     """
     # First, since a person who disabled memory must not get it back through another toolset.

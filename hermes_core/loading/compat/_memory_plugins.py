@@ -93,7 +93,7 @@ def find_provider_dir(name: str) -> Path | None:
     if info is None or info.directory is not None:
         return None if info is None else info.directory
     origin = resolve_module_origin(_module(info))
-    # A single module has no folder of its own: the one around it has other packages' files.
+    # A single module has no folder: the one around it has other packages' files.
     return Path(origin).parent if origin and Path(origin).name == "__init__.py" else None
 
 

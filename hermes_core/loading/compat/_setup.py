@@ -1,4 +1,4 @@
-"""What a provider's own set-up uses: questions, secrets, packages.
+"""What a provider's own setup uses: questions, secrets, packages.
 
 ``hermes_cli.memory_setup``, ``curses_ui``, ``secret_prompt`` and ``tools_config``, and
 ``tools.lazy_deps``.
@@ -247,7 +247,7 @@ def masked_secret_prompt(prompt: str, *, mask: str = "*") -> str:  # noqa: ARG00
     return getpass.getpass(prompt)
 
 
-# -- hermes_cli.memory_setup: what a provider's own set-up asks and writes with
+# -- hermes_cli.memory_setup: what a provider's own setup asks and writes with
 
 _CANCELLED: Final = -1
 
@@ -308,7 +308,7 @@ def cmd_setup_provider(provider_name: str) -> None:
         sys.stdout.write(f"\n  {one_line(str(error))}\n\n")
 
 
-# -- hermes_cli.tools_config: what a set-up of 0.19 asks of pip
+# -- hermes_cli.tools_config: what a setup of 0.19 asks of pip
 
 
 def _pip_install(

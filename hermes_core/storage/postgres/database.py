@@ -489,7 +489,7 @@ class Database:
             raise self._lost(NoAnswer(left), left)
         try:
             if component.name not in self._ready:
-                # The connections have given up the rights of the owner.
+                # The connections have dropped the rights of the owner.
                 with self._as_owner(seconds) as connection:
                     migrate(connection, component, self.where)
                 self._ready.add(component.name)

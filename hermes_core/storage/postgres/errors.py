@@ -111,7 +111,7 @@ def fault_of(error: BaseException | None) -> Fault:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether the same may succeed later: the server is away, busy, full, a standby, or left."""
+    """Whether it may succeed later: the server is unreachable, busy, full, a standby, or left."""
     return fault_of(error) in (
         Fault.UNREACHABLE, Fault.BUSY, Fault.READ_ONLY, Fault.DISK_FULL, Fault.MOVED,
     )  # fmt: skip

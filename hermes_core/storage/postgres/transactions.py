@@ -81,7 +81,7 @@ class Transactions:
     @contextmanager
     def begin(self) -> Iterator[TranslatedConnection]:
         """Commit everything done inside, or nothing."""
-        # Short statements of a store that all threads share: nobody waits long for another one.
+        # Short statements of a store that all threads share: no thread waits long for another one.
         with time_limit(TURN_SECONDS), self.lock:
             if self._current is not None:
                 with self._current.transaction():

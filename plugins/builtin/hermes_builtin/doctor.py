@@ -20,7 +20,7 @@ from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.storage_parts import moved
-from hermes_core import HermesError
+from hermes_core import ConfigError, HermesError
 from hermes_core.cli.output import amount
 from hermes_core.config import load_config
 
@@ -177,8 +177,12 @@ def _mode(path: Path, *, fix: bool) -> Iterator[Row]:
 def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
     try:
         where = locate(home)
+    except ConfigError as error:  # another check reports what is wrong with config.yaml
+        detail = "not checked while config.yaml can't be read"
+        yield "conversations", "warning", detail, error.hint
+        return
     except HermesError as error:
-        yield "conversations", "problem", str(error), error.hint
+        yield "conversations", "problem", error.what, error.hint
         return
     if not where.exists:
         name = where.path.name if where.path is not None else where.shown

@@ -38,6 +38,7 @@ from hermes_core import HermesError
 from hermes_core.checkup.backup_file import publish, work_folder
 from hermes_core.checkup.listing import Listing, list_memories, read_memories
 from hermes_core.config import load_config
+from hermes_core.errors import CHECK_FOLDER
 from hermes_core.session import SessionContext
 from hermes_core.storage.files import open_regular
 
@@ -113,7 +114,7 @@ def export_file(
             publish(made, file)
     except OSError as error:
         raise HermesError(
-            f"can't be written: {error.strerror or error}", where=str(file)
+            f"can't be written: {error.strerror or error}", where=str(file), hint=CHECK_FOLDER
         ) from error
     return Exported(replace(counts, memories=listing.memories), listing)
 
@@ -167,7 +168,9 @@ def hand_over_spool(home: Path, archive: Archive) -> None:
     error = Spool(home, partial(open_archive, home)).hand_over(archive)
     if error is not None:
         raise HermesError(
-            f"turns wait in the spool and can't be stored: {error}", where=str(home / "spool")
+            f"turns wait in the spool and can't be stored: {error}",
+            where=str(home / "spool"),
+            hint="run: hermes-plugins doctor",
         ) from error
 
 
@@ -390,10 +393,10 @@ def _checked(file: BinaryIO, where: str) -> None:
         if len(check.problems) >= _SHOWN_PROBLEMS:
             break
     if is_empty:
-        raise PortableError("is empty", where=where, hint="nothing was imported")
+        raise PortableError("is empty", where=where, hint="export it again")
     if check.problems:
         raise PortableError(
-            "; ".join(check.problems), where=where, hint="correct these lines; nothing was imported"
+            "; ".join(check.problems), where=where, hint="correct these lines, or export it again"
         )
 
 
@@ -428,7 +431,8 @@ def import_file(home: Path, file: Path, progress: Progress | None = None) -> Cou
             source.seek(0)
             return _import(home, source, file.stat().st_size, progress)
     except OSError as error:
-        raise HermesError(f"can't be read: {error.strerror or error}", where=str(file)) from error
+        what = f"can't be read: {error.strerror or error}"
+        raise HermesError(what, where=str(file), hint="check the path") from error
 
 
 def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) -> Counts:

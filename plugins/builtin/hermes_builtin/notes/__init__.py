@@ -211,7 +211,8 @@ class Notes:
             return Person()
         if (person := self._storage.people.person(checked_name(name))) is None:
             where = self._storage.text("user", name).place
-            raise NotesError("it is not known whose notes these are", where=where)
+            todo = "name the user: --user ID --platform NAME"
+            raise NotesError("it is not known whose notes these are", where=where, hint=todo)
         return person
 
     def introduce(self, person: Person) -> None:
@@ -278,7 +279,7 @@ class Notes:
             change = self.history.change(number)
         if change is None:
             what = "nothing to undo" if number is None else "no such change"
-            raise NotesError(what)
+            raise NotesError(what, hint="see: hermes-plugins memory history")
         return change, self.book(change.target).undo(change, author)
 
     def catch_up(self) -> None:
@@ -295,7 +296,7 @@ class Notes:
         try:
             notebook = self.book(staged.target)
         except NotesError as error:
-            raise NotesError(f"{staged.id}: {error.what}") from error
+            raise NotesError(f"{staged.id}: {error.what}", hint=error.hint) from error
         written = notebook.change(staged.operations, author)
         # After the change: a crash in between leaves a record whose second approval changes nothing
         # or is refused. The other order could lose the write.
@@ -329,7 +330,8 @@ class Notes:
                 return text
         for notebook in self.all_notebooks():
             notebook.read()  # raises: the text may be in one that can't be read
-        raise NotesError(f"the guard has rejected nothing with the id {name}")
+        what = f"the guard has rejected nothing with the id {name}"
+        raise NotesError(what, hint="to see the ids: hermes-plugins memory show")
 
     def blocked(self) -> list[Blocked]:
         """Writes that the guard refused."""

@@ -138,11 +138,16 @@ def writable(ctx: click.Context, person: Person) -> Iterator[BuiltinProvider]:
             note(f"The external provider did not receive it: {problem}")
 
 
+_SHOW: Final = "to see the entries: hermes-plugins memory show"
+_PENDING: Final = "to see the ids: hermes-plugins memory pending"
+
+
 class RejectedError(HermesError):
     """A change that can't be made, with what there is to choose from."""
 
     def __init__(self, refused: Refused) -> None:
-        super().__init__(refused.text, hint="; ".join(previews(refused.matches)))
+        hint = "; ".join(previews(refused.matches)) or (_SHOW if refused.current else "")
+        super().__init__(refused.text, hint=hint)
 
 
 # -- `memory edit` ------------------------------------------------------------------------------
@@ -293,7 +298,8 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
                 failed.append({"id": name, "error": str(RejectedError(refused))})
                 continue
             except HermesError as error:
-                failed.append({"id": name, "error": str(error)})
+                what = str(HermesError(error.what, where=error.where))
+                failed.append({"id": name, "error": what})
                 continue
             # Here and not in `approve`: `Notes` knows no provider.
             target = notes.book(staged.target).target
@@ -305,9 +311,13 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
         print_json(approved=approved, failed=failed)
         ctx.exit(1 if failed else 0)
     if failed:
-        raise NotesError(
-            "; ".join(f"{each['id']} is still pending: {each['error']}" for each in failed)
+        texts = (
+            f"{each['id']} is still pending: {each['error']}"
+            if notes.pending.exists(each["id"])
+            else each["error"]
+            for each in failed
         )
+        raise NotesError("; ".join(texts), hint=_PENDING)
 
 
 @click.command()
@@ -321,7 +331,7 @@ def reject(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> Non
     rejected = _named(notes, names)
     for name in rejected:
         if not notes.pending.exists(name):
-            raise NotesError(f"nothing with the id {name} is pending", hint="nothing was changed")
+            raise NotesError(f"nothing with the id {name} is pending", hint=_PENDING)
     for name in rejected:
         notes.pending.discard(name)
         if not json_wanted:
@@ -535,7 +545,7 @@ def _given(text: str) -> str:
         # The buffer: the encoding of standard input depends on the locale, the notes are UTF-8.
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
-        raise HermesError("standard input is not UTF-8 text") from error
+        raise HermesError("standard input is not UTF-8 text", hint="convert it to UTF-8") from error
 
 
 def _change(

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from hermes_builtin.notes.entries import FileChanged, Known, NotesError, parse
 from hermes_builtin.notes.notebook import FILES, Notebook, NotesFile, Seen
 from hermes_builtin.notes.people import PeopleFolders
+from hermes_core.errors import CHECK_FOLDER
 from hermes_core.storage.files import replace_file
 
 _STATE: Final = ".exported.json"
@@ -132,4 +133,4 @@ class Export:
             replace_file(path, text.encode(), mode=0o600)
         except OSError as error:
             what = f"can't be written: {error.strerror or error}"
-            raise NotesError(what, where=str(path)) from error
+            raise NotesError(what, where=str(path), hint=CHECK_FOLDER) from error

@@ -139,7 +139,8 @@ def text_of(path: Path) -> str:
         return read_regular(path, _LARGEST).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise NotesError(f"can't be read: {reason}", where=str(path)) from error
+        todo = "name a text file in UTF-8, a folder, or - for standard input"
+        raise NotesError(f"can't be read: {reason}", where=str(path), hint=todo) from error
 
 
 def stage(notes: Notes, target: str, entries: list[str], source: str) -> Staged:

@@ -168,7 +168,7 @@ class NotesFile:
             try:
                 held.enter_context(file_lock(self._lock_path, self._lock_seconds))
             except LockTimeoutError as error:
-                hint = f"{error.hint}; nothing was changed"
+                hint = error.hint
                 raise self._error(f"is {error.what}", hint) from error
             except OSError as error:
                 raise self._error(f"can't be locked: {error.strerror or error}") from error
@@ -473,7 +473,8 @@ class Notebook:
                     inode = self._without(matches)
                     self._history.erase(self.key, matches, inode)
                     return
-        raise NotesError("is being changed all the time", where=self.text.place)
+        todo = "close the program that changes it, and try again"
+        raise NotesError("is being changed all the time", where=self.text.place, hint=todo)
 
     def _without(self, matches: Callable[[str], bool]) -> int:
         """Write the file without some entries; returns which file it is then, 0 for the same."""
@@ -511,7 +512,7 @@ class Notebook:
         raise NotesError(
             "is being changed all the time by a program that does not take its lock",
             where=self.text.place,
-            hint="nothing was changed",
+            hint="close the program that changes it, and try again",
         )
 
     def _rewrite_once(

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from hermes_builtin.notes.entries import NotesError, Operation, Refused, operation, previews
 from hermes_builtin.notes.notebook import Author
+from hermes_core.errors import CHECK_FOLDER
 from hermes_core.privacy.origin import lowest
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import ensure_folder
@@ -101,7 +102,9 @@ class RecordFiles:
             replace_file(self._path(name), record.encode(), mode=0o600)
         except OSError as error:
             raise NotesError(
-                f"the write could not be staged: {error.strerror or error}", where=str(self.folder)
+                f"the write could not be staged: {error.strerror or error}",
+                where=str(self.folder),
+                hint=CHECK_FOLDER,
             ) from error
 
     def all(self) -> list[tuple[str, str]]:
@@ -209,7 +212,8 @@ class Pending:
     def get(self, name: str) -> PendingWrite:
         """One of them."""
         if not self.exists(name):
-            raise NotesError(f"nothing with the id {name} is pending")
+            todo = "to see the ids: hermes-plugins memory pending"
+            raise NotesError(f"nothing with the id {name} is pending", hint=todo)
         return self._read(name, dict(self._records.all()).get(name, name))
 
     def exists(self, name: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from hermes_builtin.notes.entries import NotesError
+from hermes_core.errors import CHECK_FOLDER
 from hermes_core.session import LOCAL, TERMINAL
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import ensure_folder
@@ -89,7 +90,7 @@ class PeopleFolders:
             replace_file(path, json.dumps(person._asdict()).encode(), mode=0o600)
         except OSError as error:
             what = f"can't be written: {error.strerror or error}"
-            raise NotesError(what, where=str(path)) from error
+            raise NotesError(what, where=str(path), hint=CHECK_FOLDER) from error
 
     def person(self, name: str) -> Person | None:
         """Whose folder it is; None if nobody noted it, or not correctly."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hermes_builtin.sessions.numbers import bounds, place_of
 from hermes_builtin.sessions.words import words
+from hermes_core.errors import DatabaseError
 from hermes_core.privacy.origin import ASSISTANT, DELEGATION, USER, of_message
 from hermes_core.session import LOCAL, TERMINAL
 
@@ -222,7 +223,7 @@ def content_text(content: Any) -> str:
     return "\n".join(filter(None, map(_part, content)))
 
 
-#: Of a part without a text of its own: what says how to read it, and what no one reads.
+#: Of a part without text: what says how to read it, and what no one reads.
 _NO_TEXT: Final = frozenset(
     (
         *("type", "id", "tool_use_id", "call_id", "file_id", "name", "input", "status", "is_error"),
@@ -615,6 +616,12 @@ class Archive(Reader, Protocol):
 
     def erase_deleted(self) -> bool:
         """Leave no trace of what was deleted or replaced; returns whether that could be done."""
+
+    def index_pending(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
+        """Index all that is not yet; why not, if it can't be done.
+
+        A search does so itself. ``step`` is called after each batch of messages.
+        """
 
     def stats(self) -> Stats:
         """How much there is."""

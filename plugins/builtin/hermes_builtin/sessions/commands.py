@@ -50,6 +50,7 @@ from hermes_core.cli.output import (
     print_json,
     print_table,
     progress,
+    progress_if_slow,
     say,
     say_text,
 )
@@ -190,7 +191,7 @@ def import_command(
                 hint="run: hermes-plugins sessions import FILE",
             )
         if not source.exists():
-            raise HermesError("no such file", where=str(source))
+            raise HermesError("no such file", where=str(source), hint="check the path")
         # Importing the archive into itself would read and write the same rows.
         if (
             where.theirs is None
@@ -198,7 +199,8 @@ def import_command(
             and where.path.exists()
             and source.samefile(where.path)
         ):
-            raise HermesError("this is the archive itself", where=str(source))
+            todo = "its conversations are in this home already: hermes-plugins sessions list"
+            raise HermesError("this is the archive itself", where=str(source), hint=todo)
         with progress("Importing conversations", 1) as step:
             platform = _platform_of(archive, given["user"], given["platform"]) or TERMINAL
             owner = Scope(given["user"], profile=given["profile"], platform=platform)
@@ -333,6 +335,8 @@ def search(ctx: click.Context, /, query: tuple[str, ...], json_wanted: bool, **g
     # The shell has removed quotes; a phrase needs them escaped or in single quotes.
     asked = parse(storable(" ".join(query)))
     with _open_archive(ctx) as (archive, where):
+        with progress_if_slow("Indexing conversations") as step:
+            archive.index_pending(step)  # the search reports it if that is not possible
         found = search_conversations(archive, asked, options)
         missing = not_imported(where.theirs, archive) if where.theirs else 0
     results = found.results

@@ -77,7 +77,8 @@ def _look(path: Path) -> tuple[int, frozenset[str]]:
             ) from None
         return 0, frozenset()
     except OSError as error:
-        raise DatabaseError(f"can't be read: {error.strerror}", where=str(path)) from error
+        what = f"can't be read: {error.strerror}"
+        raise DatabaseError(what, where=str(path), hint="check its permissions") from error
     if not stat.S_ISREG(mode):
         raise DatabaseError("is not a regular file", where=str(path), hint="move it away")
     try:
@@ -158,7 +159,7 @@ def count(path: Path, *, hidden: bool = False) -> int:
             return int(database.execute(query).fetchone()[0])
     except sqlite3.Error as error:
         what = f"is not a state.db of hermes-agent: {error}"
-        raise DatabaseError(what, where=str(path)) from error
+        raise DatabaseError(what, where=str(path), hint="name the state.db of a home") from error
 
 
 def conversations(path: Path, archive: Archive, *, hidden: bool = False) -> Iterator[Imported]:
@@ -182,7 +183,8 @@ def conversations(path: Path, archive: Archive, *, hidden: bool = False) -> Iter
                 new = _is_new(archive, facts.id, position)
                 yield Imported(facts, list(_messages(database, facts.id)) if new else [], position)
     except sqlite3.Error as error:
-        raise DatabaseError(f"can't be imported: {error}", where=str(path)) from error
+        todo = "run hermes-agent once, which repairs it, or use a backup of it"
+        raise DatabaseError(f"can't be imported: {error}", where=str(path), hint=todo) from error
 
 
 def _last_messages(database: sqlite3.Connection, *, hidden: bool) -> dict[str, int]:

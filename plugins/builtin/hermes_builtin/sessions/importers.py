@@ -52,6 +52,12 @@ _ZIPPED: Final = "conversations.json"
 _BAD_ZIPS: Final = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
 
 
+_KINDS: Final = (
+    "name a state.db of hermes-agent, JSONL, a session of Claude Code or Codex, or the"
+    " conversations.json of ChatGPT or Claude"
+)
+
+
 class NotImportedError(HermesError):
     """A file can't be imported."""
 
@@ -133,7 +139,7 @@ def _import_transcript(
         )
     except OSError as error:
         what = f"can't be read: {error.strerror or error}"
-        raise NotImportedError(what, where=str(path)) from error
+        raise NotImportedError(what, where=str(path), hint="check its permissions") from error
     known = int(not done.messages and bool(done.known))
     return ImportResult(kind, done.sessions, done.messages, known, done.skipped)
 
@@ -161,7 +167,7 @@ def import_file(
     """
     if not path.is_file():
         what = "is a directory" if path.is_dir() else "is not a file"
-        raise NotImportedError(what, where=str(path))
+        raise NotImportedError(what, where=str(path), hint=_KINDS)
     if _is_database(path):
         if is_ours(path):  # its views look like hermes-agent's tables
             raise NotImportedError(
@@ -189,7 +195,8 @@ def _is_database(path: Path) -> bool:
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
             return False
-        raise NotImportedError(f"can't be read: {error}", where=str(path)) from error
+        what = f"can't be read: {error}"
+        raise NotImportedError(what, where=str(path), hint=_KINDS) from error
 
 
 def _owned(facts: SessionFacts, owner: Scope) -> SessionFacts:
@@ -308,6 +315,9 @@ def _import_export(
 ) -> ImportResult:
     """Import JSON lines, or an export of ChatGPT or Claude, one conversation after the other."""
     try:
+        # A copy or a download that failed, and not an export without conversations.
+        if not path.stat().st_size:
+            raise NotImportedError("is empty", where=str(path), hint="export or copy it again")
         with _opened(path) as (file, size):
             export = _Export(path, file)
             owned = (
@@ -316,9 +326,12 @@ def _import_export(
             shown = None if progress is None else lambda _: progress(export.at, size)
             taken = _take(archive, export.origin, owned, shown)
     except (OSError, *_BAD_ZIPS) as error:
-        raise NotImportedError(f"can't be read: {error}", where=str(path)) from error
+        what = f"can't be read: {error}"
+        raise NotImportedError(what, where=str(path), hint=_KINDS) from error
     if export.problem and not taken.messages and not taken.known:
-        raise NotImportedError(export.problem, where=str(path), hint="nothing was imported")
+        raise NotImportedError(
+            export.problem, where=str(path), hint="export it again, or correct it"
+        )
     return taken._replace(skipped=export.skipped, problem=export.problem)
 
 
@@ -332,7 +345,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.rpartition("/")[2] == _ZIPPED]
         if not names:
-            raise NotImportedError(f"has no {_ZIPPED} in it", where=str(path))
+            raise NotImportedError(f"has no {_ZIPPED} in it", where=str(path), hint=_KINDS)
         with archive.open(names[0]) as file:
             yield file, archive.getinfo(names[0]).file_size
 
@@ -382,8 +395,7 @@ class _Export:
         raise NotImportedError(
             "holds no conversations that are known here",
             where=str(self._path),
-            hint="known are hermes-agent's state.db, JSONL, sessions of Claude Code and Codex, and"
-            " conversations.json of ChatGPT and Claude",
+            hint=_KINDS,
         )
 
     def conversations(self) -> Iterator[Imported]:

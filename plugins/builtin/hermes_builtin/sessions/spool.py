@@ -366,7 +366,7 @@ class Spool:
 
     @contextmanager
     def as_archive(self) -> Iterator[Archive]:
-        """What waits, as an archive of its own that can be searched."""
+        """What waits, as a separate archive that can be searched."""
         folder = Path(tempfile.mkdtemp(prefix="hermes-"))
         try:
             with closing(SqliteArchive(folder / "spool.db")) as archive:

@@ -130,7 +130,7 @@ class HindsightProvider(ServiceProvider):
         """The name of the plugin."""
         return "hindsight"
 
-    # -- set-up -------------------------------------------------------------------------------
+    # -- setup --------------------------------------------------------------------------------
 
     def is_available(self) -> bool:
         """Whether the SDK is installed; a host checks the settings."""

@@ -1,4 +1,4 @@
-"""The plugin's settings: hermes-agent's files and names, defaults, and what set-up asks."""
+"""The plugin's settings: hermes-agent's files and names, defaults, and what `setup` asks."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _implied(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keys_for(found: Mapping[str, Any], shared: Path) -> dict[str, Any]:
-    """The shared file's key, if it is for the same place: set-up moves settings, not keys."""
+    """The shared file's key, if it is for the same place: `setup` moves settings, not keys."""
     # The shared file belongs to other programs, too: damage there must not stop this home.
     with suppress(ConfigError):
         rest = _today(read_own_file(shared))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # -- What an error of Honcho's SDK means --------------------------------------------------------
 
-#: What is refused for good; a conflict, say, may be over at the next attempt.
+#: What is refused permanently; a conflict, say, may be over at the next attempt.
 _ABOUT_THE_CONTENT: Final = frozenset({413, 422})
 
 
@@ -140,7 +140,7 @@ class HonchoProvider(ServiceProvider):
         """What people call it."""
         return "honcho"
 
-    # -- set-up -----------------------------------------------------------------------------------
+    # -- setup ------------------------------------------------------------------------------------
 
     def is_available(self) -> bool:
         """Whether it is set up, and the SDK installed."""

@@ -60,7 +60,7 @@ _WIDER: Final = 3  # what was too slow gets so much more time
 _WIDENINGS: Final = 10  # a power without a limit overflows after hours of attempts
 _ANSWER_SECONDS: Final = 25.0  # an answer that still comes then is cut off
 _BROKE_OFF: Final = " … (the answer broke off here)"
-#: Pauses between looks for a write that we gave up on, and that the server may still carry out.
+#: Pauses between looks for a write that timed out, and that the server may still carry out.
 PATIENCE: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 _ANYWHERE: Final = Among()
@@ -80,7 +80,7 @@ class Service:
         self._listed: list[str] | None = None
         #: Writes that failed, and certainly left nothing behind.
         self._unsent: set[str] = set()
-        #: How long to wait for what we gave up on, or somebody did before us; used up but once.
+        #: How long to wait for writes that timed out, also in an earlier process; used up once.
         self._pauses = list(PATIENCE)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The plugin's settings: where each value comes from, and what set-up asks.
+"""The plugin's settings: where each value comes from, and what `setup` asks.
 
 The keys are those of hermes-agent's plugin for Honcho.
 """
@@ -150,7 +150,7 @@ class SettingSources:
 # -- The plugin's settings, as hermes-agent's plugin for Honcho has them -----------------------
 #
 # They come from the host (``provider_config``), from honcho.json and from variables. In the file
-# the block ``hosts.<host>`` counts more than its root; ``host`` is ``hermes`` or
+# the block ``hosts.<host>`` overrides its root; ``host`` is ``hermes`` or
 # ``hermes_<profile>``.
 
 STRATEGIES: Final = ("per-directory", "per-repo", "per-session", "global")
@@ -377,7 +377,7 @@ def _timeout(layers: SettingSources) -> float:
 
 
 def _observation_default(layers: SettingSources) -> str:
-    """hermes-agent's: a set-up from before the two-way picture stays with the older one."""
+    """hermes-agent's: a setup from before the two-way picture stays with the older one."""
     # "unified" for existing set-ups: a change of the mode would split what Honcho knows in two.
     explicit = bool(layers.block) or layers.root.get("enabled") is True
     return _UNIFIED if explicit else "directional"
@@ -391,7 +391,7 @@ def _observed(layers: SettingSources, whose: str, preset: Observation) -> Observ
     )
 
 
-# -- What set-up asks, and what else can be set -------------------------------------------------
+# -- What setup asks, and what else can be set -------------------------------------------------
 #
 # Only what a person must say is asked. Nothing here has a default but ``environment``: what nobody
 # has set has to be seen as not set, since a block of honcho.json may say something.

@@ -128,7 +128,9 @@ class AcceptedTurns:
             added = memories.add(
                 given.owner, given.messages, given.marks, infer=True, said_at=given.said_at
             )
-        except RefusedError:  # for good; and it must not pass for a refusal of the turn behind it
+        except (
+            RefusedError
+        ):  # permanently; and it must not pass for a refusal of the turn behind it
             return EventState.FAILED
         self._turns.append(given._replace(event_id=added.event_id, times=given.times + 1))
         return EventState.DONE

@@ -230,7 +230,7 @@ def cleaned(text: str) -> str:
 def shortened(text: str, limit: int) -> str:
     """The beginning and the end of a text that is too long for a model; 0 for no limit.
 
-    The whole of it is in the built-in's archive.
+    The built-in's archive has the complete text.
     """
     if not limit or len(text) <= limit:
         return text

@@ -116,7 +116,7 @@ class Mem0Provider(ServiceProvider):
     # -- settings -----------------------------------------------------------------------------
 
     def get_config_schema(self) -> list[dict[str, Any]]:
-        """What can be set, and what of it set-up asks."""
+        """What can be set, and what of it `setup` asks."""
         self._is_checked = True
         return schema(has_server=_has_server())
 

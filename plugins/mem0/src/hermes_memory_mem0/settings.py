@@ -1,4 +1,4 @@
-"""The plugin's settings: what set-up asks, where values come from, and mem0ai's engine config."""
+"""The plugin's settings: what `setup` asks, where values come from, and mem0ai's engine config."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _lack(what: str, block: Mapping[str, Any]) -> str:
     return f"its {what} has no key: set OPENAI_API_KEY, or MEM0_LLM_URL to a model that needs none"
 
 
-# -- What set-up asks: what the chosen mode needs, and little more ------------------------------
+# -- What setup asks: what the chosen mode needs, and little more ------------------------------
 
 PLATFORM: Final = "platform"
 SELF_HOSTED: Final = "self-hosted"
@@ -132,7 +132,7 @@ CLOUD: Final = "https://api.mem0.ai"
 _KEYS: Final = "https://app.mem0.ai/dashboard/api-keys"
 
 # "when" hides a field in other modes; "ask": False means that it can be set but is not asked, so
-# that set-up has at most six questions.
+# that `setup` has at most six questions.
 FIELDS: Final[tuple[dict[str, Any], ...]] = (
     {
         "key": "mode",
@@ -316,7 +316,7 @@ def schema(*, has_server: bool) -> list[dict[str, Any]]:
 
 FILE: Final = "mem0.json"
 
-#: What hermes-agent's set-up writes where a person said nothing.
+#: What hermes-agent's setup writes where a person said nothing.
 _UNSET_USER: Final = "hermes-user"
 _YES: Final = frozenset({"true", "1", "yes", "on"})
 
@@ -354,7 +354,7 @@ def read_settings(home: Path, config: Mapping[str, Any] | None = None) -> Settin
 
     Args:
         home: HERMES_HOME.
-        config: What the host has checked; it counts more than anything found here.
+        config: What the host has checked; it overrides everything found here.
 
     Raises:
         ConfigError: mem0.json can't be read, or a value makes no sense.

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from math import isfinite
@@ -237,7 +237,7 @@ class PostgresArchive(Reader):
     def delete(self, sessions: Sequence[Session], progress: Progress | None = None) -> int:
         """Delete sessions; returns the number of deleted messages."""
         # Indexed first: words that nobody uses any more leave the vocabulary with them.
-        self._index.add_all()
+        self.index_pending()
         gone = 0
         for done, session in enumerate(sessions, 1):
             self.once(deletion_mark(session))  # first: half a session is deleted by the next sync
@@ -262,7 +262,7 @@ class PostgresArchive(Reader):
 
     def remove(self, session: Session, numbers: Sequence[int]) -> None:
         """Delete some messages of a session, and the session if none is left."""
-        self._index.add_all()
+        self.index_pending()
         for start in range(0, len(numbers) or 1, _STEP):
             with self._transaction(EVERYBODY) as database:
                 database.execute(
@@ -272,7 +272,7 @@ class PostgresArchive(Reader):
 
     def replace_message(self, number: int, message: NewMessage) -> None:
         """Put another text in the place of a message."""
-        self._index.add_all()
+        self.index_pending()
         _, _, content, extra = _row(message)
         with self._transaction(EVERYBODY) as database:
             self._store_again(database, [(number, content, extra)])
@@ -292,7 +292,7 @@ class PostgresArchive(Reader):
 
     def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put a marker in the place of messages that have a text, and remove such titles."""
-        self._index.add_all()
+        self.index_pending()
         self.once(f"{REPLACED}{os.urandom(8).hex()}")
         found = self.texts(matches)
         for start in range(0, len(found.messages), _STEP):
@@ -365,8 +365,8 @@ class PostgresArchive(Reader):
                 if is_indexed or not _one(database, IS_PENDING)[0]:
                     yield PostgresReader(database, scope, self._count, behind)
                     return
-            # In transactions of its own: whoever waits for its lock does not wait for a search.
-            behind = self._index.add_all()
+            # In separate transactions: whoever waits for its lock does not wait for a search.
+            behind = self.index_pending()
 
     @contextmanager
     def _reader(self, scope: Scope) -> Iterator[PostgresReader]:
@@ -500,7 +500,7 @@ class PostgresArchive(Reader):
 
         The server has its own checksums; this looks at what only we can know.
         """
-        error = self._index.add_all()
+        error = self.index_pending()
         if error is not None and is_temporary(error):
             # Messages that are not in the index yet are no damage.
             raise error
@@ -583,6 +583,10 @@ class PostgresArchive(Reader):
             if progress is not None:
                 progress(before + len(rows), total)
         return done
+
+    def index_pending(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
+        """Index all that is not yet; why not, if it can't be done."""
+        return self._index.add_all(step)
 
     def close(self) -> None:
         """Index what can be indexed soon. The connections belong to the whole process."""

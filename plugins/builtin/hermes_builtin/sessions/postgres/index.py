@@ -56,11 +56,12 @@ class PostgresIndex:
                 self._namespace = int(row[0]) if row else 0
         return self._namespace
 
-    def add_all(self) -> DatabaseError | None:
+    def add_all(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
         """Index all that is not yet; why not, if it can't be done."""
         try:
             while self.add_some(wait=True):
-                pass
+                if step is not None:
+                    step()
         except DatabaseError as error:
             return error
         return None

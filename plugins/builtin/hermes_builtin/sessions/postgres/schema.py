@@ -497,7 +497,7 @@ END $$;
 
 # -- looking words up ---------------------------------------------------------------------------
 
-#: A person with more chats than this is told apart by the rows alone, not by the index.
+#: A person with more chats than this is recognised by the rows alone, not by the index.
 _FEW_OWNERS: Final = 64
 #: Which rows of the index may be returned, as a condition.
 _VISIBLE: Final = "(visible IS NULL OR owner = ANY (visible))"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import urandom
 from pathlib import Path
@@ -53,7 +53,7 @@ from hermes_builtin.sessions.sqlite.repair import check, repair
 from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, append, name_session
 from hermes_builtin.sessions.words import storable
-from hermes_core.errors import DatabaseError
+from hermes_core.errors import CHECK_FOLDER, DatabaseError
 from hermes_core.storage.sqlite import close_before_fork, is_damage, is_unwritable
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ class SqliteArchive(Reader):
         self._backlog.add(len(messages))
         return numbers
 
-    def index_pending(self) -> DatabaseError | None:
+    def index_pending(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
         """Index all that is not yet; why not, if it can't be done."""
-        return self._backlog.index_all()
+        return self._backlog.index_all(step)
 
     def end(self, session_id: str, at: float, scope: Scope) -> None:
         """Record when a session ended, if it may be seen."""
@@ -414,7 +414,7 @@ class SqliteArchive(Reader):
             return repair(self._file, progress)
         except OSError as error:
             what = f"can't be repaired: {error.strerror or error}"
-            raise DatabaseError(what, where=str(self.path)) from error
+            raise DatabaseError(what, where=str(self.path), hint=CHECK_FOLDER) from error
 
     def close(self) -> None:
         """Close the file."""

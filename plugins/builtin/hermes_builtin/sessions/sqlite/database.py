@@ -262,7 +262,7 @@ _VIEWS: Final = {
 def update_views(database: sqlite3.Connection) -> None:
     """Make the views, or take them away where hermes-agent needs their names.
 
-    This can be done later as well. So nobody waits long for it, and a file that can't be
+    This can be done later as well. So no caller waits long for it, and a file that can't be
     written is left as it is.
     """
     if _there(database) == _wanted(database):

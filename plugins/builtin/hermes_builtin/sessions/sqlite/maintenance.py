@@ -6,7 +6,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from math import inf
 from pathlib import Path
@@ -437,7 +437,7 @@ logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 _QUIET_SECONDS: Final = 0.25
 #: So many messages may wait for a quiet moment to be indexed; the first search pays for them.
 _MOST_PENDING: Final = 16 * BATCH
-#: What nobody waits for waits for no other process for longer than this.
+#: Background work waits for no other process for longer than this.
 _BRIEFLY: Final = 0.5
 #: So long may the index hold up the end; what is left, the next search pays for.
 _CLOSING_SECONDS: Final = 1.0
@@ -472,7 +472,7 @@ class Backlog:
         if self._pending >= BATCH and not self._worker.alive:
             self._worker.wake()
 
-    def index_all(self) -> DatabaseError | None:
+    def index_all(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
         """Index all that is not yet; why not, if it can't be done.
 
         What is stored is safe whatever becomes of the index.
@@ -482,6 +482,8 @@ class Backlog:
                 more = is_pending(database)
             while more:
                 more = self._index_some(WAIT_SECONDS)
+                if step is not None:
+                    step()
         except DatabaseError as error:
             return error
         return None

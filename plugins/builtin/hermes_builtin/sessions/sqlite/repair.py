@@ -324,7 +324,8 @@ def _verified_copy(file: SqliteFile) -> Path:
         original.backup(copy)
         for what in ("archive_messages", "archive_sessions"):
             if _count(original, what) != _count(copy, what):
-                raise DatabaseError("the copy is not complete", where=str(path))
+                todo = "run it again; nothing was changed"
+                raise DatabaseError("the copy is not complete", where=str(path), hint=todo)
     return path
 
 
