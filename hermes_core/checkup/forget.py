@@ -37,7 +37,7 @@ from hermes_core.checkup.receipt import (
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
 from hermes_core.dispatch import SingleProvider, as_builtin
-from hermes_core.errors import CHECK_FOLDER, HermesError, describe
+from hermes_core.errors import HermesError, describe
 from hermes_core.loading.activation import Activation, activate, activate_builtin, deadlines_of
 from hermes_core.outbox import StreamKey, admin
 from hermes_core.provider import (

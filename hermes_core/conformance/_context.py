@@ -190,16 +190,20 @@ class CheckContext:
         # Tried once per process. Without this, each check would wait for the same deadline.
         if self.plugin.no_start:
             raise Skipped(self.plugin.no_start)
+        problem = self._start_problem(driver, session, more)
+        if problem:
+            # What fails with the settings of one check says nothing about the others.
+            self.plugin.no_start = problem if "provider_config" not in more else None
+            raise Skipped(problem)
+        return driver
+
+    def _start_problem(self, driver: Driver, session: str, more: Mapping[str, Any]) -> str:
         available = driver.ask("is_available")
         if not available.value:
             why = driver.ask("unavailable_reason").value
-            self.plugin.no_start = f"{UNAVAILABLE}: {why or 'the plugin gives no reason'}"
-            raise Skipped(self.plugin.no_start)
+            return f"{UNAVAILABLE}: {why or 'the plugin gives no reason'}"
         answer = self.initialize(driver, session, **more)
-        if answer.error is not None:
-            self.plugin.no_start = f"its initialize {failure_text(answer.error)}"
-            raise Skipped(self.plugin.no_start)
-        return driver
+        return f"its initialize {failure_text(answer.error)}" if answer.error is not None else ""
 
     def initialize(self, driver: Driver, session: str, **more: Any) -> Answer:
         """Call ``initialize`` and return its outcome, also if it fails."""

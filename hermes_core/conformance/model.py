@@ -112,7 +112,7 @@ class Limits(NamedTuple):
         All times become longer, up to four times: a plugin is not slow because others are busy.
         """
         factor = min(max(load, 1.0), _MAX_FACTOR)
-        times = {name: value * factor for name, value in self._asdict().items()
+        times: dict[str, Any] = {name: value * factor for name, value in self._asdict().items()
                  if isinstance(value, float)}  # fmt: skip
         return self._replace(**times)
 

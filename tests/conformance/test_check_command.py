@@ -39,7 +39,7 @@ def test_a_plugin_that_passes_exits_with_0_and_only_its_grade_is_stored(machine)
     assert result.lines[-3] == "grade: bronze (for silver: run HP701, HP702, HP703)"
     assert result.lines[-2].startswith("builtin (hermes-plugins ")
     assert " 0 failed, " in result.lines[-1]
-    assert len([line for line in result.lines if " HP" in line]) == len(all_checks())
+    assert len([line for line in result.lines if line[8:10] == "HP"]) == len(all_checks())
 
 
 def test_a_fault_exits_with_1_and_says_what_where_and_how(machine):

@@ -196,3 +196,23 @@ def test_a_field_with_a_number_as_default_is_not_given_words(plugin, default):
         """
     )
     assert states(check_plugin(info, only("HP404"))) == {"HP404": "passed"}
+
+
+def test_settings_that_the_kit_makes_up_do_not_keep_later_checks_from_running(plugin):
+    info = plugin(
+        """
+        def get_config_schema(self):
+            return [
+                {"key": "mode", "description": "Where it stores", "default": "embedded"},
+                {"key": "token", "description": "The key", "secret": True},
+            ]
+        def is_available(self):
+            try:
+                text = open(os.path.join(os.environ["HERMES_HOME"], "acme", "config.json")).read()
+            except OSError:
+                return True
+            return "embedded" in text
+        """
+    )
+    report = check_plugin(info, only("HP404", "HP405", "HP605"))
+    assert set(states(report).values()) == {"passed"}

@@ -164,7 +164,8 @@ def secrets_stay_secret(context: CheckContext) -> None:
     os.environ.update({secret[key].variable: str(value) for key, value in made.items()})
     driver = context.driver()
     if driver.has("save_config"):
-        driver.ask("save_config", _sample(context.plugin.fields)[0], str(context.home))
+        # What a user would save: made-up words could make the plugin unavailable.
+        driver.ask("save_config", context.likely_settings(), str(context.home))
     context.start(driver, provider_config=context.settings(made))
     context.live_through(driver)
     driver.shut()
