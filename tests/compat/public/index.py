@@ -76,7 +76,8 @@ def _problem(result: dict[str, Any]) -> str:
     listed = next((row[2] for row in result["listing"] if row[2]), "")
     failed = result.get("failures", {}).get("initialize", "")
     start = f"initialize failed here: {failed}" if failed else ""
-    return "; ".join(filter(None, (unpublished, result["problem"] or listed or start)))
+    late = "" if result.get("checks") else "the checks did not finish here"
+    return "; ".join(filter(None, (unpublished, result["problem"] or listed or start or late)))
 
 
 def needs(result: dict[str, Any]) -> list[dict[str, Any]]:

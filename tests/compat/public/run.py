@@ -331,7 +331,12 @@ class Machine:
                 "failed": [each.id for each in results if each.state == FAILED],
                 "grade": _grade(report, results),
             },
-            "happened": {each.id: each.happened for each in results if each.state == FAILED},
+            # Without the names of temporary folders, which differ in every run.
+            "happened": {
+                each.id: re.sub(r"[^ '\"]*hermes-kit-\w+", "KIT", each.happened)
+                for each in results
+                if each.state == FAILED
+            },
             "kit": report["kit"],
             "needs_network": any(each.reason.endswith(NEEDS_NETWORK) for each in results),
         }
