@@ -217,7 +217,7 @@ def interrupted(home: Path) -> list[str]:
     try:
         return [each.provider for each in replays(home).values() if not each.finished]
     except HermesError:
-        return ["NAME"]  # whoever runs it is told what is wrong
+        return ["NAME"]  # running it says what is wrong
 
 
 def planned(config: Config, whose: tuple[str, str], since: float | None) -> Replay:

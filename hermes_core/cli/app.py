@@ -59,6 +59,7 @@ BUILTIN_HELP: Final = {
     "mcp": "Serve the memory to MCP clients such as Claude Code.",
     "memory": "Show and change the notes that the agent keeps.",
     "sessions": "Search and manage past conversations.",
+    "sync": "Share notes and conversations through a folder.",
     "ui": "Show and correct the memory in a browser.",
 }
 

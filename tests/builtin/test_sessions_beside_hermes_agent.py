@@ -174,7 +174,7 @@ def test_its_conversations_are_taken_over_whole(
     machine = command(home, tmp_path)
     assert machine.json("sessions", "import") == {
         "schema": 1, "origin": "hermes-agent", "sessions": 2, "messages": 9, "known": 0,
-        "skipped": 0,
+        "skipped": 0, "problem": "",
     }  # fmt: skip
     assert machine.json("sessions", "import", str(theirs))["messages"] == 0
     shown = machine.json("sessions", "show", "t1")

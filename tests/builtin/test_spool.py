@@ -448,7 +448,9 @@ AGENT = """
 def test_a_plugin_that_closes_all_descriptors_loses_no_turn(home: Path) -> None:
     victim = home.parent / "victim"
     victim.write_bytes(b"untouched" * 1000)
-    add_plugin(home, CLOSES.format(victim=str(victim)), isolated=False)
+    # A recall that comes too late would close them after its turn.
+    patient = "  prefetch_budget: 60\n"
+    add_plugin(home, CLOSES.format(victim=str(victim)), isolated=False, more=patient)
     done = run_script(AGENT.format(home=str(home)))
     assert "3 turns wait in the spool" in done.stdout
     assert "closed its file descriptors" in done.stdout

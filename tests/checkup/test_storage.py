@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -528,7 +529,7 @@ def test_a_cancelled_migration_thaws_the_namespace_that_it_froze(
     for each in part.parts:
         each.freeze("killed here")
     part.close()
-    storage._write(full, storage.Migration(url, "files", "default", "frozen"))
+    storage._JOURNAL.write(full, asdict(storage.Migration(url, "files", "default", "frozen")))
     with (full / "config.yaml").open("a") as file:
         file.write("  storage_namespace: other\n")
 

@@ -156,7 +156,7 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     machine.run("memory", "add", "The staging server is stage-1.", "--target", "memory").done()
     write_files(machine, machine.user)
     machine.run("sessions", "import", "messages.jsonl", cwd=machine.user).done()
-    for command in ("export laptop.jsonl", "backup hermes-2026-11-18.zip"):
+    for command in ("export laptop.jsonl --no-provider", "backup hermes-2026-11-18.zip"):
         machine.run(*command.split(), cwd=machine.user).done()
     shutil.copytree(machine.home, machine.user / "before")
     return machine

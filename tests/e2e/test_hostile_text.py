@@ -89,6 +89,8 @@ RUNS: dict[str, list[list[str]]] = {
     "export": [["export", HOSTILE.replace("/", "")]],
     "forget": [["forget", HOSTILE, "--dry-run"], ["forget", "--session", HOSTILE, "--dry-run"]],
     "import": [["import", HOSTILE.replace("/", "")]],
+    "index status": [["index", "status"]],
+    "index update": [["index", "update", HOSTILE]],
     "info": [["info", "alpha"], ["info", "broken"], ["info", HOSTILE]],
     "install": [["install", HOSTILE, "--yes"]],
     "list": [["list"], ["list", "--all"]],
@@ -115,6 +117,7 @@ RUNS: dict[str, list[list[str]]] = {
     "outbox show": [["outbox", "show", "1"], ["outbox", "show", HOSTILE]],
     "outbox status": [["outbox", "status"]],
     "restore": [["restore", HOSTILE.replace("/", "")]],
+    "search": [["search"], ["search", HOSTILE]],
     "secrets delete": [["secrets", "delete", HOSTILE]],
     "secrets list": [["secrets", "list"]],
     "secrets move": [["secrets", "move", "--to", HOSTILE]],
@@ -135,9 +138,11 @@ RUNS: dict[str, list[list[str]]] = {
     "storage check": [["storage", "check"]],
     "storage migrate": [["storage", "migrate", "--to", HOSTILE]],
     "storage status": [["storage", "status"]],
+    "switch": [["switch", "broken"], ["switch", "alpha", "--dry-run"], ["switch", HOSTILE]],
     "sync": [["sync", HOSTILE.replace("/", "")]],
     "ui": [],  # a server
     "uninstall": [["uninstall", HOSTILE, "--yes"]],
+    "upgrade": [["upgrade", HOSTILE, "--yes"]],
 }
 
 
