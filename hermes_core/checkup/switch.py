@@ -497,6 +497,8 @@ class _Replayer:
         """Hand over all there is; pass after pass, until nothing was said meanwhile."""
         self._builtin.spooled(self._config.home, seconds=_SPOOL_SECONDS)
         _save(self._config.home, self._replay)
+        # Who runs the command again does not want to wait for the next attempt of the last run.
+        self._store.make_due([each.id for each in self._waiting()])
         reason = self._delivered() or self._notes()
         count = -1
         while not reason and count != self._replay.turns:
