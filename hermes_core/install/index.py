@@ -289,6 +289,28 @@ def meant_by(index: Index, spec: str) -> IndexEntry | None:
     return chosen
 
 
+def refuse_stranger(index: Index, project: str, spec: str) -> None:
+    """Raise if a package has the name of a known plugin, and is not one of its packages.
+
+    Args:
+        index: The known plugins.
+        project: The package.
+        spec: What was asked for: the package with a version or extras.
+
+    Raises:
+        PluginIndexError: The hint has the command for the plugin.
+    """
+    same = index.named(project)
+    if not same or index.packaged(project):
+        return
+    chosen = choose(same) or same[0]
+    raise PluginIndexError(
+        f"the package {project} is not the plugin {chosen.name}, which is {chosen.distribution}",
+        hint=f"run: hermes-plugins install {chosen.distribution}{spec.removeprefix(project)}; "
+        f"if you want the other package: pip install {spec}",
+    )
+
+
 def suggestion(index: Index, name: str, installed: Sequence[str] = ()) -> str:
     """What to do if nothing of that name is installed; "" if the index does not help.
 

@@ -23,6 +23,7 @@ from hermes_core.install.index import (
     choose,
     meant_by,
     read_index,
+    refuse_stranger,
     update_index,
 )
 
@@ -126,6 +127,7 @@ def test_an_installed_plugin_is_marked_with_the_grade_of_its_version(machine: Ma
     assert machine.providers("--all")["acme"]["grade"] == "gold"
     assert machine.run("list", "--all").rows["acme"][4] == "gold"
     machine.install("acme", version="2.0")  # which nobody has checked
+    assert machine.json("search", "acme")["plugins"][0]["grade"] == "not graded"
     assert machine.json("info", "acme")["provider"]["grade"] == ""
     assert "grade" not in machine.providers()["acme"]
 
@@ -175,6 +177,17 @@ def test_the_name_of_a_provider_is_never_a_strangers_package(machine: Machine):
     assert commands["ours"] == "hermes-plugins install ours==1.0"
     assert commands["twin-two"] == "hermes-plugins install twin-two"
     assert choose([]) is None
+
+
+@pytest.mark.parametrize("spec", ["mnemosyne==1.0", "mnemosyne[x]", "Mnemosyne>=2"])
+def test_a_version_does_not_lead_to_a_strangers_package(machine: Machine, spec):
+    error = machine.run("install", spec, "--yes").failed()
+    assert "is not the plugin mnemosyne, which is mnemosyne-hermes" in error
+    rest = spec[len("mnemosyne") :]
+    assert f"run: hermes-plugins install mnemosyne-hermes{rest};" in error
+    # Its own packages may be named with a version.
+    refuse_stranger(read_index(machine.home), "ours", "ours==1.0")
+    refuse_stranger(read_index(machine.home), "unknown", "unknown==1.0")
 
 
 def test_install_by_name_shows_the_package_and_installs_it(venv: Venv, tmp_path: Path):
