@@ -18,7 +18,7 @@ import re
 import stat
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -545,8 +545,8 @@ def home_tree(folder: Path, ignored: Path) -> Tree:
                 waiting.append((Path(entry.path), f"{name}/"))
             else:
                 files += _found(Path(entry.path), name)
-    names = {each.name for each in files}
-    kept = [each for each in files if not _is_beside(each.name, names) and not _is_lock(each)]
+    paths = {each.name: each.path for each in files}
+    kept = [each for each in files if not _is_beside(each.name, paths) and not _is_lock(each)]
     kept.sort(key=lambda each: (_order(each.name), each.name))
     return Tree(tuple(kept), tuple(sorted(folders)), tuple(left_out))
 
@@ -565,9 +565,18 @@ def _is_lock(each: Found) -> bool:
     return each.name.endswith(".lock") and not each.size
 
 
-def _is_beside(name: str, names: set[str]) -> bool:
+def _is_beside(name: str, paths: Mapping[str, Path]) -> bool:
     """Whether a file is the log of a database, whose copy has what is in it."""
-    return any(name.endswith(each) and name[: -len(each)] in names for each in _BESIDE_DATABASES)
+    bases = (name.removesuffix(each) for each in _BESIDE_DATABASES if name.endswith(each))
+    return any(base in paths and _may_be_database(paths[base]) for base in bases)
+
+
+def _may_be_database(path: Path) -> bool:
+    # A person may have the files "trip" and "trip-journal".
+    try:
+        return is_database(path)
+    except HermesError:  # damaged: it is copied together with its log
+        return True
 
 
 def _entries(place: Path, prefix: str, left_out: list[str]) -> list[os.DirEntry[str]]:

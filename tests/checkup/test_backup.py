@@ -269,6 +269,14 @@ def test_the_cursor_of_a_switch_is_not_ahead_of_the_outbox(machine, tmp_path):
     assert (tmp_path / "new" / "switch.json").read_text() == "before"
 
 
+def test_a_file_that_only_looks_like_the_log_of_a_database_is_copied(small, tmp_path):
+    for name in ("trip", "trip-journal"):
+        (small / name).write_text(name)
+    create_backup(small, tmp_path / "b.zip")
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    assert (tmp_path / "new" / "trip-journal").read_text() == "trip-journal"
+
+
 def test_an_upgrade_that_has_not_ended_stays_where_it_is(small, tmp_path):
     # Its paths are those of this environment and home: another home must not roll it back.
     (small / "upgrade.json").write_text("{}")
