@@ -198,6 +198,8 @@ def parse_index(content: bytes, path: Path, source: str = "") -> Index:
         raise PluginIndexError("is not valid JSON", where=where) from None
     if not isinstance(data, dict) or not isinstance(data.get("plugins"), list):
         raise PluginIndexError("is not an index of plugins", where=where)
+    if not data["plugins"]:  # every name would mean a stranger's package
+        raise PluginIndexError("has no plugins in it", where=where)
     if data.get("schema") != _SCHEMA:
         what = f"has schema {data.get('schema')!r}; this version of hermes-plugins reads {_SCHEMA}"
         raise PluginIndexError(what, where=where, hint="upgrade hermes-plugins")

@@ -239,6 +239,16 @@ def test_a_newer_index_replaces_the_old_one_and_says_what_moved(machine: Machine
     assert [each.split("\t")[0] for each in machine.run("search").done().lines] == ["acme", "fresh"]
 
 
+def test_an_update_warns_about_names_that_it_removes(machine: Machine, tmp_path: Path):
+    (machine.home / FILE_NAME).unlink()
+    made = read_index(machine.home).made  # that of the wheel
+    (tmp_path / "new.json").write_text(index_text(plugin("fresh"), made=made))
+    done = machine.run("index", "update", str(tmp_path / "new.json"))
+    assert done.code == 0
+    assert "mem0" in done.out
+    assert "a removed name now installs the package of that name" in done.err
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -255,8 +265,9 @@ def test_a_newer_index_replaces_the_old_one_and_says_what_moved(machine: Machine
         (index_text(plugin("builtin"), made="2030-01-03"), "is reserved"),
         (index_text({"name": 1}, made="2030-01-03"), "name is not a line of text"),
         (" " * (MAX_BYTES + 1), "too large"),
+        (json.dumps({"schema": 1, "made": "2030-01-03", "plugins": []}), "has no plugins in it"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_an_old_or_broken_index_is_refused_in_one_line(home: Path, tmp_path: Path, text, problem):
     before = (home / FILE_NAME).read_bytes()
