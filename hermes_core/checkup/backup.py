@@ -18,7 +18,7 @@ import re
 import stat
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -61,7 +61,7 @@ _LOCK_SECONDS: Final = 10.0
 #: Notes that are locked at once: a process may have 256 files open on some systems.
 _MOST_LOCKS: Final = 100
 _LARGEST_NOTES: Final = 10_000_000
-#: A file with settings or credentials is smaller.
+#: A file with settings is smaller.
 _LARGEST_SETTINGS: Final = 1_000_000
 
 #: What belongs to a running process, or to one that was killed, or can be made again.
@@ -73,8 +73,11 @@ _BESIDE_DATABASES: Final = ("-wal", "-shm", "-journal")
 #: Copied first, in this order; see the module's docstring.
 _FIRST: Final = (
     *("sync/", "pending/", "spool/", "memories/"),
-    *("state.db", "sessions.db", "outbox.db"),
+    # What `switch` has handed over is in the outbox: its cursor must not be ahead of the copy.
+    *("state.db", "sessions.db", "switch.json", "outbox.db"),
 )
+#: An upgrade that has not ended: its rollback would change the environment of another home.
+_UPGRADE: Final = re.compile(r"upgrade\.json|upgrade-backup(/.*)?")
 _NOTES: Final = "memories/"
 _HISTORY: Final = "memories/history.db"
 #: Links to folders that are followed: people keep these elsewhere.
@@ -85,7 +88,7 @@ _CREDENTIALS: Final = re.compile(
     r"|.*\.(pem|key|p12|pfx)"
 )
 _SETTINGS: Final = re.compile(
-    r"(?!plugins/|memories/|pending/|spool/).*\.(json|ya?ml|toml|ini|cfg|conf)"
+    r"(?!plugins/|memories/|pending/|spool/).*\.(json|ya?ml|toml|ini|cfg|conf)(~|\.[^/]+)?"
 )
 _CONFIG: Final = "config.yaml"
 
@@ -164,7 +167,7 @@ class _Backup:
         """Write everything, and the manifest last."""
         config = self._config()
         self._redactor = Redactor(self._known_secrets())
-        tree = home_tree(self._home, self._folder)
+        tree = _without_upgrade(home_tree(self._home, self._folder))
         self._left_out += tree.left_out
         outside = self._outside(config)
         self._total = tree.size + sum(each.tree.size for each in outside)
@@ -279,7 +282,7 @@ class _Backup:
     def _add(self, each: Found, place: str, snapshot: Snapshot | None = None) -> None:
         """Copy one file, in the way that its kind needs."""
         try:
-            if place == HOME and self._keeps_secret(each):
+            if self._keeps_secret(each, place):
                 return
             if snapshot is not None:
                 self._copy_database(each, place, snapshot)
@@ -381,11 +384,11 @@ class _Backup:
             self._problems.append(describe(error))
             return frozenset()
 
-    def _keeps_secret(self, each: Found) -> bool:
+    def _keeps_secret(self, each: Found, place: str) -> bool:
         """Whether a file has secrets, and so is encrypted or left out."""
         is_credential = _CREDENTIALS.fullmatch(each.name) is not None
-        is_setting = _SETTINGS.fullmatch(each.name) is not None
-        if each.size > _LARGEST_SETTINGS or not (is_credential or is_setting):
+        is_setting = each.size <= _LARGEST_SETTINGS and _SETTINGS.fullmatch(each.name)
+        if not (is_credential or is_setting):
             return False
         with self._opened(each) as file:
             if file is None:
@@ -394,14 +397,20 @@ class _Backup:
         redacted = self._redactor.redact(content.decode("utf-8", "surrogateescape"))
         if not is_credential and not redacted.kinds:
             return False
-        if self._passphrase:
-            self._secrets.files[each.name] = (each.mode, content)
-        else:
-            self._left_out.append(f"{each.name}: has secrets")
-        if each.name == _CONFIG:  # without it, the rest is of little use
+        self._keep_secret(each, place, content)
+        if place == HOME and each.name == _CONFIG:  # without it, the rest is of little use
             text = redacted.value.encode("utf-8", "surrogateescape")
             self._store(each, HOME, BytesIO(text), "redacted")
         return True
+
+    def _keep_secret(self, each: Found, place: str, content: bytes) -> None:
+        if not self._passphrase:
+            name = each.name if place == HOME else str(each.path)
+            self._left_out.append(f"{name}: has secrets")
+        elif place == HOME:
+            self._secrets.files[each.name] = (each.mode, content)
+        else:
+            self._secrets.outside[f"{place}/{each.name}"] = (each.mode, content)
 
     def _add_secrets(self) -> str:
         """Write the secrets; returns the hash of what is encrypted."""
@@ -536,10 +545,19 @@ def home_tree(folder: Path, ignored: Path) -> Tree:
                 waiting.append((Path(entry.path), f"{name}/"))
             else:
                 files += _found(Path(entry.path), name)
-    names = {each.name for each in files}
-    kept = [each for each in files if not _is_beside(each.name, names) and not _is_lock(each)]
+    paths = {each.name: each.path for each in files}
+    kept = [each for each in files if not _is_beside(each.name, paths) and not _is_lock(each)]
     kept.sort(key=lambda each: (_order(each.name), each.name))
     return Tree(tuple(kept), tuple(sorted(folders)), tuple(left_out))
+
+
+def _without_upgrade(tree: Tree) -> Tree:
+    kept = tuple(each for each in tree.files if not _UPGRADE.fullmatch(each.name))
+    if len(kept) == len(tree.files):
+        return tree
+    folders = tuple(each for each in tree.folders if not _UPGRADE.fullmatch(each))
+    why = "upgrade.json: an upgrade that has not ended, which belongs to this environment"
+    return Tree(kept, folders, (*tree.left_out, why))
 
 
 def _is_lock(each: Found) -> bool:
@@ -547,9 +565,18 @@ def _is_lock(each: Found) -> bool:
     return each.name.endswith(".lock") and not each.size
 
 
-def _is_beside(name: str, names: set[str]) -> bool:
+def _is_beside(name: str, paths: Mapping[str, Path]) -> bool:
     """Whether a file is the log of a database, whose copy has what is in it."""
-    return any(name.endswith(each) and name[: -len(each)] in names for each in _BESIDE_DATABASES)
+    bases = (name.removesuffix(each) for each in _BESIDE_DATABASES if name.endswith(each))
+    return any(base in paths and _may_be_database(paths[base]) for base in bases)
+
+
+def _may_be_database(path: Path) -> bool:
+    # A person may have the files "trip" and "trip-journal".
+    try:
+        return is_database(path)
+    except HermesError:  # damaged: it is copied together with its log
+        return True
 
 
 def _entries(place: Path, prefix: str, left_out: list[str]) -> list[os.DirEntry[str]]:

@@ -111,28 +111,34 @@ class SecretFiles:
     Attributes:
         files: The content of each, and its mode.
         keyring: By variable: the provider and the value.
+        outside: Files of the provider outside of the home, by their names in the backup.
     """
 
     files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     keyring: dict[str, tuple[str, str]] = field(default_factory=dict)
+    outside: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """As it is encrypted."""
-        files = {
-            name: [mode, b64encode(text).decode()] for name, (mode, text) in self.files.items()
-        }
-        return json.dumps({"files": files, "keyring": self.keyring}).encode()
+        files, outside = (
+            {name: [mode, b64encode(text).decode()] for name, (mode, text) in each.items()}
+            for each in (self.files, self.outside)
+        )
+        return json.dumps({"files": files, "keyring": self.keyring, "outside": outside}).encode()
 
     @classmethod
     def from_json(cls, content: bytes) -> SecretFiles:
         """What was encrypted. Raises ValueError, KeyError or TypeError if it is not that."""
         data = json.loads(content)
-        files = {str(n): (int(mode), b64decode(text)) for n, (mode, text) in data["files"].items()}
+        files, outside = (
+            {str(n): (int(mode), b64decode(text)) for n, (mode, text) in each.items()}
+            for each in (data["files"], data.get("outside", {}))
+        )
         keyring = {str(n): (str(who), str(value)) for n, (who, value) in data["keyring"].items()}
-        return cls(files, keyring)
+        return cls(files, keyring, outside)
 
     def __len__(self) -> int:
-        return len(self.files) + len(self.keyring)
+        return len(self.files) + len(self.keyring) + len(self.outside)
 
 
 def manifest_of(data: dict[str, Any]) -> Manifest:

@@ -18,6 +18,8 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
+from itertools import count as counting
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
@@ -119,7 +121,7 @@ def restore(
             content = folder / "content"
             _write_files(archive, file, manifest, content, progress)
             note("files")
-            secrets = _write_secrets(archive, file, manifest, content / HOME, passphrase)
+            secrets = _write_secrets(archive, file, manifest, content, passphrase)
             note("secrets")
             _sync(content)
             note("synced")
@@ -328,7 +330,7 @@ def _chunks(archive: zipfile.ZipFile, file: Path, name: str) -> Iterator[bytes]:
 
 
 def _write_secrets(
-    archive: zipfile.ZipFile, file: Path, manifest: Manifest, home: Path, passphrase: str
+    archive: zipfile.ZipFile, file: Path, manifest: Manifest, content: Path, passphrase: str
 ) -> int:
     if manifest.secrets is None:
         return 0
@@ -345,14 +347,15 @@ def _write_secrets(
         error.where = error.where or str(file)
         error.hint = error.hint or _ANOTHER
         raise
-    for name, (mode, content) in found.files.items():
-        if not is_proper(f"{HOME}/{name}"):
+    inside = {f"{HOME}/{name}": each for name, each in found.files.items()}
+    for name, (mode, text) in {**inside, **found.outside}.items():
+        if not is_proper(name):
             raise _damaged(file, f"{name!r} is not a name below the home")
-        path = home / name
+        path = content / name
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        replace_file(path, content, mode=(mode & 0o777) | 0o600)
+        replace_file(path, text, mode=(mode & 0o777) | 0o600)
     # The keyring of this machine is not part of the rename, so they go to .env.
-    stored = Secrets(home, "dotenv")
+    stored = Secrets(content / HOME, "dotenv")
     for variable, (provider, value) in found.keyring.items():
         stored.set(variable, value, provider)
     return len(found)
@@ -369,9 +372,13 @@ def _move_outside(manifest: Manifest, content: Path, home: Path) -> tuple[tuple[
     """Put what was outside of the home into a folder of it; where each is, and where it was."""
     if not (content / OUTSIDE).exists():
         return ()
-    # Where it was, there may be something newer.
-    (content / OUTSIDE).rename(content / HOME / OUTSIDE)
-    return tuple((home / each.path, each.original) for each in manifest.outside)
+    # Where it was, there may be something newer. A home that was restored before has its own.
+    names = chain((OUTSIDE,), (f"{OUTSIDE}-{number}" for number in counting(2)))
+    place = next(each for each in names if not os.path.lexists(content / HOME / each))
+    (content / OUTSIDE).rename(content / HOME / place)
+    found = ((place + each.path.removeprefix(OUTSIDE), each.original) for each in manifest.outside)
+    return tuple((home / path, original) for path, original in found
+                 if (content / HOME / path).exists())  # fmt: skip
 
 
 def _put_in_place(made: Path, target: Path, home: Path) -> None:

@@ -93,6 +93,9 @@ def _print_update(done: IndexUpdate) -> None:
     for label, names in (("new", done.added), ("removed", done.removed)):
         if names:
             say_field(label, plain(", ".join(names)))
+    if done.removed:
+        warn("`hermes-plugins install` of a removed name now installs the package of that name, "
+             "which may be a stranger's")  # fmt: skip
     for name, was, now in done.moved:
         # What a person typed before now means another package.
         warn(f"`hermes-plugins install {name}` now installs {now}, before {was}")

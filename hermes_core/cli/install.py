@@ -16,7 +16,7 @@ from hermes_core.cli.consent import Manner, agree_to_build, agree_to_risks, plan
 from hermes_core.cli.output import plain, print_json, progress, say, say_field, warn
 from hermes_core.cli.plugin_search import entry_as_json, entry_details
 from hermes_core.cli.provider_list import as_json
-from hermes_core.cli.providers import complete_name, recovered_config
+from hermes_core.cli.providers import complete_known, complete_name, recovered_config
 from hermes_core.config import Config, Selection
 from hermes_core.config.names import nearest, normalise, split_choice
 from hermes_core.discovery import (
@@ -53,14 +53,21 @@ from hermes_core.install import (
     remove_folder,
     stage,
 )
-from hermes_core.install.index import IndexEntry, meant_by, read_index, suggestion
+from hermes_core.install.index import (
+    Index,
+    IndexEntry,
+    meant_by,
+    read_index,
+    refuse_stranger,
+    suggestion,
+)
 from hermes_core.outbox import admin
 from hermes_core.provider import BUILTIN
 from hermes_core.storage.home import resolve_home
 
 
 @click.command("install")
-@click.argument("spec")
+@click.argument("spec", shell_complete=complete_known)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--build", is_flag=True, help="Allow source packages to run their build.")
 @click.option("--allow-risky", is_flag=True, help="Accept files that affect other programs.")
@@ -83,11 +90,14 @@ def install_command(ctx: click.Context, /, spec: str, **options: Any) -> None:
     known = meant_by(index, spec.strip())
     source = read_source(spec) if known is None else Package(known.distribution)
     if known is None and isinstance(source, Package) and not source.direct:
+        refuse_stranger(index, source.project, source.spec)
         # The package of a known plugin, by its own name.
         known = next(iter(index.packaged(source.project)), None)
     manner = manner._replace(known=known)
     if known is not None:
         _show_known(spec.strip(), known, manner)
+    elif isinstance(source, Package) and not source.direct:
+        _show_unknown(source, index, manner)
     if not isinstance(source, Package):
         _install_folder(source, manner)
         return
@@ -111,6 +121,13 @@ def _show_known(spec: str, known: IndexEntry, manner: Manner) -> None:
     if not known.is_project(spec) and Path(spec).is_dir():
         manner.say(f"The folder {plain(spec)} is not used; to install it: "
                    f"hermes-plugins install ./{plain(spec)}")  # fmt: skip
+
+
+def _show_unknown(source: Package, index: Index, manner: Manner) -> None:
+    """Say that nobody has tried a package, and what comes near: it may be a typo."""
+    near = " or ".join(index.near(source.project)[:2])
+    manner.say(f"{plain(source.shown)} is not in the index of known plugins."
+               f"{near and f' Did you mean {near}?'}")  # fmt: skip
 
 
 # -- packages ---------------------------------------------------------------------------------

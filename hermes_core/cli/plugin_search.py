@@ -19,7 +19,7 @@ from hermes_core.config import Selection
 from hermes_core.config.names import normalise
 from hermes_core.discovery import ProviderInfo, scan
 from hermes_core.errors import UnknownProviderError
-from hermes_core.install.index import Index, IndexEntry, read_index, suggestion
+from hermes_core.install.index import GRADES, Index, IndexEntry, read_index, suggestion
 from hermes_core.storage.home import resolve_home
 
 _HEADER: Final = ("NAME", "PACKAGE", "GRADE", "MEMORIES", "NEEDS", "DESCRIPTION")
@@ -55,7 +55,9 @@ def run_search(request: SearchRequest) -> int:
     words = " ".join(request.words).split()
     found = index.search(words)
     # As `list` does it: packages that declare nothing are not looked for, which takes longer.
-    installed = {normalise(each.distribution): each for each in scan(home, Selection())}
+    installed: dict[str, list[ProviderInfo]] = {}
+    for each in scan(home, Selection()):
+        installed.setdefault(normalise(each.distribution), []).append(each)
     rows = [_row(home, index, each, installed) for each in found]
     if request.json:
         print_json(made=index.made, words=words, plugins=rows, near=_near(index, words, found))
@@ -72,13 +74,15 @@ def run_search(request: SearchRequest) -> int:
 
 
 def _row(
-    home: Path, index: Index, entry: IndexEntry, installed: Mapping[str, ProviderInfo]
+    home: Path, index: Index, entry: IndexEntry, installed: Mapping[str, Sequence[ProviderInfo]]
 ) -> dict[str, Any]:
-    """A known plugin for JSON; for an installed one, the grade that was found here counts."""
-    info = installed.get(normalise(entry.distribution))
-    row = entry_as_json(index, entry, info.version if info else "")
-    if info is not None and (grade := grade_of_installed(home, info, index)):
-        row["grade"] = grade
+    """A known plugin for JSON; for an installed one, the grade of that version counts."""
+    package = installed.get(normalise(entry.distribution), ())
+    row = entry_as_json(index, entry, package[0].version if package else "")
+    # A package may have several providers.
+    info = next((each for each in package if each.key == entry.key), None)
+    if info is not None:
+        row["grade"] = grade_of_installed(home, info, index) or GRADES[-1]
     return row
 
 

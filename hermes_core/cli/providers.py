@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from hermes_core.checkup.selection import Trial, disable, enable, find_choice, try_provider
 from hermes_core.cli.output import (
@@ -61,6 +62,20 @@ def complete_name(ctx: click.Context, _parameter: click.Parameter, incomplete: s
         if each.loadable and each.state != "no-provider"
     )
     return [name for name in names if normalise(name).startswith(normalise(incomplete))]
+
+
+def complete_known(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the names of plugins that can be installed, for shell completion; else files."""
+    try:
+        index = read_index(resolve_home(ctx.find_root().params.get("home")))
+    except HermesError:  # no error message during completion
+        return []
+    wanted = normalise(incomplete)
+    names = sorted({each.name for each in index.entries if each.key.startswith(wanted)})
+    # A wheel or a folder: the shell completes it.
+    return [CompletionItem(each) for each in names] or [CompletionItem(incomplete, type="file")]
 
 
 @click.command("list")

@@ -198,6 +198,8 @@ def parse_index(content: bytes, path: Path, source: str = "") -> Index:
         raise PluginIndexError("is not valid JSON", where=where) from None
     if not isinstance(data, dict) or not isinstance(data.get("plugins"), list):
         raise PluginIndexError("is not an index of plugins", where=where)
+    if not data["plugins"]:  # every name would mean a stranger's package
+        raise PluginIndexError("has no plugins in it", where=where)
     if data.get("schema") != _SCHEMA:
         what = f"has schema {data.get('schema')!r}; this version of hermes-plugins reads {_SCHEMA}"
         raise PluginIndexError(what, where=where, hint="upgrade hermes-plugins")
@@ -287,6 +289,28 @@ def meant_by(index: Index, spec: str) -> IndexEntry | None:
             f"{spec} is the name of {len(same)} plugins", hint=f"choose one: {commands}"
         )
     return chosen
+
+
+def refuse_stranger(index: Index, project: str, spec: str) -> None:
+    """Raise if a package has the name of a known plugin, and is not one of its packages.
+
+    Args:
+        index: The known plugins.
+        project: The package.
+        spec: What was asked for: the package with a version or extras.
+
+    Raises:
+        PluginIndexError: The hint has the command for the plugin.
+    """
+    same = index.named(project)
+    if not same or index.packaged(project):
+        return
+    chosen = choose(same) or same[0]
+    raise PluginIndexError(
+        f"the package {project} is not the plugin {chosen.name}, which is {chosen.distribution}",
+        hint=f"run: hermes-plugins install {chosen.distribution}{spec.removeprefix(project)}; "
+        f"if you want the other package: pip install {spec}",
+    )
 
 
 def suggestion(index: Index, name: str, installed: Sequence[str] = ()) -> str:

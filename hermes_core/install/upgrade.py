@@ -26,6 +26,8 @@ from urllib.request import url2pathname
 
 from hermes_core.checkup.selection import Trial, enable, find_choice, try_provider
 from hermes_core.config import Config, load_config
+from hermes_core.config.editor import change_plugins
+from hermes_core.config.lock_file import entry_of, read_lock_file
 from hermes_core.config.names import nearest, normalise, split_choice
 from hermes_core.discovery import (
     ProviderInfo,
@@ -37,7 +39,7 @@ from hermes_core.discovery import (
     read_record,
     same_owner,
 )
-from hermes_core.errors import HermesError
+from hermes_core.errors import ConfigError, HermesError
 from hermes_core.install._comparison import (
     Difference,
     compare,
@@ -357,6 +359,7 @@ class Journal:
         prefix: The environment in which it is installed.
         packages: The files of each distribution that changes.
         directory: Where a directory plugin lies; "" for a package.
+        pins: What the lock file says of its providers.
     """
 
     name: str
@@ -365,6 +368,7 @@ class Journal:
     prefix: str
     packages: tuple[_Files, ...] = ()
     directory: str = ""
+    pins: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def error(self) -> InstallError:
@@ -464,7 +468,8 @@ def prepare_packages(home: Path, target: Target, plan: Plan, fetched: Download) 
             shutil.copy2(site / name, backup / str(number))
         packages.append(_Files(change.name, str(site), saved, new))
     to = next(each.version for each in plan.changes if _is(each.name, target.name))
-    journal = Journal(target.name, target.version, to, sys.prefix, tuple(packages))
+    pins = _pins(home, target)
+    journal = Journal(target.name, target.version, to, sys.prefix, tuple(packages), pins=pins)
     _write_journal(home, journal)
 
 
@@ -482,8 +487,15 @@ def prepare_folder(home: Path, target: Target, new: str) -> None:
     old = f"{target.version} {commit}".strip() or "the version before"
     backup = _new_backup(home)
     shutil.copytree(target.directory, backup / "folder", symlinks=True)
-    journal = Journal(target.name, old, new, sys.prefix, directory=str(target.directory))
+    place, pins = str(target.directory), _pins(home, target)
+    journal = Journal(target.name, old, new, sys.prefix, directory=place, pins=pins)
     _write_journal(home, journal)
+
+
+def _pins(home: Path, target: Target) -> dict[str, dict[str, Any]]:
+    keys = {each.key for each in target.providers}
+    recorded = read_lock_file(home)
+    return {each.name: each.as_json() for key, each in recorded.items() if key in keys}
 
 
 def _new_backup(home: Path) -> Path:
@@ -574,6 +586,7 @@ def roll_back(home: Path) -> Journal | None:
     elif Path(journal.prefix).is_dir():  # an environment that was deleted needs nothing
         for each in journal.packages:
             _restore_package(home / _BACKUP, each, journal.prefix)
+    _restore_pins(home, journal)
     finish(home)
     return journal
 
@@ -582,6 +595,16 @@ def undo_interrupted(home: Path) -> Journal | None:
     """Roll back what a killed process left; returns what was restored, if anything."""
     with _locked(home):
         return roll_back(home)
+
+
+def _restore_pins(home: Path, journal: Journal) -> None:
+    """Pin the version before, if the new one was pinned already."""
+    old = {normalise(name): entry_of(name, values) for name, values in journal.pins.items()}
+    with suppress(ConfigError):  # a damaged lock file is reported by every other command
+        recorded = read_lock_file(home)
+        entries = {key: old.get(key, each) for key, each in recorded.items()}
+        if entries != recorded:
+            change_plugins(home, {}, list(entries.values()))
 
 
 def _restore_folder(home: Path, journal: Journal) -> None:

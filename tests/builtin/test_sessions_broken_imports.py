@@ -126,6 +126,21 @@ def test_a_folder_without_sessions_and_a_missing_file_are_refused(machine: Machi
     assert "no such file" in machine.run("sessions", "import", "missing").failed()
 
 
+def test_a_file_that_cannot_be_read_does_not_stop_those_after_it(machine: Machine) -> None:
+    folder = machine.user / "projects"
+    (folder / "a-folder.jsonl").mkdir(parents=True)
+    (folder / "gone.jsonl").symlink_to(machine.user / "nothing")
+    said = {"type": "user", "sessionId": "s", "message": {"role": "user", "content": "hello"}}
+    (folder / "whole.jsonl").write_text(json.dumps(said))
+    result = machine.run("sessions", "import", str(folder))
+    assert result.code == 1
+    assert "Imported 1 conversation with 1 message from claude-code" in result.out
+    assert "gone.jsonl: can't be read: No such file" in result.err
+    assert "everything else was imported" in result.err
+    again = machine.json("sessions", "import", str(folder), code=1)
+    assert (again["messages"], again["known"], again["skipped"]) == (0, 1, 1)
+
+
 @pytest.mark.files_only
 def test_the_archive_itself_is_refused(machine: Machine) -> None:
     past(machine.home, "mine", [("ours", "ok")])

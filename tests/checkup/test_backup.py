@@ -253,6 +253,44 @@ def test_notes_wait_for_whoever_changes_them(small, tmp_path, monkeypatch):
     assert beside(tmp_path / "b.zip") == []
 
 
+# -- what other commands have begun -----------------------------------------------------------
+
+
+def test_the_cursor_of_a_switch_is_not_ahead_of_the_outbox(machine, tmp_path):
+    cursor = machine.home / "switch.json"
+    cursor.write_text("before")
+
+    def step(name: str) -> None:
+        if name == "outbox.db":  # a batch goes to the outbox, then the cursor moves
+            cursor.write_text("behind a batch that the copy of the outbox does not have")
+
+    create_backup(machine.home, tmp_path / "b.zip", step=step)
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    assert (tmp_path / "new" / "switch.json").read_text() == "before"
+
+
+def test_a_file_that_only_looks_like_the_log_of_a_database_is_copied(small, tmp_path):
+    for name in ("trip", "trip-journal"):
+        (small / name).write_text(name)
+    create_backup(small, tmp_path / "b.zip")
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    assert (tmp_path / "new" / "trip-journal").read_text() == "trip-journal"
+
+
+def test_an_upgrade_that_has_not_ended_stays_where_it_is(small, tmp_path):
+    # Its paths are those of this environment and home: another home must not roll it back.
+    (small / "upgrade.json").write_text("{}")
+    (small / "upgrade-backup").mkdir()
+    (small / "upgrade-backup" / "0").write_text("old")
+    (small / "mine").mkdir()
+    (small / "mine" / "upgrade.json").write_text("{}")
+    made = create_backup(small, tmp_path / "b.zip")
+    assert len([each for each in made.left_out if each.startswith("upgrade.json: ")]) == 1
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    assert not list((tmp_path / "new").glob("upgrade*"))
+    assert (tmp_path / "new" / "mine" / "upgrade.json").exists()
+
+
 # -- secrets ----------------------------------------------------------------------------------
 
 
@@ -294,6 +332,21 @@ def test_secrets_are_encrypted_and_come_back_with_the_passphrase(small, tmp_path
     for name in (".env", "acme.json", "config.yaml"):
         assert (tmp_path / "new" / name).read_text() == (small / name).read_text()
     assert stat.S_IMODE((tmp_path / "new" / ".env").stat().st_mode) & 0o600 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".env", f"ACME_API_KEY={KEY}\n" + "# a long comment\n" * 100_000),
+        ("acme.json.bak", json.dumps({"apiKey": KEY})),
+        ("config.yaml~", f"memory: {{acme: {{api_key: {KEY}}}}}\n"),
+    ],
+)
+def test_secrets_of_large_files_and_of_copies_are_left_out(small, tmp_path, name, text):
+    (small / name).write_text(text)
+    made = create_backup(small, tmp_path / "b.zip")
+    assert not _contains(tmp_path / "b.zip", KEY)
+    assert made.left_out == (f"{name}: has secrets",)
 
 
 def test_the_passphrase_comes_from_the_environment_or_a_file(machine, tmp_path):
@@ -362,6 +415,43 @@ def test_what_the_provider_has_elsewhere_is_included(machine, tmp_path):
     assert (second / "single.txt").read_text() == "single"
     with closing(sqlite3.connect(first / "facts.db")) as database:
         assert database.execute("SELECT fact FROM facts").fetchall() == [(1,)]
+
+
+def _with_outside(machine: Machine, folder: Path) -> None:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"apiKey": KEY}))
+    machine.add_directory("acme", PLUGIN.format(paths=[str(folder)]))
+    machine.write_config("memory: {provider: acme}\n")
+
+
+def test_secrets_of_the_provider_elsewhere_are_left_out_or_encrypted(machine, tmp_path):
+    _with_outside(machine, tmp_path / "shared")
+    made = machine.json("backup", str(tmp_path / "b.zip"))
+    assert not _contains(tmp_path / "b.zip", KEY)
+    assert f"{tmp_path / 'shared' / 'config.json'}: has secrets" in made["left_out"]
+    # Nothing of it is there, so nobody is asked to move it.
+    done = machine.json("restore", str(tmp_path / "b.zip"), "--into", str(tmp_path / "new"))
+    assert done["outside"] == []
+    env = {"HERMES_BACKUP_PASSPHRASE": PASSPHRASE}
+    machine.json("backup", str(tmp_path / "c.zip"), "--with-secrets", env=env)
+    assert not _contains(tmp_path / "c.zip", KEY)
+    other = str(tmp_path / "other")
+    done = machine.json("restore", str(tmp_path / "c.zip"), "--into", other, env=env)
+    assert (Path(done["outside"][0]["path"]) / "config.json").read_text() == json.dumps(
+        {"apiKey": KEY}
+    )
+
+
+def test_a_restored_home_can_be_backed_up_and_restored_again(machine, tmp_path):
+    _with_outside(machine, tmp_path / "shared")
+    (tmp_path / "shared" / "facts.txt").write_text("old")
+    machine.json("backup", str(tmp_path / "b.zip"))
+    machine.json("restore", str(tmp_path / "b.zip"), "--into", str(tmp_path / "new"))
+    (tmp_path / "shared" / "facts.txt").write_text("new")
+    machine.json("--home", str(tmp_path / "new"), "backup", str(tmp_path / "c.zip"))
+    done = machine.json("restore", str(tmp_path / "c.zip"), "--into", str(tmp_path / "third"))
+    assert (tmp_path / "third" / "outside" / "1" / "facts.txt").read_text() == "old"
+    assert (Path(done["outside"][0]["path"]) / "facts.txt").read_text() == "new"
 
 
 def test_a_provider_that_fails_is_a_problem_and_not_the_end(machine, tmp_path):

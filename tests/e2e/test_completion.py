@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.commands import Machine
 from support.sites import add_directory, provider_source
@@ -51,6 +53,16 @@ def test_completing_imports_no_plugin(machine, tmp_path):
     machine.install("alpha", f"open({str(trace)!r}, 'w')\n" + provider_source("alpha"))
     assert complete(machine, "hermes-plugins enable al") == ["alpha"]
     assert not trace.exists()
+
+
+def test_install_is_offered_the_names_of_the_index_or_else_files(machine):
+    row = {"name": "alpha", "distribution": "memory-alpha"}
+    rows = [row, {**row, "name": "beta"}, {**row, "distribution": "other-alpha"}]
+    index = {"schema": 1, "made": "2999-01-01", "plugins": rows}
+    (machine.home / "plugin-index.json").write_text(json.dumps(index))
+    assert complete(machine, "hermes-plugins install Al") == ["alpha"]
+    assert complete(machine, "hermes-plugins install ") == ["alpha", "beta"]
+    assert complete(machine, "hermes-plugins install ./wh") == ["./wh"]
 
 
 def test_what_cannot_be_enabled_is_not_offered(stocked):

@@ -23,6 +23,7 @@ from hermes_core.install.index import (
     choose,
     meant_by,
     read_index,
+    refuse_stranger,
     update_index,
 )
 
@@ -126,6 +127,7 @@ def test_an_installed_plugin_is_marked_with_the_grade_of_its_version(machine: Ma
     assert machine.providers("--all")["acme"]["grade"] == "gold"
     assert machine.run("list", "--all").rows["acme"][4] == "gold"
     machine.install("acme", version="2.0")  # which nobody has checked
+    assert machine.json("search", "acme")["plugins"][0]["grade"] == "not graded"
     assert machine.json("info", "acme")["provider"]["grade"] == ""
     assert "grade" not in machine.providers()["acme"]
 
@@ -177,6 +179,17 @@ def test_the_name_of_a_provider_is_never_a_strangers_package(machine: Machine):
     assert choose([]) is None
 
 
+@pytest.mark.parametrize("spec", ["mnemosyne==1.0", "mnemosyne[x]", "Mnemosyne>=2"])
+def test_a_version_does_not_lead_to_a_strangers_package(machine: Machine, spec):
+    error = machine.run("install", spec, "--yes").failed()
+    assert "is not the plugin mnemosyne, which is mnemosyne-hermes" in error
+    rest = spec[len("mnemosyne") :]
+    assert f"run: hermes-plugins install mnemosyne-hermes{rest};" in error
+    # Its own packages may be named with a version.
+    refuse_stranger(read_index(machine.home), "ours", "ours==1.0")
+    refuse_stranger(read_index(machine.home), "unknown", "unknown==1.0")
+
+
 def test_install_by_name_shows_the_package_and_installs_it(venv: Venv, tmp_path: Path):
     (venv.home / FILE_NAME).write_text(index_text(plugin("acme", "memory-acme", needs=[KEY])))
     make_provider_wheel(venv.links, "acme")
@@ -226,6 +239,16 @@ def test_a_newer_index_replaces_the_old_one_and_says_what_moved(machine: Machine
     assert [each.split("\t")[0] for each in machine.run("search").done().lines] == ["acme", "fresh"]
 
 
+def test_an_update_warns_about_names_that_it_removes(machine: Machine, tmp_path: Path):
+    (machine.home / FILE_NAME).unlink()
+    made = read_index(machine.home).made  # that of the wheel
+    (tmp_path / "new.json").write_text(index_text(plugin("fresh"), made=made))
+    done = machine.run("index", "update", str(tmp_path / "new.json"))
+    assert done.code == 0
+    assert "mem0" in done.out
+    assert "a removed name now installs the package of that name" in done.err
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -242,8 +265,9 @@ def test_a_newer_index_replaces_the_old_one_and_says_what_moved(machine: Machine
         (index_text(plugin("builtin"), made="2030-01-03"), "is reserved"),
         (index_text({"name": 1}, made="2030-01-03"), "name is not a line of text"),
         (" " * (MAX_BYTES + 1), "too large"),
+        (json.dumps({"schema": 1, "made": "2030-01-03", "plugins": []}), "has no plugins in it"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_an_old_or_broken_index_is_refused_in_one_line(home: Path, tmp_path: Path, text, problem):
     before = (home / FILE_NAME).read_bytes()

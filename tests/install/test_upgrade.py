@@ -208,6 +208,33 @@ def test_after_kill_9_doctor_and_upgrade_say_what_happened_and_rollback_restores
     assert venv.providers()["acme"]["state"] == "active"
 
 
+# Ends the command when everything is done but for the end of the journal.
+AT_THE_END = """
+import os, signal, sys
+def audit(event, args):
+    if event == "os.remove" and str(args[0]).endswith("upgrade.json") and os.path.exists(args[0]):
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(audit)
+"""
+
+
+@posix_only
+def test_a_rollback_after_the_pin_was_renewed_takes_the_pin_back_too(venv: Venv):
+    venv.put(make_acme(venv, "1.0"))
+    venv.run("enable", "acme").done()
+    venv.write_config(f"{venv.config_file.read_text()}  pin: strict\n")
+    pin = (venv.home / "plugins.lock.json").read_bytes()
+    make_acme(venv, "2.0")
+    killer = venv.packages / "sitecustomize.py"
+    killer.write_text(AT_THE_END)
+    assert venv.run_process("upgrade", "acme", "--yes").code == -signal.SIGKILL
+    killer.unlink()
+    assert (venv.home / "plugins.lock.json").read_bytes() != pin
+    assert "Restored: memory-acme 1.0" in venv.run("upgrade", "--rollback").done().out
+    assert (venv.home / "plugins.lock.json").read_bytes() == pin
+    assert venv.providers()["acme"]["state"] == "active"
+
+
 @posix_only
 @pytest.mark.stress
 def test_killed_before_anything_changed_nothing_is_said_and_nothing_stays(venv: Venv):

@@ -89,25 +89,23 @@ def import_folder(
         progress: Called with the bytes that were read, and how many there are.
 
     Raises:
-        NotImportedError: There is nothing that is known here, or a file can't be read.
+        NotImportedError: There is nothing that is known here.
     """
-    files = {path: path.stat().st_size for path in sorted(folder.rglob("*.jsonl"))}
+    files = {path: _size(path) for path in sorted(folder.rglob("*.jsonl")) if not path.is_dir()}
     total, done = sum(files.values()), 0
     taken = ImportResult("")
     for path, length in files.items():
         before = done
         shown = None if progress is None else partial(_further, progress, before, total)
-        result = _import_transcript(archive, path, owner, shown)
-        if result is not None:
-            origins = dict.fromkeys(filter(None, (*taken.origin.split(", "), result.origin)))
-            taken = ImportResult(
-                ", ".join(origins),
-                taken.sessions + result.sessions,
-                taken.messages + result.messages,
-                taken.known + result.known,
-                taken.skipped + result.skipped,
-            )
+        try:
+            result = _import_transcript(archive, path, owner, shown)
+        except NotImportedError as error:  # one of thousands is no reason to leave the others
+            place = path.relative_to(folder)
+            result = ImportResult("", skipped=1, problem=f"{place}: {error.what}")
+        taken = taken if result is None else _sum(taken, result)
         done += length
+    if not taken.origin and taken.problem:
+        raise NotImportedError(taken.problem, where=str(folder), hint="check its permissions")
     if not taken.origin:
         raise NotImportedError(
             "has no sessions of Claude Code or Codex in it",
@@ -115,6 +113,25 @@ def import_folder(
             hint="see ~/.claude/projects and ~/.codex/sessions",
         )
     return taken
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # a link to nothing: the import of this file says so
+        return 0
+
+
+def _sum(one: ImportResult, other: ImportResult) -> ImportResult:
+    origins = dict.fromkeys(filter(None, (*one.origin.split(", "), other.origin)))
+    return ImportResult(
+        ", ".join(origins),
+        one.sessions + other.sessions,
+        one.messages + other.messages,
+        one.known + other.known,
+        one.skipped + other.skipped,
+        one.problem or other.problem,
+    )
 
 
 def _further(progress: Progress, before: int, total: int, at: int) -> None:
