@@ -169,7 +169,7 @@ def _checked(state: State, stack: ExitStack, messages: list[str]) -> State:
 
     That is so if the home was copied to another machine or restored from a backup, or if the
     service that transfers the folder lost or mixed up files. Then what we have written stays
-    another machine's, and what is missing there is told again.
+    another machine's, and this home tells again what is missing there.
     """
     try:
         state.check_log()

@@ -365,7 +365,7 @@ class _Step:
         session = self._sync.session(key)
         title = str(record.get("title", ""))
         stamp = (float(record.get("stamp", 0)), str(record.get("by", "")))
-        # A title that a person gave here and that was not told yet stays, and is told as newer.
+        # A title that a person gave here and that was not told yet stays; the log gets it as newer.
         is_told = session is None or _hashed(session.title) in ("", stored.title, _hashed(title))
         if stamp > (stored.stamp, stored.stamped_by):
             if session is not None and is_told and session.title != title:

@@ -184,7 +184,7 @@ class State:
     def become(self, machine: str, known: int) -> None:
         """Be another machine, which knows our log up to a line as that of somebody else.
 
-        What we have written after that line is not told, and is told again.
+        What we have written after that line does not count: the next run tells it again.
         """
         old = self.machine
         with self.transaction() as database:
