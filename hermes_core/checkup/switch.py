@@ -141,6 +141,9 @@ class Estimate:
         seconds: How long it would take.
         measured: Whether that is by calls of this provider that were made before.
         looks_up: Whether the provider was used here before, so that it looks each turn up.
+        handed: How many turns and notes earlier runs have handed over.
+        waiting: How many of these wait in the outbox.
+        since: From when on turns are taken, if an earlier replay has finished; else 0.0.
     """
 
     turns: int = 0
@@ -152,6 +155,9 @@ class Estimate:
     seconds: float = 0.0
     measured: bool = False
     looks_up: bool = False
+    handed: int = 0
+    waiting: int = 0
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +274,12 @@ def candidate(config: Config, choice: str, grants: Sequence[str]) -> Config:
 def estimate(config: Config, whose: tuple[str, str], since: float | None) -> Estimate:
     """What a replay would hand over; changes nothing."""
     replay = planned(config, whose, since)
-    found = Estimate(looks_up=replay.looks_up)
+    found = Estimate(
+        looks_up=replay.looks_up,
+        handed=replay.turns + (replay.notes if replay.has_notes else 0),
+        waiting=_result(config, replay).waiting,
+        since=replay.since if replay.since > replay.asked else 0.0,
+    )
     for session in _sessions(config, replay):
         turns = [turn for _, turn in _turns_ahead(replay, session)]
         if not session["is_primary"]:
@@ -281,16 +292,15 @@ def estimate(config: Config, whose: tuple[str, str], since: float | None) -> Est
             characters=found.characters + sum(map(_length, turns)),
             imported=found.imported + (len(turns) if session["is_imported"] else 0),
         )
-    notes = (
-        [] if replay.has_notes else list(_builtin(config).past_notes(config.home, config.memory))
-    )
+    past = () if replay.has_notes else _builtin(config).past_notes(config.home, config.memory)
+    notes = list(past)
     length = sum(len(each["change"]["content"]) for each in notes)
     seconds, measured = _pace(config.home, replay.provider)
     return replace(
         found,
         notes=len(notes),
         characters=found.characters + length,
-        seconds=(found.turns + len(notes)) * seconds,
+        seconds=(found.turns + len(notes) + found.waiting) * seconds,
         measured=measured,
     )
 
@@ -386,7 +396,7 @@ def _result(config: Config, replay: Replay | None) -> ReplayResult:
         return ReplayResult()
     store = admin.open_store(config, set_aside=False)
     try:
-        backlogs = admin.report(store).backlogs
+        backlogs = admin.report(store).backlogs if store.database.exists else ()
     finally:
         store.close()
     own = [each for each in backlogs if ActiveProvider(*replay.whose).owns(each)]
@@ -496,9 +506,9 @@ class _Replayer:
     def run(self) -> ReplayResult:
         """Hand over all there is; pass after pass, until nothing was said meanwhile."""
         self._builtin.spooled(self._config.home, seconds=_SPOOL_SECONDS)
-        _save(self._config.home, self._replay)
-        # Who runs the command again does not want to wait for the next attempt of the last run.
+        # A person asks for it, so the pause after an earlier failure ends.
         self._store.make_due([each.id for each in self._waiting()])
+        _save(self._config.home, self._replay)
         reason = self._delivered() or self._notes()
         count = -1
         while not reason and count != self._replay.turns:
@@ -575,7 +585,7 @@ class _Replayer:
             self._replay,
             has_notes=True,
             notes=len(notes),
-            characters=self._replay.characters + length,
+            characters=self._replay.characters + (0 if self._replay.notes else length),
         )
         return self._hand_over(batch, cursor)
 

@@ -186,7 +186,7 @@ class _Switch:
         found = self._estimate() if earlier is None else Estimate()
         if earlier is None and not self._given["json_wanted"]:
             _print_estimate(found)
-        total = found.turns + found.notes
+        total = found.turns + found.notes + found.waiting
         began = time.monotonic()
         wanted = Wanted(trial.choice, trial.grants, self._given["since"] if not earlier else None)
         with progress(f"Handing over to {self.info.name}", total) as step:
@@ -201,7 +201,7 @@ class _Switch:
 
             result = run_replay(self.config, self._whose, wanted, show)
         if result.reason:
-            self._fail(result, total)
+            self._fail(result, found.turns + found.notes + found.handed)
         return result
 
     def _fail(self, result: ReplayResult, total: int) -> None:
@@ -245,6 +245,11 @@ def _print_estimate(found: Estimate) -> None:
     imported = f", {found.imported:,} of them imported" if found.imported else ""
     say_field("turns", f"{turns}, {found.characters:,} characters{imported}", _WIDTH)
     say_field("notes", f"{found.notes:,}", _WIDTH)
+    if found.since:
+        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.since))
+        say_field("since", f"{day}; for what was imported later, use --since DATE", _WIDTH)
+    if found.waiting:
+        say_field("waiting", f"{writes(found.waiting)} in the outbox", _WIDTH)
     if found.left_out:
         say_field(
             "left out", f"{amount(found.left_out, 'turn')} of cron jobs and subagents", _WIDTH

@@ -21,6 +21,7 @@ from hermes_builtin.notes import COMMAND, Author, Person, operation
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sync import SyncError, state, sync_folder
+from hermes_builtin.sync.log import encoded, seed
 from hermes_core.provider import ForgetRequest
 from hermes_core.storage.files import file_lock
 
@@ -183,6 +184,44 @@ def test_what_is_said_elsewhere_survives_the_deletion_of_its_session(peers):
     assert b"the beginning" not in laptop.shared_bytes()
 
 
+class Crash(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("has_stored", [False, True])
+@pytest.mark.parametrize("earlier", [[], ["the beginning"]])
+def test_deleted_after_a_crash_is_only_what_was_here(peers, monkeypatch, has_stored, earlier):
+    laptop, desk = peers
+    for text in earlier:
+        laptop.say("s-1", text)
+        laptop.sync()
+        desk.sync()
+    laptop.say("s-1", "the rest")
+    laptop.say("s-2", "something else")
+    laptop.sync()
+
+    def crashing(archive, facts, messages, **options):
+        if has_stored and messages:
+            real(archive, facts, messages, **options)
+        if messages:
+            raise Crash
+        return real(archive, facts, messages, **options)
+
+    with closing(locate(desk.home).open()) as archive:
+        kind = type(archive)
+    real = kind.append
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "append", crashing)
+        with pytest.raises(Crash):
+            desk.sync()
+    # What a person could see there is deleted for good, and the rest arrives.
+    assert desk.delete("s-1") == [*earlier, *(["the rest"] if has_stored else [])]
+    for peer in (desk, laptop, desk):
+        peer.sync()
+    left = [] if has_stored else ["the rest"]
+    assert sorted(desk.said()) == sorted(laptop.said()) == ["something else", *left]
+
+
 @pytest.mark.files_only
 def test_a_removal_that_arrives_before_what_it_removes_counts(both_storages, tmp_path):
     laptop, desk, late = (Peer(tmp_path, number) for number in range(3))
@@ -338,6 +377,41 @@ def test_a_log_of_a_newer_version_is_refused_and_the_others_are_read(peers, tmp_
     assert "has format 2, and this version knows 1" in problem
     assert "\n" not in problem
     assert desk.entries() == ["has a dog"]
+
+
+@pytest.mark.files_only
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"type": "note", "notebook": "memory", "text": ["x"]},
+        {"type": "note", "notebook": "user/../../x", "text": "x", "person": ["..", ".."]},
+        {"type": "note", "notebook": "memory", "text": "x", "person": 5},
+        {"type": "note", "notebook": "memory", "text": "  "},
+        {"type": "remove", "tags": [["vm"]]},
+        {"type": "session", "session": "abc"},
+        {"type": "message", "session": "abc", "id": ["x"]},
+        {"type": "message", "session": "abc", "id": "x", "role": "user", "content": "x", "at": "?"},
+        {"type": "delete", "session": "abc"},
+        {"type": "replace", "session": "abc", "id": "x"},
+    ],
+)
+def test_a_log_that_makes_no_sense_does_not_keep_the_others_from_syncing(peers, record):
+    laptop, desk = peers
+    laptop.add("likes tea")
+    laptop.sync()
+    header = {"type": "header", "format": "hermes-sync", "version": 1, "machine": "odd-00000000"}
+    content, before = b"", seed("odd-00000000", 1)
+    for number, each in enumerate((header, record)):
+        line, before = encoded({"seq": number, **each}, before)
+        content += line
+    folder = desk.shared / "odd-00000000"
+    folder.mkdir()
+    (folder / "0001.jsonl").write_bytes(content)
+    report = desk.sync()
+    (problem,) = report.problems
+    assert f"line 1 ({record['type']}) can't be used" in problem
+    assert desk.entries() == ["likes tea"]
+    assert desk.sync().problems == report.problems
 
 
 @pytest.mark.files_only

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support import switch_kills
 from support.commands import Machine, posix_only
+from support.storages import Storage
 from support.switches import Past
 
 from hermes_core import MemoryManager
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("few_distributions", "forked_children")
 
 
 @pytest.fixture
-def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Past:
+def past(both_storages: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Past:
     # The children are forks, so this reaches them.
     monkeypatch.setattr(switch, "_RECALL_SECONDS", 0.0)
     monkeypatch.setattr(switch, "_TRIES", 1)
@@ -99,10 +100,7 @@ def test_notes_arrive_once_with_the_time_at_which_they_were_made(past: Past) -> 
 
 def test_secrets_are_masked_as_in_a_live_turn(past: Past) -> None:
     archive_text = "my key is sk-ant-api03-" + "a1B2c3D4e5" * 9
-    manager = MemoryManager(home=past.home)
-    from hermes_builtin.provider import BuiltinProvider
-
-    manager.add_provider(BuiltinProvider())
+    manager = MemoryManager.from_config(past.home)
     manager.initialize_all("secret")
     manager.sync_all(archive_text, "Noted.")
     manager.shutdown_all()
@@ -128,8 +126,11 @@ def test_a_provider_that_goes_down_half_way_gets_the_rest_later(past: Past) -> N
     assert (
         "a replay to beta was interrupted; run: hermes-plugins switch beta --replay" in status.out
     )
+    again = past.machine.run("switch", "beta", "--replay").failed()
+    assert "beta: 5 of 12 turns and notes arrived, 7 writes waiting in the outbox" in again
     past.limit(None)
-    past.machine.run("switch", "beta", "--replay").done()
+    told = past.machine.run("switch", "beta", "--replay").done().out  # at once
+    assert "waiting:  7 writes in the outbox" in told
     assert Counter(past.arrived()) == Counter(past.said)
     assert past.active == "beta"
 
@@ -188,9 +189,17 @@ def test_a_second_run_hands_over_only_what_is_new(past: Past) -> None:
     live.initialize_all("later")
     live.sync_all("said to alpha", "answer")
     live.shutdown_all()
-    past.machine.run("switch", "beta", "--replay").done()
+    told = past.machine.run("switch", "beta", "--replay").done().out
+    assert "for what was imported later, use --since DATE" in told
     assert past.arrived()[-1] == "said to alpha"
     assert len(past.attempts()) == calls + 1 + len(past.rows("turn", "alpha"))
+
+
+def test_what_was_imported_after_a_replay_arrives_with_a_date(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    past.talk("imported", 2, 1_600_000_000.0)
+    past.machine.run("switch", "beta", "--replay", "--since", "2020-01-01").done()
+    assert Counter(past.arrived()) == Counter(past.said)
 
 
 def test_what_an_agent_says_through_the_old_provider_meanwhile_arrives(past: Past) -> None:
@@ -223,8 +232,7 @@ def test_the_same_time_for_every_turn_of_an_import_loses_none(past: Past) -> Non
 
 
 def test_a_small_outbox_is_enough(past: Past) -> None:
-    config = {"memory": {"provider": "alpha", "outbox_max_mb": 0.1}}
-    past.machine.write_config(json.dumps(config))
+    past.configure(outbox_max_mb=0.1)
     past.talk("long", 300, 1_600_000_000.0)
     past.machine.run("switch", "beta", "--replay").done()
     assert Counter(past.arrived()) == Counter(past.said)

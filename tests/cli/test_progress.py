@@ -24,6 +24,7 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     rows = [{"session_id": "s1", "role": "user", "content": "the blue heron", "timestamp": 1.0}]
     (machine.user / "talk.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     machine.run("sessions", "import", str(machine.user / "talk.jsonl")).done()
+    (machine.user / "shared").mkdir()
     folder = machine.add_directory("beta", manifest=f"description: {TEXT}\n")
     folder.rename(machine.user / "beta")
     return machine
@@ -43,6 +44,8 @@ COMMANDS = [
     (("sessions", "export", "{user}/out.jsonl"), "Reading conversations"),
     (("sessions", "check"), "Checking the archive"),
     (("sessions", "repair"), "Indexing conversations"),
+    (("sync", "{user}/shared"), "Syncing"),
+    (("switch", "alpha", "--replay", "--dry-run"), "Reading the archive"),
     (("install", "{user}/beta", "--yes"), "Fetching"),
 ]
 

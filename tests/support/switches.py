@@ -9,6 +9,7 @@ from typing import Any
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from support.archives import open_archive
 from support.commands import Machine
+from support.storages import Storage
 
 #: It looks a turn up if it may have it. Files beside beta.jsonl say how it behaves.
 PLUGIN = """
@@ -73,12 +74,17 @@ class Past:
         self.home = machine.home
         machine.add_directory("beta", PLUGIN)
         machine.add_directory("alpha", PLUGIN.replace("beta", "alpha"))
-        machine.write_config(json.dumps({"memory": {"provider": "alpha"}}))
+        self.configure()
         self.said: list[str] = []
         for number in range(sessions):
             # The odd ones began earlier: the order is by time, not by the number.
             start = 1_700_000_000.0 + (number if number % 2 else 100 + number) * 1000
             self.talk(f"s{number}", turns, start=start)
+
+    def configure(self, **memory: Any) -> None:
+        """Write config.yaml, with alpha as the provider."""
+        known = {"provider": "alpha", **Storage.current.settings, **memory}
+        self.machine.write_config(json.dumps({"memory": known}))
 
     def talk(
         self, session: str, turns: int, start: float, source: str = "cli", **facts: Any

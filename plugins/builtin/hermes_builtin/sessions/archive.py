@@ -461,8 +461,14 @@ REPLACED: Final = "replaced:"
 
 
 def deletion_mark(session: Session) -> str:
-    """A new mark of a deleted session: its key, which tells nothing, and a random number."""
-    return f"{DELETED}{session.key}:{urandom(8).hex()}"
+    """A new mark of a deleted session: its key, which tells nothing, a random number, its size."""
+    return f"{DELETED}{session.key}:{urandom(8).hex()}:{session.messages}"
+
+
+def deleted_session(mark: str) -> tuple[str, int]:
+    """The key of a deleted session, and how many messages it had."""
+    _, key, _, size = mark.split(":")
+    return key, int(size)
 
 
 class Problem(NamedTuple):

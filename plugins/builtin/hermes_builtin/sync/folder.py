@@ -14,8 +14,22 @@ from hermes_builtin.notes import Notes
 from hermes_builtin.portable import hand_over_spool
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sync.log import Line, MachineLog, Record, SyncError, machine_logs
-from hermes_builtin.sync.notes import NOTE, REMOVE, NotesResult, NotesSync, kept_note
-from hermes_builtin.sync.sessions import KeptLines, Progress, SessionsResult, SessionsSync
+from hermes_builtin.sync.notes import (
+    NOTE,
+    REMOVE,
+    NotesResult,
+    NotesSync,
+    check_note,
+    kept_note,
+)
+from hermes_builtin.sync.sessions import (
+    KINDS,
+    KeptLines,
+    Progress,
+    SessionsResult,
+    SessionsSync,
+    check_session,
+)
 from hermes_builtin.sync.state import (
     DivergedError,
     State,
@@ -174,6 +188,21 @@ def _checked(state: State, stack: ExitStack, messages: list[str]) -> State:
     return state
 
 
+def _check_line(line: Line, log: MachineLog) -> None:
+    """Raise unless what is to be done by a line is clear: the other machines' are read."""
+    try:
+        if line.kind in (NOTE, REMOVE):
+            check_note(line)
+        elif line.kind in KINDS:
+            check_session(line)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise SyncError(
+            f"line {line.seq} ({line.kind}) can't be used, so nothing of this machine was read",
+            where=str(log.folder),
+            hint="sync on that machine with the newest hermes-plugins",
+        ) from error
+
+
 class _Run:
     def __init__(
         self,
@@ -212,6 +241,7 @@ class _Run:
         if joined != "yes" and not dry:
             if not joined:
                 sessions.ignore_marks()
+                state.set(joined="begun")
             with state.telling():
                 pass
             state.flush()
@@ -248,8 +278,8 @@ class _Run:
         found = []
         for log in machine_logs(self._state.shared):
             try:
-                for _ in log.lines(0 if self._dry_run else self._known(log)):
-                    pass
+                for line in log.lines(0 if self._dry_run else self._known(log)):
+                    _check_line(line, log)
             except (HermesError, OSError) as error:
                 text = str(error) if isinstance(error, HermesError) else f"{log.folder}: {error}"
                 self._problems.append(text)

@@ -26,7 +26,7 @@ from hermes_builtin.notes import (
 )
 from hermes_builtin.notes.entries import split, text_hash
 from hermes_builtin.notes.guard import find_secret
-from hermes_builtin.sync.log import Line, MachineLog, Record, SyncError
+from hermes_builtin.sync.log import Line, MachineLog, Record
 from hermes_builtin.sync.state import State, Tag
 from hermes_core.storage.sql import Connection
 
@@ -239,8 +239,6 @@ class NotesSync:
     def _apply(
         self, database: sqlite3.Connection, lines: list[tuple[MachineLog, Line]], token: str
     ) -> None:
-        for log, line in lines:
-            _check(line, log)
         keys = {*self._keys().values()}
         keys |= {str(line.record["notebook"]) for _, line in lines if line.kind == NOTE}
         before = {key: self._live(notebook_id(key)) for key in sorted(keys)}
@@ -368,15 +366,17 @@ def _remove(database: Connection | sqlite3.Connection, tags: Iterable[Tag]) -> N
         database.execute("DELETE FROM notes WHERE machine = ? AND seq = ?", tuple(tag))
 
 
-def _check(line: Line, log: MachineLog) -> None:
-    """Raise unless a line about notes says what it should."""
+def check_note(line: Line) -> None:
+    """Raise `ValueError`, or what its fields raise, unless a line about notes can be used."""
     record = line.record
-    key = record.get("notebook")
-    person = Person(*map(str, record.get("person", ())))
-    keys = ("memory", "user", f"user/{person.folder}")
-    field, kind = ("tags", list) if line.kind == REMOVE else ("text", str)
-    if not isinstance(record.get(field), kind) or (line.kind == NOTE and key not in keys):
-        raise SyncError(f"line {line.seq} is not a note", where=str(log.folder))
+    tags = record["tags"] if line.kind == REMOVE else record.get("replaces", ())
+    _ = [Tag(str(machine), int(seq)) for machine, seq in tags]
+    if line.kind == NOTE:
+        person = Person(*map(str, record.get("person", ())))
+        if record["notebook"] not in (*TARGETS, f"user/{person.folder}"):
+            raise ValueError("no such notebook")
+        if not isinstance(record["text"], str) or not record["text"].strip():
+            raise ValueError("a note without a text")
 
 
 def _successors(

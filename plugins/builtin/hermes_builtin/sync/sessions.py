@@ -26,10 +26,11 @@ from hermes_builtin.sessions.archive import (
     Scope,
     Session,
     SessionFacts,
+    deleted_session,
 )
 from hermes_builtin.sessions.words import storable
 from hermes_builtin.sync.log import Line, MachineLog, Record
-from hermes_builtin.sync.state import State, Tag, vector_text
+from hermes_builtin.sync.state import State, Tag
 from hermes_core.session import TERMINAL
 
 SESSION: Final = "session"
@@ -170,18 +171,18 @@ class SessionsSync:
     def tell_deletions(self, *, dry_run: bool = False) -> None:
         """Append which sessions were deleted here since the last time."""
         marks = self._new_marks(DELETED)
-        keys = dict.fromkeys(each.split(":")[1] for each in marks)
-        query = "SELECT 1 FROM messages WHERE session = ? LIMIT 1"
-        known = [key for key in keys if self.state.rows(query, key)]
+        sizes: dict[str, int] = {}
+        for mark in marks:
+            key, size = deleted_session(mark)
+            sizes[key] = max(sizes.get(key, 0), size)
+        known = {key: seen for key, size in sizes.items() if (seen := self._seen(key, size))}
         self.result.sent_deletions += len(known)
         self.result.erases |= bool(known)
         if dry_run or not marks:
             return
         with self.state.telling() as tell, self.state.transaction() as database:
-            for key in known:
-                seen = self._seen()
-                record = {"type": DELETE, "session": key, "seen": seen}
-                tell(record)
+            for key, seen in known.items():
+                tell({"type": DELETE, "session": key, "seen": seen})
                 _fold_deletion(database, key, seen)
             database.executemany("INSERT INTO marks VALUES (?)", [(each,) for each in marks])
 
@@ -195,11 +196,19 @@ class SessionsSync:
         known = {mark for (mark,) in self.state.rows("SELECT mark FROM marks")}
         return [each for each in self.archive.marked(prefix) if each not in known]
 
-    def _seen(self) -> dict[str, int]:
-        """How far each log was read, or may have been by a run that was interrupted."""
-        seen = dict(self.state.rows("SELECT machine, sessions FROM logs"))
-        begun: dict[str, int] = json.loads(self.state.get("applying", "{}"))
-        return {each: max(seen.get(each, 0), begun.get(each, 0)) for each in {*seen, *begun}}
+    def _seen(self, key: str, size: int) -> dict[str, int]:
+        """How far each log was read for a session that had so many messages when it was deleted.
+
+        Empty if nothing of the session is shared.
+        """
+        query = "SELECT machine, max(seq) FROM messages WHERE session = ? GROUP BY machine"
+        known: dict[str, int] = dict(self.state.rows(query, key))
+        storing = json.loads(self.state.get("storing") or "{}")
+        # A run was interrupted around one call of the archive: had that stored its messages?
+        if storing.get("session") == key and size >= storing["size"]:
+            known[storing["machine"]] = max(known.get(storing["machine"], 0), storing["seq"])
+        read = dict(self.state.rows("SELECT machine, sessions FROM logs")) if known else {}
+        return {each: max(known.get(each, 0), read.get(each, 0)) for each in {*known, *read}}
 
     # -- what was said here ---------------------------------------------------------------
 
@@ -289,7 +298,6 @@ class SessionsSync:
             return
         after = {log.machine: self.state.read_up_to(log.machine, "sessions") for log in logs}
         last = {log.machine: _last_of(log, after[log.machine]) for log in logs}
-        self.state.set(applying=vector_text(last))
         total = sum(log.size(after[log.machine]) for log in logs)
         done = 0
         for log in logs:
@@ -302,7 +310,6 @@ class SessionsSync:
                         progress(min(done, total), total)
             except _FactsMissingError:
                 log.is_incomplete = True
-        self.state.set(applying="{}")
         self.result.sessions = len(self.touched)
 
     def _count(self, logs: Iterable[MachineLog]) -> None:
@@ -396,6 +403,7 @@ class _Step:
         if new:
             messages = [_message(each, self._log.name) for each in new]
             facts = self._facts_of(key)
+            self._storing(key, kept[-1][0], (session.messages if session else 0) + len(new))
             self._archive.append(facts, messages)
             if session is None:
                 self._sync.remember(key, facts)
@@ -404,7 +412,13 @@ class _Step:
         with self._state.transaction() as database:
             for tag, record in kept:
                 _fold_message(database, key, record["id"], _moment(_message(record, "")), tag)
+            self._state.set(storing="")
         self._end(key)
+
+    def _storing(self, key: str, tag: Tag, size: int) -> None:
+        """Before the archive is called: if this process ends, see `SessionsSync._seen`."""
+        begun = {"session": key, "machine": tag.machine, "seq": tag.seq, "size": size}
+        self._state.set(storing=json.dumps(begun))
 
     def _facts_of(self, key: str) -> SessionFacts:
         record = self._facts.get(key)
@@ -441,6 +455,7 @@ class _Step:
             if is_dead or record["id"] in local:
                 self._archive.remove(session, [local[old]])
             else:
+                self._storing(key, tag, 0)
                 self._archive.replace_message(local[old], _message(record, self._log.name))
         with self._state.transaction() as database:
             _fold_replacement(database, key, old)
@@ -595,6 +610,21 @@ def _message(record: Record, machine: str) -> NewMessage:
     if machine:
         extra.setdefault(MACHINE, machine)
     return NewMessage(str(record["role"]), str(record["content"]), float(record["at"]), extra)
+
+
+def check_session(line: Line) -> None:
+    """Raise `ValueError`, or what its fields raise, unless a line about a session can be used."""
+    record = line.record
+    names = {SESSION: ["id"], MESSAGE: ["id"], REPLACE: ["old"], DELETE: []}[line.kind]
+    if not all(isinstance(record[each], str) for each in ("session", *names)):
+        raise ValueError("a name is not a text")
+    if line.kind == DELETE:
+        _ = {str(machine): int(seq) for machine, seq in record["seen"].items()}
+    elif line.kind == SESSION:
+        _ = [float(record.get(each) or 0) for each in ("started", "stamp", "ended")]
+    elif line.kind == MESSAGE or "role" in record:
+        hash(record["id"])
+        _message(record, "")
 
 
 def _fold_message(database: sqlite3.Connection, key: str, name: str, moment: str, tag: Tag) -> None:

@@ -8,12 +8,11 @@ same lines are appended again, if they are missing.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -494,8 +493,3 @@ def find_state(home: Path, shared: Path) -> Path | None:
 
 def _seed_of(path: Path) -> str:
     return seed(path.stem, 1)
-
-
-def vector_text(vector: Mapping[str, int]) -> str:
-    """How far logs were read, as a value of the state."""
-    return json.dumps(dict(vector), sort_keys=True)

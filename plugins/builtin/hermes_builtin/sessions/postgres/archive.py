@@ -273,9 +273,9 @@ class PostgresArchive(Reader):
     def replace_message(self, number: int, message: NewMessage) -> None:
         """Put another text in the place of a message."""
         self.index_pending()
-        _, _, content, extra = _row(message)
+        row = (number, storable(message.content), _facts_text(message))
         with self._transaction(EVERYBODY) as database:
-            self._store_again(database, [(number, content, extra)])
+            self._store_again(database, [row])
 
     def texts(self, matches: Matches) -> TextOccurrences:
         """The messages and titles that have a text."""
@@ -631,19 +631,23 @@ def _one(database: Connection, query: str, *values: Any) -> tuple[Any, ...]:
 
 def _row(message: NewMessage) -> dict[str, Any]:
     """What the function that stores a turn takes of a message."""
-    extra: dict[str, Any] = dict(message.extra or {})
-    code = role_code(message.role)
-    if code == OTHER:
-        extra["role"] = message.role
     at = float(message.at) if isfinite(message.at) else time.time()
-    content = storable(message.content)
+    content, facts = storable(message.content), _facts_text(message)
     return {
-        "role": code,
+        "role": role_code(message.role),
         "at": at,
         "size": len(content),
         "content": to_text(content),
-        "extra": to_text(storable(_json(extra))) if extra else None,
+        "extra": to_text(facts) if facts else None,
     }
+
+
+def _facts_text(message: NewMessage) -> str | None:
+    """What else is known of a message, as JSON."""
+    extra: dict[str, Any] = dict(message.extra or {})
+    if role_code(message.role) == OTHER:
+        extra["role"] = message.role
+    return storable(_json(extra)) if extra else None
 
 
 def _json(extra: dict[str, Any]) -> str:
