@@ -238,16 +238,22 @@ class OutboxSpool:
         wanted = {*keys} if self.exists else set()
         return sum(each.key in wanted for each in self.writes()) if wanted else 0
 
-    def text(self) -> str:
-        """A warning for people; "" if nothing waits."""
+    def waiting(self) -> tuple[int, str]:
+        """How many writes wait, also damaged ones, and why."""
         lines: list[bytes] = []
         with suppress(OSError):
             lines = [each for each in lines_of(self._path.read_bytes()) if each.endswith(b"\n")]
         if not lines:
-            return ""
+            return 0, ""
         first = _write_of(lines[0])
-        many = "1 write waits" if len(lines) == 1 else f"{len(lines):,} writes wait"
-        why = first.why if first is not None else "the first of them is damaged"
+        return len(lines), first.why if first is not None else "the first of them is damaged"
+
+    def text(self) -> str:
+        """A warning for people; "" if nothing waits."""
+        count, why = self.waiting()
+        if not count:
+            return ""
+        many = "1 write waits" if count == 1 else f"{count:,} writes wait"
         return f"{many} for the outbox in the spool, because {why}"
 
     @contextmanager
