@@ -40,6 +40,7 @@ from hermes_core.dispatch import SingleProvider, as_builtin
 from hermes_core.errors import HermesError, describe
 from hermes_core.loading.activation import Activation, activate, activate_builtin, deadlines_of
 from hermes_core.outbox import StreamKey, admin
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import (
     BUILTIN,
     ForgetItem,
@@ -317,6 +318,7 @@ def _in_stores(
     parts: dict[str, Callable[..., ForgetReport]] = {
         "notes and conversations": partial(_builtin, builtin),
         "outbox": _outbox,
+        "spool of the outbox": _spooled,
         "call log": _calls,
     }
     for name, part in parts.items():
@@ -351,6 +353,13 @@ def _outbox(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:
         counts = admin.forget(store, matches, subject.owns, delete=delete)
     items = (ForgetItem(f"outbox: {state}", count) for state, count in sorted(counts.items()))
     return ForgetReport(tuple(items))
+
+
+def _spooled(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:
+    """Writes that the outbox can't take now."""
+    matches = Needles.of(subject.request.text).found_in
+    count = OutboxSpool(config.home).forget(matches, subject.owns, delete=delete)
+    return ForgetReport((ForgetItem("writes in the spool", count),))
 
 
 def _calls(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:

@@ -154,6 +154,7 @@ class StorageReport:
         parts: The conversations, the notes and the outbox.
         items: The file with the items of frameworks, which is local in any case; "" if none.
         spooled: How many turns wait in the spool.
+        spooled_writes: How many writes for the outbox wait there.
         spooled_because: Why.
         migration: Where to, if a migration was interrupted; else "".
         problem: Why the storage can't be used.
@@ -166,6 +167,7 @@ class StorageReport:
     parts: tuple[PartReport, ...] = ()
     items: str = ""
     spooled: int = 0
+    spooled_writes: int = 0
     spooled_because: str = ""
     migration: str = ""
     problem: str = ""
@@ -187,11 +189,12 @@ def storage_status(config: Config) -> StorageReport:
     namespace = config.storage_namespace if config.storage else ""
     builtin = _builtin(config)
     turns, why = builtin.spooled(config.home)
+    writes, why_writes = OutboxSpool(config.home).waiting()
     unfinished = unfinished_migration(config.home)
     items = config.home / "items.db"
     report = StorageReport(
         shown, namespace, items=str(items) if items.exists() else "",
-        spooled=turns, spooled_because=why,
+        spooled=turns, spooled_writes=writes, spooled_because=why or why_writes,
         migration=unfinished.target if unfinished else "",
     )  # fmt: skip
     try:
@@ -301,6 +304,7 @@ class MigrationPlan:
         resumed: Whether an interrupted one goes on.
         agents: Processes that still run with the old setting.
         spooled: How many turns wait in the spool, which stays in the home.
+        spooled_writes: How many writes for the outbox wait there.
     """
 
     source: str
@@ -310,6 +314,7 @@ class MigrationPlan:
     resumed: bool = False
     agents: tuple[str, ...] = ()
     spooled: int = 0
+    spooled_writes: int = 0
 
 
 def migrate(
@@ -438,10 +443,12 @@ def _refuse_agents(config: Config, source: Storage) -> None:
 
 def _planned(config: Config, source: Storage, target: Storage, *, resumed: bool) -> MigrationPlan:
     turns, _ = _builtin(config).spooled(config.home)
+    writes, _ = OutboxSpool(config.home).waiting()
     size = sum(each.size() for each in source.parts)
     return MigrationPlan(
-        source.shown, target.shown, source.counts(), size, resumed=resumed, spooled=turns
-    )
+        source.shown, target.shown, source.counts(), size, resumed=resumed,
+        spooled=turns, spooled_writes=writes,
+    )  # fmt: skip
 
 
 def _moved(
@@ -516,6 +523,7 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
         turns, _ = _builtin(config).spooled(config.home, seconds=_AFTER_SECONDS)
         with suppress(HermesError):  # the next agent does it
             OutboxSpool(config.home).hand_over(storage.outbox.store)
+        writes, _ = OutboxSpool(config.home).waiting()
         counts = storage.counts()
         where = storage.shown
     source = shown(migration.source or FILES)
@@ -524,7 +532,9 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
     note_left(config.home, where, in_use=True)
     _JOURNAL.remove(config.home)
     agents = tuple(users_of(config.home))
-    return MigrationPlan(source, where, counts, resumed=True, agents=agents, spooled=turns)
+    return MigrationPlan(
+        source, where, counts, resumed=True, agents=agents, spooled=turns, spooled_writes=writes
+    )
 
 
 def cancel(config: Config) -> str:

@@ -85,8 +85,8 @@ def _print_status(report: StorageReport) -> None:
         )
     if report.items:
         say_field("items", f"{plain(report.items)}, on this machine only", _WIDTH)
-    waits = f"{amount(report.spooled, 'turn')}: {plain(report.spooled_because)}"
-    say_field("spool", waits if report.spooled else "empty", _WIDTH)
+    waits = _spooled(report)
+    say_field("spool", f"{waits}: {plain(report.spooled_because)}" if waits else "empty", _WIDTH)
     if report.migration:
         text = f"to {plain(shown(report.migration))} was interrupted"
         say_field("migration", paint(text, "broken"), _WIDTH)
@@ -97,6 +97,12 @@ def _print_status(report: StorageReport) -> None:
         say_field("problem", paint(plain(report.problem), "broken"), _WIDTH)
         if report.hint:
             note(f"hint: {report.hint}")
+
+
+def _spooled(report: StorageReport | MigrationPlan) -> str:
+    """What waits in the spool; "" if nothing does."""
+    waits = {"turn": report.spooled, "write": report.spooled_writes}
+    return ", ".join(amount(count, what) for what, count in waits.items() if count)
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -182,8 +188,8 @@ def _print_plan(plan: MigrationPlan, *, dry_run: bool) -> None:
     say_field("to", plain(plan.target), _WIDTH)
     for name, counts in plan.counts.items():
         say_field(name, _counted(counts), _WIDTH)
-    if plan.spooled:
-        say_field("spool", f"{amount(plan.spooled, 'turn')}, handed over later", _WIDTH)
+    if waits := _spooled(plan):
+        say_field("spool", f"{waits}, handed over later", _WIDTH)
     if dry_run:
         say_field("size", size(plan.bytes), _WIDTH)
         say("Nothing was changed.")

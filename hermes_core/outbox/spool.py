@@ -7,7 +7,7 @@ over: the worker of an agent, or a command. A process that is killed loses nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +21,9 @@ from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file,
 from hermes_core.storage.home import ensure_folder
 from hermes_core.storage.lines import append_line, ends_with_line, fields_of, line_of, lines_of
 from hermes_core.storage.logger import logger
+
+Matches = Callable[[str], bool]
+IsTheirs = Callable[[StreamKey], bool]
 
 _FOLDER: Final = "spool"
 _FILE: Final = "writes.jsonl"
@@ -195,6 +198,33 @@ class OutboxSpool:
             elif size:
                 replace_file(self._path, rest)
 
+    def forget(
+        self,
+        matches: Callable[[str], bool],
+        is_theirs: Callable[[StreamKey], bool],
+        *,
+        delete: bool,
+    ) -> int:
+        """Find writes that have a text, or are of a session or person, and delete them.
+
+        Returns:
+            How many there are.
+
+        Raises:
+            HermesError: They are being handed over.
+            OSError: The file can't be read or changed.
+        """
+        if not self.exists:
+            return 0
+        with file_lock(self._folder / "outbox.lock", _LOCK_SECONDS), self._locked():
+            lines = lines_of(self._path.read_bytes()) if self.exists else []
+            kept = [each for each in lines if not _is_meant(each, matches, is_theirs)]
+            if delete and not kept:
+                self._path.unlink(missing_ok=True)
+            elif delete and kept != lines:
+                replace_file(self._path, b"".join(kept))
+        return len(lines) - len(kept)
+
     # -- reading --------------------------------------------------------------------------
 
     def writes(self) -> list[SpooledWrite]:
@@ -208,16 +238,22 @@ class OutboxSpool:
         wanted = {*keys} if self.exists else set()
         return sum(each.key in wanted for each in self.writes()) if wanted else 0
 
-    def text(self) -> str:
-        """A warning for people; "" if nothing waits."""
+    def waiting(self) -> tuple[int, str]:
+        """How many writes wait, also damaged ones, and why."""
         lines: list[bytes] = []
         with suppress(OSError):
             lines = [each for each in lines_of(self._path.read_bytes()) if each.endswith(b"\n")]
         if not lines:
-            return ""
+            return 0, ""
         first = _write_of(lines[0])
-        many = "1 write waits" if len(lines) == 1 else f"{len(lines):,} writes wait"
-        why = first.why if first is not None else "the first of them is damaged"
+        return len(lines), first.why if first is not None else "the first of them is damaged"
+
+    def text(self) -> str:
+        """A warning for people; "" if nothing waits."""
+        count, why = self.waiting()
+        if not count:
+            return ""
+        many = "1 write waits" if count == 1 else f"{count:,} writes wait"
         return f"{many} for the outbox in the spool, because {why}"
 
     @contextmanager
@@ -225,6 +261,11 @@ class OutboxSpool:
         """Nobody else reads or writes a file of the spool meanwhile."""
         with file_lock(self._folder / "lock", _LOCK_SECONDS):
             yield
+
+
+def _is_meant(line: bytes, matches: Matches, is_theirs: IsTheirs) -> bool:
+    write = _write_of(line)
+    return matches(line.decode("utf-8", "replace")) or (write is not None and is_theirs(write.key))
 
 
 def _write_of(line: bytes) -> SpooledWrite | None:

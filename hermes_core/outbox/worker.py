@@ -39,6 +39,8 @@ _POLL_SECONDS: Final = 15.0
 _COMPACT_SECONDS: Final = 0.05
 #: The same while another process has claimed a stream of ours. Nobody tells us when it releases it.
 _CLAIMED_SECONDS: Final = 0.5
+#: The same while the server of the outbox can't be used.
+_OUTAGE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Outbox:
         #: Streams for which no instance can be made in this process.
         self._undeliverable: set[int] = set()
         self._compacts = True
+        #: Why the outbox could not be read at the last look.
+        self._problem = ""
         #: The time at the last look; none yet.
         self._now = inf
         self._pid = os.getpid()  # last: other threads look at it without a lock
@@ -315,11 +319,17 @@ class Outbox:
 
     def _step(self) -> float:
         """Do what is due; return the seconds until there is something to do again."""
+        problem, pause = "", _POLL_SECONDS
         try:
-            return self._deliver_due()
+            pause = self._deliver_due()
         except HermesError as error:
-            logger.error("memory: the outbox can't be read: %s", error)
-            return _POLL_SECONDS
+            problem = str(error)
+            if problem != self._problem:
+                logger.error("memory: the outbox can't be read: %s", problem)
+            if self.store.database.is_remote:
+                pause = _OUTAGE_SECONDS
+        self._problem = problem
+        return pause
 
     def _deliver_due(self) -> float:
         now = self.store.clock()

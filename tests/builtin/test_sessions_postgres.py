@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from contextlib import closing, suppress
+from hashlib import sha256
 
 import psycopg
 import pytest
@@ -434,3 +436,34 @@ def test_a_server_that_is_down_is_one_line_in_the_commands(home, machine):
     assert done.code == 1
     assert "postgresql://ann@127.0.0.1:1/x: PostgreSQL can't be used" in done.err
     assert "Traceback" not in done.err
+
+
+# -- formats --------------------------------------------------------------------------------
+
+#: What made these formats: they are in databases of users, and a change belongs into a new one.
+MIGRATIONS = ("36759f4ee0a091f6", "6c82654dd5e3554e", "40c3812236389baa")
+
+
+@pytest.mark.parametrize(
+    ("version", "newer"), [(1, "archive_append, archive_remove"), (2, "archive_append")]
+)
+def test_a_database_of_an_earlier_format_is_upgraded_and_takes_turns(
+    postgres_server, database_url, database, version, newer
+):
+    with closing(postgres_server.admin(database_url.rpartition("/")[2])) as admin:
+        for each in newer.split(", "):
+            admin.execute(f"DROP FUNCTION hermes.{each}")
+        admin.execute(
+            "CREATE FUNCTION hermes.archive_append(uuid, jsonb, integer[], double precision[],"
+            " integer[], text[], text[], double precision) RETURNS bigint[] LANGUAGE sql"
+            " AS $$ SELECT '{}'::bigint[] $$; ALTER FUNCTION hermes.archive_append OWNER TO hermes"
+        )
+        admin.execute(f"UPDATE hermes.versions SET version = {version} WHERE component = 'archive'")
+    with closing(PostgresArchive(database)) as archive:
+        archive.append(ANN, said("walnut"))
+        assert search(archive, "walnut") == ["of-ann"]
+
+
+def test_a_format_that_users_have_does_not_change():
+    found = [re.sub(r"--.*|\s+", "", str(each)) for each in COMPONENT.migrations]
+    assert tuple(sha256(each.encode()).hexdigest()[:16] for each in found) == MIGRATIONS

@@ -28,9 +28,11 @@ from support.forget_home import (
     index_terms,
 )
 
-from hermes_core import Config, ForgetRequest, MemoryManager
+from hermes_core import Config, ForgetRequest, MemoryManager, SessionContext
 from hermes_core.checkup import forget
 from hermes_core.loading.activation import activate_builtin
+from hermes_core.outbox import StreamKey
+from hermes_core.outbox.spool import OutboxSpool
 
 TESTS = Path(__file__).parents[1]
 COMPILER = shutil.which("gcc") or shutil.which("cc")
@@ -584,3 +586,19 @@ def test_a_provider_is_not_asked_unless_the_person_says_so(machine):
     receipt = machine.json("forget", TEXT, "--yes")
     assert receipt["provider"] is None
     assert "acme: not asked; add --provider" in receipt["unreachable"]
+
+
+def test_writes_in_the_spool_are_forgotten_while_the_server_is_down(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+    machine = Machine(tmp_path, in_process=True)
+    machine.write_config("memory:\n  storage: postgresql://nobody@127.0.0.1:1/none\n")
+    spool = OutboxSpool(machine.home)
+    for user, said in (("ann", TEXT), ("ann", KEPT), ("bob", KEPT)):
+        who = SessionContext(session_id=f"of-{user}", platform="telegram", user_id=user)
+        event = (f"e-{said}", "sync_turn", json.dumps({"user_content": said}))
+        spool.add(StreamKey.of("journal", "", who), event, "it is down")
+    for arguments in ([TEXT], ["--user", "ann", "--platform", "telegram"]):
+        receipt = machine.json("forget", *arguments, "--yes", code=1)
+        assert receipt["deleted"] == {"writes in the spool": 1}
+        assert receipt["searched"]["files_after"] == []
+    assert [each.session for each in spool.writes()] == ["of-bob"]

@@ -25,9 +25,12 @@ from hermes_builtin.sessions.location import locate
 from hermes_core import DatabaseError, HermesError, MemoryManager, SessionContext
 from hermes_core.checkup import forget, storage
 from hermes_core.cli.forget import forget_command
+from hermes_core.cli.storage import storage_command
 from hermes_core.config import load_config
 from hermes_core.config.storage import database_at, home_database
 from hermes_core.outbox import StreamKey
+from hermes_core.outbox.admin import entries, open_store
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import ForgetRequest
 from hermes_core.storage.address import shown_address
 from hermes_core.storage.parts import Progress, counted, no_progress
@@ -465,6 +468,24 @@ def test_every_machine_of_a_fleet_hears_that_the_memory_has_moved(
     rows = [row for row in builtin.diagnose(other, fix=False) if row[1] != "ok"]
     assert [row[:2] for row in rows] == [("storage", "problem"), ("conversations", "warning")]
     assert "next start" not in rows[1][3]
+
+
+def test_writes_in_the_spool_are_counted_and_moved(
+    full: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = StreamKey.of("journal", "", SessionContext(session_id="late"))
+    OutboxSpool(full).add(key, ("e1", "sync_turn", '{"user_content": "late"}'), "it was down")
+    report = storage.storage_status(load_config(full))
+    assert (report.spooled, report.spooled_writes) == (0, 1)
+    assert report.spooled_because == "it was down"
+    monkeypatch.setenv("HERMES_HOME", str(full))
+    for command, said in (("status", "1 write: it was down"), ("migrate", "1 write, handed over")):
+        options = ["--to", url, "--dry-run"] if command == "migrate" else []
+        assert said in CliRunner().invoke(storage_command, [command, *options]).output
+    assert migrate(full, url).spooled_writes == 0
+    assert not OutboxSpool(full).exists
+    with closing(open_store(load_config(full), set_aside=False)) as store:
+        assert [each.event_id for each in entries(store) if each.key.session == "late"] == ["e1"]
 
 
 # -- interruptions ------------------------------------------------------------------------------

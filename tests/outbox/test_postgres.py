@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 from support.agents import STAY, agent, kill_after
-from support.journals import noted
-from support.outboxes import open_store
+from support.journals import PLUGIN, noted
+from support.outboxes import open_store, outbox_of
+from support.postgres import Server
 from support.providers import eventually
+from support.sites import add_directory
 from support.storages import Storage
+from support.tcp_proxy import Proxy
 
-from hermes_core.outbox import OutboxStore, StreamKey, admin
+from hermes_core import MemoryManager
+from hermes_core.outbox import OutboxStore, StreamKey, admin, worker
 from hermes_core.outbox.postgres import PostgresOutbox
 from hermes_core.storage.processes import fleet_process, may_be_alive
 
@@ -225,3 +229,30 @@ def plugged_home(tmp_path: Path, storage: Storage) -> Any:
         return home
 
     return made
+
+
+def test_what_waits_is_delivered_soon_after_the_server_is_back(
+    home: Path, postgres_server: Server, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker looks at its outbox once an hour here, unless the server was away."""
+    monkeypatch.setattr(worker, "_POLL_SECONDS", 3600.0)
+    proxy = Proxy(postgres_server.port)
+    database = storage.url.rpartition("/")[2]
+    url = f"postgresql://hermes@127.0.0.1:{proxy.port}/{database}"
+    add_directory(home, "journal", PLUGIN)
+    where = f"  storage: {url}\n  storage_namespace: {storage.namespace}\n"
+    (home / "config.yaml").write_text(f"memory:\n  provider: journal\n{where}")
+    manager = MemoryManager.from_config(home)
+    manager.initialize_all("s1")
+    proxy.cuts_at = b"hermes"  # also when somebody connects
+    proxy.cut()
+    manager.sync_all("late", "answer")
+    spool = outbox_of(manager).spool
+    assert spool.exists
+    assert eventually(lambda: outbox_of(manager)._problem, 60)
+    proxy.heal()
+    assert eventually(lambda: noted(home, "end"), 60)
+    assert [each["text"] for each in noted(home, "end")] == ["late"]
+    assert not spool.exists
+    manager.shutdown_all()
+    proxy.close()

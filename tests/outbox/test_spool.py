@@ -120,3 +120,23 @@ def test_without_room_a_write_is_refused_with_what_to_do(home):
     with pytest.raises(OutboxFull, match="backfill"):
         spool.add(KEY, ("e2", "sync_turn", "x" * 1000))
     assert [each.event_id for each in spool.writes()] == ["e1"]
+
+
+@pytest.mark.parametrize(
+    ("matches", "is_theirs", "left"),
+    [
+        (lambda text: "e2" in text, lambda _: False, ["e1", "e3"]),
+        (lambda _: False, lambda key: key == KEY, ["e3"]),
+        (lambda _: True, lambda _: False, []),
+    ],
+)
+def test_what_is_forgotten_is_not_handed_over(spool, store, matches, is_theirs, left):
+    add(spool, "e1", "e2")
+    add(spool, "e3", key=OTHER)
+    assert spool.forget(matches, is_theirs, delete=False) == 3 - len(left)
+    assert len(spool.writes()) == 3
+    assert spool.forget(matches, is_theirs, delete=True) == 3 - len(left)
+    assert spool.exists == bool(left)
+    spool.hand_over(store)
+    assert [event for event, *_ in delivered(store)] == left
+    assert spool.forget(matches, is_theirs, delete=True) == 0

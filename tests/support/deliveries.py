@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from hermes_core import MemoryManager
 from support.commands import Machine
 from support.storages import Storage
@@ -74,7 +76,9 @@ class Alpha:
 
     def configure(self, **keys: Any) -> None:
         where = Storage.current.settings
-        self.machine.write_config(json.dumps({"memory": {"provider": "alpha", **where, **keys}}))
+        self.machine.write_config(
+            yaml.safe_dump({"memory": {"provider": "alpha", **where, **keys}})
+        )
 
     def set(self, state: str, text: str = "") -> None:
         (self.home / state).write_text(text, "utf-8")

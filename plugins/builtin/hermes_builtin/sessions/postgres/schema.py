@@ -276,56 +276,6 @@ BEGIN
     ON CONFLICT (namespace, term) DO UPDATE SET count = known.count + excluded.count;
 END $$;
 
--- Store messages, all or none, and begin the session if it is new; returns their numbers. A turn
--- whose key is known violates the primary key of the turns, and nothing of it is stored. The
--- messages are one value: a client takes longer to write an array than JSON. Not jsonb, whose texts
--- have a limit of 256 MB.
-CREATE FUNCTION hermes.archive_append(
-    turn uuid, facts jsonb, said json, latest double precision
-) RETURNS bigint[] {_WRITES} AS $$
-DECLARE{_LOOKS_AT_ALL}
-    amount integer := json_array_length(said);
-    found archive_sessions;
-    stored bigint[];
-BEGIN
-    -- The usual case in one step: a session that is there, and whose it is. From now on its row is
-    -- locked, so that nobody else gives messages the same numbers.
-    UPDATE archive_sessions AS session SET {_ADDED}
-    FROM archive_owners AS theirs
-    WHERE session.namespace = {NAMESPACE} AND session.key = (facts ->> 'key')::uuid
-      AND session.id = facts ->> 'id' AND theirs.number = session.owner
-      AND theirs.user_id = facts ->> 'user_id' AND theirs.chat_id = facts ->> 'chat_id'
-      AND theirs.profile = facts ->> 'profile' AND theirs.platform = facts ->> 'place'
-    RETURNING session.* INTO found;
-    IF found.number IS NULL THEN
-        IF facts ->> 'started' IS NULL THEN
-            facts := facts || jsonb_build_object('started', coalesce(said -> 0 ->> 'at', '0'));
-        END IF;
-        found := hermes.archive_session(facts, hermes.archive_owner(
-            facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile', facts ->> 'place'));
-        UPDATE archive_sessions AS session SET {_ADDED}
-        WHERE session.number = found.number RETURNING session.* INTO found;
-    END IF;
-    IF found.next > {MOST_MESSAGES} THEN
-        RAISE 'a conversation can have {MOST_MESSAGES:,} messages, and this one is full'
-            USING ERRCODE = '54000';
-    END IF;
-    WITH inserted AS (
-        INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
-        -- No role may reach into the bits of the session.
-        SELECT (found.number << {SESSION_BITS}) | ((found.next - amount + place - 1) << 2)
-               | (role & 3), found.owner, size, at, found.namespace, content, extra
-        FROM ROWS FROM (json_to_recordset(said) AS (
-            role integer, size integer, at double precision, content text, extra text))
-            WITH ORDINALITY AS given (role, size, at, content, extra, place)
-        RETURNING id)
-    INSERT INTO archive_turns (namespace, key, ids)
-    SELECT found.namespace, turn, coalesce(array_agg(id ORDER BY id), '{{}}') FROM inserted
-    RETURNING ids INTO stored;
-    {_AS_BEFORE}
-    RETURN stored;
-END $$;
-
 -- Store a session as another storage has it, and more of its messages at their places.
 CREATE FUNCTION hermes.archive_restore(
     facts jsonb, begun double precision, finished double precision, latest double precision,
@@ -645,6 +595,62 @@ BEGIN
 END $$;
 """
 
+#: Before format 3 there were databases with either form of this function.
+_APPENDING: Final = f"""
+DROP FUNCTION IF EXISTS hermes.archive_append(
+    uuid, jsonb, integer[], double precision[], integer[], text[], text[], double precision);
+
+-- Store messages, all or none, and begin the session if it is new; returns their numbers. A turn
+-- whose key is known violates the primary key of the turns, and nothing of it is stored. The
+-- messages are one value: a client takes longer to write an array than JSON. Not jsonb, whose texts
+-- have a limit of 256 MB.
+CREATE OR REPLACE FUNCTION hermes.archive_append(
+    turn uuid, facts jsonb, said json, latest double precision
+) RETURNS bigint[] {_WRITES} AS $$
+DECLARE{_LOOKS_AT_ALL}
+    amount integer := json_array_length(said);
+    found archive_sessions;
+    stored bigint[];
+BEGIN
+    -- The usual case in one step: a session that is there, and whose it is. From now on its row is
+    -- locked, so that nobody else gives messages the same numbers.
+    UPDATE archive_sessions AS session SET {_ADDED}
+    FROM archive_owners AS theirs
+    WHERE session.namespace = {NAMESPACE} AND session.key = (facts ->> 'key')::uuid
+      AND session.id = facts ->> 'id' AND theirs.number = session.owner
+      AND theirs.user_id = facts ->> 'user_id' AND theirs.chat_id = facts ->> 'chat_id'
+      AND theirs.profile = facts ->> 'profile' AND theirs.platform = facts ->> 'place'
+    RETURNING session.* INTO found;
+    IF found.number IS NULL THEN
+        IF facts ->> 'started' IS NULL THEN
+            facts := facts || jsonb_build_object('started', coalesce(said -> 0 ->> 'at', '0'));
+        END IF;
+        found := hermes.archive_session(facts, hermes.archive_owner(
+            facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile', facts ->> 'place'));
+        UPDATE archive_sessions AS session SET {_ADDED}
+        WHERE session.number = found.number RETURNING session.* INTO found;
+    END IF;
+    IF found.next > {MOST_MESSAGES} THEN
+        RAISE 'a conversation can have {MOST_MESSAGES:,} messages, and this one is full'
+            USING ERRCODE = '54000';
+    END IF;
+    WITH inserted AS (
+        INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
+        -- No role may reach into the bits of the session.
+        SELECT (found.number << {SESSION_BITS}) | ((found.next - amount + place - 1) << 2)
+               | (role & 3), found.owner, size, at, found.namespace, content, extra
+        FROM ROWS FROM (json_to_recordset(said) AS (
+            role integer, size integer, at double precision, content text, extra text))
+            WITH ORDINALITY AS given (role, size, at, content, extra, place)
+        RETURNING id)
+    INSERT INTO archive_turns (namespace, key, ids)
+    SELECT found.namespace, turn, coalesce(array_agg(id ORDER BY id), '{{}}') FROM inserted
+    RETURNING ids INTO stored;
+    {_AS_BEFORE}
+    RETURN stored;
+END $$;
+"""
+
 COMPONENT: Final = Component(
     "archive",
     (
@@ -659,6 +665,7 @@ COMPONENT: Final = Component(
         + protected("archive_imports", FOR_NOBODY)
         + protected("archive_meta", FOR_NOBODY),
         _REMOVAL,
+        _APPENDING,
     ),
     private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
     # Numbers are unique in the database, not in a namespace: whoever could choose one could take
