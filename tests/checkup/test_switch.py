@@ -248,6 +248,7 @@ def test_the_builtin_is_no_provider_to_switch_to(past: Past) -> None:
 
 
 @posix_only
+@pytest.mark.files_only  # each run begins with a copy of the home
 @pytest.mark.parametrize(
     ("step", "most"), [(401, 5), pytest.param(7, 10_000, marks=pytest.mark.stress)]
 )
