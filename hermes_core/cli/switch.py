@@ -247,7 +247,7 @@ def _print_estimate(found: Estimate) -> None:
     say_field("notes", f"{found.notes:,}", _WIDTH)
     if found.since:
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.since))
-        say_field("since", f"{day}; for what was imported later, use --since DATE", _WIDTH)
+        say_field("since", f"{day} (older imports: --since DATE)", _WIDTH)
     if found.waiting:
         say_field("waiting", f"{writes(found.waiting)} in the outbox", _WIDTH)
     if found.left_out:

@@ -190,7 +190,7 @@ def test_a_second_run_hands_over_only_what_is_new(past: Past) -> None:
     live.sync_all("said to alpha", "answer")
     live.shutdown_all()
     told = past.machine.run("switch", "beta", "--replay").done().out
-    assert "for what was imported later, use --since DATE" in told
+    assert "(older imports: --since DATE)" in told
     assert past.arrived()[-1] == "said to alpha"
     assert len(past.attempts()) == calls + 1 + len(past.rows("turn", "alpha"))
 
@@ -248,6 +248,7 @@ def test_the_builtin_is_no_provider_to_switch_to(past: Past) -> None:
 
 
 @posix_only
+@pytest.mark.files_only  # each run begins with a copy of the home
 @pytest.mark.parametrize(
     ("step", "most"), [(401, 5), pytest.param(7, 10_000, marks=pytest.mark.stress)]
 )
