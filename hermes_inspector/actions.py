@@ -50,7 +50,7 @@ from hermes_core.checkup.forget import (
 )
 from hermes_core.checkup.receipt import Receipt
 from hermes_core.checkup.redelivery import (
-    StreamDelivery,
+    StreamReport,
     deliver_queued,
     queue_note,
     retry,
@@ -398,7 +398,7 @@ def receipt_text(path: str) -> str:
 class Delivered:
     """What a retry did, by session."""
 
-    streams: tuple[StreamDelivery, ...]
+    streams: tuple[StreamReport, ...]
     problem: str = ""
 
 
@@ -451,10 +451,10 @@ def enable_provider(home: Home, name: str, grants: tuple[str, ...] = ()) -> Tria
     info = find_choice(config, name)
     if info.source == BUILTIN:
         raise HermesError("the built-in is always active")
-    trial = try_provider(config, name, info, grants)
-    check = trial.check
+    tested = try_provider(config, name, info, grants)
+    check = tested.check
     if not check.problems:
-        enable(config, trial)
+        enable(config, tested)
     return TrialResult(
         info.name,
         not check.problems,

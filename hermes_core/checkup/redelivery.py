@@ -41,7 +41,7 @@ _NOT_WAITING: Final = (WriteState.SKIPPED, WriteState.FAILED, WriteState.MISSED)
 
 
 @dataclass(frozen=True, slots=True)
-class StreamDelivery:
+class StreamReport:
     """The result of delivering the writes of one session.
 
     Attributes:
@@ -68,7 +68,7 @@ class StreamDelivery:
 # -- the command's side -----------------------------------------------------------------------
 
 
-def retry(config: Config, number: int = 0) -> ChildResults[StreamDelivery]:
+def retry(config: Config, number: int = 0) -> ChildResults[StreamReport]:
     """Deliver now: the session of one write, or all; also what failed or was skipped.
 
     Raises:
@@ -141,7 +141,7 @@ def _own_secrets(config: Config) -> set[str]:
     return {value for name in facts.env if (value := os.environ.get(name))}
 
 
-def deliver_queued(config: Config, session: SessionContext) -> ChildResults[StreamDelivery]:
+def deliver_queued(config: Config, session: SessionContext) -> ChildResults[StreamReport]:
     """Deliver what `queue_note` stored for a session, in a child process."""
     active = active_provider(config)
     key = StreamKey.of(active.provider, active.owner, session)
@@ -170,7 +170,7 @@ def fill_gaps(config: Config, since: float | None) -> ChildResults[BackfillResul
 # -- in the child process ---------------------------------------------------------------------
 
 
-def deliver(home: Path, stream: int) -> Iterator[StreamDelivery]:
+def deliver(home: Path, stream: int) -> Iterator[StreamReport]:
     """Deliver each stream, or the given one, each through a separate provider instance."""
     config = load_config(home)
     activation = activate(config)
@@ -190,11 +190,11 @@ def deliver(home: Path, stream: int) -> Iterator[StreamDelivery]:
             yield _delivered(outbox, each, active)
 
 
-def _delivered(outbox: Outbox, stream: Stream, active: ActiveProvider) -> StreamDelivery:
+def _delivered(outbox: Outbox, stream: Stream, active: ActiveProvider) -> StreamReport:
     """Deliver one stream."""
     store = outbox.store
     key = stream.key
-    row = StreamDelivery(key.provider, key.owner, key.session, waiting=stream.writes)
+    row = StreamReport(key.provider, key.owner, key.session, waiting=stream.writes)
     # By owner too: a package that took over the name must not receive another one's turns.
     if not active.owns(key):
         other = f"; {active.provider} of {active.owner} is" if active.provider else ""

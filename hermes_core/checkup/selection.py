@@ -1,4 +1,4 @@
-"""`enable` and `disable`: which external provider is active, after a trial in a child process."""
+"""`enable` and `disable`: which external provider is active, after a test in a child process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROVIDER: Final = ("memory", "provider")
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TestedProvider:
     """A provider that was loaded in a child process, and what came of it.
 
     Attributes:
@@ -48,7 +48,7 @@ def find_choice(config: Config, name: str) -> ProviderInfo:
 
 def try_provider(
     config: Config, name: str, info: ProviderInfo, grants: Iterable[str] = ()
-) -> Trial:
+) -> TestedProvider:
     """Load a provider in a child process. Changes nothing.
 
     Args:
@@ -59,17 +59,17 @@ def try_provider(
     """
     choice = choice_of(name, info)
     granted = grants_for(config, info, grants)
-    return Trial(info, choice, granted, check_provider(config, choice, granted))
+    return TestedProvider(info, choice, granted, check_provider(config, choice, granted))
 
 
-def enable(config: Config, trial: Trial) -> None:
+def enable(config: Config, tested: TestedProvider) -> None:
     """Make a provider that was tried the active one, and pin it."""
-    check = trial.check
+    check = tested.check
     variables = [row["variable"] for row in check.settings]
     facts = PluginFacts(check.own_name, check.registers)
-    entry = lock_entry(trial.info, facts, variables, trial.grants)
+    entry = lock_entry(tested.info, facts, variables, tested.grants)
     # One entry: there is one external provider, and pins of others would go stale.
-    change_plugins(config.home, {_PROVIDER: trial.choice}, [entry])
+    change_plugins(config.home, {_PROVIDER: tested.choice}, [entry])
 
 
 def disable(config: Config) -> None:

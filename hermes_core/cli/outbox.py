@@ -21,7 +21,7 @@ from hermes_core.checkup.deliveries import (
     outbox_warnings,
     writes,
 )
-from hermes_core.checkup.redelivery import StreamDelivery, fill_gaps, process_name, retry
+from hermes_core.checkup.redelivery import StreamReport, fill_gaps, process_name, retry
 from hermes_core.cli.output import (
     day_and_time,
     moment,
@@ -308,14 +308,14 @@ def retry_command(ctx: click.Context, number: int | None, json_wanted: bool) -> 
         ctx.exit(1)
 
 
-def _print_stream(row: StreamDelivery) -> None:
+def _print_stream(row: StreamReport) -> None:
     session = f"{plain(row.provider)}, session {plain(row.session)}"
     say(f"{session}: {writes(row.delivered)} delivered" + _still(row))
     if row.reason:
         say(f"  {plain(row.reason)}")
 
 
-def _still(row: StreamDelivery) -> str:
+def _still(row: StreamReport) -> str:
     counts = {
         "still waiting": (row.waiting, "changed"),
         "skipped": (row.skipped, "changed"),

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from hermes_core.checkup.selection import Trial, disable, enable, find_choice, try_provider
+from hermes_core.checkup.selection import TestedProvider, disable, enable, find_choice, try_provider
 from hermes_core.cli.output import (
     on_terminal,
     paint,
@@ -234,14 +234,14 @@ def enable_command(ctx: click.Context, name: str, force: bool, grants: tuple[str
     if info.source == BUILTIN:
         say("builtin is always active. Nothing was changed.")
         return
-    trial = tried(config, name, info, grants)
-    check, choice = trial.check, trial.choice
+    tested = tried(config, name, info, grants)
+    check, choice = tested.check, tested.choice
     if check.problems and not force:
         if ctx.find_root().params["debug"]:
             print_traceback(check.traceback)
         anyway = "nothing was changed; use --force to enable it anyway"
         raise HermesError(check.what, hint="; ".join(filter(None, (check.hint, anyway))))
-    enable(config, trial)
+    enable(config, tested)
     before = config.selection.choice
     # Not if only the spelling or the owner in the choice differs.
     if before and not (normalise(before) == normalise(choice) or normalise(before) == info.key):
@@ -255,15 +255,15 @@ def enable_command(ctx: click.Context, name: str, force: bool, grants: tuple[str
         warn(warning)
 
 
-def tried(config: Config, name: str, info: ProviderInfo, grants: tuple[str, ...]) -> Trial:
+def tried(config: Config, name: str, info: ProviderInfo, grants: tuple[str, ...]) -> TestedProvider:
     """Load a provider; on a terminal, ask for what it needs and is not its own."""
     with progress(f"Testing {info.name}"):
-        trial = try_provider(config, name, info, grants)
-    withheld = trial.check.withheld
+        tested = try_provider(config, name, info, grants)
+    withheld = tested.check.withheld
     if withheld and sys.stdin.isatty() and (more := ask_grants(info, withheld)):
         with progress(f"Testing {info.name}"):
-            trial = try_provider(config, name, info, {*grants, *more})
-    return trial
+            tested = try_provider(config, name, info, {*grants, *more})
+    return tested
 
 
 @click.command("disable")

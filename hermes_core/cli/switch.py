@@ -11,7 +11,7 @@ import click
 
 from hermes_core.checkup.deliveries import writes
 from hermes_core.checkup.doctor import PROBLEM
-from hermes_core.checkup.selection import Trial, enable, find_choice
+from hermes_core.checkup.selection import TestedProvider, enable, find_choice
 from hermes_core.checkup.switch import (
     Estimate,
     ReplayResult,
@@ -74,23 +74,25 @@ def switch_command(ctx: click.Context, /, name: str, **given: Any) -> None:
     if given["dry_run"]:
         switch.show_estimate()
         return
-    trial = _ready(ctx, switch, name, given["grants"])
-    if not switch.run(trial):
+    tested = _ready(ctx, switch, name, given["grants"])
+    if not switch.run(tested):
         ctx.exit(1)
 
 
-def _ready(ctx: click.Context, switch: _Switch, name: str, grants: tuple[str, ...]) -> Trial:
+def _ready(
+    ctx: click.Context, switch: _Switch, name: str, grants: tuple[str, ...]
+) -> TestedProvider:
     """Try the provider; on a terminal, set it up if that is needed."""
-    trial = tried(switch.config, name, switch.info, grants)
-    if trial.check.problems and sys.stdin.isatty():
+    tested = tried(switch.config, name, switch.info, grants)
+    if tested.check.problems and sys.stdin.isatty():
         note(f"{plain(switch.info.name)} is not set up yet.")
         ctx.invoke(setup_command, name=name, grants=grants)
         switch.config = recovered_config(ctx)
-        trial = tried(switch.config, name, switch.info, grants)
-    if trial.check.problems:
+        tested = tried(switch.config, name, switch.info, grants)
+    if tested.check.problems:
         todo = f"run: hermes-plugins setup {switch.info.name}; nothing was changed"
-        raise HermesError(trial.check.what, hint=todo)
-    return trial
+        raise HermesError(tested.check.what, hint=todo)
+    return tested
 
 
 class _Switch:
@@ -138,16 +140,16 @@ class _Switch:
 
     # -- the switch -------------------------------------------------------------------------
 
-    def run(self, trial: Trial) -> bool:
+    def run(self, tested: TestedProvider) -> bool:
         """Prove it, hand over the past, and enable it; whether all of it worked."""
-        self._prove(trial)
-        result = self._replayed(trial) if self._given["replay"] else ReplayResult()
+        self._prove(tested)
+        result = self._replayed(tested) if self._given["replay"] else ReplayResult()
         before, agents = self._before, users_of(self.config.home)
         if before or not self.config.selection.name:
-            enable(self.config, trial)
+            enable(self.config, tested)
         # What an agent said through the old provider while this one was enabled.
         if self._given["replay"] and has_more(self.config, self._whose):
-            result = self._replayed(trial, result)
+            result = self._replayed(tested, result)
         works = not (result.undelivered or (result.sampled and not result.recalled))
         if self._given["json_wanted"]:
             print_json(
@@ -162,9 +164,9 @@ class _Switch:
                 warn(f"{each} still runs with {plain(before)}: {hint}")
         return works
 
-    def _prove(self, trial: Trial) -> None:
+    def _prove(self, tested: TestedProvider) -> None:
         with progress(f"Testing {self.info.name}"):
-            done = prove(self.config, trial.choice, trial.grants)
+            done = prove(self.config, tested.choice, tested.grants)
         problems = [each.detail for each in done.results if each.state == PROBLEM]
         if problems or done.problem:
             text = f"{self.info.name} does not work: {problems[0] if problems else done.problem}"
@@ -177,7 +179,9 @@ class _Switch:
     def _setup(self) -> str:
         return f"hermes-plugins setup {self.info.name}"
 
-    def _replayed(self, trial: Trial, earlier: ReplayResult | None = None) -> ReplayResult:
+    def _replayed(
+        self, tested: TestedProvider, earlier: ReplayResult | None = None
+    ) -> ReplayResult:
         """Hand over the past.
 
         Raises:
@@ -188,7 +192,7 @@ class _Switch:
             _print_estimate(found)
         total = found.turns + found.notes + found.waiting
         began = time.monotonic()
-        wanted = Wanted(trial.choice, trial.grants, self._given["since"] if not earlier else None)
+        wanted = Wanted(tested.choice, tested.grants, self._given["since"] if not earlier else None)
         with progress(f"Handing over to {self.info.name}", total) as step:
             first: list[int] = []
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from hermes_core.checkup.selection import Trial, enable, find_choice, try_provider
+from hermes_core.checkup.selection import TestedProvider, enable, find_choice, try_provider
 from hermes_core.config import Config, load_config
 from hermes_core.config.editor import change_plugins
 from hermes_core.config.lock_file import entry_of, read_lock_file
@@ -304,9 +304,9 @@ def prove(config: Config, target: Target, new: str) -> tuple[str, ...]:
     ]
     # The active one decides; otherwise one of its providers has to load.
     names = [f"{each.name}@{each.owner}" for each in active or target.providers if each.loadable]
-    trials = [_trial(config.home, name) for name in names]
-    failed = [each for each in trials if isinstance(each, str)]
-    loaded = [each for each in trials if isinstance(each, Trial)]
+    tests = [_tested(config.home, name) for name in names]
+    failed = [each for each in tests if isinstance(each, str)]
+    loaded = [each for each in tests if isinstance(each, TestedProvider)]
     if failed and not loaded:
         raise InstallError(
             f"{target.name} {new} does not load: {failed[0]}",
@@ -318,14 +318,14 @@ def prove(config: Config, target: Target, new: str) -> tuple[str, ...]:
     return tuple(problem for each in loaded for problem in each.check.problems)
 
 
-def _trial(home: Path, name: str) -> Trial | str:
-    """The trial of a provider that loads, or why it does not."""
+def _tested(home: Path, name: str) -> TestedProvider | str:
+    """The provider as it loaded, or why it does not load."""
     config = load_config(home)
     try:
-        trial = try_provider(config, name, find_choice(config, name))
+        tested = try_provider(config, name, find_choice(config, name))
     except HermesError as error:
         return str(error)
-    return trial if trial.check.own_name else trial.check.what
+    return tested if tested.check.own_name else tested.check.what
 
 
 # -- the journal -------------------------------------------------------------------------------
