@@ -157,6 +157,8 @@ class NotesSync:
             if removed:
                 tell(_removal(removed, erase=self._result.erases))
                 _remove(database, removed)
+            if self._result.erases:
+                self._state.set(erase="yes")
 
     def _tell_dropped(self, notebook: str, *, dry_run: bool) -> None:
         """Append that a user's notebook is gone: `forget --user` leaves nothing of it."""
@@ -167,6 +169,7 @@ class NotesSync:
             with self._state.telling() as tell, self._state.transaction() as database:
                 tell(_removal(tags, erase=True))
                 _remove(database, tags)
+                self._state.set(erase="yes")
 
     def _person(self, key: str) -> Person | None:
         try:
@@ -250,7 +253,9 @@ class NotesSync:
                 self._fold_note(database, tag, line.record)
             else:
                 _remove(database, [Tag(str(m), int(s)) for m, s in line.record["tags"]])
-                self._result.erases |= bool(line.record.get("erase"))
+                if line.record.get("erase"):
+                    self._result.erases = True
+                    self._state.set(erase="yes")
             self._state.set_read(log.machine, "notes", line.seq)
         for key, old in before.items():
             self._change(key, old, notes, token)
