@@ -283,3 +283,35 @@ def test_a_text_leaves_the_log_though_the_run_that_said_so_was_interrupted(
     laptop.sync()
     gone = b"the secret note" if change == "forget_note" else b'"the secret"'
     assert gone not in laptop.shared_bytes()
+
+
+@pytest.mark.parametrize("is_added_here", [False, True])
+def test_a_note_that_is_removed_elsewhere_after_a_crash_here_does_not_come_back(
+    peers, monkeypatch, is_added_here
+):
+    laptop, desk, _ = peers
+    laptop.add("the old note")
+    for peer in (laptop, desk):
+        peer.sync()
+    laptop.add("the note")
+    laptop.sync()
+
+    def after_merge(*arguments, **options):
+        merge(*arguments, **options)
+        raise Crash
+
+    merge = Notebook.merge
+    with monkeypatch.context() as patch:
+        patch.setattr(Notebook, "merge", after_merge)
+        with pytest.raises(Crash):
+            desk.sync()
+    assert desk.entries() == ["the old note", "the note"]
+    laptop.remove("the note")
+    laptop.sync()
+    if is_added_here:
+        desk.remove("the note")
+        desk.add("the note")
+    for peer in (desk, laptop, desk):
+        peer.sync()
+    expected = ["the old note", *(["the note"] if is_added_here else [])]
+    assert desk.entries() == laptop.entries() == expected
