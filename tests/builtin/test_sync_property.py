@@ -14,7 +14,9 @@ from support.synced import Expected, Peer, transfer
 
 from hermes_builtin.notes import Notebook
 from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sync import folder as sync_run
 from hermes_builtin.sync import state as sync_state
+from hermes_builtin.sync.notes import NotesSync
 
 pytestmark = pytest.mark.scaled
 SESSIONS = [f"s-{number}" for number in range(6)]
@@ -73,6 +75,9 @@ class World:
 
     def __init__(self, folder: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
         self.chance = random.Random(seed)
+        # Logs are read in the order of these ids.
+        ids = random.Random(seed)
+        patch.setattr(sync_run, "new_machine_id", lambda: f"machine-{ids.randrange(16**8):08x}")
         self.peers = [Peer(folder, number) for number in range(3)]
         self.expected = Expected()
         self._patch = patch
@@ -186,3 +191,127 @@ def test_machines_end_up_with_the_same_in_whatever_order_they_sync(seed, tmp_pat
         world.step()
     world.settle()
     check(world)
+
+
+@pytest.fixture
+def peers(tmp_path, monkeypatch) -> list[Peer]:
+    monkeypatch.setattr(Storage, "current", Storage())
+    return [Peer(tmp_path, number, tmp_path / "shared") for number in range(3)]
+
+
+def after_append(archive, facts, messages, **options):
+    append(archive, facts, messages, **options)
+    if messages:
+        raise Crash
+
+
+def before_set_read(state, machine, column, seq):
+    if machine != state.machine and column == "sessions":
+        raise Crash
+    set_read(state, machine, column, seq)
+
+
+append, set_read = SqliteArchive.append, sync_state.State.set_read
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "crashing"),
+    [
+        (SqliteArchive, "append", after_append),
+        (sync_state.State, "set_read", before_set_read),
+    ],
+)
+def test_what_is_forgotten_after_a_crash_does_not_come_back(
+    peers, monkeypatch, owner, name, crashing
+):
+    laptop, desk, tablet = peers
+    laptop.say("s-1", "the secret")
+    laptop.say("s-1", "the rest")
+    laptop.sync()
+    tablet.say("s-2", "said elsewhere")
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, crashing)
+        with pytest.raises(Crash):
+            desk.sync()
+    assert sorted(desk.said()) == ["the rest", "the secret"]
+    desk.forget("the secret")
+    for peer in (tablet, desk, laptop, tablet):
+        peer.sync()
+    for peer in peers:
+        assert sorted(peer.said()) == ["[forgotten]", "said elsewhere", "the rest"]
+    assert b"the secret" not in desk.shared_bytes()
+
+
+def test_what_is_forgotten_does_not_come_back_from_the_log_of_another_machine(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Storage, "current", Storage())
+    laptop, desk, tablet = peers = [Peer(tmp_path, number) for number in range(3)]
+    for peer in (laptop, tablet):  # both have imported it
+        peer.now = 2000.0
+        peer.say("s-1", "the secret")
+        peer.sync()
+    transfer(laptop, desk)
+    desk.sync()
+    desk.forget("the secret")
+    transfer(tablet, desk)
+    for peer in (desk, laptop, tablet, desk):
+        peer.sync()
+        for source, target in permutations(peers, 2):
+            transfer(source, target)
+    assert [peer.said() for peer in peers] == [["[forgotten]"]] * 3
+    assert not any(b"the secret" in peer.shared_bytes() for peer in peers)
+
+
+@pytest.mark.parametrize("change", ["delete", "forget", "forget_note"])
+def test_a_text_leaves_the_log_though_the_run_that_said_so_was_interrupted(
+    peers, monkeypatch, change
+):
+    laptop = peers[0]
+    laptop.say("s-1", "the secret")
+    laptop.add("the secret note")
+    laptop.sync()
+    getattr(laptop, change)({"delete": "s-1"}.get(change, "the secret"))
+
+    def crash(*_, **__):
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NotesSync, "apply", crash)
+        with pytest.raises(Crash):
+            laptop.sync()
+    laptop.sync()
+    gone = b"the secret note" if change == "forget_note" else b'"the secret"'
+    assert gone not in laptop.shared_bytes()
+
+
+@pytest.mark.parametrize("is_added_here", [False, True])
+def test_a_note_that_is_removed_elsewhere_after_a_crash_here_does_not_come_back(
+    peers, monkeypatch, is_added_here
+):
+    laptop, desk, _ = peers
+    laptop.add("the old note")
+    for peer in (laptop, desk):
+        peer.sync()
+    laptop.add("the note")
+    laptop.sync()
+
+    def after_merge(*arguments, **options):
+        merge(*arguments, **options)
+        raise Crash
+
+    merge = Notebook.merge
+    with monkeypatch.context() as patch:
+        patch.setattr(Notebook, "merge", after_merge)
+        with pytest.raises(Crash):
+            desk.sync()
+    assert desk.entries() == ["the old note", "the note"]
+    laptop.remove("the note")
+    laptop.sync()
+    if is_added_here:
+        desk.remove("the note")
+        desk.add("the note")
+    for peer in (desk, laptop, desk):
+        peer.sync()
+    expected = ["the old note", *(["the note"] if is_added_here else [])]
+    assert desk.entries() == laptop.entries() == expected

@@ -246,6 +246,8 @@ class _Run:
                 pass
             state.flush()
         sessions.tell_deletions(dry_run=dry)
+        if not dry:
+            sessions.tell_replaced()
         if not reads_first:
             notes.tell(dry_run=dry)
         state.flush()
@@ -260,10 +262,11 @@ class _Run:
             self._erase()
 
     def _erase(self) -> None:
-        """Write our own log again without texts that were forgotten or deleted."""
+        """Write our own log again without texts that were forgotten or deleted.
+
+        Who stores that they are says so in the same step: an interrupted run must not forget it.
+        """
         state = self._state
-        if self._notes.erases or self._sessions.erases:
-            state.set(erase="yes")
         if state.get("erase"):
             sessions = KeptLines(state)
 

@@ -157,6 +157,8 @@ class NotesSync:
             if removed:
                 tell(_removal(removed, erase=self._result.erases))
                 _remove(database, removed)
+            if self._result.erases:
+                self._state.set(erase="yes")
 
     def _tell_dropped(self, notebook: str, *, dry_run: bool) -> None:
         """Append that a user's notebook is gone: `forget --user` leaves nothing of it."""
@@ -167,6 +169,7 @@ class NotesSync:
             with self._state.telling() as tell, self._state.transaction() as database:
                 tell(_removal(tags, erase=True))
                 _remove(database, tags)
+                self._state.set(erase="yes")
 
     def _person(self, key: str) -> Person | None:
         try:
@@ -214,7 +217,7 @@ class NotesSync:
             kinds = [line.kind for _, line in lines]
             self._result.added += kinds.count(NOTE)
             self._result.removed += kinds.count(REMOVE)
-        elif lines:
+        elif lines or self._state.get("token"):
             self._apply_and_store(lines)
         if not dry_run:
             with self._state.transaction():
@@ -250,7 +253,9 @@ class NotesSync:
                 self._fold_note(database, tag, line.record)
             else:
                 _remove(database, [Tag(str(m), int(s)) for m, s in line.record["tags"]])
-                self._result.erases |= bool(line.record.get("erase"))
+                if line.record.get("erase"):
+                    self._result.erases = True
+                    self._state.set(erase="yes")
             self._state.set_read(log.machine, "notes", line.seq)
         for key, old in before.items():
             self._change(key, old, notes, token)
@@ -260,13 +265,14 @@ class NotesSync:
     ) -> None:
         """Do to a notebook what the logs did since."""
         now = self._live(notebook_id(key))
-        if now == old:
+        done, came = self._done(key, token)
+        if now == old and not came:
             return
         book = self._notes.book(key)
-        done = self._done(key, token)
         local = {note_hash(each): each for each in book.read().entries}
         added = [h for h in now if h not in old and h not in local and h not in done]
-        removed = [local[h] for h in old if h not in now and h in local]
+        # What an interrupted run has added may have been removed elsewhere since.
+        removed = [local[h] for h in {**old, **came} if h not in now and h in local]
         # Only what the logs have just said: the rest was here, and a person has removed it.
         texts = [str(notes[h]["text"]) for h in added if h in notes]
         if not texts and not removed:
@@ -283,13 +289,24 @@ class NotesSync:
         self._result.added += len(texts)
         self._result.removed += len(removed)
 
-    def _done(self, key: str, token: str) -> set[str]:
-        """The entries that an interrupted run has added already."""
+    def _done(self, key: str, token: str) -> tuple[set[str], dict[str, None]]:
+        """The entries after an interrupted run, and those that nobody else has added since."""
+        done: set[str] = set()
+        came: dict[str, None] = {}
         if not self._notes.history.exists:
-            return set()
+            return done, came
         changes: list[Change] = self._notes.history.changes(key, limit=_RECENT)
-        mine = [each for each in changes if each.who == SYNC and each.session == token]
-        return {note_hash(entry) for each in mine for entry in each.known.entries}
+        for change in changes[::-1]:
+            entries = [note_hash(each) for each in change.known.entries]
+            new = dict.fromkeys(entries)
+            for each in split(change.before):
+                new.pop(note_hash(each), None)
+            if change.who == SYNC and change.session == token:
+                done.update(entries)
+                came |= new
+            else:
+                came = {each: None for each in came if each not in new}
+        return done, came
 
     def _fold_note(
         self, database: Connection | sqlite3.Connection, tag: Tag, record: Record

@@ -59,7 +59,6 @@ class SessionsResult:
     sent_sessions: int = 0
     sent_messages: int = 0
     sent_deletions: int = 0
-    erases: bool = False
 
 
 class Stored(NamedTuple):
@@ -177,13 +176,13 @@ class SessionsSync:
             sizes[key] = max(sizes.get(key, 0), size)
         known = {key: seen for key, size in sizes.items() if (seen := self._seen(key, size))}
         self.result.sent_deletions += len(known)
-        self.result.erases |= bool(known)
         if dry_run or not marks:
             return
         with self.state.telling() as tell, self.state.transaction() as database:
             for key, seen in known.items():
                 tell({"type": DELETE, "session": key, "seen": seen})
                 _fold_deletion(database, key, seen)
+                self.state.set(erase="yes")
             database.executemany("INSERT INTO marks VALUES (?)", [(each,) for each in marks])
 
     def ignore_marks(self) -> None:
@@ -208,9 +207,50 @@ class SessionsSync:
         if storing.get("session") == key and size >= storing["size"]:
             known[storing["machine"]] = max(known.get(storing["machine"], 0), storing["seq"])
         read = dict(self.state.rows("SELECT machine, sessions FROM logs")) if known else {}
-        return {each: max(known.get(each, 0), read.get(each, 0)) for each in {*known, *read}}
+        machines = sorted({*known, *read})
+        return {each: max(known.get(each, 0), read.get(each, 0)) for each in machines}
 
     # -- what was said here ---------------------------------------------------------------
+
+    def tell_replaced(self) -> None:
+        """Append which texts were replaced here, before a log is read that still has them."""
+        self._finish_storing()
+        if self._new_marks(REPLACED):
+            self.tell()
+            self.found = None
+
+    def _finish_storing(self) -> None:
+        """Find out what the archive had stored when a run was interrupted around a call of it."""
+        storing = json.loads(self.state.get("storing") or "{}")
+        if not storing:
+            return
+        key, session = str(storing["session"]), self.session(storing["session"])
+        stored = [] if session is None else list(self._interrupted(session, storing))
+        with self.state.transaction() as database:
+            for seq, name, moment in stored:
+                tag = Tag(storing["machine"], seq)
+                if not self.is_deleted(key, tag):
+                    _fold_message(database, key, name, moment, tag)
+                    if storing.get("old"):
+                        _fold_replacement(database, key, storing["old"])
+            self.state.set(storing="")
+
+    def _interrupted(self, session: Session, storing: Record) -> Iterator[tuple[int, str, str]]:
+        """The messages of an interrupted call that are here, or were and have another text now."""
+        messages = storing.get("messages", [])
+        local = {name: _moment(each) for name, each, _ in _named(self.archive.messages(session))}
+        rows = self.state.rows("SELECT id FROM messages WHERE session = ?", session.key)
+        told = {name for (name,) in rows} | {name for _, name, _ in messages}
+        others = {moment for name, moment in local.items() if name not in told}
+        may_differ = session.messages >= storing["size"] and bool(self._new_marks(REPLACED))
+        for seq, name, moment in messages if storing.get("old") not in local else ():
+            if name in local or (may_differ and moment in others):
+                yield seq, name, moment
+
+    def is_deleted(self, key: str, tag: Tag) -> bool:
+        """Whether a deletion of the session covers a line."""
+        query = "SELECT 1 FROM deleted WHERE session = ? AND machine = ? AND seq >= ?"
+        return bool(self.state.rows(query, key, *tag))
 
     def tell(self, progress: Progress | None = None, *, dry_run: bool = False) -> None:
         """Append what was said here since the last time."""
@@ -253,11 +293,12 @@ class SessionsSync:
         has_new_title = _hashed(session.title) != stored.title and (bool(session.title) or replaced)
         title = session.title if has_new_title else None
         if not dry_run:
+            if gone or (has_new_title and stored.title):
+                self.state.set(erase="yes")
             messages = {name: local[name] for name in new}
             self._write(session, stored, _Changes(messages, gone, len(local), title))
         self.result.sent_sessions += bool(new) or has_new_title
         self.result.sent_messages += len(new)
-        self.result.erases |= bool(gone) or (has_new_title and bool(stored.title))
 
     def _write(self, session: Session, stored: Stored, changes: _Changes) -> None:
         """Append the facts of a session, then its new messages, some at a time."""
@@ -359,7 +400,7 @@ class _Step:
     def _begin(self, tag: Tag, record: Record) -> None:
         key = str(record["session"])
         self._facts[key] = record
-        if self._is_deleted(key, tag):
+        if self._sync.is_deleted(key, tag):
             return
         stored = self._sync.stored(key)
         session = self._sync.session(key)
@@ -369,8 +410,9 @@ class _Step:
         is_told = session is None or _hashed(session.title) in ("", stored.title, _hashed(title))
         if stamp > (stored.stamp, stored.stamped_by):
             if session is not None and is_told and session.title != title:
+                if not title:
+                    self._state.set(erase="yes")
                 self._archive.set_title(session, title)
-                self._result.erases |= not title
             told = _hashed(title) if is_told or session is None else stored.title
             stored = stored._replace(title=told, stamp=stamp[0], stamped_by=stamp[1])
         if record.get("ended") is not None:
@@ -403,7 +445,7 @@ class _Step:
         if new:
             messages = [_message(each, self._log.name) for each in new]
             facts = self._facts_of(key)
-            self._storing(key, kept[-1][0], (session.messages if session else 0) + len(new))
+            self._storing(key, kept, (session.messages if session else 0) + len(new))
             self._archive.append(facts, messages)
             if session is None:
                 self._sync.remember(key, facts)
@@ -415,10 +457,12 @@ class _Step:
             self._state.set(storing="")
         self._end(key)
 
-    def _storing(self, key: str, tag: Tag, size: int) -> None:
-        """Before the archive is called: if this process ends, see `SessionsSync._seen`."""
-        begun = {"session": key, "machine": tag.machine, "seq": tag.seq, "size": size}
-        self._state.set(storing=json.dumps(begun))
+    def _storing(self, key: str, lines: list[tuple[Tag, Record]], size: int, old: str = "") -> None:
+        """Before the archive is called: if this process ends, the next run looks what it did."""
+        tag = lines[-1][0]
+        names = [(at.seq, each["id"], _moment(_message(each, ""))) for at, each in lines]
+        begun = {"session": key, "machine": tag.machine, "seq": tag.seq, "size": size, "old": old}
+        self._state.set(storing=json.dumps({**begun, "messages": names}))
 
     def _facts_of(self, key: str) -> SessionFacts:
         record = self._facts.get(key)
@@ -436,29 +480,25 @@ class _Step:
             started=float(record.get("started", 0)),
         )
 
-    def _is_deleted(self, key: str, tag: Tag) -> bool:
-        query = "SELECT 1 FROM deleted WHERE session = ? AND machine = ? AND seq >= ?"
-        return bool(self._state.rows(query, key, *tag))
-
     def _is_dead(self, key: str, tag: Tag, record: Record) -> bool:
         query = "SELECT 1 FROM forgotten WHERE session = ? AND id = ?"
-        return self._is_deleted(key, tag) or bool(self._state.rows(query, key, record["id"]))
+        return self._sync.is_deleted(key, tag) or bool(self._state.rows(query, key, record["id"]))
 
     def _replace(self, tag: Tag, record: Record) -> None:
         """Put another text in the place of a message, or add it where there is none."""
         key, old = str(record["session"]), str(record["old"])
         session = self._sync.session(key)
         local = {} if session is None else _numbers(self._archive, session)
-        self._result.erases = True
         is_dead = "role" not in record or self._is_dead(key, tag, record)
         if old in local and session is not None:
             if is_dead or record["id"] in local:
                 self._archive.remove(session, [local[old]])
             else:
-                self._storing(key, tag, 0)
+                self._storing(key, [(tag, record)], 0, old)
                 self._archive.replace_message(local[old], _message(record, self._log.name))
         with self._state.transaction() as database:
             _fold_replacement(database, key, old)
+            self._state.set(erase="yes")
         if not is_dead:
             self._waiting.append((tag, record))
             self._store_messages()
@@ -475,9 +515,9 @@ class _Step:
             self._archive.remove(session, [local[each] for each in doomed if each in local])
             self._sync.found = None
             self._result.deleted += 1
-        self._result.erases = True
         with self._state.transaction() as database:
             _fold_deletion(database, key, seen)
+            self._state.set(erase="yes")
 
 
 class KeptLines:
