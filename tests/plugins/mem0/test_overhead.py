@@ -18,7 +18,7 @@ class AtOnce:
     def __init__(self):
         self.added = 0
 
-    def add(self, owner, messages, marks, *, infer):
+    def add(self, owner, messages, marks, *, infer, said_at=0.0):
         self.added += 1
         return Added()
 
