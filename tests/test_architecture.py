@@ -42,8 +42,8 @@ SHARED_STATE = {
     "privacy/error_text.py: _IN_USE": "a process has one environment, with these secrets in it",
     "storage/outages.py: _KNOWN": "a server can't be reached by the whole process",
     "storage/postgres/database.py: _DATABASES": "managers share connections; servers have few",
-    "storage/sqlite.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
-    "storage/sqlite.py: _WATCH": "descriptors belong to the process",
+    "storage/forks.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
+    "storage/descriptors.py: DESCRIPTORS": "descriptors belong to the process",
     "storage/time_limit.py: _LIMIT": "protocols between a turn and its storage pass no deadline",
 }
 

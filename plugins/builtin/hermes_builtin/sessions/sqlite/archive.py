@@ -54,7 +54,8 @@ from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, append, name_session
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import CHECK_FOLDER, DatabaseError
-from hermes_core.storage.sqlite import close_before_fork, is_damage, is_unwritable
+from hermes_core.storage.forks import close_before_fork
+from hermes_core.storage.sqlite_connection import is_damage, is_unwritable
 
 if TYPE_CHECKING:
     from uuid import UUID
