@@ -44,7 +44,8 @@ from hermes_builtin.sessions.numbers import (
 )
 from hermes_builtin.sessions.query import Query
 from hermes_builtin.sessions.ranking import Totals
-from hermes_builtin.sessions.search import Lineages, Search, merged
+from hermes_builtin.sessions.search import Search, merged
+from hermes_builtin.sessions.source import Lineages
 from hermes_builtin.sessions.sqlite import maintenance
 from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.index import index_in_memory
