@@ -408,6 +408,23 @@ def test_importing_does_no_work():
     assert done.returncode == 0, done.stderr
 
 
+#: The longest file of the product, and the exceptions with their reasons.
+MOST_LINES = 700
+LONG_FILES = {
+    "hermes_core/manager/_manager.py": "the public object; half of it is its documentation",
+}
+
+
+def test_files_are_of_bounded_length():
+    long = {
+        path.relative_to(ROOT).as_posix()
+        for folder in (CORE, ROOT / "plugins", ROOT / "hermes_adapters", INSPECTOR)
+        for path, _ in sources(folder)
+        if len(path.read_text("utf-8").splitlines()) > MOST_LINES
+    }
+    assert long == set(LONG_FILES)
+
+
 def test_functions_are_short():
     lengths = sorted(
         node.end_lineno - _first_line(node) + 1
