@@ -31,22 +31,19 @@ from hermes_builtin.provider import BuiltinProvider
 from hermes_core import Config, ForgetRequest, HermesError, SessionContext
 from hermes_core.checkup.explain import Explanation, ToolInfo, explain, provider_tools
 from hermes_core.checkup.forget import (
-    ProviderAnswer,
-    ProviderForgot,
-    Subject,
-    Survey,
     always_unreachable,
-    ask_provider,
     begin,
     exclusive,
     finish,
-    forget_text_at_provider,
     is_gone,
-    needle_problem,
     resume,
-    subject_of,
-    survey,
     unfinished,
+)
+from hermes_core.checkup.forget_provider import (
+    ProviderAnswer,
+    ProviderForgot,
+    ask_provider,
+    forget_text_at_provider,
 )
 from hermes_core.checkup.receipt import Receipt
 from hermes_core.checkup.redelivery import (
@@ -56,6 +53,7 @@ from hermes_core.checkup.redelivery import (
     retry,
 )
 from hermes_core.checkup.selection import disable, enable, find_choice, try_provider
+from hermes_core.checkup.survey import Subject, Survey, needle_problem, subject_of, survey
 from hermes_core.config.setup_journal import recover
 from hermes_core.conformance import Options, Report, check_plugin
 from hermes_core.errors import describe

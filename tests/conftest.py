@@ -17,7 +17,7 @@ from support.fielded import run_forked
 from support.sites import Site
 from support.storages import Storage
 
-from hermes_core.checkup import child_process, forget
+from hermes_core.checkup import child_process, survey
 from hermes_core.dispatch import caller
 from hermes_core.dispatch.observers import Observer
 
@@ -133,7 +133,7 @@ def few_distributions(_packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plugin code of commands in this process runs in a fork: tests/checkup has the real child."""
     if os.name == "posix":
-        for module in (child_process, forget):
+        for module in (child_process, survey):
             monkeypatch.setattr(module, "run_child", run_forked)
 
 

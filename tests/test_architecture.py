@@ -42,8 +42,8 @@ SHARED_STATE = {
     "privacy/error_text.py: _IN_USE": "a process has one environment, with these secrets in it",
     "storage/outages.py: _KNOWN": "a server can't be reached by the whole process",
     "storage/postgres/database.py: _DATABASES": "managers share connections; servers have few",
-    "storage/sqlite.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
-    "storage/sqlite.py: _WATCH": "descriptors belong to the process",
+    "storage/forks.py: _FORK_HANDLERS": "handlers of forks can't be removed from a process",
+    "storage/descriptors.py: DESCRIPTORS": "descriptors belong to the process",
     "storage/time_limit.py: _LIMIT": "protocols between a turn and its storage pass no deadline",
 }
 
@@ -406,6 +406,23 @@ def test_importing_does_no_work():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+#: The longest file of the product, and the exceptions with their reasons.
+MOST_LINES = 700
+LONG_FILES = {
+    "hermes_core/manager/_manager.py": "the public object; half of it is its documentation",
+}
+
+
+def test_files_are_of_bounded_length():
+    long = {
+        path.relative_to(ROOT).as_posix()
+        for folder in (CORE, ROOT / "plugins", ROOT / "hermes_adapters", INSPECTOR)
+        for path, _ in sources(folder)
+        if len(path.read_text("utf-8").splitlines()) > MOST_LINES
+    }
+    assert long == set(LONG_FILES)
 
 
 def test_functions_are_short():

@@ -16,8 +16,10 @@ from typing import ClassVar, Final, NamedTuple
 
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError, HermesError, describe, one_line
+from hermes_core.storage.forks import close_before_fork
 from hermes_core.storage.logger import logger
-from hermes_core.storage.sqlite import Schema, SqliteFile, close_before_fork
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import Schema
 
 #: Some weeks of a busy agent. Enough for the percentiles of `status`, small enough to scan.
 MAX_ROWS: Final = 100_000

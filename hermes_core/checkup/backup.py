@@ -52,7 +52,7 @@ from hermes_core.secrets import Secrets
 from hermes_core.secrets.encryption import encrypt
 from hermes_core.storage.address import shown_address
 from hermes_core.storage.files import LockTimeoutError, file_lock, open_regular
-from hermes_core.storage.sqlite import Snapshot, is_database
+from hermes_core.storage.snapshot import Snapshot, is_database
 
 CHUNK: Final = 1 << 20
 #: After so many bytes the file is synced: one sync at the end would hold up those of agents.

@@ -28,7 +28,8 @@ from hermes_core.checkup.deliveries import (
     writes,
     writes_fail,
 )
-from hermes_core.checkup.forget import INTERRUPTED, JOURNAL
+from hermes_core.checkup.forget import INTERRUPTED
+from hermes_core.checkup.survey import JOURNAL
 from hermes_core.config import Config, load_config
 from hermes_core.config.settings import ProviderConfigError
 from hermes_core.discovery import ProviderInfo, hook_problems, manifest_of, pin_problem, scan

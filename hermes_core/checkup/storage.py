@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_core.checkup.forget import exclusive, note_left
+from hermes_core.checkup.forget import exclusive
+from hermes_core.checkup.former_storage import note_left
 from hermes_core.checkup.journal import Journal
 from hermes_core.config import Config, load_config
 from hermes_core.config.config_file import FILES

@@ -10,23 +10,18 @@ from typing import Any, Final
 import click
 
 from hermes_core.checkup.forget import (
-    ProviderAnswer,
-    Subject,
-    Survey,
     always_unreachable,
-    ask_provider,
     begin,
     exclusive,
     finish,
-    is_from_before,
     is_gone,
-    needle_problem,
     resume,
-    subject_of,
-    survey,
     unfinished,
 )
+from hermes_core.checkup.forget_provider import ProviderAnswer, ask_provider
+from hermes_core.checkup.former_storage import is_from_before
 from hermes_core.checkup.receipt import Receipt
+from hermes_core.checkup.survey import Subject, Survey, needle_problem, subject_of, survey
 from hermes_core.cli.output import (
     amount,
     note,

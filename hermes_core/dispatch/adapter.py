@@ -13,14 +13,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutine
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, NoReturn
-from weakref import ReferenceType
+from typing import Any, Final
 
 from hermes_core.dispatch.call import (
     DELIVERY,
@@ -29,20 +27,15 @@ from hermes_core.dispatch.call import (
     Invocations,
     Outcome,
     event_identity,
+    is_provider_error,
+    kind_of_call,
     size_of,
     turn_identity,
 )
 from hermes_core.dispatch.caller import Unload, instance_of, set_caller
 from hermes_core.dispatch.health import SLOW_SECONDS, CallStatistics, HookHealth
 from hermes_core.dispatch.isolation import IsolatedProvider
-from hermes_core.dispatch.process_state import (
-    State,
-    changes_since,
-    module_of,
-    process_state,
-    put_back_methods,
-    watched,
-)
+from hermes_core.dispatch.process_watch import STARTS, ProcessWatch, end_copy, process_ends
 from hermes_core.dispatch.recall import BoundedRecall
 from hermes_core.dispatch.redaction import (
     TextRedactor,
@@ -50,12 +43,10 @@ from hermes_core.dispatch.redaction import (
     redacted_error,
     redacted_session,
 )
-from hermes_core.dispatch.streams import guarded_streams
 from hermes_core.dispatch.values import plain_value
 from hermes_core.dispatch.worker import EventLoop, Job, Worker, as_exception
 from hermes_core.errors import (
     AgentEnded,
-    AnswerLate,
     DeadlineExceeded,
     ProviderPaused,
     WrongReturnType,
@@ -66,13 +57,8 @@ from hermes_core.provider import ForgetRequest, MemoryProvider
 from hermes_core.session import OPTIONAL, SessionContext
 from hermes_core.storage.logger import logger
 
-_STARTS: Final = frozenset({"initialize", "initialize_for_inspection"})
-
-# Hooks around which the state of the process is compared.
-_WATCHED: Final = {**dict.fromkeys(_STARTS, "was started"), "shutdown": "was shut down"}
-
 # Hooks that may be called although `initialize` was not, or has failed.
-_BEFORE_START: Final = _STARTS | {
+_BEFORE_START: Final = STARTS | {
     "is_available",
     "unavailable_reason",
     "get_tool_schemas",
@@ -87,7 +73,7 @@ _BEFORE_START: Final = _STARTS | {
 
 # Hooks that no breaker holds back: a provider needs them to start again, to know its session,
 # and to end.
-_UNPAUSED: Final = _STARTS | {"shutdown", "on_session_switch"}
+_UNPAUSED: Final = STARTS | {"shutdown", "on_session_switch"}
 
 #: The write worker calls the main worker for a change of session. It must learn within its own
 #: deadline that the call hangs, or both would count as lost.
@@ -153,13 +139,8 @@ class ProviderAdapter:
         self._config = {} if config is None else {"provider_config": config}
         self._session: SessionContext | None = None
         self._restarting = threading.Lock()
-        #: What changed in the process while its code ran, in words, by what it is.
-        self._noticed: dict[str, str] = {}
-        ours = inline or isinstance(provider, IsolatedProvider)
-        self._first_state: State = {} if ours else process_state()
-        #: Objects of ours whose methods the provider may not replace.
-        #: Weak: an adapter may outlive its manager, and must not keep it alive.
-        self.protected: tuple[ReferenceType[Any], ...] = ()
+        #: What it changes in the process.
+        self.process_watch = ProcessWatch(provider, name, ours=inline)
         self._closed = False
         #: Whether `shutdown` was called. What fails on other threads from then on is our doing.
         self._ending = False
@@ -270,7 +251,7 @@ class ProviderAdapter:
         self._ending = True
         outcome = self._run("shutdown")
         self.unload_plugin()
-        _ = self.noticed
+        _ = self.process_watch.noticed
         return outcome
 
     def on_turn_start(self, turn_number: int, message: str, extra: Mapping[str, Any]) -> Outcome:
@@ -520,6 +501,7 @@ class ProviderAdapter:
     def close(self, timeout: float) -> None:
         """Call nothing more, and end the threads."""
         self._closed = True
+        self.process_watch.close()
         for worker in self._workers.values():
             worker.close()
         self._loop.close()
@@ -558,26 +540,19 @@ class ProviderAdapter:
             )
             value = self._on_worker(hook, rule, call, queued=queued)
         except BaseException as caught:
-            if not _is_providers(caught, rule, on_worker=queued):
+            if not is_provider_error(caught, rule, on_worker=queued):
                 raise  # ours: somebody pressed Ctrl-C
             value, error = rule.neutral, as_exception(caught)
-            if hook in _STARTS and not isinstance(error, DeadlineExceeded):
+            if hook in STARTS and not isinstance(error, DeadlineExceeded):
                 self.start_error = error  # one that is only slow may still succeed
-        if self._first_state:
-            self._keep_methods()
+        if self.process_watch.active:
+            self.process_watch.keep_methods()
         outcome = Outcome(self.name, hook, value, error, self._clock() - began)
         if queued and (known := self._recorded_before(outcome, worker)) is not None:
             return known
         size = 0 if self.listener is None else size_of(value if hook == "prefetch" else args)
         self._record(hook, outcome.seconds, error, size)
         return outcome
-
-    def _keep_methods(self) -> None:
-        """Put back what the provider replaced of ours: the archive needs its turns."""
-        module = module_of(self.provider)
-        objects = [each for reference in self.protected if (each := reference()) is not None]
-        for method in put_back_methods(self._first_state, module=module, objects=objects):
-            self._notice({method: f"plugin {self.name}: replaced {method}, which was put back"})
 
     def _refusal(self, hook: str) -> ProviderPaused | None:
         """Why a hook can't be called at all; None if it can."""
@@ -596,7 +571,7 @@ class ProviderAdapter:
             return outcome
         # The outbox recorded it; or nobody did, and the process ends: then libraries and
         # plugins close what the call still uses, and its error says nothing.
-        if outcome.error is not None and (self._ending or _process_ends()):
+        if outcome.error is not None and (self._ending or process_ends()):
             return outcome._replace(error=AgentEnded(AgentEnded.TEXT))
         return None
 
@@ -617,13 +592,13 @@ class ProviderAdapter:
         if not self.inline and self._workers[Lane.WRITE].on_thread():
             deadline *= _NESTED_SHARE
         complete = partial(self._complete, hook, rule, call, deadline)
-        run = partial(self._start, complete) if hook in _STARTS else complete
+        run = partial(self._start, complete) if hook in STARTS else complete
         if self.inline:
             return run()
         if rule.interactive:
             return copy_context().run(run)
         if queued:
-            return self._guarded(hook, run)
+            return self.process_watch.guarded(hook, run)
         if hook not in _UNPAUSED and self._statistics.is_paused(hook):
             raise _paused()
         if hook == "prefetch":
@@ -633,7 +608,7 @@ class ProviderAdapter:
             begun = self._clock()
             self._wait_for_earlier(rule.lane, deadline)
             deadline -= min(self._clock() - begun, deadline / 2)
-        return self._guarded(hook, lambda: worker.call(run, deadline, hook))
+        return self.process_watch.guarded(hook, lambda: worker.call(run, deadline, hook))
 
     def _complete(self, hook: str, rule: HookRule, call: partial[Any], deadline: float) -> Any:
         """Make a call, on the thread that is meant for it, and make its value plain there."""
@@ -648,7 +623,7 @@ class ProviderAdapter:
                     value = call()
                 finally:
                     if os.getpid() != pid:
-                        _end_copy(self.name, hook)
+                        end_copy(self.name, hook)
                 if iscoroutine(value):
                     patience = self._recall.patience if hook == "prefetch" else deadline
                     value = self._loop.run(value, patience)
@@ -671,29 +646,6 @@ class ProviderAdapter:
             raise
         self.ready, self.start_error = True, None
         return value
-
-    def _guarded(self, hook: str, call: Callable[[], Any]) -> Any:
-        """Make a call; undo what a start does to the process's standard streams."""
-        if hook not in _WATCHED or isinstance(self.provider, IsolatedProvider):
-            return call()
-        streams = guarded_streams() if hook in _STARTS else nullcontext()
-        module = module_of(self.provider)
-        with streams, watched(self.name, _WATCHED[hook], self._notice, lambda: module):
-            return call()
-
-    def _notice(self, lines: Mapping[str, str]) -> None:
-        """Report what changed in the process while code of the provider ran, each once."""
-        for what, line in lines.items():
-            if what not in self._noticed:
-                self._noticed[what] = line
-                logger.warning("memory: %s", line)
-
-    @property
-    def noticed(self) -> list[str]:
-        """What has changed in the process since the provider was added, until it was closed."""
-        if self._first_state and not self._closed:
-            self._notice(changes_since(self.name, self._first_state, module_of(self.provider)))
-        return list(self._noticed.values())
 
     def _on_own_thread(self) -> bool:
         """Whether the provider itself calls us, from one of its threads."""
@@ -731,49 +683,13 @@ class ProviderAdapter:
         text = "" if error is None else self.error_text(error)
         self._statistics.record(hook, seconds, error, text)
         if self.listener is not None:
-            self.listener(hook, _kind(error), seconds, size, text)
+            self.listener(hook, kind_of_call(error), seconds, size, text)
         if error is None:
             return
         hangs = isinstance(error, DeadlineExceeded) and self._workers[HOOKS[hook].lane].stuck
         # If a part of the answer came, the next turn gets a part, too, and waits only briefly.
         if hangs or not (hook == "prefetch" and self._recall.part):
             self._statistics.count_failure(hook, error, seconds, hangs=hangs)
-
-
-def _is_providers(error: BaseException, rule: HookRule, *, on_worker: bool) -> bool:
-    """Whether the provider raised an exception itself; on our threads an exit is meant for us."""
-    if isinstance(error, Exception) or on_worker:
-        return True
-    return isinstance(error, SystemExit) and rule.interactive
-
-
-def _end_copy(name: str, hook: str) -> NoReturn:
-    """End a copy of the process that a plugin made, and that came back to us.
-
-    It would go on as a second agent, with the same outbox. A plugin that needs a copy, for
-    example by `multiprocessing`, ends it itself.
-    """
-    logger.warning("memory provider %s: %s forked the agent; the copy is ended", name, hook)
-    os._exit(0)
-
-
-def _process_ends() -> bool:
-    """Whether the interpreter runs what was registered with `atexit`.
-
-    That comes after the main thread and all other threads that it waits for.
-    """
-    main = threading.main_thread()
-    others = (each for each in threading.enumerate() if each is not main)
-    return not main.is_alive() and all(each.daemon for each in others)
-
-
-def _kind(error: Exception | None) -> str:
-    """How a call went, in the words of the call log."""
-    if error is None:
-        return "ok"
-    if isinstance(error, AnswerLate):
-        return "late"
-    return "paused" if isinstance(error, ProviderPaused) else "error"
 
 
 def _paused() -> ProviderPaused:

@@ -16,9 +16,16 @@ from itertools import count
 from math import inf, nextafter
 from os import getpid, urandom
 from time import time
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from hermes_core.errors import (
+    AnswerLate,
+    ProviderPaused,
+)
 from hermes_core.provider import MemoryProvider
+
+if TYPE_CHECKING:
+    from hermes_core.hookspecs import HookRule
 
 #: Seconds after which a plugin that hangs while it loads is abandoned.
 LOAD_SECONDS: Final = 10.0
@@ -256,3 +263,19 @@ def size_of(value: Any) -> int:
     if isinstance(value, str):
         return len(value)
     return sum(map(size_of, value)) if isinstance(value, tuple) else 0
+
+
+def kind_of_call(error: Exception | None) -> str:
+    """How a call went, in the words of the call log."""
+    if error is None:
+        return "ok"
+    if isinstance(error, AnswerLate):
+        return "late"
+    return "paused" if isinstance(error, ProviderPaused) else "error"
+
+
+def is_provider_error(error: BaseException, rule: HookRule, *, on_worker: bool) -> bool:
+    """Whether the provider raised an exception itself; on our threads an exit is meant for us."""
+    if isinstance(error, Exception) or on_worker:
+        return True
+    return isinstance(error, SystemExit) and rule.interactive

@@ -4,6 +4,7 @@ _manager       `MemoryManager`
 asynchronous   `AsyncMemoryManager`, for an agent that runs on an event loop
 from_config    builds a manager as config.yaml describes it
 recall         asks the providers, and fences what they answer
+builtin        the built-in: its calls, and what it has beyond the contract
 tools          the tool registry
 notes          which writes of notes the external provider receives
 prompts        what the user said: trivial prompts, expanded skills

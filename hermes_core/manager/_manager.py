@@ -31,14 +31,13 @@ from hermes_core.dispatch import (
     Deadlines,
     HookCalls,
     HookHealth,
-    LossCounter,
     ProviderAdapter,
     TurnClock,
-    as_builtin,
 )
 from hermes_core.dispatch.caller import use_home
 from hermes_core.errors import HermesError, describe
 from hermes_core.hookspecs import Messages
+from hermes_core.manager.builtin import BuiltinCalls
 from hermes_core.manager.compression import pre_compress, supports_checkpoints
 from hermes_core.manager.notes import NoteWrites
 from hermes_core.manager.prompts import as_typed, typed_messages, user_instruction
@@ -49,14 +48,12 @@ from hermes_core.privacy.origin import as_messages, of_message, of_provider
 from hermes_core.provider import (
     BUILTIN,
     PRE_COMPRESS_CHECKPOINT_API_VERSION,
-    BuiltinMethods,
     MemoryProvider,
     described,
 )
 from hermes_core.session import SessionContext
 from hermes_core.storage.logger import logger
 from hermes_core.storage.time_limit import (
-    ARCHIVE_SECONDS,
     START_SECONDS,
     TOOL_SECONDS,
     TURN_SECONDS,
@@ -104,9 +101,6 @@ class MemoryManager:
         self._home = home
         self._hooks = HookCalls()
         self._recall = Recall(self._hooks, context_max_chars)
-        self._builtin: ProviderAdapter | None = None
-        #: What only our own built-in has; another provider in its place may lack it.
-        self._builtin_methods: BuiltinMethods | None = None
         self._external: ProviderAdapter | None = None
         self._writes: OutboxWriter | None = None
         #: How the outbox is stored; `from_config` sets it before it adds the provider.
@@ -118,6 +112,7 @@ class MemoryManager:
         self._session = SessionContext()
         self._conversation_slot: ConversationSlot | None = None
         self._notes = NoteWrites(self.on_memory_write, lambda: self._session.parent_session_id)
+        self._builtin = BuiltinCalls(self._hooks, self._notes)
         self._shutdown = Shutdown(self._hooks, self._deadlines)
         self._clock = TurnClock()
         #: Why the configuration, a provider or an observer could not be used.
@@ -127,7 +122,6 @@ class MemoryManager:
         #: The external provider's settings and their sources; secrets without their values.
         self.setting_rows: tuple[dict[str, Any], ...] = ()
         self._warnings: tuple[str, ...] = ()
-        self._unstored = {"sync_turn": LossCounter("turn"), "handle_tool_call": LossCounter("note")}
 
     @classmethod
     def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
@@ -182,7 +176,7 @@ class MemoryManager:
         name = BUILTIN if builtin else name  # one spelling, which everything else compares with
         # At most one external provider: two would each get every turn, and the user could not tell
         # which one a recalled sentence came from.
-        present = self._builtin if builtin else self._external
+        present = self._builtin.adapter if builtin else self._external
         if present is not None:
             return self._refuse(
                 f"{name}: {present.name} is already active; only one external provider is allowed"
@@ -202,14 +196,10 @@ class MemoryManager:
         adapter.own_name = own
         self._hooks.add(adapter)
         if builtin:
-            self._builtin = adapter
-            self._builtin_methods = methods = as_builtin(provider)
-            if methods is not None:
-                methods.mirror_to(self._notes.from_builtin)
-                methods.report_to(self._on_unstored_note, self._on_spooled_turn)
+            self._builtin.use(adapter, provider)
         else:
             self._external = adapter
-            adapter.protected = tuple(map(ref, (self, *self.providers[:1])))
+            adapter.process_watch.protected = tuple(map(ref, (self, *self.providers[:1])))
             self._equip(adapter)
         self._tools.refresh(adapter)
         return True
@@ -238,12 +228,16 @@ class MemoryManager:
             for each in self._adapters()
             if each.start_error is not None
         ]
-        unkept = self._writes.warnings if self._writes is not None else []
-        unkept = [*filter(None, (each.text for each in self._unstored.values())), *unkept]
-        noticed = [line for each in self._adapters() for line in each.noticed]
-        if self._builtin_methods is not None and (waiting := self._builtin_methods.waiting()):
-            unkept = [waiting, *unkept]
-        return (*self._warnings, *noticed, *starts, *self._tools.warnings, *unkept)
+        undelivered = self._writes.warnings if self._writes is not None else []
+        noticed = [line for each in self._adapters() for line in each.process_watch.noticed]
+        return (
+            *self._warnings,
+            *noticed,
+            *starts,
+            *self._tools.warnings,
+            *self._builtin.warnings,
+            *undelivered,
+        )
 
     def _refuse(self, reason: str) -> bool:
         logger.warning("memory provider refused: %s", reason)
@@ -251,7 +245,7 @@ class MemoryManager:
         return False
 
     def _adapters(self) -> list[ProviderAdapter]:
-        return [each for each in (self._builtin, self._external) if each is not None]
+        return [each for each in (self._builtin.adapter, self._external) if each is not None]
 
     # -- a session ------------------------------------------------------------------------
 
@@ -273,10 +267,10 @@ class MemoryManager:
         # An inspection and a subagent start no deliveries: the first must not write, and the turns
         # of the second do not go to the external provider.
         starts = hook == "initialize" and session.is_primary
-        if starts and self._external is not None and self._builtin_methods is not None:
+        if starts and self._external is not None:
             # Plugins may read state.db in their `initialize`, which comes after the built-in's,
             # and may keep the process from opening files. `explain` asks as a subagent does.
-            self._builtin_methods.prepare()
+            self._builtin.prepare()
         self._hooks.call(hook, session_id=session_id, extra=session.keywords())
         for adapter in self._adapters():
             self._tools.refresh(adapter)
@@ -317,7 +311,7 @@ class MemoryManager:
             "rewound": rewound,
             "extra": kwargs,
         }
-        self._at_builtin("on_session_switch", arguments)
+        self._builtin.call("on_session_switch", arguments)
         if self._external is not None and self._writes is not None:
             call = partial(self._hooks.only(self._external, "on_session_switch"), **arguments)
             self._writes.switch(new_session_id, parent_session_id, kwargs, call)
@@ -379,7 +373,7 @@ class MemoryManager:
         """
         message = user_instruction(message) if isinstance(message, str) else message
         arguments = {"turn_number": turn_number, "message": message, "extra": kwargs}
-        self._at_builtin("on_turn_start", arguments)
+        self._builtin.call("on_turn_start", arguments)
         # Queued, not awaited: its deadline would come on top of the budget of recall.
         self._post("on_turn_start", arguments)
 
@@ -389,7 +383,7 @@ class MemoryManager:
         Providers are not called for a blank query, nor for a skill invoked without an instruction.
         """
         session_id = session_id or self._session.session_id
-        return joined(self._recall.ask(query, session_id, self._builtin_methods))
+        return joined(self._recall.ask(query, session_id, self._builtin.methods))
 
     def recall_block(self, query: str, *, session_id: str = "") -> str:
         """Return what to append to the API copy of the user's message; "" if nothing was recalled.
@@ -398,12 +392,12 @@ class MemoryManager:
         the system prompt nor to the stored message.
         """
         session = session_id or self._session.session_id
-        return self._recall.recollect(query, session, self._builtin_methods).text
+        return self._recall.recollect(query, session, self._builtin.methods).text
 
     def recall(self, query: str, *, session_id: str = "") -> Recollection:
         """Like `recall_block`, with every provider's answer and what was left out."""
         session = session_id or self._session.session_id
-        return self._recall.recollect(query, session, self._builtin_methods)
+        return self._recall.recollect(query, session, self._builtin.methods)
 
     def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:
         """After a turn, let the providers start the recall for the next one. Returns at once."""
@@ -411,7 +405,7 @@ class MemoryManager:
         if not asked:
             return
         arguments = {"query": asked, "session_id": session_id or self._session.session_id}
-        self._at_builtin("queue_prefetch", arguments)
+        self._builtin.call("queue_prefetch", arguments)
         self._post("queue_prefetch", arguments)
 
     def recall_status_all(self) -> list[Any]:
@@ -470,7 +464,7 @@ class MemoryManager:
         # The archive first. If the process dies before the outbox has the turn, `outbox backfill`
         # can still take it from the archive.
         with self._clock.turn() as said_at:
-            self._at_builtin("sync_turn", turn)
+            self._builtin.call("sync_turn", turn)
         instruction = user_instruction(user_content)
         if not instruction:
             return
@@ -537,8 +531,8 @@ class MemoryManager:
     ) -> None:
         """Report to the external provider that the notes changed."""
         known = dict(metadata or {})
-        if self._builtin_methods is not None and self._writes is not None:
-            known.setdefault("origin", self._builtin_methods.origin_of(content))
+        if self._builtin.methods is not None and self._writes is not None:
+            known.setdefault("origin", self._builtin.methods.origin_of(content))
         arguments = {"action": action, "target": target, "content": content, "metadata": known}
         self._send("on_memory_write", arguments)
 
@@ -564,20 +558,11 @@ class MemoryManager:
 
     def note_origins(self) -> list[tuple[str, str]]:
         """Return the notes that an agent's prompt has, each with where it comes from."""
-        return [] if self._builtin_methods is None else self._builtin_methods.note_origins()
-
-    def _on_unstored_note(self, error: HermesError) -> None:
-        if self._builtin is not None:
-            self._builtin.record_failure("handle_tool_call", error)
-            self._unstored["handle_tool_call"].add(self._builtin.error_text(error))
-
-    def _on_spooled_turn(self, error: HermesError) -> None:
-        if self._builtin is not None:
-            self._builtin.record_spooled("sync_turn", error)
+        return self._builtin.note_origins()
 
     def pending_nudge(self) -> str:
         """Return a reminder to take notes, for the next user message; "" most of the time."""
-        return "" if self._builtin_methods is None else self._builtin_methods.pending_nudge()
+        return self._builtin.pending_nudge()
 
     def session_messages(self, session_id: str) -> Messages:
         """Return every message of an earlier session, to continue it; [] if there is none.
@@ -587,13 +572,11 @@ class MemoryManager:
         Raises:
             HermesError: The archive can't be read.
         """
-        builtin = self._builtin_methods
-        return [] if builtin is None else builtin.session_messages(session_id)
+        return self._builtin.session_messages(session_id)
 
     def review_prompt(self, messages: Messages) -> str:
         """Return what to send to a model in the background, with the memory tool, after a nudge."""
-        builtin = self._builtin_methods
-        return "" if builtin is None else builtin.review_prompt(messages)
+        return self._builtin.review_prompt(messages)
 
     # -- tools ----------------------------------------------------------------------------
 
@@ -628,7 +611,7 @@ class MemoryManager:
             self._notes.remember(answer)
         if owner not in (None, BUILTIN):
             session_id = str(kwargs.get("session_id") or "")
-            self._read_external(answer, of_provider(str(owner)), session_id)
+            self._builtin.read_external(answer, of_provider(str(owner)), session_id)
         return answer
 
     @time_limit(TURN_SECONDS)
@@ -650,11 +633,7 @@ class MemoryManager:
         """
         if self._tools.owner(tool_name) != BUILTIN:
             message = {"role": "tool", "name": tool_name, "origin": origin}
-            self._read_external(content, of_message(message), session_id)
-
-    def _read_external(self, content: Any, origin: str, session_id: str) -> None:
-        if self._builtin_methods is not None:
-            self._builtin_methods.read_external(content, origin, session_id)
+            self._builtin.read_external(content, of_message(message), session_id)
 
     # -- health and the end ---------------------------------------------------------------
 
@@ -696,13 +675,6 @@ class MemoryManager:
 
     # -- ways to call ---------------------------------------------------------------------
 
-    def _at_builtin(self, hook: str, arguments: Mapping[str, Any]) -> None:
-        if self._builtin is not None:
-            with time_limit(ARCHIVE_SECONDS):
-                outcome = self._hooks.only(self._builtin, hook)(**arguments)
-            if hook == "sync_turn" and outcome.error is not None:
-                self._unstored[hook].add(self._builtin.error_text(outcome.error))
-
     def _post(self, hook: str, arguments: Mapping[str, Any]) -> None:
         """Queue a call of the external provider, and return at once."""
         if self._external is not None:
@@ -711,7 +683,7 @@ class MemoryManager:
 
     def _write(self, hook: str, **arguments: Any) -> None:
         """Send a write to the built-in now, and to the external provider through the outbox."""
-        self._at_builtin(hook, arguments)
+        self._builtin.call(hook, arguments)
         self._send(hook, arguments)
 
     def _send(self, hook: str, arguments: Mapping[str, Any], said_at: float = 0.0) -> None:

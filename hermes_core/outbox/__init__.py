@@ -1,9 +1,10 @@
 """The outbox: stores writes for the external provider until it has accepted them.
 
 `writer` puts the writes of a manager into the `store`, which keeps them in a file (`sqlite`) or in
-PostgreSQL (`postgres`), `records` are its rows,
-`delivery` delivers one stream, `failures` decides whether to retry, `worker` starts deliveries
-when they are due, `admin` is what a person can do: list, retry, drop, backfill.
+PostgreSQL (`postgres`). `database` is what these two offer, `records` are its rows, `heads` finds
+the streams that are due, `delivery` delivers one stream, `failures` decides whether to retry,
+`worker` starts deliveries when they are due, `admin` is what a person can do: list, retry, drop,
+backfill.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from hermes_core.outbox.records import USED, StreamKey
 from hermes_core.storage.logger import logger
 from hermes_core.storage.processes import is_alive, this_process
 from hermes_core.storage.sql import Connection
-from hermes_core.storage.sqlite import Schema, SqliteFile
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import Schema
 
 # ``streams.due`` is not used since format 2. It stays, since dropping it would make the file
 # unreadable for an older version that runs beside this one.

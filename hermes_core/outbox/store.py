@@ -1,8 +1,8 @@
 """Everything that reads or changes the outbox. Knows no provider.
 
 `OutboxStore` has the rules: order, claims, attempts, room. They are the same whether the rows are
-in a file (`outbox.sqlite`) or in PostgreSQL (`outbox.postgres`). `OutboxDatabase` is what these two
-must offer.
+in a file (`outbox.sqlite`) or in PostgreSQL (`outbox.postgres`). `OutboxDatabase`
+(`outbox.database`) is what these two must offer.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from hermes_core.errors import DatabaseError, HermesError
+from hermes_core.outbox.database import OutboxDatabase
+from hermes_core.outbox.heads import open_streams
 from hermes_core.outbox.records import (
     NO_LIMITS,
     TURN,
@@ -32,7 +34,6 @@ from hermes_core.storage.sql import Connection
 if TYPE_CHECKING:
     from hermes_core.storage.postgres import Database
 
-_T = TypeVar("_T")
 
 DEFAULT_MAX_MB: Final = 256
 
@@ -60,28 +61,6 @@ _OTHERS: Final = (
     "earlier.stream = writes.stream AND earlier.state = 'waiting' AND earlier.id < writes.id "
     "AND earlier.hook = 'sync_turn' AND earlier.faults < ? AND earlier.attempts < ?)"
 )
-#: The first waiting write of each kind, for each stream. Only these decide when the stream is due:
-#: what is behind them waits for them, whatever its own time is.
-_HEADS: Final = (
-    "SELECT heads.stream, is_turn, first, due, waiting, oldest FROM ("
-    "SELECT stream, hook = 'sync_turn' AS is_turn, min(id) AS first, count(*) AS waiting, "
-    "min(created) AS oldest FROM writes WHERE {own} AND state = 'waiting' GROUP BY 1, 2"
-    ") AS heads JOIN writes ON writes.id = first"
-)
-_SKIPPED_HEADS: Final = (
-    "SELECT stream, min(due) FROM writes WHERE {own} AND state = 'aside' GROUP BY 1"
-)
-
-
-class _Head(NamedTuple):
-    """The first waiting write of one kind in a stream, and how many there are."""
-
-    stream: int
-    is_turn: bool
-    id: int
-    due: float
-    writes: int
-    oldest: float
 
 
 @dataclass(slots=True)
@@ -94,90 +73,6 @@ class _Unrecorded:
 
 class OutboxFull(HermesError):  # noqa: N818 - reads as what happened
     """There is no room for another write."""
-
-
-class OutboxDatabase(Protocol):
-    """Where the rows are: a file or a server.
-
-    Every method raises `DatabaseError` if it can't be used.
-
-    Attributes:
-        lock: Held by whoever reads or changes something. `OrderedDelivery` takes it to be sure that
-            nothing of this process is stored between its last look and the end of its round.
-        replacements: How often another file took the place of the one in use: numbers of rows mean
-            others then.
-        place: Where it is, for people.
-        problem: What happened to it, as a warning for people; "" if nothing did.
-        locked: Ends a query whose rows nobody else may change until the transaction ends.
-        skip_locked: The same, but rows that somebody else has locked are left out.
-        now: The time by which claims expire, with one value: an injected time.
-        is_remote: Whether it is on a server, which may be unreachable for a while.
-    """
-
-    replacements: int
-    place: str
-    problem: str
-    locked: str
-    skip_locked: str
-    now: str
-    is_remote: bool
-
-    @property
-    def lock(self) -> threading.RLock:
-        """See above."""
-
-    @property
-    def exists(self) -> bool:
-        """Whether anything was ever stored."""
-
-    @property
-    def damaged(self) -> tuple[str, ...]:
-        """The names of damaged files beside it."""
-
-    def clock(self) -> float:
-        """The time that all processes share."""
-
-    def change(self, work: Callable[[Connection], _T], /) -> _T:
-        """Run ``work`` in a transaction; it may be run again."""
-
-    def read(self, work: Callable[[Connection], _T], /) -> _T:
-        """Run ``work``, which only reads; it may be run again."""
-
-    def this_process(self) -> str:
-        """What this process is called in claims."""
-
-    def is_alive(self, process: str) -> bool:
-        """Whether a process that has a claim still runs, as far as that can be known."""
-
-    def of_home(self, table: str) -> str:
-        """The condition for the rows of this home."""
-
-    def find_stream(self, connection: Connection, key: StreamKey) -> int:
-        """Return the number of a stream; 0 if it does not exist."""
-
-    def add_stream(self, connection: Connection, key: StreamKey) -> int:
-        """Return the number of a stream, locked; it is created if it does not exist."""
-
-    def rename_stream(self, connection: Connection, stream: int, key: StreamKey) -> None:
-        """Give a stream another key, unless another one has it."""
-
-    def overwrite_deleted(self, connection: Connection) -> None:
-        """Have what this transaction deletes overwritten, where we can decide that."""
-
-    def erase_free_space(self) -> bool:
-        """Leave nothing of what was deleted; returns whether that could be done."""
-
-    def used_bytes(self, connection: Connection) -> int:
-        """Return how much room the writes use, without those that were missed."""
-
-    def compact(self, connection: Connection) -> bool:
-        """Remove empty streams and return free space; return whether there is more."""
-
-    def is_whole(self) -> bool:
-        """Whether a check of all of it finds no damage."""
-
-    def close(self) -> None:
-        """Close it; the next use opens it again."""
 
 
 class OutboxStore:
@@ -672,17 +567,7 @@ class OutboxStore:
         if only is not None:
             own += f" AND stream = {only:d}"
 
-        def work(connection: Connection) -> list[Stream]:
-            heads: dict[int, list[_Head]] = {}
-            for row in connection.execute(_HEADS.format(own=own)).fetchall():
-                heads.setdefault(row[0], []).append(_Head(*row))
-            found = sorted(heads.values(), key=_oldest)
-            for number, due in connection.execute(_SKIPPED_HEADS.format(own=own)).fetchall():
-                if number not in heads:
-                    found.append([_Head(number, False, 0, due, 0, 0.0)])
-            return [stream for each in found if (stream := _stream_of(connection, each))]
-
-        return self.database.read(work)
+        return self.database.read(lambda connection: open_streams(connection, own))
 
     def count(self, stream: int) -> int:
         """Return how many writes of a stream wait."""
@@ -717,27 +602,6 @@ def _first_waiting(connection: Connection, stream: int) -> str:
         (stream,),
     ).fetchone()
     return str(found[0]) if found else ""
-
-
-def _oldest(heads: list[_Head]) -> int:
-    return min(each.id for each in heads)
-
-
-def _stream_of(connection: Connection, heads: list[_Head]) -> Stream | None:
-    """Build a `Stream`. What is behind a turn is not due before that turn."""
-    first = min(heads, key=lambda each: each.id)
-    due = first.due if first.is_turn else min(each.due for each in heads)
-    row = connection.execute(
-        "SELECT provider, owner, session, keywords, holder, expires FROM streams WHERE id = ?",
-        (first.stream,),
-    ).fetchone()
-    if row is None:  # another process has just delivered the last of it
-        return None
-    provider, owner, session, keywords, holder, expires = row
-    key = StreamKey(provider, owner, session, keywords)
-    count = sum(each.writes for each in heads)
-    oldest = min(each.oldest for each in heads)
-    return Stream(first.stream, key, holder, expires, due, count, oldest)
 
 
 def open_store(

@@ -24,8 +24,8 @@ from hermes_core.outbox.failures import DAY, LONGEST_SKIPPED_WAIT, SUSPECT, back
 from hermes_core.outbox.records import Stream, StreamKey
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore, open_store
+from hermes_core.storage.forks import close_before_fork
 from hermes_core.storage.logger import logger
-from hermes_core.storage.sqlite import close_before_fork
 
 if TYPE_CHECKING:
     from hermes_core.storage.postgres import Database

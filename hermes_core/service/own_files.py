@@ -12,7 +12,8 @@ from typing import Any, Final
 from hermes_core.errors import ConfigError, DatabaseError, HomeError
 from hermes_core.storage.files import replace_file
 from hermes_core.storage.home import ensure_folder
-from hermes_core.storage.sqlite import Schema, SqliteFile
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import Schema
 
 #: No id in the header: earlier versions created these files without one.
 _NO_APPLICATION: Final = 0

@@ -19,7 +19,7 @@ from typing import Final
 from hermes_core.errors import DatabaseError
 from hermes_core.provider import folded, has_folded
 from hermes_core.storage.files import open_regular
-from hermes_core.storage.sqlite import read_only
+from hermes_core.storage.sqlite_connection import read_only
 
 #: What `readings` understands, for receipts.
 ENCODINGS: Final = ("UTF-8", "JSON escapes")

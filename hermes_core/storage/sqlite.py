@@ -1,223 +1,59 @@
 """SQLite files: private, created whole, migrated, reopened when replaced, closed before a fork.
 
 `SqliteFile` is the one class through which this project uses a SQLite database: the outbox, the
-call log, the history of the notes and the archive of conversations. The functions below it do
-the same for a single connection.
+call log, the history of the notes and the archive of conversations. `sqlite_connection` opens
+single connections.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
-from errno import ENOSPC
-from itertools import count
 from pathlib import Path
-from sqlite3 import connect  # bound before a plugin can replace it, as `monotonic` and `sleep`
-from time import monotonic, sleep, strftime
-from typing import Final, Protocol, TypeVar
-from weakref import WeakSet, finalize
+from time import sleep
+from typing import Final, TypeVar
 
-from hermes_core.errors import CHECK_FOLDER, DatabaseError, ForeignDatabase, HermesError
-from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
+from hermes_core.errors import DatabaseError, ForeignDatabase, HermesError
+from hermes_core.storage.descriptors import (
+    DESCRIPTORS,
+    NO_FILE,
+    identity_of,
+    is_without_a_byte,
+    never_close,
+    state_of,
+)
+from hermes_core.storage.files import file_lock
+from hermes_core.storage.forks import close_before_fork
 from hermes_core.storage.frozen import is_frozen
-from hermes_core.storage.home import ensure_folder, let_owner_use
-from hermes_core.storage.logger import logger
+from hermes_core.storage.sqlite_connection import (
+    HINTS,
+    LOCK_SECONDS,
+    POLL_SECONDS,
+    SUFFIXES,
+    WAIT_SECONDS,
+    OpenConnection,
+    Schema,
+    damage,
+    empty_database,
+    error_code,
+    free_name,
+    is_damage,
+    is_unwritable,
+    open_database,
+    open_read_only,
+    transaction,
+)
 
 _T = TypeVar("_T")
 
-# Longer than the longest transaction of ours on a slow disk; a turn that fails is worse than a slow
-# one.
-WAIT_SECONDS: Final = 30.0
-_POLL_SECONDS: Final = 0.01
-_LOCK_SECONDS: Final = 10.0
 # Two seconds: a reader of ours is done by then.
 _CHECKPOINTS: Final = 40
 _CHECKPOINT_PAUSE: Final = 0.05
-# A file that changes while it is copied is copied again, so often.
-_COPIES: Final = 3
-# What SQLite puts beside a database in WAL mode, and the database itself, which comes last.
-_SUFFIXES: Final = ("-wal", "-shm", "")
-_NO_FILE: Final = (0, 0)
 
-Migration = str | Callable[[sqlite3.Connection], None]
 Pragmas = Mapping[str, int]
-
-_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-# What SQLite says if it may not, or can't, write the file or what belongs beside it. Creating the
-# shared memory of a WAL on a full disk is an I/O error.
-_UNWRITABLE: Final = (
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-)
-_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-_HINTS: Final = {
-    sqlite3.SQLITE_FULL: "free some disk space; what was stored before is safe",
-    sqlite3.SQLITE_READONLY: "it can't be written: check its permissions and its file system",
-    sqlite3.SQLITE_CANTOPEN: "check its permissions and those of its folder",
-    sqlite3.SQLITE_IOERR: "check whether the disk is full or failing, and `ulimit -f`",
-    sqlite3.SQLITE_BUSY: "another process is using it; try again",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """What a kind of database contains.
-
-    Attributes:
-        name: For messages, such as "the archive".
-        application_id: Stored in the file's header; a file with another one is refused.
-        migrations: The nth takes version n to n + 1. All that are needed run in one
-            transaction.
-        prepare: Pragmas for a new, empty file, which can't be set later.
-        additions: Changes that leave every statement of older versions valid, by the column that
-            each adds (``table.column``). They run where that column is missing and don't change
-            the version, so a process of an older version can still open the file.
-    """
-
-    name: str
-    application_id: int
-    migrations: Sequence[Migration]
-    prepare: str = ""
-    additions: Mapping[str, Callable[[sqlite3.Connection], None]] = field(default_factory=dict)
-
-    @property
-    def version(self) -> int:
-        """The newest version."""
-        return len(self.migrations)
-
-
-# -- errors ----------------------------------------------------------------------------------
-
-
-def error_code(error: BaseException | None) -> int:
-    """SQLite's primary result code of an error, or of the one that it wraps; 0 if none."""
-    if isinstance(error, DatabaseError):
-        while isinstance(error, DatabaseError):
-            error = error.__cause__
-    # The low byte is the primary code; the rest says which variant it is (SQLITE_BUSY_SNAPSHOT,
-    # ...).
-    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-
-
-def is_damage(error: BaseException) -> bool:
-    """Whether an error says that the file's content is not what was written."""
-    return error_code(error) in _DAMAGE
-
-
-def is_unwritable(error: BaseException) -> bool:
-    """Whether nothing can be written: not allowed, a read-only or full disk, or one that fails."""
-    return error_code(error) in _UNWRITABLE
-
-
-def is_busy(error: BaseException) -> bool:
-    """Whether another connection holds a lock, so that trying again may help."""
-    return error_code(error) in _BUSY
-
-
-# -- a file for all threads of a process -----------------------------------------------------
-
-
-class _TemporaryFolder:
-    """A private folder that is removed with this object, or at the end of the process."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="hermes-"))
-        # Not `TemporaryDirectory`, which warns if nobody has closed it: a command need not.
-        self.remove = finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A connection, and which file it is connected to."""
-
-    connection: sqlite3.Connection
-    identity: tuple[int, ...]
-    #: Whether the connection does not see later changes of the file; then these replace it.
-    is_snapshot: bool = False
-    #: Where a private copy is.
-    folder: _TemporaryFolder | None = None
-
-    def close(self) -> None:
-        """Close the connection, and remove the copy."""
-        with suppress(sqlite3.Error):
-            self.connection.close()
-        if self.folder is not None:
-            self.folder.remove()
-
-
-class _DescriptorWatch:
-    """Notices that something in this process has closed descriptors that are not its own.
-
-    SQLite goes on writing to the numbers of its descriptors, and these may be other files by then.
-    A new connection does not help: SQLite shares descriptors between the connections of a process
-    to one file. So that file is not used again in this process.
-
-    The end of a pipe stands for all descriptors: a process has no other one with its identity.
-    On Windows pipes have no identity, and nothing is noticed.
-    """
-
-    def __init__(self) -> None:
-        self.files: WeakSet[SqliteFile] = WeakSet()
-        self._handle = -1
-        self._identity = _NO_FILE
-        self._unusable: set[tuple[int, ...]] = set()
-
-    def check(self, name: str) -> None:
-        """Raise if the descriptors of a file are gone; begin to watch if nobody has yet."""
-        # Without a lock, which a forked child could inherit taken: two threads that both find it
-        # do the same twice.
-        self.look()
-        if self._identity == _NO_FILE:
-            self._begin()
-        if self._unusable and _identity(name) in self._unusable:
-            raise DatabaseError(
-                "something in this process has closed its file descriptors",
-                where=name,
-                hint="restart the agent; a plugin may have done it: see isolation: process",
-            )
-
-    def look(self) -> None:
-        """Give up every open file if descriptors were closed."""
-        if self._identity == _NO_FILE or _descriptor_identity(self._handle) == self._identity:
-            return
-        for file in list(self.files):
-            self._unusable |= file.abandon()
-        self._begin()
-
-    def _begin(self) -> None:
-        with suppress(OSError):
-            self._handle, other = os.pipe()
-            os.close(other)
-            self._identity = _descriptor_identity(self._handle)
-
-
-def _descriptor_identity(handle: int) -> tuple[int, int]:
-    try:
-        found = os.fstat(handle)
-    except OSError:
-        return _NO_FILE
-    return found.st_dev, found.st_ino
-
-
-def _never_close(connection: sqlite3.Connection) -> None:
-    """Never close a connection: closing it would write to, and close, whatever it finds."""
-    import ctypes  # noqa: PLC0415 - hardly ever needed
-
-    # A reference of ours would be dropped when the interpreter ends, and the connection closed.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-
-
-# Module state: descriptors belong to the process.
-_WATCH: Final = _DescriptorWatch()
 
 
 class SqliteFile:
@@ -283,10 +119,10 @@ class SqliteFile:
         self._on_new_file = on_new_file
         # Whoever needs both locks takes the writer's first.
         self._reader_lock = threading.RLock() if separate_reader else self.lock
-        self._writer: _Opened | None = None
-        self._reader: _Opened | None = None
+        self._writer: OpenConnection | None = None
+        self._reader: OpenConnection | None = None
         close_before_fork(self)
-        _WATCH.files.add(self)
+        DESCRIPTORS.files.add(self)
 
     # -- whole steps: these may be repeated with a new file --------------------------------
 
@@ -332,14 +168,14 @@ class SqliteFile:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """The connection that writes, for this thread alone; each statement commits by itself."""
         with self.lock, self._errors():
-            _WATCH.check(self._name)
+            DESCRIPTORS.check(self._name)
             yield self._current_writer()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection to read from; an empty database in memory if there is no file."""
         with self._reader_lock, self._errors():
-            _WATCH.check(self._name)
+            DESCRIPTORS.check(self._name)
             reader = self._current_reader() if self._separate else self._existing_writer()
             if reader is None:
                 with closing(empty_database(self.schema)) as nothing:
@@ -380,7 +216,7 @@ class SqliteFile:
             if fits:
                 connection.execute("VACUUM")
         # Short waits: a checkpoint that waits for a reader lets no writer through.
-        with self.hurried(_POLL_SECONDS) as connection:
+        with self.hurried(POLL_SECONDS) as connection:
             for _ in range(_CHECKPOINTS):
                 if not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                     return fits
@@ -390,7 +226,7 @@ class SqliteFile:
     def close(self) -> None:
         """Close the connections; the next use opens new ones."""
         with self.lock, self._reader_lock:
-            _WATCH.look()
+            DESCRIPTORS.look()
             for opened in (self._reader, self._writer):
                 if opened is not None:
                     opened.close()
@@ -401,7 +237,7 @@ class SqliteFile:
         all_opened = [each for each in (self._reader, self._writer) if each is not None]
         self._reader = self._writer = None
         for opened in all_opened:
-            _never_close(opened.connection)
+            never_close(opened.connection)
         return {opened.identity[:2] for opened in all_opened}
 
     def _current_writer(self) -> sqlite3.Connection:
@@ -441,17 +277,17 @@ class SqliteFile:
         """
         if not os.path.lexists(self._name):
             return False
-        if _is_without_a_byte(self.path):
+        if is_without_a_byte(self.path):
             what = f"{self.schema.name} is lost: the file is empty (0 bytes)"
-            raise DatabaseError(what, where=self._name) from _damage(what)
+            raise DatabaseError(what, where=self._name) from damage(what)
         return True
 
-    def _was_replaced(self, opened: _Opened) -> bool:
+    def _was_replaced(self, opened: OpenConnection) -> bool:
         """Whether somebody moved or removed the file: nobody would look into it again."""
         # Not within a transaction: its statements must all go to one file.
         if opened.connection.in_transaction:
             return False
-        now = _state_of(self._name) if opened.is_snapshot else _identity(self._name)
+        now = state_of(self._name) if opened.is_snapshot else identity_of(self._name)
         return opened.identity != now
 
     def _forget_replaced(self) -> None:
@@ -460,14 +296,14 @@ class SqliteFile:
         if self._on_new_file is not None:
             self._on_new_file("")
 
-    def _opened(self) -> _Opened:
-        before = _identity(self._name)
+    def _opened(self) -> OpenConnection:
+        before = identity_of(self._name)
         connection = open_database(self.path, self.schema)
         pragmas = {"busy_timeout": int(self._wait_seconds * 1000), **self._pragmas}
         return self._configured(connection, before, pragmas, self._on_open)
 
-    def _opened_reader(self) -> _Opened:
-        before = _identity(self._name)
+    def _opened_reader(self) -> OpenConnection:
+        before = identity_of(self._name)
         pragmas = {"query_only": 1, **self._reader_pragmas}
         try:
             connection = open_database(self.path, self.schema)
@@ -477,7 +313,7 @@ class SqliteFile:
             # Usually opened for writing even by a reader: only such a connection can recover a WAL
             # that a killed process left. The fallback is for files, folders and disks that can't
             # be written.
-            opened = _opened_read_only(self.path, self.schema)
+            opened = open_read_only(self.path, self.schema)
             self._configured(opened.connection, before, pragmas, on_open=None)
             return opened
         return self._configured(connection, before, pragmas, self._on_open)
@@ -488,7 +324,7 @@ class SqliteFile:
         before: tuple[int, int],
         pragmas: Pragmas,
         on_open: Callable[[sqlite3.Connection], None] | None,
-    ) -> _Opened:
+    ) -> OpenConnection:
         try:
             if on_open is not None:
                 on_open(connection)
@@ -499,7 +335,7 @@ class SqliteFile:
             raise
         # What had the name before we connected: if another file took it in between, the next use
         # notices. Only a file that we have just created is looked at now.
-        return _Opened(connection, before if before != _NO_FILE else _identity(self._name))
+        return OpenConnection(connection, before if before != NO_FILE else identity_of(self._name))
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -519,7 +355,7 @@ class SqliteFile:
     def _hint(self, error: BaseException) -> str:
         if is_frozen(error):
             return "restart the agent"
-        return self._damage_hint if is_damage(error) else _HINTS.get(error_code(error), "")
+        return self._damage_hint if is_damage(error) else HINTS.get(error_code(error), "")
 
     # -- damage ----------------------------------------------------------------------------
 
@@ -534,7 +370,7 @@ class SqliteFile:
         """
         with self.lock:
             self.close()
-            seconds = min(self._wait_seconds, _LOCK_SECONDS)
+            seconds = min(self._wait_seconds, LOCK_SECONDS)
             try:
                 # Two processes find the same damage at the same time. The second must see the first
                 # one's new file and leave it in place.
@@ -552,7 +388,7 @@ class SqliteFile:
             return name
 
     def _is_whole_now(self) -> bool:
-        if _is_without_a_byte(self.path):
+        if is_without_a_byte(self.path):
             return False
         try:
             with closing(open_database(self.path, self.schema)) as connection:
@@ -567,9 +403,9 @@ class SqliteFile:
 
     def _renamed(self) -> str:
         """Rename the file and what belongs to it; returns its new name."""
-        name = _free_name(self.path) if self._keeps_all else f"{self.path.name}.damaged"
+        name = free_name(self.path) if self._keeps_all else f"{self.path.name}.damaged"
         # The database last: a new one must not find an old WAL, whose pages SQLite would add.
-        for suffix in _SUFFIXES:
+        for suffix in SUFFIXES:
             with suppress(FileNotFoundError):
                 aside = self.path.with_name(name + suffix)
                 self.path.with_name(self.path.name + suffix).replace(aside)
@@ -593,562 +429,3 @@ class SqliteFile:
         """Let threads use the file again, in the parent and in the child."""
         self._reader_lock.release()
         self.lock.release()
-
-
-# -- reading what can't be written -----------------------------------------------------------
-#
-# SQLite reads a WAL database in a folder where it may not create files only if a writer has
-# created them already, or if we say that nobody changes the file (``immutable``). The second
-# ignores the WAL, so a file whose WAL has content is copied instead. Somebody else may be allowed
-# to write: a connection that does not see changes is replaced when the files change.
-
-
-@contextmanager
-def read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that changes nothing, and creates nothing beside the file if nobody has it open.
-
-    Raises:
-        DatabaseError: It can't be opened.
-        sqlite3.Error: It is not a database, or can't be read.
-    """
-    with closing(_opened_read_only(path, None)) as opened:
-        yield opened.connection
-
-
-def _opened_read_only(path: Path, schema: Schema | None) -> _Opened:
-    """Open a file for reading; in a copy if it has to be migrated first."""
-    name = os.fspath(path)
-    state = _state_of(name)
-    is_open = os.path.lexists(f"{name}-wal")  # somebody has it open, or had it when it was killed
-    for way in ("mode=ro", "immutable=1") if is_open else ("immutable=1",):
-        if way != "mode=ro" and _size(f"{name}-wal"):
-            break
-        connection = _connection(path, way)
-        try:
-            if schema is None:
-                connection.execute("PRAGMA schema_version").fetchone()
-            if schema is None or _is_current(connection, path, schema):
-                if way == "mode=ro":
-                    return _Opened(connection, _identity(name))
-                return _Opened(connection, state, is_snapshot=True)
-            connection.close()
-        except sqlite3.Error as error:
-            connection.close()
-            if not is_unwritable(error):
-                raise
-        except BaseException:
-            connection.close()
-            raise
-    return _private_copy(path, schema)
-
-
-def _private_copy(path: Path, schema: Schema | None) -> _Opened:
-    try:
-        folder = _TemporaryFolder()
-        copy = folder.path / path.name
-        state = _copied(os.fspath(path), os.fspath(copy))
-        connection = _connection(copy, "mode=rw") if schema is None else open_database(copy, schema)
-    except OSError as error:
-        what = f"can't be opened: {error.strerror or error}"
-        hint = _HINTS[sqlite3.SQLITE_CANTOPEN]
-        raise DatabaseError(what, where=str(path), hint=hint) from error
-    return _Opened(connection, state, is_snapshot=True, folder=folder)
-
-
-def _identity(name: str) -> tuple[int, int]:
-    """Which file has this name now: an open connection may have one that was moved away."""
-    try:
-        found = os.stat(name)  # noqa: PTH116 - at every use
-    except OSError:
-        return _NO_FILE
-    return found.st_dev, found.st_ino
-
-
-def _state_of(name: str) -> tuple[int, ...]:
-    """Which file has this name now, and whether it or its WAL was changed since."""
-    state: tuple[int, ...] = _identity(name)
-    for suffix in ("", "-wal"):
-        with suppress(OSError):
-            found = os.stat(name + suffix)  # noqa: PTH116 - at every use
-            state = (*state, found.st_size, found.st_mtime_ns)
-    return state
-
-
-def _is_without_a_byte(path: Path) -> bool:
-    """Whether a file was truncated to nothing. We never leave one like that."""
-    return path.is_file() and not _size(os.fspath(path))
-
-
-def _size(name: str) -> int:
-    try:
-        return os.stat(name).st_size  # noqa: PTH116
-    except OSError:
-        return 0
-
-
-def _copied(source: str, target: str) -> tuple[int, ...]:
-    """Copy a database and its WAL; returns their state, which has not changed meanwhile."""
-    for _ in range(_COPIES):
-        before = _state_of(source)
-        shutil.copyfile(source, target)
-        with suppress(FileNotFoundError):
-            shutil.copyfile(f"{source}-wal", f"{target}-wal")
-        if _state_of(source) == before:
-            break
-    return before
-
-
-# -- one connection --------------------------------------------------------------------------
-
-
-def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
-    """Return a connection in autocommit mode, for any thread; create or migrate the file.
-
-    Raises:
-        ForeignDatabase: The file belongs to another program; it is not changed.
-        DatabaseError: It can't be opened.
-    """
-    try:
-        if not path.exists():
-            _create(path, schema)
-        elif not path.is_file():
-            raise DatabaseError("is not a regular file", where=str(path), hint="move it away")
-        elif _is_without_a_byte(path):
-            # SQLite takes it for a new database, and would delete the WAL, which may have much of
-            # what was stored.
-            logger.error("%s is empty (0 bytes): %s starts again", path, schema.name)
-            _move_orphans(path)
-        return _retry_while_busy(lambda: _connected(path, schema))
-    except sqlite3.Error as error:
-        # Without a hint: if it is damaged, the caller adds how to repair it.
-        raise DatabaseError(f"{schema.name} can't be opened: {error}", where=str(path)) from error
-    except OSError as error:
-        what = f"{schema.name} can't be opened: {error.strerror or error}"
-        raise DatabaseError(what, where=str(path), hint=CHECK_FOLDER) from error
-    except LockTimeoutError as error:
-        raise DatabaseError(error.what, where=error.where, hint=error.hint) from error
-
-
-def empty_database(schema: Schema) -> sqlite3.Connection:
-    """Return an empty database in memory, to read from while there is no file yet."""
-    database = connect(":memory:", isolation_level=None, check_same_thread=False)
-    _migrate(database, schema)
-    return database
-
-
-@contextmanager
-def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Commit everything done inside, or nothing. A nested one is part of the outer one."""
-    if database.in_transaction:
-        yield database
-        return
-    # Takes the write lock now. A deferred transaction would start as a reader, and fail with
-    # SQLITE_BUSY at its first write, without waiting, if another process has written meanwhile.
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield database
-        database.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            database.execute("ROLLBACK")
-        raise
-
-
-def _create(path: Path, schema: Schema) -> None:
-    """Create a database under a temporary name, and rename it unless another process was faster.
-
-    So nobody ever sees half of a database.
-    """
-    ensure_folder(path.parent)
-    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
-    os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    let_owner_use(aside)  # SQLite gives its own files the mode of the database
-    try:
-        with closing(connect(aside, isolation_level=None)) as database:
-            database.executescript(schema.prepare)
-            database.execute(f"PRAGMA journal_mode = {_journal(path)}")
-            _migrate(database, schema)
-        _move_orphans(path)
-        _publish(aside, path)
-        with suppress(OSError):
-            sync_folder(path.parent)
-    finally:
-        for suffix in _SUFFIXES:
-            with suppress(OSError):
-                aside.with_name(aside.name + suffix).unlink()
-
-
-def _move_orphans(path: Path) -> None:
-    """Rename the WAL of a database that is gone: a new one would get its pages, or delete it."""
-    if not _size(f"{path}-wal"):
-        return
-    # Under a lock, which every creator that sees this WAL takes: one that comes later must not
-    # rename the WAL of the database that the first has created.
-    with file_lock(path.with_name(f"{path.name}.new.lock"), _LOCK_SECONDS):
-        if path.exists() and not _is_without_a_byte(path):
-            return
-        name = _free_name(path)
-        logger.error("%s is gone; what is left of it is renamed to %s", path, f"{name}-wal")
-        for suffix in _SUFFIXES[:-1]:
-            with suppress(FileNotFoundError):
-                path.with_name(path.name + suffix).replace(path.with_name(name + suffix))
-
-
-def _free_name(path: Path) -> str:
-    """A name for what is set aside of a database, with the time, that nothing has yet."""
-    stamp = f"{path.name}.damaged-{strftime('%Y%m%d-%H%M%S')}"
-    names = (f"{stamp}-{number}" if number else stamp for number in count())
-    return next(
-        each
-        for each in names
-        if not any(os.path.lexists(path.with_name(each + suffix)) for suffix in _SUFFIXES)
-    )
-
-
-def _publish(aside: Path, path: Path) -> None:
-    try:
-        # A link fails if the name exists, a rename would replace another process's database.
-        os.link(aside, path)
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without links
-        with file_lock(path.with_name(f"{path.name}.new.lock"), _LOCK_SECONDS):
-            if not path.exists():
-                aside.rename(path)
-
-
-def _retry_while_busy(attempt: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
-    # SQLite itself waits in most calls, but not when the journal mode changes.
-    end = monotonic() + WAIT_SECONDS
-    while True:
-        try:
-            return attempt()
-        except sqlite3.OperationalError as error:
-            if not is_busy(error) or monotonic() >= end:
-                raise
-        sleep(_POLL_SECONDS)
-
-
-def _connected(path: Path, schema: Schema) -> sqlite3.Connection:
-    # mode=rw: a plain path would create an empty file if another process has just renamed this one.
-    database = _connection(path, "mode=rw")
-    try:
-        version = _checked(database, path, schema)
-        if version == 0:
-            database.executescript(schema.prepare)
-        wanted = _journal(path)
-        if database.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
-            database.execute(f"PRAGMA journal_mode = {wanted}")
-        database.execute("PRAGMA synchronous = NORMAL")
-        if version < schema.version or _missing(database, schema):
-            _migrate(database, schema)
-    except (sqlite3.DataError, UnicodeDecodeError) as error:
-        # Random bytes in place of the schema can look like an endless value, or appear in SQLite's
-        # message, which is then not UTF-8.
-        database.close()
-        raise _damage("its schema is damaged") from error
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _connection(path: Path, way: str) -> sqlite3.Connection:
-    _WATCH.check(os.fspath(path))
-    database = connect(
-        f"{path.absolute().as_uri()}?{way}",
-        uri=True,
-        timeout=WAIT_SECONDS,
-        # Python's own transaction handling commits at times that depend on the statement; ours is
-        # explicit.
-        isolation_level=None,
-        check_same_thread=False,
-    )
-    database.text_factory = _text
-    return database
-
-
-def _damage(what: str) -> sqlite3.DatabaseError:
-    """An error of ours that counts as damage."""
-    damage = sqlite3.DatabaseError(what)
-    damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return damage
-
-
-def _is_current(database: sqlite3.Connection, path: Path, schema: Schema) -> bool:
-    """Whether a file can be read as it is, without a migration."""
-    return _checked(database, path, schema) == schema.version and not _missing(database, schema)
-
-
-def _text(stored: bytes) -> str:
-    """Decode what can be decoded: a damaged letter must not hide all others."""
-    return stored.decode("utf-8", "replace")
-
-
-def _journal(path: Path) -> str:
-    """The journal mode: WAL needs memory shared by all processes, so none over a network."""
-    kind = network_file_system(path)
-    if not kind:
-        return "wal"
-    logger.warning("%s is on a network file system (%s): writing is slower there", path, kind)
-    return "truncate"
-
-
-def _checked(database: sqlite3.Connection, path: Path, schema: Schema) -> int:
-    """Return the version of the database; raise if it is not ours."""
-    # In one transaction: another process may be filling an empty file at this moment, and what is
-    # not yet its version must not meet what are already its tables.
-    database.execute("BEGIN")
-    try:
-        version = int(database.execute("PRAGMA user_version").fetchone()[0])
-        owner = int(database.execute("PRAGMA application_id").fetchone()[0])
-        is_new = version == owner == 0 and _is_empty(database)
-    finally:
-        with suppress(sqlite3.Error):  # after an I/O error SQLite has ended it already
-            database.execute("ROLLBACK")
-    if owner != schema.application_id and not is_new:
-        raise ForeignDatabase(
-            f"is not {schema.name} of hermes-plugins",
-            where=str(path),
-            hint="it was not changed; move it away to start with a new file",
-        )
-    if version > schema.version:
-        raise ForeignDatabase(
-            f"{schema.name} was written by a newer version of hermes-plugins "
-            f"(format {version}, this one knows {schema.version})",
-            where=str(path),
-            hint="it was not changed; upgrade hermes-plugins",
-        )
-    return version
-
-
-def _is_empty(database: sqlite3.Connection) -> bool:
-    return database.execute("SELECT 1 FROM sqlite_master").fetchone() is None
-
-
-def _migrate(database: sqlite3.Connection, schema: Schema) -> None:
-    with transaction(database):
-        version = int(database.execute("PRAGMA user_version").fetchone()[0])
-        for migration in schema.migrations[version:]:
-            if callable(migration):
-                migration(database)
-            else:
-                for statement in filter(str.strip, migration.split(";\n")):
-                    database.execute(statement)
-        for addition in _missing(database, schema):
-            addition(database)
-        database.execute(f"PRAGMA application_id = {schema.application_id}")
-        database.execute(f"PRAGMA user_version = {schema.version}")
-
-
-def _missing(database: sqlite3.Connection, schema: Schema) -> list[Callable[..., None]]:
-    """The additions that a file does not have yet."""
-    query = "SELECT 1 FROM pragma_table_info(?) WHERE name = ?"
-    return [
-        addition
-        for column, addition in schema.additions.items()
-        if database.execute(query, column.split(".")).fetchone() is None
-    ]
-
-
-# -- forks -----------------------------------------------------------------------------------
-
-
-class Forkable(Protocol):
-    """An object with connections or locks that a forked child must not inherit in use."""
-
-    def before_fork(self) -> None:
-        """Wait for what is going on, let nothing begin, and close connections."""
-
-    def after_fork(self) -> None:
-        """Go on, in the parent or in the child."""
-
-
-class _ForkHandlers:
-    """Calls every `Forkable` around a fork. Registers itself with Python when first used."""
-
-    def __init__(self) -> None:
-        self._all: WeakSet[Forkable] = WeakSet()
-        self._waiting: list[Forkable] = []
-        self._registered = False
-
-    def add(self, holder: Forkable) -> None:
-        if not self._registered and hasattr(os, "register_at_fork"):
-            self._registered = True
-            os.register_at_fork(
-                before=self._before, after_in_parent=self._after, after_in_child=self._after
-            )
-        self._all.add(holder)
-
-    def _before(self) -> None:
-        self._waiting.extend(self._all)
-        for holder in self._waiting:
-            holder.before_fork()
-
-    def _after(self) -> None:
-        while self._waiting:
-            self._waiting.pop().after_fork()
-
-
-# Module state, since fork handlers belong to the process and Python can't unregister them.
-_FORK_HANDLERS: Final = _ForkHandlers()
-
-
-def close_before_fork(holder: Forkable) -> None:
-    """Have ``before_fork`` and ``after_fork`` of an object called around each fork.
-
-    SQLite's locks belong to a process, and its notes about them are copied into a child: even a
-    new connection there would take no lock. So connections are closed before.
-    """
-    _FORK_HANDLERS.add(holder)
-
-
-# -- copying a database that others use --------------------------------------------------------
-
-#: Pages per step: 1 MB at the usual page size.
-_STEP_PAGES: Final = 256
-# With a rollback journal, a change of somebody else restarts the copy. After so many restarts it
-# is made in one step, for which writers wait.
-_RESTARTS: Final = 5
-_LONGEST_PAUSE: Final = 0.05
-
-_UNWRITTEN: Final = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE))
-
-CopyProgress = Callable[[int, int], None]
-
-
-def is_database(path: Path) -> bool:
-    """Whether a file is a SQLite database with something in it.
-
-    SQLite is asked. If this process opened and closed the file itself, the locks of its other
-    connections to it would be gone.
-
-    Raises:
-        DatabaseError: It can't be opened.
-    """
-    try:
-        with read_only(path) as database:
-            return database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        if error_code(error) == sqlite3.SQLITE_NOTADB:
-            return False
-        raise DatabaseError(f"can't be opened: {error}", where=str(path)) from error
-
-
-class Snapshot:
-    """A database at one moment, whatever others write to it meanwhile.
-
-    With a write-ahead log, the moment is when this object is created: no writer waits for it, nor
-    it for them. With a rollback journal, it is a moment during `copy`. It can be copied once.
-
-    Raises:
-        DatabaseError: The file can't be opened.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with self._errors():
-            # As for readers of ours: only a connection that may write recovers a WAL that a killed
-            # process left.
-            try:
-                self._opened = _Opened(_connection(path, "mode=rw"), _NO_FILE)
-                self._begin()
-            except sqlite3.Error as error:
-                if not is_unwritable(error):
-                    raise
-                self._opened = _opened_read_only(path, None)
-                self._begin()
-
-    def _begin(self) -> None:
-        connection = self._opened.connection
-        connection.execute("PRAGMA query_only = 1")
-        self._is_pinned = connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-        if self._is_pinned:
-            # A copy in several steps begins again when somebody writes, unless its source is in
-            # a transaction already.
-            connection.execute("BEGIN")
-            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-
-    def copy(self, target: Path, progress: CopyProgress | None = None) -> str:
-        """Copy it to a new file in small steps, with a pause after each.
-
-        Returns:
-            What SQLite finds wrong with the copy; "" if it is whole.
-
-        Raises:
-            DatabaseError: It can't be read.
-            OSError: The copy can't be written.
-        """
-        steps = _CopySteps(None if self._is_pinned else _RESTARTS, progress)
-        with self._errors():
-            try:
-                self._copy(target, _STEP_PAGES, steps)
-            except _RestartedTooOften:
-                self._copy(target, -1, _CopySteps(None, progress))
-            self._release()
-            with closing(_connection(target, "immutable=1")) as copy:
-                found = str(copy.execute("PRAGMA quick_check(1)").fetchone()[0])
-        return "" if found == "ok" else found
-
-    def _copy(self, target: Path, pages: int, steps: _CopySteps) -> None:
-        with closing(connect(target, isolation_level=None)) as copy:
-            # Nobody uses it before it is complete.
-            copy.execute("PRAGMA synchronous = OFF")
-            copy.execute("PRAGMA journal_mode = OFF")
-            self._opened.connection.backup(copy, pages=pages, progress=steps.done, sleep=0.01)
-
-    def _release(self) -> None:
-        """Let go of the moment: until then, the log can't be emptied and grows with each commit.
-
-        What has grown meanwhile is moved to the database here. Otherwise the next commit of an
-        agent would do that, and wait for the disk.
-        """
-        connection = self._opened.connection
-        if self._is_pinned:
-            connection.execute("ROLLBACK")
-            connection.execute("PRAGMA query_only = 0")
-            with suppress(sqlite3.Error):  # a file that can't be written
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-
-    def close(self) -> None:
-        """End it."""
-        self._opened.close()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            # Only the copy is written to.
-            if getattr(error, "sqlite_errorcode", 0) in _UNWRITTEN:
-                raise OSError(ENOSPC, f"no space for a copy of {self.path.name}") from error
-            hint = _HINTS.get(error_code(error), "")
-            what = f"can't be copied: {error}"
-            raise DatabaseError(what, where=str(self.path), hint=hint) from error
-
-
-class _RestartedTooOften(Exception):  # noqa: N818 - not an error
-    """Others write all the time."""
-
-
-class _CopySteps:
-    """What happens between two steps of a copy."""
-
-    def __init__(self, restarts: int | None, progress: CopyProgress | None) -> None:
-        self._restarts = restarts
-        self._progress = progress
-        self._left: int | None = None
-        self._at = monotonic()
-
-    def done(self, _status: int, remaining: int, total: int) -> None:
-        if self._restarts is not None and self._left is not None and remaining >= self._left > 0:
-            self._restarts -= 1
-            if self._restarts < 0:
-                raise _RestartedTooOften
-        self._left = remaining
-        if self._progress is not None:
-            self._progress(total - remaining, total)
-        # Half of the time for others: a copy at full speed fills the queue of the disk, and a
-        # commit that is synced waits behind it.
-        sleep(min(monotonic() - self._at, _LONGEST_PAUSE))
-        self._at = monotonic()

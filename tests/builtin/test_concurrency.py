@@ -16,7 +16,7 @@ from support.scripts import run_script
 from support.storages import Storage, scaled
 
 from hermes_builtin.notes import Author, Notes, Settings
-from hermes_builtin.notes.notebook import NotesFile
+from hermes_builtin.notes.notes_text import NotesFile
 
 pytestmark = pytest.mark.scaled
 

@@ -32,7 +32,7 @@ from hermes_builtin.sessions.sqlite.database import ARCHIVE
 from hermes_builtin.sessions.sqlite.index import BATCH
 from hermes_builtin.sessions.sqlite.tables import insert
 from hermes_core.errors import DatabaseError, ForeignDatabase
-from hermes_core.storage.sqlite import open_database
+from hermes_core.storage.sqlite_connection import open_database
 
 StartTalk = Callable[..., Talk]
 

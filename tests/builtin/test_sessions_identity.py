@@ -22,7 +22,7 @@ from hermes_builtin.sessions.conversations import archived_turns, sessions_since
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_builtin.sessions.sqlite.database import ARCHIVE
 from hermes_core.session import identity_from, identity_text
-from hermes_core.storage.sqlite import open_database
+from hermes_core.storage.sqlite_connection import open_database
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive, maintenance
 from hermes_builtin.sessions.sqlite.database import ARCHIVE
 from hermes_builtin.sessions.words import LANGUAGE_MARKS, inflected, language_of, runs, words
-from hermes_core.storage.sqlite import open_database
+from hermes_core.storage.sqlite_connection import open_database
 
 SAID = {
     "de": ("Wir haben letztes Jahr zwei Häuser in Freiburg gekauft.", "Haus"),

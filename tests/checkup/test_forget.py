@@ -29,7 +29,7 @@ from support.forget_home import (
 )
 
 from hermes_core import Config, ForgetRequest, MemoryManager, SessionContext
-from hermes_core.checkup import forget
+from hermes_core.checkup import forget, survey
 from hermes_core.loading.activation import activate_builtin
 from hermes_core.outbox import StreamKey
 from hermes_core.outbox.spool import OutboxSpool
@@ -135,7 +135,7 @@ def test_the_receipt_has_counts_a_salted_hash_and_nothing_of_the_text(machine):
     assert len(receipt["subject"]) == 64
     assert receipt["started"] <= receipt["finished"]
     assert any("backups" in each for each in receipt["unreachable"])
-    assert not (machine.home / forget.JOURNAL).exists()
+    assert not (machine.home / survey.JOURNAL).exists()
 
 
 def test_a_dry_run_shows_what_there_is_and_changes_nothing(machine):
@@ -474,8 +474,8 @@ def _carry_out(home: Path, request: ForgetRequest, step: Callable[[str], None]) 
         forget.resume(config, journal, step)
         return
     builtin = activate_builtin(config)
-    subject = forget.subject_of(config, request, builtin)
-    found = forget.survey(config, subject, builtin)
+    subject = survey.subject_of(config, request, builtin)
+    found = survey.survey(config, subject, builtin)
     forget.finish(config, forget.begin(home, subject, found, provider=False), step)
 
 
@@ -483,15 +483,15 @@ def _carry_out(home: Path, request: ForgetRequest, step: Callable[[str], None]) 
 def test_what_was_killed_is_finished_by_the_next_command(machine, number):
     placed = count(machine.home)
     assert _killed_at(machine.home, number, ForgetRequest(str(machine.home), TEXT))
-    assert (machine.home / forget.JOURNAL).exists()
-    assert stat.S_IMODE((machine.home / forget.JOURNAL).stat().st_mode) == 0o600
+    assert (machine.home / survey.JOURNAL).exists()
+    assert stat.S_IMODE((machine.home / survey.JOURNAL).stat().st_mode) == 0o600
     status = machine.run("status")
     assert (status.code, "run: hermes-plugins forget" in status.out) == (1, True)
     receipt = machine.json("forget")
     assert receipt["found"] == receipt["deleted"] == placed
     assert (receipt["resumed"], receipt["complete"]) == (1, True)
     assert grep(machine.home) == []
-    assert not (machine.home / forget.JOURNAL).exists()
+    assert not (machine.home / survey.JOURNAL).exists()
 
 
 @pytest.mark.stress

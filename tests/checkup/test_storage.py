@@ -23,7 +23,7 @@ from hermes_builtin.notes import Author, Notes, Operation
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_core import DatabaseError, HermesError, MemoryManager, SessionContext
-from hermes_core.checkup import forget, storage
+from hermes_core.checkup import forget, former_storage, storage, survey
 from hermes_core.cli.forget import forget_command
 from hermes_core.cli.storage import storage_command
 from hermes_core.config import load_config
@@ -588,7 +588,7 @@ def test_a_namespace_that_was_moved_away_can_be_deleted(
 
 def test_forget_names_where_the_memory_was_before(full: Path, url: str, tmp_path: Path) -> None:
     migrate(full, url)
-    assert forget.is_from_before(load_config(full), "memories/history.db")
+    assert former_storage.is_from_before(load_config(full), "memories/history.db")
     done = CliRunner().invoke(forget_command, ["Where is Bonn, bob", "--yes"])
     assert done.exit_code == 1
     assert "these files are from before" in done.output
@@ -596,11 +596,11 @@ def test_forget_names_where_the_memory_was_before(full: Path, url: str, tmp_path
     migrate(full, "files")
 
     config = load_config(full)
-    subject = forget.Subject(ForgetRequest(str(full), "Where is Bonn"))
+    subject = survey.Subject(ForgetRequest(str(full), "Where is Bonn"))
     said = forget.always_unreachable(config, subject, asked=False)
 
     assert any(f"{shown_address(url)} (default): the memory before" in each for each in said)
-    assert not forget.is_from_before(config, "memories/history.db")
+    assert not former_storage.is_from_before(config, "memories/history.db")
 
 
 @pytest.mark.parametrize("part", ["archive_messages", "outbox_writes", "notes_changes"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hermes_core.outbox import OutboxStore, WriteState
 from hermes_core.outbox.sqlite import OUTBOX, OutboxFile
-from hermes_core.storage.sqlite import Schema, open_database
+from hermes_core.storage.sqlite_connection import Schema, open_database
 
 
 def test_what_waits_in_a_file_of_the_first_version_still_does(home: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes_core.errors import DatabaseError
-from hermes_core.storage.sqlite import Snapshot, is_database
+from hermes_core.storage.snapshot import Snapshot, is_database
 
 
 def database(path: Path, mode: str, rows: int = 3000) -> sqlite3.Connection:

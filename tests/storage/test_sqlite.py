@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from hermes_core.errors import DatabaseError, ForeignDatabase
-from hermes_core.storage import sqlite
-from hermes_core.storage.sqlite import Schema, SqliteFile, error_code, is_damage, open_database
+from hermes_core.storage import sqlite, sqlite_connection
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import Schema, error_code, is_damage, open_database
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 OPENERS, TIMES = (6, 20) if STRESS else (3, 8)
@@ -104,14 +105,14 @@ def test_an_empty_file_that_another_process_fills_meanwhile_is_not_foreign(
     """Its version, its owner and its tables are looked at in one moment."""
     path.parent.mkdir()
     path.touch()
-    is_empty = sqlite._is_empty
+    is_empty = sqlite_connection._is_empty
 
     def filled_by_another(database: sqlite3.Connection) -> bool:
         with closing(sqlite3.connect(path, timeout=0)) as other, suppress(sqlite3.OperationalError):
             other.execute("CREATE TABLE books (title TEXT)")
         return is_empty(database)
 
-    monkeypatch.setattr(sqlite, "_is_empty", filled_by_another)
+    monkeypatch.setattr(sqlite_connection, "_is_empty", filled_by_another)
     with closing(open_database(path, ONE)) as database:
         assert columns(database) == ["title"]
 
@@ -120,7 +121,7 @@ OPENER = """
 import os
 import sys
 from pathlib import Path
-from hermes_core.storage.sqlite import Schema, open_database
+from hermes_core.storage.sqlite_connection import Schema, open_database
 if sys.argv[3] == "no links":
     def refuse(*_):
         raise OSError("links are not supported")
@@ -163,7 +164,7 @@ def test_many_who_open_a_new_database_at_once_never_hear_that_it_is_locked(
 def test_on_a_network_file_system_a_database_does_without_shared_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sqlite, "network_file_system", lambda _path: "nfs4")
+    monkeypatch.setattr(sqlite_connection, "network_file_system", lambda _path: "nfs4")
     path = tmp_path / "shelf.db"
     with closing(open_database(path, Schema("it", 7, ["CREATE TABLE t (x)"]))) as opened:
         opened.execute("INSERT INTO t VALUES (1)")
@@ -331,7 +332,7 @@ def test_another_process_s_lock_is_waited_for_as_long_as_asked(path: Path) -> No
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(DatabaseError, match="locked") as caught:
             add(file, "Persuasion")
-    assert sqlite.is_busy(caught.value)
+    assert sqlite_connection.is_busy(caught.value)
     assert "try again" in caught.value.hint
     with file.hurried(0.0) as database:
         assert database.execute("PRAGMA busy_timeout").fetchone() == (0,)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes_core import Config, ForgetRequest
-from hermes_core.checkup import forget
+from hermes_core.checkup import forget, survey
 from hermes_core.loading.activation import activate_builtin
 from support.forget_home import TEXT, count, fill, grep, in_child
 
@@ -32,8 +32,8 @@ def run(home: Path, number: int = 0) -> None:
         forget.resume(config, journal)
         return
     builtin = activate_builtin(config)
-    subject = forget.subject_of(config, ForgetRequest(str(home), TEXT), builtin)
-    found = forget.survey(config, subject, builtin)
+    subject = survey.subject_of(config, ForgetRequest(str(home), TEXT), builtin)
+    found = survey.survey(config, subject, builtin)
     if number:
         arm(number, KILL)
     forget.finish(config, forget.begin(home, subject, found, provider=False))
@@ -53,7 +53,7 @@ def is_killed(home: Path, number: int) -> bool:
 def problems(home: Path, placed: dict[str, int]) -> list[str]:
     """What is wrong after it was finished."""
     found = [f"still in {each}" for each in grep(home)]
-    if (home / forget.JOURNAL).exists():
+    if (home / survey.JOURNAL).exists():
         found.append("the journal is still there")
     receipts = list((home / "receipts").glob("*.json"))
     if len(receipts) != 1:

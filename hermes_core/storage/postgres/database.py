@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from hermes_core.storage.address import shown_address
+from hermes_core.storage.forks import close_before_fork
 from hermes_core.storage.outages import Outage, end_outage, known_outage, note_outages
 from hermes_core.storage.postgres.errors import (
     HINTS,
@@ -37,7 +38,6 @@ from hermes_core.storage.postgres.schema import (
     has_role,
     migrate,
 )
-from hermes_core.storage.sqlite import close_before_fork
 from hermes_core.storage.time_limit import deadline
 
 _T = TypeVar("_T")

@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
+from hermes_core.storage.forks import close_before_fork
 from hermes_core.storage.postgres.database import Database
 from hermes_core.storage.postgres.errors import Fault, PostgresError
 from hermes_core.storage.postgres.schema import Component, Connection
 from hermes_core.storage.sql import Rows
-from hermes_core.storage.sqlite import close_before_fork
 from hermes_core.storage.time_limit import TURN_SECONDS, time_limit
 
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from typing import Final
 
 from hermes_builtin.notes import Finding, Notes, Settings
 from hermes_builtin.notes.guard import SECRET
-from hermes_builtin.notes.notebook import NotesFile
+from hermes_builtin.notes.notes_text import NotesFile
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.sessions.archive import Archive
 from hermes_builtin.sessions.conversations import open_archive

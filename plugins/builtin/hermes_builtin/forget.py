@@ -18,8 +18,8 @@ from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session, 
 from hermes_builtin.sessions.conversations import keywords_of, open_archive
 from hermes_builtin.sessions.display import link
 from hermes_builtin.sessions.location import locate
+from hermes_builtin.sessions.request import linked
 from hermes_builtin.sessions.spool import Spool
-from hermes_builtin.sessions.tool import linked
 from hermes_core import DatabaseError, ForgetItem, ForgetReport, ForgetRequest, HermesError
 from hermes_core.config import load_config
 from hermes_core.session import TERMINAL, identity_text

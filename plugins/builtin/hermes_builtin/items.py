@@ -18,7 +18,8 @@ from typing import Any, Final
 from hermes_builtin.sessions.words import storable, words
 from hermes_core import HermesError
 from hermes_core.session import identity_text
-from hermes_core.storage.sqlite import Schema, SqliteFile
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import Schema
 
 #: Bytes of one item as JSON. It is memory for a model, not a place for files.
 LARGEST: Final = 1_000_000

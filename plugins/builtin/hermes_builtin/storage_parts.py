@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hermes_builtin.notes import NotesError
 from hermes_builtin.notes.history_file import HistoryFile
-from hermes_builtin.notes.notebook import TARGETS, NotesText
+from hermes_builtin.notes.notebook import TARGETS
+from hermes_builtin.notes.notes_text import NotesText
 from hermes_builtin.notes.pending import RecordFiles
 from hermes_builtin.notes.storage import open_storage
 from hermes_builtin.sessions.archive import EVERYBODY, Message, Session

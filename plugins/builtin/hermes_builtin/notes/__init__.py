@@ -24,16 +24,7 @@ from hermes_builtin.notes.entries import (
 from hermes_builtin.notes.guard import Finding, without_secrets
 from hermes_builtin.notes.guard_decisions import Blocked, GuardDecisions
 from hermes_builtin.notes.history import Change, History, settled_origin
-from hermes_builtin.notes.notebook import (
-    COMMAND,
-    PAGE,
-    TARGETS,
-    Author,
-    Notebook,
-    Page,
-    Written,
-    view,
-)
+from hermes_builtin.notes.notebook import COMMAND, PAGE, TARGETS, Author, Notebook, Page, Written
 from hermes_builtin.notes.pending import Pending, PendingWrite
 from hermes_builtin.notes.people import (
     PER_USER,
@@ -55,6 +46,7 @@ from hermes_builtin.notes.tool import (
     schema,
     snapshot,
 )
+from hermes_builtin.notes.view import view
 from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
 from hermes_core.privacy.origin import is_external

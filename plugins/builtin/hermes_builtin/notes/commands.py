@@ -6,14 +6,12 @@ external provider receives it too.
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -28,23 +26,26 @@ from hermes_builtin.notes import (
     NotesError,
     Operation,
     Page,
-    PendingWrite,
     Person,
-    Planned,
-    Refused,
     Written,
     entry_id,
     importing,
     operation,
-    previews,
     render,
 )
+from hermes_builtin.notes.command_notes import (
+    json_option,
+    notes_of,
+    of_user,
+    writable,
+)
+from hermes_builtin.notes.draft import Draft
 from hermes_builtin.notes.export import Export
 from hermes_builtin.notes.guard import SECRET
-from hermes_builtin.notes.notebook import NotesFile
-from hermes_builtin.notes.people import PER_USER
+from hermes_builtin.notes.notes_text import NotesFile
+from hermes_builtin.notes.pending_commands import allow, approve, pending, reject
 from hermes_builtin.provider import BuiltinProvider
-from hermes_core import HermesError, MemoryManager
+from hermes_core import HermesError
 from hermes_core.cli.output import (
     amount,
     bold,
@@ -56,295 +57,7 @@ from hermes_core.cli.output import (
     say,
     say_text,
 )
-from hermes_core.config import load_config
 from hermes_core.storage.home import resolve_home
-
-# -- helpers of all commands --------------------------------------------------------------------
-#
-# Every change goes through the code that the tool uses, and through a manager, so that the
-# external provider receives it, too.
-
-json_option: Final = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
-
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def of_user(command: _Command) -> _Command:
-    """Add the options that name the user whose USER.md it is."""
-    for option in (
-        click.option("--platform", default="", help="The platform of that user."),
-        click.option("--user", default="", help="Use the USER.md of this user."),
-    ):
-        command = option(command)
-    return command
-
-
-def notes_of(ctx: click.Context, user: str = "", platform: str = "") -> Notes:
-    """The notes of a user or of the person at the terminal, to look at.
-
-    Raises:
-        HermesError: All users share one USER.md, or it is not clear who is meant.
-    """
-    home = resolve_home(ctx.obj)
-    notes = Notes.open(home, load_config(home).memory)
-    if not user:
-        return notes
-    if notes.settings.user_notes != PER_USER:
-        hint = "run: hermes-plugins config set memory.user_notes per-user"
-        raise HermesError("all users share one USER.md", hint=hint)
-    if platform:
-        return notes.of(Person(platform, user))
-    known = [each for each in notes.people() if each.user_id == user]
-    if len(known) != 1:
-        platforms = ", ".join(plain(each.platform) for each in known) or "none"
-        raise HermesError(
-            f"it is not clear who {plain(user)} is: platforms with notes of that user: {platforms}",
-            hint="add --platform",
-        )
-    return notes.of(known[0])
-
-
-@contextmanager
-def writable(ctx: click.Context, person: Person) -> Iterator[BuiltinProvider]:
-    """The built-in within a manager, so that what is written is mirrored.
-
-    It runs as the person whose notes they are: the external provider keeps them for that person.
-    """
-    home = resolve_home(ctx.obj)
-    load_config(home)  # what is wrong with it stops us before anything is changed
-    # The command is an agent for a moment: what it can't deliver now waits in the outbox.
-    manager = MemoryManager.from_config(home)
-    who = {"user_id": person.user_id} if person.user_id else {}
-    manager.initialize_all("hermes-plugins", platform=person.platform, **who)
-    builtin = manager.get_provider("builtin")
-    if not isinstance(builtin, BuiltinProvider):
-        raise HermesError("the built-in is not ours", where=type(builtin).__name__)
-    try:
-        yield builtin
-    except Refused as refused:
-        raise RejectedError(refused) from refused
-    finally:
-        # Also after an error: changes that were made before it are delivered.
-        manager.shutdown_all()
-        problems = [str(problem) for problem in manager.problems]
-        problems += [
-            health["on_memory_write"].last_error
-            for name, health in manager.health().items()
-            # Only the external provider's own errors; those of the notes were raised already.
-            if name != "builtin" and "on_memory_write" in health
-        ]
-        for problem in filter(None, problems):
-            note(f"The external provider did not receive it: {problem}")
-
-
-_SHOW: Final = "to see the entries: hermes-plugins memory show"
-_PENDING: Final = "to see the ids: hermes-plugins memory pending"
-
-
-class RejectedError(HermesError):
-    """A change that can't be made, with what there is to choose from."""
-
-    def __init__(self, refused: Refused) -> None:
-        hint = "; ".join(previews(refused.matches)) or (_SHOW if refused.current else "")
-        super().__init__(refused.text, hint=hint)
-
-
-# -- `memory edit` ------------------------------------------------------------------------------
-
-
-class Draft:
-    """A text for an editor. Its file stays until it is discarded: it may hold all there is."""
-
-    def __init__(self, text: str, name: str) -> None:
-        self._before = f"{text}\n".encode() if text else b""
-        # A copy, not the notebook itself: an editor would bypass lock, guard and history.
-        handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".md")
-        with os.fdopen(handle, "wb") as file:
-            file.write(self._before)
-        self.path = Path(path)
-
-    @property
-    def kept(self) -> str:
-        """Where the person finds what they wrote."""
-        return f"your text is kept in {self.path}"
-
-    def edit(self) -> str | None:
-        """What the person made of it; None if they left it as it was."""
-        try:
-            click.edit(filename=str(self.path))
-        except click.ClickException as error:
-            if self._is_changed():
-                raise HermesError(error.message, hint=self.kept) from error
-            self.discard()
-            raise
-        if not self._is_changed():
-            self.discard()
-            return None
-        try:
-            # Bytes: text mode would translate line ends, and a comparison with what was written
-            # would differ.
-            return self.path.read_bytes().decode()
-        except UnicodeDecodeError as error:
-            raise HermesError(
-                "the editor did not save UTF-8 text; nothing was changed", hint=self.kept
-            ) from error
-
-    def discard(self) -> None:
-        """It was taken over, or never changed."""
-        self.path.unlink(missing_ok=True)
-
-    def _is_changed(self) -> bool:
-        return self.path.exists() and self.path.read_bytes() != self._before
-
-
-# -- `hermes-plugins memory pending`, `approve`, `reject` and `allow`: only a person decides ----
-
-_names = click.argument("names", nargs=-1, required=True, metavar="ID|all")
-
-
-@click.command()
-@click.argument("name", metavar="ID")
-@json_option
-@click.pass_context
-def allow(ctx: click.Context, name: str, json_wanted: bool) -> None:
-    """Allow a text that the guard blocks.
-
-    No tool of the model can do this.
-    """
-    text = notes_of(ctx).allow(name)
-    if json_wanted:
-        print_json(allowed={"id": entry_id(text), "text": text})
-    else:
-        say(f"Allowed: {plain(text)}")
-
-
-@click.command()
-@json_option
-@click.pass_context
-def pending(ctx: click.Context, json_wanted: bool) -> None:
-    """Show the writes that wait for your approval."""
-    notes = notes_of(ctx)
-    waiting = notes.planned()
-    blocked = notes.blocked()
-    if json_wanted:
-        rows = [_pending_row(*each) for each in waiting]
-        print_json(pending=rows, blocked=[each._asdict() for each in blocked])
-        return
-    for staged, planned in waiting:
-        session = f"  session {plain(staged.session)}" if staged.session else ""
-        say(f"{staged.id}  {plain(staged.target)}{session}")
-        if staged.reason:
-            say(f"    waits because {plain(staged.reason)}", indent=4)
-        for each in planned:
-            _print_planned(each)
-    for refused in blocked:
-        line = f"{refused.id}  refused by the guard ({refused.reason}): {plain(refused.text)}"
-        say(paint(line, "broken"))
-    if not waiting and not blocked:
-        say("Nothing is pending.")
-
-
-def _pending_row(staged: PendingWrite, planned: list[Planned]) -> dict[str, Any]:
-    operations = [
-        {"action": each.action, "content": each.content, "old_text": each.old_text}
-        for each in staged.operations
-    ]
-    changes = [
-        {
-            "action": each.wanted.action,
-            "removed": each.goes,
-            "added": each.wanted.content,
-            "problem": each.problem.text if each.problem else "",
-        }
-        for each in planned
-    ]
-    row = {**staged._asdict(), "origin": staged.origin}
-    return {**row, "operations": operations, "changes": changes}
-
-
-def _print_planned(planned: Planned) -> None:
-    wanted = planned.wanted
-    say(f"    {wanted.action}")
-    if planned.goes:
-        say_text(planned.goes, "      - ", 8)
-    if wanted.action != "remove":
-        say_text(wanted.content, "      + ", 8)
-    if planned.problem is not None:
-        line = f"      can't be applied now: {plain(planned.problem.text)}"
-        say(paint(line, "broken"))
-
-
-@click.command()
-@_names
-@json_option
-@click.pass_context
-def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> None:
-    """Approve writes that wait.
-
-    A write that fails does not stop the others.
-    """
-    approved, failed = [], []
-    notes = notes_of(ctx)
-    with ExitStack() as stack:
-        agents: dict[Person, BuiltinProvider] = {}
-        for name in _named(notes, names):
-            try:
-                person = notes.owner(notes.pending.get(name).target)
-                if person not in agents:
-                    agents[person] = stack.enter_context(writable(ctx, person))
-                staged, written = agents[person].notes.approve(name, Author("tool, approved"))
-            except Refused as refused:
-                failed.append({"id": name, "error": str(RejectedError(refused))})
-                continue
-            except HermesError as error:
-                what = str(HermesError(error.what, where=error.where))
-                failed.append({"id": name, "error": what})
-                continue
-            # Here and not in `approve`: `Notes` knows no provider.
-            target = notes.book(staged.target).target
-            agents[person].mirror(target, written.steps, "command", staged.session)
-            approved.append({"id": name, "target": staged.target, "summary": staged.summary})
-            if not json_wanted:
-                say(f"Approved: {plain(staged.summary)}")
-    if json_wanted:
-        print_json(approved=approved, failed=failed)
-        ctx.exit(1 if failed else 0)
-    if failed:
-        texts = (
-            f"{each['id']} is still pending: {each['error']}"
-            if notes.pending.exists(each["id"])
-            else each["error"]
-            for each in failed
-        )
-        raise NotesError("; ".join(texts), hint=_PENDING)
-
-
-@click.command()
-@_names
-@json_option
-@click.pass_context
-def reject(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> None:
-    """Discard pending writes."""
-    notes = notes_of(ctx)
-    # All names are checked before the first one is discarded: a typo changes nothing.
-    rejected = _named(notes, names)
-    for name in rejected:
-        if not notes.pending.exists(name):
-            raise NotesError(f"nothing with the id {name} is pending", hint=_PENDING)
-    for name in rejected:
-        notes.pending.discard(name)
-        if not json_wanted:
-            say(f"Rejected: {name}")
-    if json_wanted:
-        print_json(rejected=rejected)
-
-
-def _named(notes: Notes, names: tuple[str, ...]) -> list[str]:
-    return [each.id for each in notes.pending.all()] if names == ("all",) else list(names)
-
-
-# -- `hermes-plugins memory`: the notes, for the person whose they are --------------------------
 
 _COMMAND = Author(COMMAND)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hermes_builtin.notes.entries import FileChanged, Known, NotesError, parse
-from hermes_builtin.notes.notebook import FILES, Notebook, NotesFile, Seen
+from hermes_builtin.notes.notebook import FILES, Notebook
+from hermes_builtin.notes.notes_text import NotesFile, Seen
 from hermes_builtin.notes.people import PeopleFolders
 from hermes_core.errors import CHECK_FOLDER
 from hermes_core.storage.files import replace_file

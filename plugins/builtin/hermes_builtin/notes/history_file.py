@@ -15,7 +15,8 @@ from hermes_core.errors import DatabaseError
 from hermes_core.privacy.origin import ASSISTANT, PERSON
 from hermes_core.storage.logger import SafeLogger
 from hermes_core.storage.sql import Connection
-from hermes_core.storage.sqlite import Schema, SqliteFile
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import Schema
 
 FILE_EDIT: Final = "file edit"
 FOUND: Final = "found"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes.entries import FileChanged, NotesError
-from hermes_builtin.notes.notebook import Seen
+from hermes_builtin.notes.notes_text import Seen
 from hermes_builtin.notes.people import Person, checked_name
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.postgres import FOR_NOBODY, Component, Database, Transactions, protected

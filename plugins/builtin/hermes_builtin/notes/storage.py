@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from hermes_builtin.notes.history_file import HistoryFile, NotesDatabase
-from hermes_builtin.notes.notebook import FILES, NotesFile, NotesText
+from hermes_builtin.notes.notebook import FILES
+from hermes_builtin.notes.notes_text import NotesFile, NotesText
 from hermes_builtin.notes.pending import RecordFiles, Records
 from hermes_builtin.notes.people import PeopleFolders, Person
 

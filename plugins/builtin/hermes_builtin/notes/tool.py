@@ -17,8 +17,9 @@ from hermes_builtin.notes.entries import (
     shown,
 )
 from hermes_builtin.notes.guard import without_secrets
-from hermes_builtin.notes.notebook import Author, Notebook, Page, Written, masked, view
+from hermes_builtin.notes.notebook import Author, Notebook, Page, Written
 from hermes_builtin.notes.pending import Pending
+from hermes_builtin.notes.view import masked, view
 from hermes_builtin.sessions.session_text import Verdict
 from hermes_core import HermesError
 from hermes_core.storage.logger import SafeLogger

@@ -30,6 +30,7 @@ from hermes_builtin.sessions.hermes_agent import not_imported
 from hermes_builtin.sessions.importers import import_file, import_folder
 from hermes_builtin.sessions.location import Location, locate
 from hermes_builtin.sessions.query import age, parse
+from hermes_builtin.sessions.request import linked
 from hermes_builtin.sessions.results import (
     exported,
     message_facts,
@@ -37,7 +38,6 @@ from hermes_builtin.sessions.results import (
     session_facts,
 )
 from hermes_builtin.sessions.spool import Spool
-from hermes_builtin.sessions.tool import linked
 from hermes_builtin.sessions.words import storable
 from hermes_core import DatabaseError, HermesError
 from hermes_core.cli.output import (

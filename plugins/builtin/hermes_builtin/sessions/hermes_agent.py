@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from hermes_builtin.sessions.archive import Archive, NewMessage, SessionFacts, content_text
 from hermes_builtin.sessions.sqlite import ARCHIVE_ID
 from hermes_core.errors import DatabaseError
-from hermes_core.storage.sqlite import read_only
+from hermes_core.storage.sqlite_connection import read_only
 
 # -- Which file is the archive: ``state.db``, unless hermes-agent has it already ----------------
 #

@@ -43,7 +43,7 @@ from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
 from hermes_core.privacy.origin import IMPORT, is_external
 from hermes_core.session import TERMINAL
-from hermes_core.storage.sqlite import read_only
+from hermes_core.storage.sqlite_connection import read_only
 
 _ZIPPED: Final = "conversations.json"
 

@@ -6,27 +6,25 @@ how far, and how it is ranked is decided here.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from hermes_builtin.sessions.archive import (
     CRON,
     HIDDEN_SOURCES,
     Found,
     Hit,
-    Scope,
     SearchOptions,
     Session,
     Titled,
     indexed_words,
 )
 from hermes_builtin.sessions.numbers import session_of
+from hermes_builtin.sessions.phrases import MOST_READ, beginning, having, without
 from hermes_builtin.sessions.query import (
-    Phrase,
     Query,
     Term,
     TitleQuery,
@@ -35,339 +33,12 @@ from hermes_builtin.sessions.query import (
     reach,
 )
 from hermes_builtin.sessions.ranking import Ranking, SessionScore, Totals, rarity, weight
+from hermes_builtin.sessions.source import Group, Lineages, Source
+from hermes_builtin.sessions.vocabulary import Clause, Vocabulary
 from hermes_builtin.sessions.words import (
-    LANGUAGE_MARKS,
     WEIGHT,
-    fold,
-    inflected,
-    is_unspaced,
     related,
-    runs,
-    stem,
 )
-
-# -- What a database is asked -------------------------------------------------------------------
-
-#: Words of which a message has one. ``word*`` stands for all words that begin so: no index word
-#: has an asterisk in it.
-Group = tuple[str, ...]
-#: Groups of each of which a message has a word.
-Match = Sequence[Group]
-
-
-class Source(Protocol):
-    """The messages and the index of an archive, as one search sees them.
-
-    It knows which roles are looked for and which words must not be in a message; `newest`,
-    `within` and `sessions_with` leave out what is not to be found.
-    """
-
-    def counts(self, words: Iterable[str]) -> Mapping[str, int]:
-        """In about how many messages words are; those that are in none are left out."""
-
-    def terms(self, prefix: str, limit: int) -> list[tuple[str, int]]:
-        """Words that begin like this, and in about how many messages they are."""
-
-    def newest(self, match: Match, limit: int, below: int | None = None) -> list[int]:
-        """The messages that match, at most so many, those with the largest numbers."""
-
-    def within(
-        self, groups: Sequence[Group], sessions: Sequence[int], limit: int | None
-    ) -> list[list[int]]:
-        """For each group the messages of these sessions, the first so many of each session."""
-
-    def sessions_with(self, group: Group) -> list[int]:
-        """The sessions that have a message that matches. Takes time where there are many."""
-
-    def containing(self, text: str, sessions: Sequence[int], limit: int) -> list[int]:
-        """The last messages of each of these sessions that have a text in them as it stands."""
-
-    def texts(self, numbers: Iterable[int]) -> Iterable[tuple[int, str, str | None]]:
-        """Numbers, contents and extras of messages."""
-
-    def sizes(self, numbers: Iterable[int]) -> Mapping[int, int]:
-        """The lengths of messages."""
-
-    def in_time(
-        self, numbers: Iterable[int], after: float | None, before: float | None
-    ) -> set[int]:
-        """Those messages that are not older than one time, and older than the other."""
-
-    def by_number(self, numbers: Iterable[int]) -> Iterable[Session]:
-        """Sessions by their numbers, the largest first."""
-
-    def named(self, name: str) -> Iterable[Session]:
-        """The session of this id, then those that hosts call so, the last active first."""
-
-    def parents(self, sessions: Sequence[Session]) -> Sequence[Iterable[Session]]:
-        """For each session those that its ``parent`` names, as in `named`.
-
-        Sessions of other users may be left out.
-        """
-
-    def newest_sessions(
-        self,
-        scope: Scope,
-        limit: int,
-        *,
-        oldest: bool = False,
-        after: float | None = None,
-        before: float | None = None,
-    ) -> Iterable[Session]:
-        """The sessions that may be seen, those with the newest messages first, or the oldest.
-
-        With ``after`` and ``before`` only those that were going on in that time.
-        """
-
-    def in_times(self, times: Iterable[tuple[float, float]], limit: int) -> Iterable[Session]:
-        """Sessions that were going on in one of these times, at most so many of each."""
-
-    def titles(self) -> Iterable[tuple[int, str]]:
-        """The title of each session that has one, by its number."""
-
-    def times(self, numbers: Iterable[int]) -> Iterable[tuple[int, float]]:
-        """When sessions had their last message."""
-
-
-# -- Lineages: a session and those that it continues --------------------------------------------
-
-
-class Lineages:
-    """Which session continues which.
-
-    Args:
-        parents: For each of some sessions those that its parent names; see `Source`.
-    """
-
-    def __init__(self, parents: Callable[[Sequence[Session]], Sequence[Iterable[Session]]]) -> None:
-        self._candidates = parents
-        self._parents: dict[tuple[str, Scope], Session | None] = {}
-
-    def load(self, sessions: Iterable[Session]) -> None:
-        """Look up what sessions continue: one question for all of a generation."""
-        following: Iterable[Session | None] = sessions
-        while some := self._unknown(following):
-            found = self._candidates(list(some.values()))
-            for (key, session), candidates in zip(some.items(), found, strict=True):
-                # A host may name any session as the parent: one of somebody else is not looked at.
-                theirs = (each for each in candidates if each.is_of_the_same_person(session))
-                self._parents[key] = next(theirs, None)
-            following = [self._parents[key] for key in some]
-
-    def _unknown(self, sessions: Iterable[Session | None]) -> dict[tuple[str, Scope], Session]:
-        """Sessions whose parents were not looked up yet. Many may share a lineage."""
-        wanted = {(each.parent, each.owner): each for each in sessions if each and each.parent}
-        return {key: each for key, each in wanted.items() if key not in self._parents}
-
-    def of(self, session: Session) -> list[str]:
-        """The ids of a session and of those that it continues."""
-        self.load([session])
-        # A dict has an order and notices a cycle, which an import can create.
-        found = dict.fromkeys([session.id])
-        following: Session | None = session
-        while following is not None and following.parent:
-            parent = self._parents[following.parent, following.owner]
-            name = following.parent if parent is None else parent.id
-            if name in found:
-                break
-            found[name] = None
-            following = parent
-        return list(found)
-
-    def root(self, session: Session) -> str:
-        """The first session of a lineage."""
-        return self.of(session)[-1] if session.parent else session.id
-
-
-# -- What to look up: how frequent words are, and which other words they stand for ---------------
-
-#: A prefix that more words begin with stands for the most frequent of them.
-_MOST_EXPANSIONS: Final = 10
-_MOST_COUNTED: Final = 5000
-_BROAD: Final = 5000
-#: A word that no sampled message has is taken to be in so many.
-_UNCOUNTED: Final = 8
-_SURE_LETTERS: Final = 2
-_SHORTEST_STEMMED: Final = 4
-_SHORTEST_STEM: Final = 3
-
-
-class Clause(NamedTuple):
-    """Something to look up, and in about how many messages it is.
-
-    Attributes:
-        term: What is looked for.
-        match: The words of which a message must have one.
-        messages: In about how many messages they are.
-        partial: The words are only some of what is meant.
-        shorter: Stems that the words in question may have; such messages are to be verified,
-            since the index knows no endings: ``deployment*`` is among those with ``deploy``.
-        forms: The same word as a stem of other languages; part of ``match``.
-    """
-
-    term: Term
-    match: Group
-    messages: int
-    partial: bool = False
-    shorter: Group = ()
-    forms: Group = ()
-
-
-class Vocabulary:
-    """The words of an archive, and what a term of a query stands for among them."""
-
-    def __init__(self, source: Source, forms: Mapping[str, str]) -> None:
-        self._source = source
-        self._forms = forms
-
-    def clauses(self, terms: Iterable[Term]) -> list[Clause]:
-        """How to look terms up."""
-        wanted = list(terms)
-        plain = [term.word for term in wanted if not term.prefix]
-        # Two questions for all terms: each may be a way to another machine.
-        counts = dict(self._source.counts([*plain, *LANGUAGE_MARKS]))
-        codes = [mark[1:] for mark in LANGUAGE_MARKS if mark in counts]
-        stems = {word: self._inflected(word, codes) for word in plain}
-        counts.update(self._source.counts(set(chain.from_iterable(stems.values()))))
-        return [
-            self._prefix(term) if term.prefix else self._word(term, stems[term.word], counts)
-            for term in wanted
-        ]
-
-    @staticmethod
-    def _word(term: Term, stems: list[str], counts: Mapping[str, int]) -> Clause:
-        forms = tuple(each for each in stems if each in counts and each != term.word)
-        words = (term.word, *forms)
-        count = sum(max(counts[each], _UNCOUNTED) for each in words if each in counts)
-        return Clause(term, words, count, forms=forms)
-
-    def _prefix(self, term: Term) -> Clause:
-        rows = self._source.terms(term.word, _MOST_COUNTED)
-        count = sum(max(each, _UNCOUNTED) for _, each in rows)
-        if count <= _BROAD:
-            return Clause(term, (f"{term.word}*",), count, shorter=self._shorter(term.word))
-        # The database would merge the lists of thousands of words. The most frequent ones cover
-        # most messages, and `partial` says that it is not all.
-        rows.sort(key=lambda row: -row[1])
-        most = tuple(word for word, _ in rows[:_MOST_EXPANSIONS])
-        return Clause(term, most, count, partial=True)
-
-    def _inflected(self, word: str, codes: Iterable[str]) -> list[str]:
-        """A word as a stem of each language that some message is in."""
-        form = self._forms.get(word)
-        return [] if form is None else [inflected(form, code) for code in codes]
-
-    def _shorter(self, prefix: str) -> Group:
-        """Stems that words with this beginning may have."""
-        if not prefix.isascii() or len(prefix) < _SHORTEST_STEMMED:
-            return ()
-        # Snowball also turns a final y into i, so "happiness*" may be under "happi".
-        beginnings = [prefix[:at] for at in range(len(prefix) - 1, _SHORTEST_STEM - 1, -1)]
-        candidates = {*beginnings, *(f"{each[:-1]}i" for each in beginnings), stem(prefix)}
-        return tuple(sorted(self._source.counts(candidates - {prefix})))
-
-    def alike(self, word: str) -> list[str]:
-        """Words of the archive that may be meant by one that is misspelt."""
-        terms = self._source.terms(word[:_SURE_LETTERS], _MOST_COUNTED)
-        return [term for term, _ in terms if _is_one_slip(word, term)]
-
-
-def _is_one_slip(word: str, other: str) -> bool:
-    """Whether one letter is missing, too many, wrong, or swapped with the next."""
-    if abs(len(word) - len(other)) > 1 or word == other:
-        return False
-    at = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)
-    # One is the beginning of the other, and they differ by one letter.
-    if at is None:
-        return True
-    swapped = word[at : at + 2] == other[at : at + 2][::-1] and word[at + 2 :] == other[at + 2 :]
-    return (
-        swapped
-        or word[at + 1 :] == other[at + 1 :]
-        or word[at:] == other[at + 1 :]
-        or word[at + 1 :] == other[at:]
-    )
-
-
-# -- Phrases: the index knows which words a message has, the text knows in which order ----------
-
-#: So many messages that have all words of a phrase are read, the newest first.
-MOST_READ: Final = 3000
-_MOST_PAGES: Final = 30
-
-
-def pattern(phrase: Phrase) -> re.Pattern[str]:
-    """What finds a phrase in a folded text."""
-    parts = runs(phrase.text)
-    # Any signs between the words: "state-of-the-art" is found by "state of the art".
-    middle = r"[\W_]*".join(map(re.escape, parts))
-    before = "" if is_unspaced(parts[0]) else r"(?<![^\W_])"
-    after = "" if is_unspaced(parts[-1]) else r"(?![^\W_])"
-    return re.compile(f"{before}{middle}{after}")
-
-
-def having(
-    source: Source,
-    groups: Sequence[Sequence[Phrase]],
-    visible: Callable[[list[int]], list[int]],
-) -> tuple[set[int], bool]:
-    """The messages to be seen that have a phrase of each group; and whether there may be more."""
-    found: set[int] | None = None
-    more = False
-    for group in groups:
-        has: set[int] = set()
-        for phrase in group:
-            numbers, rest = _having(source, phrase, visible)
-            has |= numbers
-            more |= rest
-        # Groups are connected by AND, the phrases of a group by OR.
-        found = has if found is None else found & has
-    return found or set(), more
-
-
-def _having(
-    source: Source, phrase: Phrase, visible: Callable[[list[int]], list[int]]
-) -> tuple[set[int], bool]:
-    """The newest messages that have a phrase; and whether there may be older ones."""
-    below = None
-    words = [(word,) for word in dict.fromkeys(phrase.words)]
-    for _ in range(_MOST_PAGES):
-        candidates = source.newest(words, MOST_READ, below)
-        found = _verified(source, visible(candidates), phrase)
-        more = len(candidates) == MOST_READ
-        if found or not more:
-            return found, more
-        # Newest first, page by page: usually the first page has a hit.
-        below = candidates[-1]
-    return set(), True
-
-
-def without(source: Source, numbers: Iterable[int], phrases: Sequence[Phrase]) -> set[int]:
-    """Those messages that have none of the phrases of several words."""
-    left = set(numbers)
-    for phrase in phrases:
-        if len(phrase.words) > 1:
-            left -= _verified(source, left, phrase)
-    return left
-
-
-def beginning(source: Source, numbers: Iterable[int], prefix: str) -> set[int]:
-    """Those messages that have a word which begins like this."""
-    return _matching(source, numbers, re.compile(rf"(?<![^\W_]){re.escape(prefix)}"))
-
-
-def _verified(source: Source, numbers: Iterable[int], phrase: Phrase) -> set[int]:
-    if not phrase.text:
-        return set(numbers)
-    return _matching(source, numbers, pattern(phrase))
-
-
-def _matching(source: Source, numbers: Iterable[int], wanted: re.Pattern[str]) -> set[int]:
-    return {
-        number
-        for number, content, extra in source.texts(numbers)
-        if wanted.search(fold(content)) or (extra and wanted.search(fold(extra)))
-    }
 
 
 def merged(source: Source, options: SearchOptions, *answers: Found) -> Found:

@@ -3,210 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from functools import cached_property
-from itertools import groupby
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final
 
 from hermes_builtin.sessions import display
 from hermes_builtin.sessions.archive import (
-    NOBODY,
     ROLES,
     TALK,
     Archive,
     Found,
-    Hit,
-    Message,
     Reader,
     SearchOptions,
     Session,
-    Span,
     Titled,
-    Window,
-    message_origin,
-    window_of,
 )
 from hermes_builtin.sessions.conversations import Conversations
-from hermes_builtin.sessions.display import LINK
-from hermes_builtin.sessions.numbers import role_name
+from hermes_builtin.sessions.excerpts import (
+    LONGEST_MESSAGE,
+    TOOL_MESSAGES,
+    Excerpt,
+    MessageLabels,
+    counts,
+    excerpts_of,
+    preview,
+    shown_message,
+    user_first,
+)
 from hermes_builtin.sessions.query import LONGEST_QUERY, Query, parse
-from hermes_builtin.sessions.session_text import SessionText
+from hermes_builtin.sessions.request import BadRequest, Request, linked
 from hermes_builtin.sessions.spool import Waiting
 from hermes_builtin.sessions.words import storable
 from hermes_core import HermesError
-from hermes_core.privacy.origin import ASSISTANT, authority, is_external, lowest
-
-# -- The arguments of `session_search`, as a model passes them ----------------------------------
-
-
-class BadRequest(Exception):  # noqa: N818 - the tool answers with it
-    """Arguments that can't be meant; the text is for the model."""
-
-
-class Request(NamedTuple):
-    """The tool's arguments, checked."""
-
-    query: str = ""
-    roles: frozenset[str] = frozenset()
-    limit: int = 3
-    newest: bool | None = None
-    session_id: str = ""
-    around: int | None = None
-    window: int = 5
-    full: bool = False
-    profile: str = ""
-
-    @classmethod
-    def of(cls, args: Mapping[str, Any]) -> Request:
-        """Check what a model passed.
-
-        As in hermes-agent, a number or an order that makes no sense counts as not given.
-
-        Raises:
-            BadRequest: It can't be known what is meant.
-        """
-        if not isinstance(args, Mapping):
-            raise BadRequest("The arguments must be an object.")
-        return cls(
-            _text(args, "query"),
-            _roles(args.get("role_filter")),
-            # Clamped, not refused: a model that asks for 100 wants many, and a refusal costs a
-            # turn.
-            min(max(_number(args.get("limit"), 3), 1), 10),
-            {"newest": True, "oldest": False}.get(_word(args.get("sort"))),
-            _text(args, "session_id"),
-            _message_id(args.get("around_message_id")),
-            min(max(_number(args.get("window"), 5), 1), 20),
-            _word(args.get("detail")) == "full",
-            _text(args, "profile"),
-        )
-
-
-def linked(link: str, own: str = "") -> tuple[str, str]:
-    """The profile and the id that a link ``@session:profile/id`` names.
-
-    ``own`` is the reader's profile, which may have a slash in its name.
-    """
-    text = link.strip().removeprefix(LINK)
-    if own and text.startswith(f"{own}/"):
-        return own, text[len(own) + 1 :]
-    profile, slash, name = text.partition("/")
-    return (profile, name) if slash else ("", profile)
-
-
-def _text(args: Mapping[str, Any], name: str) -> str:
-    value = args.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise BadRequest(f"{name} must be a string.")
-    value = storable(value)
-    # A query in quotes and an id may have blanks at their ends.
-    return value if name in ("query", "session_id") else value.strip()
-
-
-def _word(value: Any) -> str:
-    return value.strip().lower() if isinstance(value, str) else ""
-
-
-def _number(value: Any, default: int) -> int:
-    if isinstance(value, bool):
-        return default
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        return default
-
-
-def _message_id(value: Any) -> int | None:
-    if value is None:
-        return None
-    number = _number(value, -1)
-    if not 0 <= number < 2**63:
-        raise BadRequest("around_message_id must be a whole number.")
-    return number
-
-
-def _roles(given: Any) -> frozenset[str]:
-    texts = given if isinstance(given, list | tuple) else [given]
-    parts = [part for text in texts if isinstance(text, str) for part in text.split(",")]
-    roles = frozenset(part.strip().lower() for part in parts if part.strip())
-    unknown = roles - {*ROLES, "system"}
-    if unknown:
-        raise BadRequest(
-            f"role_filter has {', '.join(sorted(unknown))[:100]}; use user, assistant, tool."
-        )
-    return roles
-
-
-# -- The `session_search` tool: a model's way into past conversations ---------------------------
-
-SCHEMA: Final[dict[str, Any]] = {
-    "name": "session_search",
-    "description": (
-        "Search past conversations. Use it when the user refers to something said before, or "
-        "when you would otherwise ask for what they may have told you already. With query: the "
-        "best matching conversations, each with the messages around the hit and how it began and "
-        'ended. Ask in plain words; "a phrase", -without, prefix*, role:user, after:2026-01, '
-        "before:7d also work; titles are searched too. With session_id: that conversation. With "
-        "session_id and around_message_id: the messages around one; messages_before and "
-        "messages_after count those shown on either side, remaining_before and remaining_after "
-        "those beyond. With nothing: the newest conversations. Name a conversation to the user by "
-        "its link."
-    ),
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "What to look for."},
-            "role_filter": {
-                "type": "string",
-                "description": "Whose messages: user, assistant, tool; several with commas. "
-                "Default: user,assistant.",
-            },
-            "limit": {"type": "integer", "description": "Conversations to return: 3, 1 to 10."},
-            "sort": {
-                "type": "string",
-                "enum": ["newest", "oldest"],
-                "description": "By time instead of by relevance.",
-            },
-            "detail": {
-                "type": "string",
-                "enum": ["adaptive", "full"],
-                "description": "adaptive (default): the best conversation with its messages, the "
-                "others with the hit alone. full: all with their messages.",
-            },
-            "session_id": {
-                "type": "string",
-                "description": "Read this conversation: its id, or a link @session:profile/id.",
-            },
-            "around_message_id": {
-                "type": "integer",
-                "description": "With session_id: show the messages around this one.",
-            },
-            "window": {
-                "type": "integer",
-                "description": "Messages on either side of it: 5, 1 to 20.",
-            },
-            "profile": {
-                "type": "string",
-                "description": "Only conversations of this profile. Default: your own.",
-            },
-        },
-        "required": [],
-    },
-}
+from hermes_core.privacy.origin import is_external
 
 # Of a long conversation: how it begins, how it ends, and the hit with what is around it.
 _READ_FIRST: Final = 20
 _READ_LAST: Final = 10
-_BOOKEND: Final = 3
-_AROUND_HIT: Final = 5
 _ANSWER: Final = 48_000  # characters of conversation in one answer
-_LONGEST_MESSAGE: Final = 4000
 _BOOKEND_LENGTH: Final = 300
-_PREVIEW: Final = 60
-# Tool results of a conversation that its other messages are compared with.
-_TOOL_MESSAGES: Final = 100
 
 _OTHER_ROLES: Final = (
     'There are matches in messages of other roles: ask with role_filter "user,assistant,tool".'
@@ -217,36 +51,6 @@ _HERE: Final = "It was said in this conversation only, which is not searched."
 _EXCLUDED: Final = "There are matches, but all of them have what the query excludes."
 _SOME_WORDS: Final = "No message matches; the titles of these have some of the words."
 _OTHER_TIME: Final = "There are matches, but none in that time."
-
-
-class _Match(NamedTuple):
-    """A conversation to show: found by a message, or by its title (``message_id`` is None)."""
-
-    session: Session
-    message_id: int | None
-
-
-class _Excerpt(NamedTuple):
-    """What is shown of a conversation that was found.
-
-    Attributes:
-        match: The conversation.
-        lineage: The ids of the conversation and of those that it continues.
-        window: The messages around the one that was found, or around its first.
-        anchor: That message.
-        begin: How it begins, if that is to be shown and the window does not.
-        end: How it ends.
-        tools: What its tools returned at last, which its other messages are compared with.
-    """
-
-    match: _Match
-    lineage: list[str]
-    window: Window
-    anchor: Message
-    begin: list[Message]
-    end: list[Message]
-    tools: list[Message]
-    full: bool
 
 
 class SessionSearch:
@@ -354,8 +158,8 @@ class SessionSearch:
             found, titled, note = self._found(archive, query, options)
             hits = found.hits
             if request.newest is None:
-                hits = _user_first(archive, hits)
-            excerpts = _excerpts(archive, hits, titled, query, options, full=request.full)
+                hits = user_first(archive, hits)
+            excerpts = excerpts_of(archive, hits, titled, query, options, full=request.full)
         notes = [note] if note else []
         if len(request.query) > LONGEST_QUERY:
             notes.append(f"Only the first {LONGEST_QUERY:,} characters of the query were used.")
@@ -409,11 +213,11 @@ class SessionSearch:
         titled = archive.titled(query.with_any_word(), options)
         return found, titled, _SOME_WORDS if titled else ""
 
-    def _results(self, excerpts: list[_Excerpt], words: frozenset[str]) -> list[dict[str, Any]]:
+    def _results(self, excerpts: list[Excerpt], words: frozenset[str]) -> list[dict[str, Any]]:
         most = _ANSWER // max(len(excerpts), 1)
         return [self._result(each, words, most) for each in excerpts]
 
-    def _result(self, excerpt: _Excerpt, words: frozenset[str], most: int) -> dict[str, Any]:
+    def _result(self, excerpt: Excerpt, words: frozenset[str], most: int) -> dict[str, Any]:
         """A conversation that was found."""
         session, window, anchor = excerpt.match.session, excerpt.window, excerpt.anchor
         shown = window.messages if excerpt.full else [anchor]
@@ -421,7 +225,7 @@ class SessionSearch:
         # conversation.
         share = max(most // (len(window.messages) + 2), 200)
         by_title = excerpt.match.message_id is None
-        origins = _Origins(session, self._current, lambda: excerpt.tools)
+        origins = MessageLabels(session, self._current, lambda: excerpt.tools)
         result = {
             "session_id": session.id,
             "link": display.link(session),
@@ -435,9 +239,9 @@ class SessionSearch:
             if by_title
             else display.snippet(anchor, words),
             "bookend_start": [origins.label(each, _BOOKEND_LENGTH) for each in excerpt.begin],
-            "messages": [_shown(each, anchor, words, share, origins) for each in shown],
+            "messages": [shown_message(each, anchor, words, share, origins) for each in shown],
             "bookend_end": [origins.label(each, _BOOKEND_LENGTH) for each in excerpt.end],
-            **_counts(window, anchor.id),
+            **counts(window, anchor.id),
             "detail": "full" if excerpt.full else "compact",
         }
         if is_external(origin := origins.of(anchor)):
@@ -488,11 +292,11 @@ class SessionSearch:
         window = archive.around(session, around, request.window, ())
         if not window.messages:
             raise BadRequest(f"around_message_id {around} is not in session {named.id[:200]}")
-        share = min(_LONGEST_MESSAGE, _ANSWER // len(window.messages))
-        origins = _Origins(
+        share = min(LONGEST_MESSAGE, _ANSWER // len(window.messages))
+        origins = MessageLabels(
             session,
             self._current,
-            lambda: archive.last(session, _TOOL_MESSAGES, ("tool", "")),
+            lambda: archive.last(session, TOOL_MESSAGES, ("tool", "")),
         )
         answer = {
             "success": True,
@@ -505,7 +309,7 @@ class SessionSearch:
             "messages": [
                 origins.label(each, share, anchor=each.id == around) for each in window.messages
             ],
-            **_counts(window, around),
+            **counts(window, around),
             "count": len(window.messages),
         }
         if session.id != named.id:
@@ -530,11 +334,11 @@ class SessionSearch:
         whole = session.messages <= _READ_FIRST + _READ_LAST
         messages = archive.first(session, session.messages if whole else _READ_FIRST)
         last = [] if whole else archive.last(session, _READ_LAST)
-        share = min(_LONGEST_MESSAGE, _ANSWER // max(len(messages) + len(last), 1))
-        origins = _Origins(
+        share = min(LONGEST_MESSAGE, _ANSWER // max(len(messages) + len(last), 1))
+        origins = MessageLabels(
             session,
             self._current,
-            lambda: archive.last(session, _TOOL_MESSAGES, ("tool", "")),
+            lambda: archive.last(session, TOOL_MESSAGES, ("tool", "")),
         )
         answer: dict[str, Any] = {
             "success": True,
@@ -606,7 +410,7 @@ class SessionSearch:
                 "started_at": session.started,
                 "last_active": session.active,
                 "message_count": session.messages,
-                "preview": _preview(archive.first(session, 1, ("user",))),
+                "preview": preview(archive.first(session, 1, ("user",))),
             }
             for session in sessions
         ]
@@ -627,200 +431,7 @@ class SessionSearch:
         return answer
 
 
-# -- Conversations that were found, with what is shown of them ----------------------------------
-
-
-def _user_first(archive: Reader, hits: list[Hit]) -> list[Hit]:
-    """The hits, of equals those of the user before those that strangers may have written."""
-    groups = [list(group) for _, group in groupby(hits, key=lambda hit: hit.score)]
-    equals = [hit for group in groups if len(group) > 1 for hit in group]
-    if not equals:  # each costs a look at its message
-        return hits
-    found = archive.read([Span(hit.message_id, hit.message_id, 1) for hit in equals])
-    known = {
-        hit.message_id: authority(message_origin(hit.session.source, each))
-        for hit, messages in zip(equals, found, strict=True)
-        for each in messages
-    }
-    for group in groups:
-        group.sort(key=lambda hit: known.get(hit.message_id, 0), reverse=True)
-    return [hit for group in groups for hit in group]
-
-
-def _excerpts(
-    archive: Reader,
-    hits: list[Hit],
-    titled: list[Titled],
-    query: Query,
-    options: SearchOptions,
-    *,
-    full: bool,
-) -> list[_Excerpt]:
-    """The hits in their order, and conversations that only their titles let find.
-
-    Whoever asks for an exact title wants that conversation: it comes first, as in hermes-agent.
-    Others come last; one has a place among full results if its title has several words of the
-    query, and all of them.
-    """
-    by_title = [_Match(each.session, None) for each in titled]
-    exact = [match for match, each in zip(by_title, titled, strict=True) if each.exact][:1]
-    by_message = [_Match(hit.session, hit.message_id) for hit in hits]
-    sessions = {each.session.number: each.session for each in (*by_message, *by_title)}
-    found_lineages = archive.lineages(list(sessions.values()))
-    lineages = dict(zip(sessions, found_lineages, strict=True))
-    by_root = _by_root([*exact, *by_message], lineages)
-    found = list(by_root.values())[: options.limit]
-    others = _by_root(by_title, lineages)
-    more = [match for root, match in others.items() if root not in by_root]
-    if more and len(found) == options.limit > 1 and len(query.terms) > 1:
-        # The last hit makes room for one conversation whose title has all words.
-        found.pop()
-    return _read_excerpts(archive, [*found, *more][: options.limit], lineages, full=full)
-
-
-def _by_root(matches: list[_Match], lineages: Mapping[int, list[str]]) -> dict[str, _Match]:
-    """The first match of each lineage, by the first session of it."""
-    found: dict[str, _Match] = {}
-    for match in matches:
-        found.setdefault(lineages[match.session.number][-1], match)
-    return found
-
-
-def _read_excerpts(
-    archive: Reader, matches: list[_Match], lineages: Mapping[int, list[str]], *, full: bool
-) -> list[_Excerpt]:
-    """What is shown of conversations: all of it is read at once."""
-    anchors = _anchors(archive, matches)
-    # The best result always in full: one good answer saves the model a second call.
-    first = anchors[0][0] if anchors else None
-    wanted = [(match, anchor, full or match is first) for match, anchor in anchors]
-    read = iter(archive.read([span for each in wanted for span in _spans(*each)]))
-    excerpts = []
-    for match, anchor_id, is_full in wanted:
-        before, here, after, begin, end, tools = (next(read) for _ in range(6))
-        window = window_of(match.session, before, here, after)
-        if not window.messages:  # deleted in the meantime
-            continue
-        shown = window.messages
-        excerpts.append(
-            _Excerpt(
-                match,
-                lineages[match.session.number],
-                window,
-                shown[window.shown_before(anchor_id)],
-                [each for each in begin if each.id < shown[0].id] if window.before else [],
-                [each for each in end if each.id > shown[-1].id] if window.after else [],
-                tools,
-                is_full,
-            )
-        )
-    return excerpts
-
-
-def _anchors(archive: Reader, matches: list[_Match]) -> list[tuple[_Match, int]]:
-    """The matches and the messages to show: of one that its title lets find, the first."""
-    untold = [match for match in matches if match.message_id is None]
-    if not untold:
-        return [(match, match.message_id or 0) for match in matches]
-    found = archive.read([Span.first_of(match.session, 1) for match in untold])
-    firsts = {
-        match.session.number: messages[0].id
-        for match, messages in zip(untold, found, strict=True)
-        if messages
-    }
-    return [
-        (
-            match,
-            firsts.get(match.session.number, 0) if match.message_id is None else match.message_id,
-        )
-        for match in matches
-    ]
-
-
-def _spans(match: _Match, anchor_id: int, full: bool) -> list[Span]:
-    """What to read of a conversation: around a message, both ends, and what its tools returned."""
-    session = match.session
-    # What only the user says is compared with nothing.
-    compared = full or role_name(anchor_id) != "user" or session.source in NOBODY
-    ends = _BOOKEND if full else 0
-    return [
-        *Span.around(session, anchor_id, _AROUND_HIT, TALK),
-        Span.first_of(session, ends, TALK),
-        Span.last_of(session, ends, TALK),
-        Span.last_of(session, _TOOL_MESSAGES if compared else 0, ("tool", "")),
-    ]
-
-
-class _Origins:
-    """Where the messages of a conversation come from, for the session that reads them now.
-
-    What the assistant wrote may repeat what a tool returned. The archive has both, so this is
-    compared when somebody reads it, and not when the turn is stored.
-
-    Args:
-        session: The conversation.
-        reader: The words of the session that reads it: a note may be made of what it reads.
-        tools: Returns the last messages of its tools, when they are needed.
-    """
-
-    def __init__(
-        self, session: Session, reader: SessionText, tools: Callable[[], list[Message]]
-    ) -> None:
-        self._source = session.source
-        self._reader = reader
-        self._tools = tools
-
-    @cached_property
-    def _read(self) -> SessionText:
-        """What the tools of the conversation returned."""
-        text = SessionText()
-        for each in self._tools():
-            text.add(each.content, message_origin(self._source, each))
-        return text
-
-    def of(self, message: Message) -> str:
-        origin = message_origin(self._source, message)
-        if origin != ASSISTANT:
-            self._reader.add(message.content[:_LONGEST_MESSAGE], origin)
-            return origin
-        copied = self._read.copied(message.content[:_LONGEST_MESSAGE])
-        for each in copied:
-            self._reader.add(*each)
-        return lowest((origin for _, origin in copied), origin)
-
-    def label(self, message: Message, most: int, **place: Any) -> dict[str, Any]:
-        """A message to show, with its origin unless its role says it."""
-        shown = display.message(message, most, **place)
-        origin = self.of(message)
-        return shown if origin == message.role else {**shown, "origin": origin}
-
-
-def _shown(
-    each: Message, anchor: Message, words: frozenset[str], share: int, origins: _Origins
-) -> dict[str, Any]:
-    if each.id != anchor.id:
-        return origins.label(each, share)
-    around = display.first_hit(each.content, words) if len(each.content) > share else 0
-    return origins.label(each, 2 * share, around=around, anchor=True)
-
-
-def _counts(window: Window, anchor_id: int) -> dict[str, int]:
-    """How many messages of a window are on either side of one, and how many are beyond it."""
-    before = window.shown_before(anchor_id)
-    return {
-        "messages_before": before,
-        "messages_after": len(window.messages) - 1 - before,
-        "remaining_before": window.before,
-        "remaining_after": window.after,
-    }
-
-
 def _absent(query: Query) -> str:
     if query.has_words:
         return "No conversation that was searched has these words."
     return "None of the newest messages has these signs; older ones were not read."
-
-
-def _preview(messages: list[Message]) -> str:
-    text = " ".join(messages[0].content[: 4 * _PREVIEW].split()) if messages else ""
-    return text if len(text) <= _PREVIEW else f"{text[:_PREVIEW]}..."

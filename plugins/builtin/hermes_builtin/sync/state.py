@@ -33,7 +33,8 @@ from hermes_builtin.sync.log import (
 )
 from hermes_core.storage.files import replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
-from hermes_core.storage.sqlite import Schema, SqliteFile
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import Schema
 
 #: Services copy a file as a whole when it grows, so a file must not become too large.
 SEGMENT_BYTES: Final = 4_000_000

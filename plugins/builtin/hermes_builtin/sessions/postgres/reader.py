@@ -30,7 +30,8 @@ from hermes_builtin.sessions.postgres.search import (
 )
 from hermes_builtin.sessions.query import Query
 from hermes_builtin.sessions.ranking import Totals
-from hermes_builtin.sessions.search import Lineages, Search
+from hermes_builtin.sessions.search import Search
+from hermes_builtin.sessions.source import Lineages
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.postgres import Connection, from_text, to_text

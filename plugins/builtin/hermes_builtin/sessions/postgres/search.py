@@ -10,7 +10,7 @@ from uuid import UUID
 from hermes_builtin.sessions.archive import Scope, SearchOptions, Session
 from hermes_builtin.sessions.numbers import OTHER, bounds, role_code
 from hermes_builtin.sessions.query import Query
-from hermes_builtin.sessions.search import Group, Match
+from hermes_builtin.sessions.source import Group, Match
 from hermes_core.storage.postgres import Connection, from_text, to_text
 
 _COLUMNS: Final = ", ".join(Session._fields)

@@ -44,7 +44,8 @@ from hermes_builtin.sessions.numbers import (
 )
 from hermes_builtin.sessions.query import Query
 from hermes_builtin.sessions.ranking import Totals
-from hermes_builtin.sessions.search import Lineages, Search, merged
+from hermes_builtin.sessions.search import Search, merged
+from hermes_builtin.sessions.source import Lineages
 from hermes_builtin.sessions.sqlite import maintenance
 from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.index import index_in_memory
@@ -54,7 +55,8 @@ from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, append, name_session
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import CHECK_FOLDER, DatabaseError
-from hermes_core.storage.sqlite import close_before_fork, is_damage, is_unwritable
+from hermes_core.storage.forks import close_before_fork
+from hermes_core.storage.sqlite_connection import is_damage, is_unwritable
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -11,10 +11,10 @@ from zlib import crc32
 
 from hermes_builtin.sessions import archive
 from hermes_builtin.sessions.numbers import OTHER, SESSION_BITS
-from hermes_core.storage.sqlite import (
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import (
     WAIT_SECONDS,
     Schema,
-    SqliteFile,
     error_code,
     is_damage,
     transaction,

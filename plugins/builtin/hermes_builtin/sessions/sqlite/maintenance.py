@@ -40,7 +40,8 @@ from hermes_builtin.sessions.words import storable
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.logger import SafeLogger
-from hermes_core.storage.sqlite import WAIT_SECONDS, SqliteFile, is_damage, transaction
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import WAIT_SECONDS, is_damage, transaction
 
 # -- Maintenance: deleting and counting, the index, and what is left of a damaged file ---------
 

@@ -37,7 +37,8 @@ from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, checksum, session_checksum
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage.files import sync_folder
-from hermes_core.storage.sqlite import SqliteFile, is_damage, is_unwritable, open_database
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import is_damage, is_unwritable, open_database
 
 # -- Is the archive whole? Asked of SQLite, of the messages, and by the tool's own queries ------
 

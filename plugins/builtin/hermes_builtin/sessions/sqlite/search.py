@@ -9,7 +9,7 @@ from typing import Final
 from hermes_builtin.sessions.archive import Scope, SearchOptions, Session
 from hermes_builtin.sessions.numbers import OTHER, SESSION_BITS, bounds, role_code, session_of
 from hermes_builtin.sessions.query import Phrase, Query
-from hermes_builtin.sessions.search import Group, Match
+from hermes_builtin.sessions.source import Group, Match
 from hermes_builtin.sessions.sqlite.database import json_list
 from hermes_builtin.sessions.sqlite.tables import Sessions
 
