@@ -18,8 +18,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from io import open as open_file  # bound before a plugin can replace it
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 #: Functions that memory depends on, by module and name. Looked up in modules that are loaded.
@@ -54,9 +55,9 @@ def process_state() -> State:
         found[f"{module}.{name}"] = vars(sys.modules.get(module) or os).get(name)
     for kind, name in _methods():
         found[f"{kind.__name__}.{name}"] = vars(kind).get(name)
-    for number in signal.valid_signals():
+    for number, what in _signals():
         with suppress(ValueError):
-            found[f"the handler of {_signal_name(number)}"] = signal.getsignal(number)
+            found[what] = signal.getsignal(number)
     found |= _limits()
     root = logging.getLogger()
     found["the level of logging"] = (root.level, logging.root.manager.disable)
@@ -85,13 +86,23 @@ def _limits() -> dict[str, Any]:
         import resource  # noqa: PLC0415 - not on Windows
     except ImportError:
         return {}
+    return {what: resource.getrlimit(number) for number, what in _limit_names(resource)}
+
+
+@cache
+def _limit_names(resource: ModuleType) -> list[tuple[int, str]]:
     # By number, since RLIMIT_OFILE is another name of RLIMIT_NOFILE.
     names = {vars(resource)[each]: each for each in dir(resource)[::-1] if each[:7] == "RLIMIT_"}
-    return {f"the limit {name}": resource.getrlimit(each) for each, name in names.items()}
+    return [(number, f"the limit {name}") for number, name in names.items()]
 
 
-def _signal_name(number: int) -> str:
-    return number.name if isinstance(number, signal.Signals) else f"signal {number}"
+@cache
+def _signals() -> list[tuple[int, str]]:
+    """Each signal and what people call its handler; by plain numbers, which are read faster."""
+    return [
+        (int(each), f"the handler of {getattr(each, 'name', f'signal {each}')}")
+        for each in signal.valid_signals()
+    ]
 
 
 def _methods() -> Iterator[tuple[type, str]]:

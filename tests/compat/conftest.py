@@ -11,6 +11,11 @@ from hermes_core.loading.compat._finder import OfferedModule, OfferFinder
 
 
 @pytest.fixture(autouse=True)
+def _few_distributions(few_distributions: None) -> None:
+    """A plugin is looked for in everything that is installed: these are hundreds."""
+
+
+@pytest.fixture(autouse=True)
 def _nothing_offered() -> Iterator[None]:
     _take_back()
     yield

@@ -50,7 +50,7 @@ def test_a_plugin_that_forks_a_worker_is_not_waited_for(machine, holder):
     machine.install("alpha", fork + GOOD)
     process = machine.start("enable", "alpha")
     try:
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()

@@ -125,7 +125,7 @@ def test_without_room_a_write_is_refused_with_what_to_do(home):
 @pytest.mark.parametrize(
     ("matches", "is_theirs", "left"),
     [
-        (lambda text: "e2" in text, lambda _: False, ["e1", "e3"]),
+        (lambda text: '"e2"' in text, lambda _: False, ["e1", "e3"]),
         (lambda _: False, lambda key: key == KEY, ["e3"]),
         (lambda _: True, lambda _: False, []),
     ],

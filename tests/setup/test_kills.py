@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.fielded import add_plugin, env_of, run_process_with, saved_of
+from support.scripts import import_path
 
 TESTS = Path(__file__).parents[1]
 COMPILER = shutil.which("gcc") or shutil.which("cc")
@@ -44,8 +45,9 @@ def test_a_fault_at_any_call_leaves_the_old_state_or_the_new(tmp_path: Path) -> 
     shim = tmp_path / "fault_shim.so"
     source = TESTS / "builtin" / "fault_shim.c"
     subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
+    program = import_path() + "from support.setup_kills import main; main()"
     result = subprocess.run(
-        [sys.executable, "-P", TESTS / "support" / "setup_kills.py", tmp_path, str(STEP)],
+        [sys.executable, "-P", "-c", program, tmp_path, str(STEP)],
         env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": str(TESTS)},
         stdout=subprocess.PIPE,
         text=True,

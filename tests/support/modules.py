@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from textwrap import dedent, indent
 
+from support.scripts import import_path
+
 _CLASS = """
 from hermes_core import MemoryProvider
 
@@ -61,12 +63,15 @@ def waits_for(signal: Path) -> str:
 def run_python(
     code: str, *, home: Path, site: Path | None = None, timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh interpreter that has the site on its import path."""
+    """Run code in a fresh interpreter that has the site on its import path.
+
+    Where `few_distributions` hides what is installed, the interpreter does not see it either.
+    """
     environment = {**os.environ, "HERMES_HOME": str(home), "PYTHONIOENCODING": "utf-8"}
     if site is not None:
         environment["PYTHONPATH"] = str(site)
     return subprocess.run(
-        [sys.executable, "-P", "-c", dedent(code)],
+        [sys.executable, "-P", "-c", import_path() + dedent(code)],
         env=environment,
         capture_output=True,
         encoding="utf-8",

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from support.commands import Machine
+from support.commands import Machine, wait_until
 from support.forked_commands import ForkedCommand
 
 #: So that Ctrl-C is for the command. Not as a preexec_fn: this process may have threads.
@@ -66,10 +67,26 @@ class Dialogue:
 
     def type(self, text: str) -> None:
         """Type a text; a line ends with a newline of its own."""
+        if "\x03" in text:
+            wait_until(self._sleeps)
         data = text.encode("utf-8", "surrogateescape")
         while data:
             data = data[os.write(self._ours, data[:512]) :]
             self._receive(0)
+
+    def _sleeps(self) -> bool:
+        """Whether it waits in the kernel, or has ended.
+
+        Python loses a signal that arrives after its last look for one and before the system call
+        that waits for a line: the call waits on, until the next key.
+        """
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        if stat.exists():
+            state = stat.read_text().rpartition(")")[2]
+        else:
+            ps = ["ps", "-o", "state=", "-p", str(self.process.pid)]
+            state = subprocess.run(ps, capture_output=True, text=True, check=False).stdout
+        return state.strip()[:1] not in ("R", "U")
 
     def answer(self, *pairs: Sequence[str]) -> None:
         """Wait for each prompt and type its answer, with the return key."""
