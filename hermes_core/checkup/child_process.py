@@ -38,7 +38,7 @@ from hermes_core.storage.child import (
     map_texts,
     start_child,
 )
-from hermes_core.storage.outages import Outage, known_outages, note_outages
+from hermes_core.storage.outages import Outage, known_outages, note_outages, remembered_outages
 
 #: The version of the lines between parent and child. Both run the same installed code, except
 #: when somebody upgrades it in between.
@@ -183,12 +183,13 @@ def _write_results(
     with answer.open("a", encoding="utf-8") as file:
         # Whatever the plugin put its secrets into: they stay in this process.
         writer = LineWriter(file, without_secrets)
-        try:
-            for each in function_called(function)(*arguments, **keywords):
-                writer.write(each)
-            writer.write(_End(outages=known_outages()))
-        except BaseException as error:  # noqa: BLE001 - the file is the only way to report it
-            writer.write(_End(describe(error)))
+        with remembered_outages():
+            try:
+                for each in function_called(function)(*arguments, **keywords):
+                    writer.write(each)
+                writer.write(_End(outages=known_outages()))
+            except BaseException as error:  # noqa: BLE001 - the file is the only way to report it
+                writer.write(_End(describe(error), known_outages()))
     os._exit(0)  # does not wait for a plugin's threads
 
 

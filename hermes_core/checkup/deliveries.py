@@ -184,8 +184,11 @@ def outbox_report(config: Config) -> OutboxReport:
     """
     # set_aside=False: a command that only reads must not move a damaged file.
     store = admin.open_store(config, set_aside=False)
+    spool = OutboxSpool(config.home)
     try:
-        return admin.report(store)
+        report = admin.report(store)
+        spooled, because = spool.waiting()
+        return report._replace(spooled=spooled, spooled_because=because)
     finally:
         store.close()
 

@@ -40,6 +40,7 @@ from hermes_core.config.setup_journal import recover
 from hermes_core.errors import ConfigError, HermesError
 from hermes_core.install.upgrade import interrupted
 from hermes_core.storage.home import resolve_home
+from hermes_core.storage.outages import remembered_outages
 
 _MARKS: Final = {
     "ok": ("ok", "active"),
@@ -62,7 +63,7 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
     home = resolve_home(ctx.obj)
     with suppress(HermesError):  # reported below, by the code that an agent runs
         recover(home)
-    with progress("Checking the memory providers"):
+    with progress("Checking the memory providers"), remembered_outages():
         report, traceback = _report(home)
     if json_wanted:
         print_json(**report)
@@ -260,7 +261,7 @@ def doctor_command(ctx: click.Context, write: bool, fix: bool, json_wanted: bool
             f"--write stores a test entry in {config.selection.name}, for the user and session "
             "hermes-doctor. A plugin without a probe does not remove it."
         )
-    with progress("Testing the memory providers"):
+    with progress("Testing the memory providers"), remembered_outages():
         findings = run_doctor(config, write=write, fix=fix, before=unfinished)
     rows = [each.as_json() for each in findings]
     if json_wanted:

@@ -39,9 +39,10 @@ from hermes_core.cli.output import (
     span,
 )
 from hermes_core.config import Config, load_config
-from hermes_core.errors import HermesError
+from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.outbox import OutboxStore, WriteState, admin
 from hermes_core.outbox.admin import BackfillResult, Backlog, Entry, OutboxReport
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.storage.home import resolve_home
 
 _HEADER: Final = ("ID", "AGE", "PROVIDER", "SESSION", "HOOK", "STATE", "TRIES", "SIZE", "ERROR")
@@ -91,7 +92,11 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
     Exit code 1 if a write was skipped, failed permanently or was missed.
     """
     config = load_config(resolve_home(ctx.obj))
-    report = outbox_report(config)
+    try:
+        report = outbox_report(config)
+    except DatabaseError as error:
+        _print_unreadable(error, OutboxSpool(config.home), json_wanted=json_wanted)
+        ctx.exit(1)
     active = active_provider(config)
     if json_wanted:
         print_json(path=report.place, **report_as_json(report, active))
@@ -118,7 +123,25 @@ def report_as_json(report: OutboxReport, active: ActiveProvider) -> dict[str, An
             for each in report.backlogs
         ],
         "damaged_files": list(report.damaged),
+        "spooled": report.spooled,
+        "spooled_because": report.spooled_because,
+        "problem": "",
+        "hint": "",
     }
+
+
+def _print_unreadable(error: DatabaseError, spool: OutboxSpool, *, json_wanted: bool) -> None:
+    """Say that the outbox can't be read, and what waits for it in the spool."""
+    spooled, because = spool.waiting()
+    if not json_wanted:
+        verb = "waits" if spooled == 1 else "wait"
+        also = f"; {writes(spooled)} for it {verb} in the spool" if spooled else ""
+        raise DatabaseError(f"{error.what}{also}", where=error.where, hint=error.hint) from error
+    # None, and not 0: nobody knows what the outbox has.
+    print_json(
+        path=error.where, bytes=None, max_bytes=None, providers=None, damaged_files=None,
+        spooled=spooled, spooled_because=because, problem=error.what, hint=error.hint,
+    )  # fmt: skip
 
 
 def _print_status(report: OutboxReport, active: ActiveProvider) -> None:
@@ -126,6 +149,8 @@ def _print_status(report: OutboxReport, active: ActiveProvider) -> None:
     say_field("outbox", f"{used} of {size(report.max_bytes)}")
     if not report.backlogs:
         say_field("waiting", "nothing")
+    if report.spooled:
+        say_field("spool", f"{writes(report.spooled)}: {plain(report.spooled_because)}")
     for each in report.backlogs:
         say_field("provider", backlog_name(each, active))
         if each.waiting:

@@ -33,6 +33,7 @@ from hermes_core.cli.output import (
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Config, load_config
 from hermes_core.storage.home import resolve_home
+from hermes_core.storage.outages import remembered_outages
 from hermes_core.storage.parts import Progress, counted
 
 _json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
@@ -57,7 +58,7 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
     Exit code 1 if the storage can't be used, if the memory has moved elsewhere, or if a migration
     was interrupted.
     """
-    with progress("Looking at the storage"):
+    with progress("Looking at the storage"), remembered_outages():
         report = storage_status(_config(ctx))
     if json_wanted:
         print_json(**report.as_json())

@@ -101,6 +101,8 @@ class OutboxReport(NamedTuple):
         max_bytes: How large it may grow.
         damaged: The names of damaged files beside it.
         place: Where it is: a path, or the address of a database without its password.
+        spooled: How many writes wait in the spool, since the outbox did not take them.
+        spooled_because: Why.
     """
 
     backlogs: tuple[Backlog, ...]
@@ -108,6 +110,8 @@ class OutboxReport(NamedTuple):
     max_bytes: int
     damaged: tuple[str, ...]
     place: str = ""
+    spooled: int = 0
+    spooled_because: str = ""
 
 
 def report(store: OutboxStore) -> OutboxReport:

@@ -68,7 +68,18 @@ CREATE INDEX outbox_aside ON hermes.outbox_writes (namespace, stream, id) WHERE 
 {protected("outbox_writes", FOR_NOBODY)}
 """
 
-OUTBOX: Final = Component("outbox", (_TABLES,))
+#: As in `outbox.sqlite`.
+_SPOOLED: Final = f"""
+CREATE TABLE hermes.outbox_spooled (
+    namespace text NOT NULL DEFAULT current_setting('hermes.namespace'),
+    event_id text NOT NULL,
+    at double precision NOT NULL,
+    PRIMARY KEY (namespace, event_id)
+);
+{protected("outbox_spooled", FOR_NOBODY)}
+"""
+
+OUTBOX: Final = Component("outbox", (_TABLES, _SPOOLED))
 
 #: How long the difference between the server's clock and ours is believed.
 _CLOCK_SECONDS: Final = 60.0
@@ -96,7 +107,7 @@ class PostgresOutbox:
 
     def __init__(self, database: Database) -> None:
         self.place = database.where
-        self._transactions = Transactions(database, OUTBOX, ("streams", "writes"))
+        self._transactions = Transactions(database, OUTBOX, ("streams", "writes", "spooled"))
         #: What to add to our clock to get the server's, and when that was measured.
         self._ahead = 0.0
         self._measured = -_CLOCK_SECONDS

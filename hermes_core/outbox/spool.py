@@ -141,7 +141,8 @@ class OutboxSpool:
     def hand_over(self, store: OutboxStore) -> None:
         """Put what waits into the outbox, in order.
 
-        A write that was put there, and not removed here, is recognised by its event id.
+        The outbox stores the event id of the last one in the same transaction. So what was put
+        there, and not removed here because the process was killed, is not put there again.
 
         Raises:
             HermesError: The rest waits on: the outbox can't be used, or the file can't be changed.
@@ -161,23 +162,29 @@ class OutboxSpool:
     def _hand_over(self, store: OutboxStore) -> None:
         with self._locked():
             lines = lines_of(self._path.read_bytes())
-        done = 0
+        writes = [_write_of(line) for line in lines]
+        known = store.handed_over(["" if each is None else each.event_id for each in writes])
+        done, last = sum(map(len, lines[:known])), ""
+        if known and (write := writes[known - 1]) is not None:
+            last = write.event_id
         try:
-            for line in lines:
-                write = _write_of(line)
+            for line, write in zip(lines[known:], writes[known:], strict=True):
                 if write is not None:
-                    self._put(store, write)
+                    self._put(store, write, last)
+                    last = write.event_id
                 elif line.endswith(b"\n"):
                     self._set_aside(line)
                 done += len(line)
         finally:
             self._drop(done)
+        if last:
+            store.forget_spooled(last)
 
     @staticmethod
-    def _put(store: OutboxStore, write: SpooledWrite) -> None:
+    def _put(store: OutboxStore, write: SpooledWrite, before: str) -> None:
         event = (write.event_id, write.hook, write.payload)
         try:
-            store.put(write.key, 0, event, claim=False, again=True, created=write.at)
+            store.put(write.key, 0, event, claim=False, spooled_after=before, created=write.at)
         except OutboxFull as error:  # it is stored without its content: `backfill` finds the turn
             logger.error("memory: %s", error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from time import time  # bound before a plugin can replace it
 from typing import Final
@@ -53,8 +54,20 @@ ALTER TABLE writes ADD COLUMN faults INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX aside_writes ON writes (stream, id) WHERE state = 'aside';
 """
 
+#: The last write that was handed over from the spool and may still be in its file.
+_SPOOLED: Final = "CREATE TABLE spooled (event_id TEXT PRIMARY KEY, at REAL NOT NULL)"
+
+
+def _add_spooled(database: sqlite3.Connection) -> None:
+    database.execute(_SPOOLED)
+
+
 OUTBOX: Final = Schema(
-    "the outbox", 0x48504F42, (_TABLES, _OWN_RETRIES), prepare="PRAGMA auto_vacuum = INCREMENTAL"
+    "the outbox",
+    0x48504F42,
+    (_TABLES, _OWN_RETRIES),
+    prepare="PRAGMA auto_vacuum = INCREMENTAL",
+    additions={"spooled.event_id": _add_spooled},
 )
 
 # Little at a time, since it happens while a person talks with the agent.

@@ -46,6 +46,9 @@ LEASE_SECONDS: Final = 300.0
 _RESERVE: Final = 0.125
 _ARCHIVED: Final = ("sync_turn", "on_session_end")
 
+#: How long it is remembered that a write was handed over, if nobody removes it from the spool.
+_SPOOLED_SECONDS: Final = 90 * 86_400.0
+
 _PROCESS_ENDED: Final = "the process that delivered it ended before there was an answer"
 
 _WRITE: Final = (
@@ -132,7 +135,7 @@ class OutboxStore:
         event: tuple[str, str, str],
         *,
         claim: bool,
-        again: bool = False,
+        spooled_after: str | None = None,
         created: float | None = None,
     ) -> tuple[int, bool]:
         """Store a write, and claim its stream in the same transaction.
@@ -142,8 +145,10 @@ class OutboxStore:
             stream: The number of that stream; 0 if not known.
             event: Its event id, its hook and its content.
             claim: Whether to claim the stream; not if it is claimed already.
-            again: Whether nobody knows if an earlier attempt to store it succeeded. Then it counts
-                as tried, as if a process had ended that may have delivered it.
+            spooled_after: For a write of the spool, the event id of the one before it; "" for the
+                first. The same transaction stores that it was handed over; see `handed_over`.
+                Nobody knows if an earlier attempt to store it succeeded, so it counts as tried, as
+                if a process had ended that may have delivered it.
             created: When it was written; now by default.
 
         Returns:
@@ -164,15 +169,19 @@ class OutboxStore:
             # The write may start a delivery under a claim that there is already.
             if number in self.claimed:
                 self._catch_up(connection, number)
-            if again and self._has_event(connection, number, event_id):
-                return number, False, True
+            if spooled_after is not None:
+                self._forget_spooled(connection, (event_id, spooled_after))
+                statement = "INSERT INTO spooled (event_id, at) VALUES (?, ?)"
+                connection.execute(statement, (event_id, self.clock()))
+                if self._has_event(connection, number, event_id):
+                    return number, False, True
             # Without room, the row is stored without its content: `backfill` finds its turn by it.
             fits = self._has_room(connection, hook, len(payload))
             state, kept = (WriteState.WAITING, payload) if fits else (WriteState.MISSED, "")
             connection.execute(
                 "INSERT INTO writes (stream, event_id, hook, payload, created, state, attempts) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (number, event_id, hook, kept, now, state, int(again)),
+                (number, event_id, hook, kept, now, state, int(spooled_after is not None)),
             )
             claimed = fits and wanted and self._claim(connection, number)
             return number, claimed, fits
@@ -188,6 +197,35 @@ class OutboxStore:
                 hint="when the service works again, run: hermes-plugins outbox backfill",
             )
         return number, claimed
+
+    def handed_over(self, events: Sequence[str]) -> int:
+        """Return how many of the writes at the beginning of the spool were handed over before.
+
+        Whoever did it was killed before it could remove them there. They may be delivered by now.
+
+        Args:
+            events: The event ids of the writes in the spool, in order.
+        """
+        own = self.database.of_home("spooled")
+        rows = self.database.read(
+            lambda connection: connection.execute(
+                f"SELECT event_id FROM spooled WHERE {own}"
+            ).fetchall()
+        )
+        known = {row[0] for row in rows}
+        return max((place for place, each in enumerate(events, 1) if each in known), default=0)
+
+    def forget_spooled(self, event_id: str) -> None:
+        """A write that was handed over is no longer in the spool, nor is one before it."""
+        self.database.change(lambda connection: self._forget_spooled(connection, (event_id,)))
+
+    def _forget_spooled(self, connection: Connection, events: Sequence[str]) -> None:
+        own = self.database.of_home("spooled")
+        connection.executemany(
+            # Old ones: of a process that was killed after it had removed the write from the spool.
+            f"DELETE FROM spooled WHERE {own} AND (event_id = ? OR at < ?)",
+            [(each, self.clock() - _SPOOLED_SECONDS) for each in events],
+        )
 
     @staticmethod
     def _has_event(connection: Connection, stream: int, event_id: str) -> bool:

@@ -6,8 +6,10 @@ of the two waited in vain tells the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -33,9 +35,33 @@ _SECONDS: Final = 10.0
 _KNOWN: Final[dict[str, tuple[float, Outage]]] = {}
 
 
+class _Remembering:
+    """How many commands want to remember each outage until they end."""
+
+    commands = 0
+
+
+@contextmanager
+def remembered_outages() -> Iterator[None]:
+    """Ask no server again that could not be reached, however long this takes.
+
+    For a command that looks at everything and ends: it waits for each server once.
+    """
+    _Remembering.commands += 1
+    try:
+        yield
+    finally:
+        _Remembering.commands -= 1
+
+
+def outages_are_remembered() -> bool:
+    """Whether a server that could not be reached is not asked again."""
+    return _Remembering.commands > 0
+
+
 def known_outages() -> tuple[Outage, ...]:
     """The servers that could not be reached a moment ago."""
-    since = monotonic() - _SECONDS
+    since = -inf if outages_are_remembered() else monotonic() - _SECONDS
     return tuple(each for at, each in list(_KNOWN.values()) if at >= since)
 
 

@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 from support.archives import SUFFIXES, Talk, assert_sound, session_row, stored
+from support.storages import Storage
+
+#: Over PostgreSQL in `make test`, too.
+FAST = True
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 StartTalk = Callable[..., Talk]
 
@@ -115,7 +120,7 @@ ODD_IDS = ['o\'brien "x"', "x';--", "100%_", "../../etc/passwd", "s" * 4096, "a\
 
 
 @pytest.mark.parametrize("name", ODD_IDS, ids=lambda name: ascii(name[:20]))
-def test_a_session_may_have_any_name(name: str, home: Path, talk: StartTalk, storage: str) -> None:
+def test_a_session_may_have_any_name(name: str, home: Path, talk: StartTalk) -> None:
     session = talk(name)
     session.say("The okapi sleeps.")
     session.manager.on_session_end(TURN)
@@ -131,7 +136,7 @@ def test_a_session_may_have_any_name(name: str, home: Path, talk: StartTalk, sto
     assert session_row(home / "state.db", name)["ended"] is not None
     files = [f"state.db{suffix}" for suffix in sorted(SUFFIXES)]
     there = sorted(path.name for path in home.iterdir() if path.is_file())
-    assert there == (files if storage == "files" else ["config.yaml"])
+    assert there == (["config.yaml"] if Storage.current.url else files)
 
 
 def test_a_session_without_a_name_is_kept(home: Path, talk: StartTalk) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from support.talks import StartTalk, numbered, past, talks, texts
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 @pytest.fixture
 def talk(home: Path) -> Iterator[StartTalk]:

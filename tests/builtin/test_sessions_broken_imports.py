@@ -14,6 +14,8 @@ from support.archives import open_archive
 from support.commands import Machine
 from support.talks import past
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 GOOD = '{"role": "user", "content": "hello"}\n'
 
 

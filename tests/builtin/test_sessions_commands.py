@@ -13,6 +13,8 @@ from support.talks import numbered, past
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 DAY = 86_400.0
 FACTS = {
     "id", "source", "user_id", "chat_id", "profile", "title", "parent", "started", "ended",

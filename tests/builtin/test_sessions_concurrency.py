@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from support.archives import Talk, assert_sound, fill, open_archive, search, stored
 from support.notes import output_of, start_python
+from support.storages import Storage
 
 from hermes_builtin.sessions.archive import Found, NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
 
-pytestmark = pytest.mark.scaled
+pytestmark = [pytest.mark.scaled, pytest.mark.usefixtures("both_storages")]
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 MANY, SECONDS = (8, 60.0) if STRESS else (2, 0.4)
@@ -73,11 +74,9 @@ print(asked)
 """
 
 
-def test_writers_and_readers_in_processes_lose_nothing_and_see_whole_turns(
-    home: Path, storage: str
-) -> None:
+def test_writers_and_readers_in_processes_lose_nothing_and_see_whole_turns(home: Path) -> None:
     # Over PostgreSQL, tests/live has those that write for long.
-    many, seconds = (MANY, SECONDS) if storage == "files" else (3, 3.0)
+    many, seconds = (MANY, SECONDS) if not Storage.current.url else (3, 3.0)
     writers = [
         start_python(PRELUDE + WRITER, home, f"writer-{number}", seconds) for number in range(many)
     ]

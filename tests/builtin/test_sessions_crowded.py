@@ -15,6 +15,8 @@ from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_builtin.sessions.sqlite.search import SqliteSource
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 MANY = 6000  # more than a search looks at one by one
 
 

@@ -24,6 +24,8 @@ from hermes_builtin.sessions.sqlite.database import ARCHIVE
 from hermes_core.session import identity_from, identity_text
 from hermes_core.storage.sqlite_connection import open_database
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 @pytest.fixture
 def talk(home: Path) -> Iterator[StartTalk]:

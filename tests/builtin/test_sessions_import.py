@@ -14,6 +14,8 @@ from support.archives import open_archive
 from support.commands import Machine
 from support.talks import Talk, past
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 def write(machine: Machine, content: Any, name: str = "conversations.json") -> Path:
     """A file with this text, these bytes, or this as JSON."""

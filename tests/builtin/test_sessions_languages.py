@@ -17,6 +17,8 @@ from hermes_builtin.sessions.sqlite.database import ARCHIVE
 from hermes_builtin.sessions.words import LANGUAGE_MARKS, inflected, language_of, runs, words
 from hermes_core.storage.sqlite_connection import open_database
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 SAID = {
     "de": ("Wir haben letztes Jahr zwei Häuser in Freiburg gekauft.", "Haus"),
     "fr": ("Nous avons vu les chevaux dans le pré avec ma soeur.", "cheval"),

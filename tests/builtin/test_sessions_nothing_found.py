@@ -15,6 +15,8 @@ from support.talks import StartTalk, Talk, past, talks
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 ABSENT = "No conversation that was searched has these words."
 

@@ -417,6 +417,29 @@ def test_a_check_while_the_server_is_busy_says_so_and_reports_no_damage(
     impatient.close()
 
 
+def test_a_check_while_others_write_and_delete_reports_no_damage(database_url, archive):
+    """They do it at the worst moment: when the index is complete, before it is compared."""
+    archive.append(ANN, said("walnut"))
+    archive.append(BOB, said("peanut", "acorn"))
+    elsewhere = Database(database_url, "ours")
+    with closing(PostgresArchive(elsewhere)) as other:
+        indexed = archive._index.add_all
+
+        def add_all(*arguments):
+            result = indexed(*arguments)
+            other.append(ANN, said("walnut", "chestnut", "beechnut"))
+            return result
+
+        def progress(done, total):
+            other.delete([each for each in other.browse(EVERYBODY, 9) if each.id == BOB.id])
+
+        archive._index.add_all = add_all
+        assert archive.check(progress) == []
+        assert search(other, "chestnut") == ["of-ann"]
+        assert search(other, "peanut") == []
+    elsewhere.close()
+
+
 def test_what_another_machine_stored_is_found_at_once(database_url, archive):
     elsewhere = Database(database_url, "ours")
     other = PostgresArchive(elsewhere)

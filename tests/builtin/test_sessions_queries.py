@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from support.talks import StartTalk, stored, talks
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 NOW = time.time()
 DAY = 86_400.0
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from support.talks import StartTalk, numbered, past, talks
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 #: Who asks, and whose conversation it is that must stay unseen.
 STRANGERS = [
     ({"user_id": "alice"}, {"user_id": "bob"}),
@@ -50,13 +52,11 @@ STRANGERS = [
 ]
 
 
-Pair = tuple[Path, dict[str, Any], dict[str, Any]]
+Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 @pytest.fixture
-def talk(request: pytest.FixtureRequest) -> Iterator[StartTalk]:
-    shared = "pair" in request.fixturenames
-    home: Path = request.getfixturevalue("pair")[0] if shared else request.getfixturevalue("home")
+def talk(home: Path) -> Iterator[StartTalk]:
     yield from talks(home)
 
 
@@ -67,20 +67,19 @@ def id_of(talk: StartTalk, facts: dict[str, Any], word: str) -> int:
     return number
 
 
-@pytest.fixture(scope="module", params=STRANGERS, ids=str)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """A home, who asks there, and whose conversation must stay unseen. Nobody writes to it."""
+@pytest.fixture(params=STRANGERS, ids=str)
+def pair(request: pytest.FixtureRequest, home: Path) -> Pair:
+    """Who asks, and whose conversation must stay unseen."""
     mine, theirs = request.param
-    home = tmp_path_factory.mktemp("home")
     past(home, "theirs", [("the kumquat is secret", "I keep the kumquat")] * 3, **theirs)
     past(home, "mine", [("my own apple", "Yours.")], **mine)
-    return home, mine, theirs
+    return mine, theirs
 
 
 def test_anothers_conversation_is_not_found_read_scrolled_to_or_listed(
     pair: Pair, talk: StartTalk
 ) -> None:
-    _, mine, theirs = pair
+    mine, theirs = pair
     number = id_of(talk, theirs, "kumquat")
     session = talk(**mine)
     for query in ("kumquat", "kumq*", '"the kumquat"', "kumquat OR apple", "secret -apple", "the"):
@@ -96,7 +95,7 @@ def test_anothers_conversation_is_not_found_read_scrolled_to_or_listed(
 def test_a_message_of_another_is_not_shown_by_its_id_through_a_session_of_ones_own(
     pair: Pair, talk: StartTalk
 ) -> None:
-    _, mine, theirs = pair
+    mine, theirs = pair
     number = id_of(talk, theirs, "kumquat")
     session = talk(**mine)
     answer = session.raw(session_id="mine", around_message_id=number)
@@ -106,7 +105,7 @@ def test_a_message_of_another_is_not_shown_by_its_id_through_a_session_of_ones_o
 
 def test_an_answer_does_not_tell_whether_another_has_it(pair: Pair, talk: StartTalk) -> None:
     """A word of another's and a word of nobody's: the same answer but for the word."""
-    _, mine, theirs = pair
+    mine, theirs = pair
     number = id_of(talk, theirs, "kumquat")
     session = talk(**mine)
     forms = ("{}", '"{}"', "{}*", "{} before:2020", "role:tool {}", "-{}", "{0} AND {0}")

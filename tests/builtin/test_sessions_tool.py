@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from support.talks import StartTalk, numbered, past, talks, texts
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 DISCOVERED = {
     "session_id", "link", "when", "source", "model", "title", "matched_role", "match_message_id",
     "snippet", "bookend_start", "messages", "bookend_end", "messages_before", "messages_after",

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from support.talks import StartTalk, past, talks
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 #: Characters in the largest answer; a model's context is worth more than this.
 MOST = 150_000
 

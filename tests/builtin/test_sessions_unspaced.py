@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from support.talks import StartTalk, stored, talks
 
+#: Over PostgreSQL in `make test`, too.
+FAST = True
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 @pytest.fixture
 def talk(home: Path) -> Iterator[StartTalk]:

@@ -12,7 +12,10 @@ import pytest
 from support.commands import posix_only, run_on_terminal
 from support.terminals import Dialogue
 
-from hermes_core import MemoryManager
+from hermes_core import MemoryManager, SessionContext
+from hermes_core.outbox import StreamKey
+from hermes_core.outbox.spool import OutboxSpool
+from hermes_core.storage.files import file_lock
 
 pytestmark = pytest.mark.usefixtures("both_storages")
 
@@ -355,3 +358,42 @@ def test_a_damaged_outbox_is_set_aside_and_that_is_told(down, command):
     told = down.machine.run("outbox", command).failed()
     assert "outbox.db was damaged and is set aside as outbox.db.damaged-" in told
     assert "run: hermes-plugins outbox backfill --since WHEN" in told
+
+
+# -- the spool -------------------------------------------------------------------------------
+
+
+def wait_in_the_spool(home, count=2):
+    spool = OutboxSpool(home)
+    for number in range(count):
+        key = StreamKey.of("alpha", "", SessionContext(session_id="s1"))
+        spool.add(key, (f"e{number}", "sync_turn", "{}"), "the server is down")
+
+
+def test_status_counts_what_waits_in_the_spool_while_another_process_hands_it_over(alpha):
+    wait_in_the_spool(alpha.home)
+    with file_lock(alpha.home / "spool" / "outbox.lock", 0):
+        assert (
+            "spool:     2 writes: the server is down" in alpha.machine.run("outbox", "status").lines
+        )
+        report = alpha.machine.json("outbox", "status")
+    assert (report["spooled"], report["spooled_because"]) == (2, "the server is down")
+    report = alpha.machine.json("outbox", "status")
+    assert (report["spooled"], report["providers"][0]["waiting"]) == (0, 2)
+
+
+@pytest.mark.files_only  # the server is one that does not run
+def test_status_counts_what_waits_in_the_spool_while_the_server_is_down(alpha):
+    alpha.configure(storage="postgresql://ann@127.0.0.1:1/x")
+    told = alpha.machine.run("outbox", "status").failed()
+    assert "in the spool" not in told
+    wait_in_the_spool(alpha.home)
+    told = alpha.machine.run("outbox", "status").failed()
+    assert "127.0.0.1:1" in told
+    assert "2 writes for it wait in the spool" in told
+    assert "hint: " in told
+    report = alpha.machine.json("outbox", "status", code=1)
+    assert (report["spooled"], report["spooled_because"]) == (2, "the server is down")
+    assert (report["providers"], report["bytes"]) == (None, None)
+    assert report["problem"]
+    assert report["hint"]

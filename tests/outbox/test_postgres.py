@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from support.tcp_proxy import Proxy
 
 from hermes_core import MemoryManager
 from hermes_core.outbox import OutboxStore, StreamKey, admin, worker
-from hermes_core.outbox.postgres import PostgresOutbox
+from hermes_core.outbox import store as stores
+from hermes_core.outbox.postgres import OUTBOX, PostgresOutbox
+from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.storage.processes import fleet_process, may_be_alive
 
 ORIGIN = StreamKey("p", "", "s", "{}")
@@ -256,3 +260,29 @@ def test_what_waits_is_delivered_soon_after_the_server_is_back(
     assert not spool.exists
     manager.shutdown_all()
     proxy.close()
+
+
+# -- formats --------------------------------------------------------------------------------
+
+#: What made these formats: they are in databases of users, and a change belongs into a new one.
+MIGRATIONS = ("a1d20201a9fe16f0", "1a2eccbc31ebec37")
+
+
+def test_a_database_of_an_earlier_format_is_upgraded_and_takes_what_waited_in_the_spool(
+    postgres_server: Server, database_url: str, home: Path
+) -> None:
+    with closing(postgres_server.admin(database_url.rpartition("/")[2])) as database:
+        database.execute("DROP TABLE hermes.outbox_spooled")
+        database.execute("UPDATE hermes.versions SET version = 1 WHERE component = 'outbox'")
+    spool = OutboxSpool(home)
+    spool.add(ORIGIN, ("e1", "sync_turn", "{}"), "the server is down")
+    with closing(Storage(database_url)) as storage:
+        store = stores.open_store(home, database=storage.database)
+        spool.hand_over(store)
+        assert [each.event_id for each in admin.entries(store)] == ["e1"]
+        assert not spool.exists
+
+
+def test_a_format_that_users_have_does_not_change() -> None:
+    found = [re.sub(r"--.*|\s+", "", str(each)) for each in OUTBOX.migrations]
+    assert tuple(sha256(each.encode()).hexdigest()[:16] for each in found) == MIGRATIONS

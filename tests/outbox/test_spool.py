@@ -55,13 +55,47 @@ def test_what_waits_is_handed_over_in_order_and_once(spool, store, home):
     spool.hand_over(store)
     assert not spool.exists
     assert spool.text() == ""
-    # A process that was killed before it could remove what it had handed over.
+    # From a backup: what waits in both is there once.
     (home / "spool" / "writes.jsonl").write_bytes(before)
     add(spool, "e4")
     spool.hand_over(store)
     assert [each[0] for each in delivered(store)] == ["e1", "e2", "e3", "e4"]
     # Nobody knows whether the server had taken it at first: the provider can look for it.
     assert {each[1:] for each in delivered(store)} == {(1, WriteState.WAITING)}
+
+
+class Killed(BaseException):
+    """The process ended here: nothing of it runs after this."""
+
+
+@pytest.mark.parametrize("puts", [1, 2, 3])
+def test_what_was_handed_over_and_delivered_before_a_kill_is_not_delivered_again(
+    spool, store, home, monkeypatch, puts
+):
+    add(spool, "e1", "e2", "e3")
+    put = store.put
+
+    def limited(key, stream, event, **options):
+        put(key, stream, event, **options)
+        if event[0] == f"e{puts}":
+            raise Killed
+
+    monkeypatch.setattr(store, "put", limited)
+    monkeypatch.setattr(spool, "_drop", lambda _: None)
+    with pytest.raises(Killed):
+        spool.hand_over(store)
+    monkeypatch.undo()
+    number = store.find_stream(KEY)
+    done = []
+    while write := store.next_waiting(number):
+        done.append(write)
+        store.remove_delivered(number, [write], release=False)
+    assert [each.event_id for each in done] == ["e1", "e2", "e3"][:puts]
+    add(spool, "e4")
+    OutboxSpool(home).hand_over(store)
+    assert not spool.exists
+    assert [each[0] for each in delivered(store)] == ["e1", "e2", "e3", "e4"][puts:]
+    assert store.handed_over(["e1", "e2", "e3", "e4"]) == 0  # nothing is left of it
 
 
 def test_it_was_written_when_it_was_written(spool, store):

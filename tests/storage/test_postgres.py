@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import psycopg
 import pytest
 from support.postgres import GUARDED, LONER, PASSWORD, Server
 
 from hermes_core.errors import DatabaseError, ForeignDatabase
+from hermes_core.storage import outages
 from hermes_core.storage.postgres import (
     Component,
     Database,
@@ -310,3 +313,46 @@ def test_a_call_that_had_used_up_its_time_is_no_outage(database: Database) -> No
     assert raised.value.fault is Fault.BUSY
     with time_limit(30):  # during an outage, a call with a limit would be refused
         assert things(database) == ["before"]
+
+
+@pytest.fixture
+def refusing():
+    """A port that ends each connection at once, and how many there were."""
+    listener, met = socket.create_server(("127.0.0.1", 0)), []
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                met.append(client.getpeername())
+                client.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield listener.getsockname()[1], met
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+def test_a_command_asks_a_server_once_however_long_it_takes(refusing, monkeypatch):
+    monkeypatch.setattr(outages, "_SECONDS", -1.0)  # too long ago at once
+    port, met = refusing
+    # With TLS, libpq would try a second time without it.
+    url = f"postgresql://hermes@127.0.0.1:{port}/hermes?sslmode=disable"
+
+    def ask(database: Database) -> None:
+        with pytest.raises(PostgresError, match="PostgreSQL can't be used"):
+            things(database)
+        database.close()
+
+    with outages.remembered_outages():
+        first = Database(url)
+        ask(first)
+        assert first._outage is not None
+        first._outage = replace(first._outage, at=-1e9, seconds=0.0)
+        ask(first)
+        ask(Database(url, "in another place of the command"))
+        assert len(met) == 1
+    ask(Database(url))
+    assert len(met) == 2

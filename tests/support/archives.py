@@ -23,8 +23,9 @@ from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.query import parse
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import MemoryManager
-from hermes_core.config import load_config
 from hermes_core.storage.postgres import from_text, to_text
+
+from .storages import Storage
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -115,8 +116,8 @@ def rare_word(number: int, turn: int = 0) -> str:
 
 def stored(path: Path) -> dict[str, list[str]]:
     """The texts by session, in order, read by other code than ours."""
-    if url := load_config(path.parent).storage:
-        return _stored_in(url)
+    if Storage.current.url:
+        return _stored_in_postgres()
     if not path.exists():
         return {}
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
@@ -129,35 +130,38 @@ def stored(path: Path) -> dict[str, list[str]]:
         return found
 
 
-def _stored_in(url: str) -> dict[str, list[str]]:
+def _stored_in_postgres() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    with _as_administrator(url) as database:
+    with _as_administrator() as database:
         for name, content in database.execute(
             "SELECT s.id, m.content FROM hermes.archive_sessions s"
-            " LEFT JOIN hermes.archive_messages m ON m.id >> 22 = s.number ORDER BY m.id"
+            " LEFT JOIN hermes.archive_messages m ON m.id >> 22 = s.number"
+            " WHERE s.namespace = %s ORDER BY m.id",
+            (Storage.current.namespace,),
         ):
             texts = found.setdefault(from_text(name), [])
             texts.extend([] if content is None else [from_text(content)])
     return found
 
 
-def _row_in(url: str, session: str) -> dict[str, Any]:
-    with _as_administrator(url) as database:
-        query = "SELECT * FROM hermes.archive_sessions WHERE id = %s"
-        row = database.cursor(row_factory=dict_row).execute(query, (to_text(session),)).fetchone()
+def _row_in_postgres(session: str) -> dict[str, Any]:
+    with _as_administrator() as database:
+        query = "SELECT * FROM hermes.archive_sessions WHERE namespace = %s AND id = %s"
+        values = (Storage.current.namespace, to_text(session))
+        row = database.cursor(row_factory=dict_row).execute(query, values).fetchone()
         assert row is not None
         return row
 
 
-def _as_administrator(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+def _as_administrator() -> psycopg.Connection[tuple[Any, ...]]:
     """A connection that no policy binds."""
-    return psycopg.connect(url.replace("//hermes@", "//postgres@"))
+    return psycopg.connect(Storage.current.url.replace("//hermes@", "//postgres@"))
 
 
 def session_row(path: Path, session: str) -> dict[str, Any]:
     """What is kept of a session, read by other code than ours."""
-    if url := load_config(path.parent).storage:
-        return _row_in(url, session)
+    if Storage.current.url:
+        return _row_in_postgres(session)
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
         database.row_factory = sqlite3.Row
         return dict(
@@ -167,7 +171,7 @@ def session_row(path: Path, session: str) -> dict[str, Any]:
 
 def assert_sound(path: Path) -> None:
     """SQLite's check, the index's and our own have nothing to say."""
-    if load_config(path.parent).storage:
+    if Storage.current.url:
         with closing(open_archive(path.parent)) as archive:
             assert archive.check() == []
         return

@@ -21,7 +21,13 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from hermes_core.storage.address import shown_address
 from hermes_core.storage.forks import close_before_fork
-from hermes_core.storage.outages import Outage, end_outage, known_outage, note_outages
+from hermes_core.storage.outages import (
+    Outage,
+    end_outage,
+    known_outage,
+    note_outages,
+    outages_are_remembered,
+)
 from hermes_core.storage.postgres.errors import (
     HINTS,
     Fault,
@@ -175,8 +181,9 @@ class Database:
         self._in_use = 0
         self._ready: set[str] = set()
         self._preparing = threading.Lock()
-        #: Why the last connection could not be made.
+        #: Why the last connection could not be made, and when somebody last asked for one.
         self._failure: _Outage | None = None
+        self._asked = 0.0
         #: Why the server can't be used, until it could be used again.
         self._outage: _Outage | None = None
         self._next_trial = 0.0
@@ -293,8 +300,9 @@ class Database:
 
     def _take(self, seconds: float) -> _LimitedConnection:
         """A connection for this thread alone, until `_give_back`."""
-        begin = monotonic()
-        end = min(begin + self._patience(seconds), deadline())
+        patience = self._patience(seconds)
+        begin = self._asked = monotonic()
+        end = min(begin + patience, deadline())
         look = _FIRST_LOOK
         while True:
             pool = self._opened()
@@ -317,6 +325,8 @@ class Database:
         outage = self._outage
         if outage is None:
             return seconds
+        if outages_are_remembered():
+            raise self._error(outage.error) from outage.error
         now = monotonic()
         if deadline() == inf:
             if now < outage.at + max(outage.seconds, _BACKGROUND_SECONDS):
@@ -428,6 +438,11 @@ class Database:
         class Recording(_LimitedConnection):
             @classmethod
             def connect(cls, *args: Any, **kwargs: Any) -> Any:
+                failure = database._failure
+                if failure is not None and failure.at >= database._asked:
+                    # The pool tries each connection a second time. All who wait hear of the first
+                    # attempt, so a command would wait for a second one that nobody needs.
+                    raise psycopg.OperationalError(str(failure.error))
                 try:
                     made = super().connect(*args, **kwargs)
                 except psycopg.Error as error:

@@ -86,6 +86,10 @@ _REMEMBERED: Final = "30 days"
 _FORGET_EVERY: Final = 1000
 
 
+#: What the index has of a message: its number, its content, and the rest of it.
+_Indexed = tuple[int, str, str | None]
+
+
 class PostgresArchive(Reader):
     """Every conversation of a namespace.
 
@@ -528,16 +532,33 @@ class PostgresArchive(Reader):
         for rows, done, total in self._pages(newest):
             if progress is not None:
                 progress(done, total)
-            words = [" ".join(indexed_words(content, extra)) for _, content, extra in rows]
-            with self._transaction(EVERYBODY) as database:
-                query = "SELECT * FROM hermes.archive_missing(%s::bigint[], %s::text[])"
-                missing = database.execute(query, ([row[0] for row in rows], words)).fetchall()
-            for (each,) in missing:
+            missing = self._missing(rows)
+            if missing:
+                # Others write meanwhile: what is not indexed yet, or deleted by now, is no damage.
+                error = self.index_pending()
+                if error is not None and is_temporary(error):
+                    raise error
+                missing = self._missing(self._messages_of(missing))
+            for each in missing:
                 yield Problem(f"index: message {each} is missing in it", index_only=True)
 
-    def _pages(
-        self, newest: int | None = None
-    ) -> Iterator[tuple[list[tuple[int, str, str | None]], int, int]]:
+    def _missing(self, rows: Sequence[_Indexed]) -> list[int]:
+        """The messages that can't be found by all of their words."""
+        words = [" ".join(indexed_words(content, extra)) for _, content, extra in rows]
+        with self._transaction(EVERYBODY) as database:
+            query = "SELECT * FROM hermes.archive_missing(%s::bigint[], %s::text[])"
+            found = database.execute(query, ([row[0] for row in rows], words)).fetchall()
+        return [number for (number,) in found]
+
+    def _messages_of(self, numbers: Sequence[int]) -> list[_Indexed]:
+        with self._transaction(EVERYBODY) as database:
+            rows = database.execute(
+                "SELECT id, content, extra FROM hermes.archive_messages WHERE id = ANY(%s)",
+                (list(numbers),),
+            ).fetchall()
+        return [_indexed(row) for row in rows]
+
+    def _pages(self, newest: int | None = None) -> Iterator[tuple[list[_Indexed], int, int]]:
         """Messages, the newest first, some at a time; with how many were before, and in all."""
         total = min(self.stats().messages, newest if newest is not None else 1 << 62)
         below, done = 1 << 62, 0
@@ -550,8 +571,7 @@ class PostgresArchive(Reader):
                 ).fetchall()
             if not rows:
                 return
-            texts = [(row[0], from_text(row[1]), row[2] and from_text(row[2])) for row in rows]
-            yield texts, done, total
+            yield [_indexed(row) for row in rows], done, total
             below, done = rows[-1][0], done + len(rows)
 
     def _search_problems(self) -> Iterator[Problem]:
@@ -563,7 +583,8 @@ class PostgresArchive(Reader):
             if not words:
                 continue
             options = SearchOptions(EVERYBODY, frozenset((*ROLES, "")), limit=1, hidden=True)
-            if not self.search(Query((Term(words[0]),)), options).hits:
+            found = self.search(Query((Term(words[0]),)), options).hits
+            if not found and self.first(session, 1):  # else somebody has deleted it just now
                 yield Problem(f"a search for {words[0]!r} finds nothing", index_only=True)
 
     def repair(self, progress: Progress | None = None) -> dict[str, Any]:
@@ -603,6 +624,10 @@ _MISCOUNTED: Final = (
     f" FULL JOIN {_COUNTS} USING (number)"
     " WHERE messages IS DISTINCT FROM coalesce(there, 0)"
 )
+
+
+def _indexed(row: tuple[Any, ...]) -> _Indexed:
+    return row[0], from_text(row[1]), row[2] and from_text(row[2])
 
 
 def _is_known_turn(error: BaseException | None) -> bool:

@@ -15,7 +15,7 @@ from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.logger import SafeLogger
-from hermes_core.storage.postgres import Connection, Database, from_text
+from hermes_core.storage.postgres import Connection, Database, Fault, fault_of, from_text
 
 logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
@@ -129,7 +129,9 @@ class Backlog:
         try:
             indexed = self._index_some(wait=False)
         except DatabaseError as error:
-            logger.warning("sessions: the index is behind: %s", error)
+            # Others use the server: nothing is wrong, and the next search indexes what is left.
+            log = logger.debug if fault_of(error) is Fault.BUSY else logger.warning
+            log("sessions: the index is behind: %s", error)
             indexed = 0
         # None: all is done, or somebody else does it, or it can't be done now.
         self._pending = max(self._pending - indexed, 0) if indexed else 0

@@ -41,7 +41,7 @@ from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.logger import SafeLogger
 from hermes_core.storage.sqlite import SqliteFile
-from hermes_core.storage.sqlite_connection import WAIT_SECONDS, is_damage, transaction
+from hermes_core.storage.sqlite_connection import WAIT_SECONDS, is_busy, is_damage, transaction
 
 # -- Maintenance: deleting and counting, the index, and what is left of a damaged file ---------
 
@@ -522,7 +522,9 @@ class Backlog:
             return self._index_some(_BRIEFLY)
         except DatabaseError as error:
             self._pending = max(self._pending - BATCH, 0)  # not with every turn again
-            logger.warning("sessions: the index is behind: %s", error)
+            # Another process writes: nothing is wrong, and the next search indexes what is left.
+            log = logger.debug if is_busy(error) else logger.warning
+            log("sessions: the index is behind: %s", error)
             return False
 
     def _index_some(self, seconds: float) -> bool:
