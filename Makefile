@@ -92,7 +92,7 @@ compat: $(VENV)/.installed-dev
 	$(BIN)/python tests/compat/public/run.py --write
 
 compat-light: $(VENV)/.installed-dev
-	$(BIN)/python tests/compat/public/run.py --light
+	$(BIN)/python tests/compat/public/run.py --light --jobs 3
 
 # Each release of hermes-agent in its own venv, for the tests that run beside it.
 peer: $(VENV)/.installed-dev

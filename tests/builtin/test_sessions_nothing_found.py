@@ -159,7 +159,7 @@ PIECES = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=500 if STRESS else 40, deadline=None)
+@settings(max_examples=1000 if STRESS else 40, deadline=None)
 @given(st.one_of(ANYTHING, PIECES), st.sampled_from([None, "user", "user,assistant,tool"]))
 @example('"', None)
 @example("-", None)
@@ -198,7 +198,7 @@ NOISE = st.lists(st.text(max_size=30), min_size=1, max_size=3)
 
 
 @settings(
-    max_examples=200 if STRESS else 12,
+    max_examples=500 if STRESS else 12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
