@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from support import postgres
 from support.fielded import run_forked
 from support.sites import Site
-from support.storages import Storage
+from support.storages import Storage, wait_longer
 
 from hermes_core.checkup import child_process, forget
 from hermes_core.dispatch import caller
@@ -92,10 +92,7 @@ def both_storages(
     made = Storage(url)
     monkeypatch.setattr(Storage, "current", made)
     if url:
-        from hermes_core.storage.postgres import transactions
-
-        # On a busy machine five seconds are nothing; tests/live is about these limits.
-        monkeypatch.setattr(transactions, "TURN_SECONDS", 60.0)
+        wait_longer(monkeypatch)
     yield made
     made.close()
 

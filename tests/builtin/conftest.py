@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.commands import Machine
 from support.notes import Agent
-from support.storages import Storage
+from support.storages import Storage, wait_longer
 
 from hermes_core.storage.postgres import shared_database
 
@@ -39,12 +39,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def storage(request: pytest.FixtureRequest) -> Iterator[str]:
+def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a new database for ``memory.storage``, or "files"."""
     if getattr(request, "param", "files") == "files":
         yield "files"
         return
     url = request.getfixturevalue("database_url")
+    wait_longer(monkeypatch)
     yield url
     shared_database(url, "default").close()
 
