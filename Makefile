@@ -54,7 +54,8 @@ kit := tests/conformance tests/adapters tests/docs tests/test_packaging.py
 # What no part names: a new file is never left out.
 rest := $(filter-out $(foreach part,$(filter-out rest,$(PARTS)),$($(part))) tests/live tests/__pycache__ tests/conftest.py, \
 	$(patsubst %/,%,$(wildcard tests/*/)) $(wildcard tests/*.py))
-JOBS = $(shell $(BIN)/python -c "import os; print(3 * (os.cpu_count() or 1))")
+CORES = $(shell $(BIN)/python -c "import os; print(os.cpu_count() or 1)")
+JOBS = $(shell echo $$((3 * $(CORES))))
 PYTESTS := $(addprefix pytest-, $(PARTS))
 
 pytest: $(PYTESTS)
@@ -63,12 +64,12 @@ pytest: $(PYTESTS)
 $(PYTESTS): pytest-%: $(VENV)/.installed-dev
 	$(PYTEST) $($*)
 
-# The part of the suite that starts few processes, for another Python:
+# The part of the suite that starts few processes and needs no framework, for another Python:
 # make test-fast PYTHON=python3.13 VENV=.venv-3.13
 FAST = $(addprefix tests/, config discovery dispatch fence manager privacy service storage test_architecture.py \
 	test_errors.py test_hookspecs.py test_provider.py test_testing.py)
 
-test-fast: $(VENV)/.installed-dev
+test-fast: $(VENV)/.installed-fast
 	$(PYTEST) -n auto $(FAST)
 
 # The plugins against the engines that they are for. Hindsight's server is installed to .engines/
@@ -82,8 +83,9 @@ pluggy-oldest: $(VENV)/.pluggy-oldest
 		tests/dispatch/test_observers.py
 
 # The fault and load tests that `make test` leaves out or runs small.
+# Two processes per core: some tests wait for minutes.
 stress: $(VENV)/.installed-dev
-	HERMES_STRESS=1 $(PYTEST) -n auto --dist loadgroup -m "stress or scaled" --ignore tests/live
+	HERMES_STRESS=1 $(PYTEST) -n $$((2 * $(CORES))) --dist loadgroup -m "stress or scaled" --ignore tests/live
 
 # Every public plugin for hermes-agent that we know, in a venv of its own beside our wheel, without
 # a network; docs/compatibility.md is made from what they do. The light ones take few minutes.
@@ -91,7 +93,7 @@ compat: $(VENV)/.installed-dev
 	$(BIN)/python tests/compat/public/run.py --write
 
 compat-light: $(VENV)/.installed-dev
-	$(BIN)/python tests/compat/public/run.py --light
+	$(BIN)/python tests/compat/public/run.py --light --jobs 3
 
 # Each release of hermes-agent in its own venv, for the tests that run beside it.
 peer: $(VENV)/.installed-dev
@@ -121,6 +123,10 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-fast: $(VENV)/.installed
+	$(PIP) install --editable '.[fast]'
 	@touch $@
 
 $(VENV)/.pluggy-oldest: $(VENV)/.installed-dev

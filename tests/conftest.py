@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from support import postgres
 from support.fielded import run_forked
 from support.sites import Site
-from support.storages import Storage
+from support.storages import Storage, wait_longer
 
 from hermes_core.checkup import child_process, survey
 from hermes_core.dispatch import caller
@@ -42,12 +42,24 @@ settings.register_profile(
 settings.load_profile("patient")
 
 
+#: These begin first in `make stress`, so that none of them runs alone at the end.
+LONGEST = frozenset(
+    f"test_{each}"
+    for each in (
+        "authority", "coding_agents", "faults", "kills", "many_processes", "sessions_concurrency",
+        "sessions_damage", "sessions_faults", "state_machine", "storage", "switch",
+        "sync_property",
+    )
+)  # fmt: skip
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is slow by nature, unless `make stress` asks for it."""
     if os.environ.get("HERMES_STRESS"):
         for item in items:
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 item.add_marker("scaled")
+        items.sort(key=lambda item: item.path.stem not in LONGEST)
         return
     slow = [item for item in items if item.get_closest_marker("stress")]
     config.hook.pytest_deselected(items=slow)
@@ -80,10 +92,7 @@ def both_storages(
     made = Storage(url)
     monkeypatch.setattr(Storage, "current", made)
     if url:
-        from hermes_core.storage.postgres import transactions
-
-        # On a busy machine five seconds are nothing; tests/live is about these limits.
-        monkeypatch.setattr(transactions, "TURN_SECONDS", 60.0)
+        wait_longer(monkeypatch)
     yield made
     made.close()
 

@@ -254,6 +254,7 @@ def test_approving_records_the_session_that_wanted_it(session: Agent, home: Path
 # -- the setting ------------------------------------------------------------------------------
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("value", "waits"),
     [
@@ -273,6 +274,7 @@ def test_with_a_broken_configuration_writes_wait(home: Path) -> None:
     assert not notes_file(home).exists()
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("word", ["required", "always", "ask", "'maybe'", "'of'"])
 def test_with_a_word_that_nobody_knows_writes_wait(word: str, home: Path) -> None:
     (home / "config.yaml").write_text(f"memory:\n  write_approval: {word}\n", "utf-8")

@@ -548,6 +548,7 @@ def test_authority_is_a_ladder() -> None:
     assert lowest(["person", "provider:x", "user"]) == "provider:x"
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("name", "origin"),
     [
@@ -560,6 +561,7 @@ def test_the_name_of_a_tool_says_what_it_reads(name, origin) -> None:
     assert of_tool(name) == origin
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("message", "origin"),
     [

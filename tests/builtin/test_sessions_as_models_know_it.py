@@ -211,6 +211,7 @@ def test_an_agent_may_name_its_own_profile(home: Path, talk: StartTalk) -> None:
 # -- arguments as models give them -----------------------------------------------------------------
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [

@@ -238,6 +238,7 @@ def test_prune_forgets_what_is_older(filled: Machine) -> None:
 # -- edges -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -23,7 +23,7 @@ from hermes_builtin.sessions.sqlite import SqliteArchive
 pytestmark = [pytest.mark.scaled, pytest.mark.usefixtures("both_storages")]
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
-MANY, SECONDS = (8, 60.0) if STRESS else (2, 0.4)
+MANY, SECONDS = (8, 15.0) if STRESS else (2, 0.4)
 
 PRELUDE = f"""
 import json, sys, time

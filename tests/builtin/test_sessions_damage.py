@@ -26,7 +26,7 @@ from hermes_core.errors import DatabaseError
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 #: So many bytes are flipped. Each takes a process, so not every byte of the file is.
-SAMPLE = 2_000 if STRESS else 16
+SAMPLE = 1_000 if STRESS else 16
 PARTS = 4 if STRESS else 1
 PAGE = 4096
 #: Which of the pages are damaged, one after the other.

@@ -80,6 +80,7 @@ def test_a_title_or_a_tools_name_of_any_length_does_not_make_an_answer_long(
 # -- arguments that can't be meant ------------------------------------------------------------
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -187,7 +187,7 @@ def test_machines_end_up_with_the_same_in_whatever_order_they_sync(seed, tmp_pat
     monkeypatch.setattr(sync_state, "_LINES", 3)
     monkeypatch.setattr(Storage, "current", Storage())
     world = World(tmp_path, seed, monkeypatch)
-    for _ in range(scaled(2000, 120)):
+    for _ in range(scaled(1000, 120)):
         world.step()
     world.settle()
     check(world)

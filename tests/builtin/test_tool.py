@@ -185,6 +185,7 @@ def test_old_text_of_one_target_is_not_looked_for_in_the_other(session) -> None:
     refused(session.remove("Linux", "user"))
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("action", ["add", "replace"])
 @pytest.mark.parametrize("content", [None, "", " \t\r\n"])
 def test_nothing_can_not_be_saved(action, content, session, home: Path) -> None:

@@ -29,6 +29,7 @@ def unchanged(home: Path) -> None:
     assert len(recorded(home)) == 1
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("value", WRONG, ids=repr)
 @pytest.mark.parametrize("name", ["content", "old_text"])
 def test_a_text_of_a_wrong_type_is_refused_by_its_name(name, value, session, home: Path) -> None:
@@ -38,6 +39,7 @@ def test_a_text_of_a_wrong_type_is_refused_by_its_name(name, value, session, hom
     unchanged(home)
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("value", [*WRONG, None, "", "ADD", "add ", "approve", "undo"], ids=repr)
 def test_an_unknown_action_is_refused_with_those_that_there_are(value, session, home) -> None:
     error = refused(session.memory(action=value, content="new", old_text="one"))
@@ -51,6 +53,7 @@ def test_a_call_without_an_action_is_refused(session, home: Path) -> None:
     unchanged(home)
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("value", ["Memory", "memory ", "MEMORY.md", "../x", 5, True, ["memory"]])
 def test_an_unknown_target_is_refused_with_those_that_there_are(value, session, home) -> None:
     error = refused(session.call({"target": value, "action": "add", "content": "new"}))
@@ -59,12 +62,14 @@ def test_an_unknown_target_is_refused_with_those_that_there_are(value, session, 
     unchanged(home)
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("value", [0, False, [], {}], ids=repr)
 def test_an_empty_target_of_a_wrong_type_is_refused(value, session, home: Path) -> None:
     refused(session.call({"target": value, "action": "add", "content": "new"}))
     unchanged(home)
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("value", [5, 1.5, True, "add", {"action": "add"}, (), set()], ids=repr)
 def test_operations_that_are_no_list_are_refused(value, session, home: Path) -> None:
     refused(session.memory(operations=value))
@@ -76,6 +81,7 @@ def test_no_operations_and_no_action_are_refused(session, home: Path) -> None:
     unchanged(home)
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("arguments", [None, [], "add", 5, {}], ids=repr)
 def test_arguments_that_are_no_object_are_refused(arguments, session, home: Path) -> None:
     answer = session.builtin.handle_tool_call("memory", arguments)
@@ -119,6 +125,7 @@ HUGE = {
 }
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("text", HUGE.values(), ids=HUGE)
 def test_ten_megabytes_are_refused(text: str, session, home: Path) -> None:
     error = refused(clear_answer(session, {"action": "add", "content": text}))
@@ -128,17 +135,20 @@ def test_ten_megabytes_are_refused(text: str, session, home: Path) -> None:
     unchanged(home)
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("text", HUGE.values(), ids=HUGE)
 def test_ten_megabytes_to_look_for_are_refused(text: str, session, home: Path) -> None:
     refused(clear_answer(session, {"action": "remove", "old_text": text}))
     unchanged(home)
 
 
+@pytest.mark.files_only
 def test_ten_megabytes_of_white_space_are_nothing(session, home: Path) -> None:
     refused(clear_answer(session, {"action": "add", "content": " \n" * (BIG // 2)}))
     unchanged(home)
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("name", ["action", "target"])
 def test_a_name_of_ten_megabytes_is_not_repeated_in_the_answer(name: str, session) -> None:
     refused(clear_answer(session, {"action": "add", "content": "new", name: "x" * BIG}))
@@ -152,6 +162,7 @@ def test_one_character_is_an_entry(text: str, session, agent, home: Path) -> Non
     assert stored(home) == ["one"]
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize("name", ["content", "old_text"])
 @pytest.mark.parametrize("text", ["\ud83d", "a\udc80b", "\ude42\ud83d"], ids=ascii)
 def test_half_a_character_is_refused_and_said_so(name, text, session, home: Path) -> None:
@@ -207,6 +218,7 @@ def test_new_text_is_another_name_for_content(home: Path, agent, batch: bool) ->
     assert stored(home) == ["likes figs"]
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("settings", "targets"),
     [

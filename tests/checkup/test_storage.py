@@ -623,16 +623,16 @@ def test_a_copy_that_differs_is_not_switched_to(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
-    ("step", "modules"),
+    ("step", "modules", "least"),
     [
-        ("83", "1"),
-        pytest.param("19", "1", marks=pytest.mark.stress),
-        pytest.param("331", "8", marks=pytest.mark.stress),
+        ("83", "1", 2),
+        pytest.param("19", "1", 5, marks=pytest.mark.stress),
+        pytest.param("331", "8", 2, marks=pytest.mark.stress),
     ],
     ids=["in the order of steps", "at more of them", "anywhere"],
 )
 def test_killed_the_same_command_finishes_it(
-    shared_url: str, tmp_path: Path, step: str, modules: str
+    shared_url: str, tmp_path: Path, step: str, modules: str, least: int
 ) -> None:
     script = Path(__file__).parents[1] / "support" / "storage_kills.py"
     done = subprocess.run(
@@ -645,4 +645,4 @@ def test_killed_the_same_command_finishes_it(
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["wrong"] == []
-    assert found["kills"] >= 2
+    assert found["kills"] >= least

@@ -157,6 +157,7 @@ def test_a_write_that_is_not_there_is_said(alpha, command):
     assert "hermes-plugins outbox list" in line
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     "arguments",
     [("show",), ("show", "x"), ("show", "0"), ("drop", "-1"), ("show", "9" * 30), ("nope",),

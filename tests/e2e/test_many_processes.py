@@ -15,7 +15,7 @@ from hermes_builtin.notes import Notes
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 PROCESSES = 50 if STRESS else 6
 #: Seconds in the stress run; otherwise as many rounds as this.
-SECONDS, ROUNDS = 120, 4
+SECONDS, ROUNDS = 30, 4
 #: So that no note is refused for want of room.
 LIMIT = 200_000
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
+
+import pytest
+
+from hermes_core.storage import time_limit
 
 
 class Storage:
@@ -78,6 +83,14 @@ class Storage:
 
 
 Storage.current = Storage()
+
+
+def wait_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let calls wait ten minutes more for the server: on a busy machine, seconds are nothing.
+
+    tests/live is about these limits.
+    """
+    monkeypatch.setattr(time_limit, "monotonic", lambda: time.monotonic() + 600)
 
 
 def scaled(large: int, small: int) -> int:

@@ -61,6 +61,8 @@ def main() -> int:
     limit = LIGHT_CHECK_SECONDS if options.light else CHECK_SECONDS
 
     known = {each["distribution"]: each for each in _known()}
+    if not options.only:  # those that took longest begin first
+        packages.sort(key=lambda each: -known.get(each["distribution"], {}).get("seconds", 0.0))
     lock = threading.Lock()
 
     def examined(package: dict[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,10 @@ KEY = "the-key-of-the-tests"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process for all of them, since each would start servers of its own."""
+    """One process for all that use the server, since each would start servers of its own."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        ours = Path(__file__).parent in item.path.parents
+        if ours and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("hindsight"))
 
 

@@ -1,7 +1,7 @@
 """A thousand turns from the archive to each of the three, killed on the way: all arrive once.
 
-One home, which switches from Honcho's server to Mem0's engine, then to Hindsight's server. Each
-switch is killed once with all its processes, and run again.
+One home switches to Honcho's server and from there to Mem0's engine, another one from Honcho's
+server to Hindsight's. Each switch is killed once with all its processes, and run again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -95,24 +95,31 @@ def kill(home: Path, parent: int) -> None:
             os.kill(int(folder.name), signal.SIGKILL)
 
 
-def test_a_thousand_turns_arrive_once_at_each(
-    tmp_path: Path, engine: Engine, honcho: HonchoProcess, mem0: Served, record_property
-) -> None:
-    machine = Machine(tmp_path / "machine")
-    for name in ("honcho", "mem0", "hindsight"):
-        install_plugin(name, machine.site.folder)
-    bank = new_bank()
-    settings = {
-        "prefetch_budget": 60,
-        "honcho": {"sessionStrategy": "per-session"},
-        "mem0": {**mem0.settings, "recall_timeout": 60},
-        "hindsight": own_server(engine.url, bank_id=bank),
-    }
-    machine.write_config(json.dumps({"memory": settings, "secrets": {"backend": "dotenv"}}))
+@pytest.fixture
+def machine(tmp_path: Path, honcho: HonchoProcess) -> Machine:
+    made = Machine(tmp_path / "machine")
+    install_plugin("honcho", made.site.folder)
     known = {"BASE_URL": honcho.url, "SERVER_KEY": KEY, "PEER_NAME": "alice"}
-    machine.environment |= {f"HONCHO_{name}": value for name, value in known.items()}
+    made.environment |= {f"HONCHO_{name}": value for name, value in known.items()}
+    return made
+
+
+def configure(machine: Machine, name: str, settings: Mapping[str, object], **memory: str) -> None:
+    """Install one more plugin, with its settings."""
+    install_plugin(name, machine.site.folder)
+    honcho = {"sessionStrategy": "per-session"}
+    known = {"prefetch_budget": 60, "honcho": honcho, name: settings, **memory}
+    machine.write_config(json.dumps({"memory": known, "secrets": {"backend": "dotenv"}}))
+
+
+# In the other process than those of Hindsight, which take as long.
+@pytest.mark.xdist_group("switch")
+def test_a_thousand_turns_arrive_once_at_honcho_and_mem0(
+    machine: Machine, honcho: HonchoProcess, mem0: Served, record_property
+) -> None:
+    configure(machine, "mem0", {**mem0.settings, "recall_timeout": 60})
     said = fill(machine.home)
-    seconds = {name: switch(machine, name) for name in ("honcho", "mem0", "hindsight")}
+    seconds = {name: switch(machine, name) for name in ("honcho", "mem0")}
 
     messages = [each for n in range(SESSIONS) for each in honcho.messages("hermes", f"s{n}")]
     users = [each for each in messages if each["peer_id"] == "alice"]
@@ -122,9 +129,23 @@ def test_a_thousand_turns_arrive_once_at_each(
     rows = Place(machine.home, mem0.settings, None).rows()
     assert Counter(each["memory"] for each in rows) == Counter(said)
     assert min(each["created_at"] for each in rows).startswith("2023-11-14T22:13:20")
+    record_property("figures", figures(seconds))
+
+
+def test_a_thousand_turns_arrive_once_at_hindsight(
+    machine: Machine, engine: Engine, record_property
+) -> None:
+    bank = new_bank()
+    configure(machine, "hindsight", own_server(engine.url, bank_id=bank), provider="honcho")
+    said = fill(machine.home)
+    seconds = switch(machine, "hindsight")
 
     listed = engine.get(f"/v1/default/banks/{bank}/documents?limit=2000")["items"]
     assert len({each["id"] for each in listed}) == len(said)
     assert machine.providers()["hindsight"]["active"]
+    record_property("figures", figures({"hindsight": seconds}))
+
+
+def figures(seconds: Mapping[str, float]) -> str:
     line = ", ".join(f"{name} {each:.0f} s" for name, each in seconds.items())
-    record_property("figures", f"switch with 1,000 turns, after a kill: {line}")
+    return f"switch with 1,000 turns, after a kill: {line}"
