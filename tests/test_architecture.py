@@ -443,3 +443,28 @@ def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     if len(body) > 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         return body[1].lineno
     return body[0].lineno
+
+
+# -- tests -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["builtin", "outbox", "deliveries"])
+def test_what_is_stored_is_tested_over_both_storages_or_a_reason_is_given(folder):
+    """A module uses the fixture, or is marked as being about files, or PostgreSQL, by nature."""
+    modules = sorted((ROOT / "tests" / folder).glob("test_*.py"))
+    assert modules
+    assert [each.name for each in modules if not _says_over_what(ast.parse(each.read_text()))] == []
+
+
+def _says_over_what(module: ast.Module) -> bool:
+    arguments = (each.arg for each in ast.walk(module) if isinstance(each, ast.arg))
+    texts = (each.value for each in ast.walk(module) if isinstance(each, ast.Constant))
+    return "both_storages" in {*arguments, *texts} or any(
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("files_only", "postgres_only")
+        and any(isinstance(each, ast.Constant) and each.value for each in call.args)
+        for statement in module.body
+        if isinstance(statement, ast.Assign)
+        for call in ast.walk(statement)
+    )

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from support.notes import append, notes_file, recorded, saved, stored
 
+pytestmark = pytest.mark.files_only("about what a shell puts at the end of a file")
+
 
 @pytest.fixture
 def writer(agent):

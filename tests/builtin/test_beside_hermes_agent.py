@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.hermes_agent import PEER, needs_hermes_agent
 from support.notes import Agent, notes_file, output_of, recorded, saved, start_python, stored
 
@@ -17,7 +18,7 @@ from hermes_builtin.notes import Author
 COUNT = 100 if os.environ.get("HERMES_STRESS") else 15
 LIMIT = 10**7
 
-pytestmark = needs_hermes_agent
+pytestmark = [needs_hermes_agent, pytest.mark.files_only("hermes-agent reads and writes the files")]
 
 THEIR_STORE = f"""
 import json, sys

@@ -9,6 +9,8 @@ import pytest
 from support.notes import append, recorded, refused, saved, stored
 from support.other_user import bound_by_modes
 
+pytestmark = pytest.mark.files_only("a history that can be damaged is a file")
+
 
 @pytest.fixture
 def broken_history(home: Path, agent) -> Path:

@@ -6,11 +6,14 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from support.archives import fill
 
 from hermes_builtin import doctor
 from hermes_builtin.sessions.archive import indexed_words
 from hermes_builtin.sessions.sqlite import SqliteArchive
+
+pytestmark = pytest.mark.files_only("about damage of files")
 
 
 def take_out_of_the_index(path: Path) -> None:

@@ -13,6 +13,8 @@ from support.storages import Storage
 from hermes_builtin.notes import Notes
 from hermes_builtin.notes.export import Export
 
+pytestmark = pytest.mark.postgres_only("files are the notes themselves")
+
 #: Over PostgreSQL in `make test`, too.
 FAST = True
 

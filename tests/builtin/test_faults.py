@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.scaled,
     pytest.mark.skipif(COMPILER is None, reason="no C compiler to build the fault shim with"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="LD_PRELOAD is Linux"),
+    pytest.mark.files_only("about system calls on files"),
 ]
 
 

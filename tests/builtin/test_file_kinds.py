@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from support.notes import notes_file, refused, saved, stored, write_notes
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and modes are POSIX")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="links and modes are POSIX"),
+    pytest.mark.files_only("about links and modes of files"),
+]
 
 
 def mode(path: Path) -> int:

@@ -15,6 +15,10 @@ from support.notes import (
     write_notes,
 )
 
+pytestmark = pytest.mark.files_only(
+    "about edits of the files; test_state_machine.py has those of a database"
+)
+
 
 @pytest.fixture
 def writer(agent):

@@ -12,6 +12,8 @@ from support.notes import notes_file, saved, stored, write_notes
 
 from hermes_builtin.notes.entries import parse, render
 
+pytestmark = pytest.mark.files_only("about what is in the files")
+
 calm = settings(deadline=None, database=None, derandomize=True)
 MANY = 1000 if os.environ.get("HERMES_STRESS") else 30
 

@@ -16,6 +16,8 @@ from hermes_builtin.notes import guard_rules
 from hermes_builtin.notes.guard import Finding, scan
 from hermes_builtin.notes.guard_hidden import FAMILIES
 
+pytestmark = pytest.mark.files_only("nothing is stored")
+
 calm = settings(deadline=None, database=None, derandomize=True)
 
 #: Anything that a str can hold, and pieces that the guard looks at more closely.

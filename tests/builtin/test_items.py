@@ -12,7 +12,7 @@ from hermes_builtin.forget import forget
 from hermes_builtin.items import Items, ItemWrite, path_of
 from hermes_core import DatabaseError, ForgetRequest
 
-pytestmark = pytest.mark.files_only
+pytestmark = pytest.mark.files_only("items are in a file of the home, whatever memory.storage says")
 CARS = ("cars",)
 
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from hermes_builtin.sessions import json_stream
 from hermes_builtin.sessions.json_stream import Entry, JsonStream
 
+pytestmark = pytest.mark.files_only("nothing is stored")
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,

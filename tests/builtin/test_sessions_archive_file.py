@@ -34,6 +34,8 @@ from hermes_builtin.sessions.sqlite.tables import insert
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage.sqlite_connection import open_database
 
+pytestmark = pytest.mark.files_only("about the file of the archive")
+
 StartTalk = Callable[..., Talk]
 
 

@@ -1,26 +1,30 @@
 """Messages that are not indexed yet: whom they keep waiting, and what a search says of them."""
 
 import sqlite3
+import sys
 import threading
 from contextlib import closing, contextmanager
 
 import pytest
-from support.archives import Talk, search
+from support.archives import Talk, open_archive, search
 
 from hermes_builtin.sessions.archive import NewMessage, Scope, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive, maintenance
 from hermes_builtin.sessions.sqlite.index import BATCH
 
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state.db"
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 @pytest.fixture
-def archive(path, monkeypatch):
-    monkeypatch.setattr(maintenance, "_QUIET_SECONDS", 3600)
-    with closing(SqliteArchive(path)) as archive:
+def path(home):
+    return home / "state.db"
+
+
+@pytest.fixture
+def archive(home, monkeypatch):
+    with closing(open_archive(home)) as archive:
+        backlogs = sys.modules[type(archive._backlog).__module__]
+        monkeypatch.setattr(backlogs, "_QUIET_SECONDS", 3600)
         yield archive
 
 
@@ -50,6 +54,7 @@ def waits(archive, monkeypatch):
     return waits
 
 
+@pytest.mark.files_only("about the lock and the index of the file")
 def test_the_end_is_not_held_up_by_another_process_that_writes(archive, path, waits, caplog):
     say(archive, *["okapi"] * (BATCH + 1))
     with written_by_another(path):
@@ -59,6 +64,7 @@ def test_the_end_is_not_held_up_by_another_process_that_writes(archive, path, wa
     assert search(archive, "okapi")
 
 
+@pytest.mark.files_only("about the lock and the index of the file")
 def test_a_turn_behind_the_quiet_work_does_not_wait_for_another_process_twice(
     archive, path, waits, monkeypatch
 ):
@@ -70,6 +76,7 @@ def test_a_turn_behind_the_quiet_work_does_not_wait_for_another_process_twice(
     assert search(archive, "okapi")
 
 
+@pytest.mark.files_only("about the lock and the index of the file")
 def test_the_end_is_not_held_up_by_a_long_backlog_and_the_rest_is_found_later(
     archive, path, monkeypatch
 ):
@@ -82,6 +89,7 @@ def test_the_end_is_not_held_up_by_a_long_backlog_and_the_rest_is_found_later(
         assert search(later, "quagga")
 
 
+@pytest.mark.files_only("about the lock and the index of the file")
 def test_long_messages_are_indexed_fewer_at_a_time(archive):
     numbers = say(archive, *[f"{'okapi ' * 10_000} rare{at}" for at in range(6)])
     assert archive._backlog._index_briefly()
@@ -92,6 +100,7 @@ def test_long_messages_are_indexed_fewer_at_a_time(archive):
     assert archive.check() == []
 
 
+@pytest.mark.files_only("about the lock and the index of the file")
 def test_who_is_about_to_write_holds_up_the_work_before_waiting_for_the_file(archive, monkeypatch):
     order = []
     transaction = archive._file.transaction
@@ -101,6 +110,7 @@ def test_who_is_about_to_write_holds_up_the_work_before_waiting_for_the_file(arc
     assert order[:2] == ["announced", "file"]
 
 
+@pytest.mark.files_only("about the lock and the index of the file")
 def test_a_damaged_message_does_not_end_the_quiet_work(archive, monkeypatch):
     uncaught = []
     monkeypatch.setattr(threading, "excepthook", uncaught.append)
@@ -114,6 +124,7 @@ def test_a_damaged_message_does_not_end_the_quiet_work(archive, monkeypatch):
     assert not uncaught
 
 
+@pytest.mark.files_only("about the lock and the index of the file")
 def test_messages_out_of_order_are_an_error_and_do_not_keep_the_index_busy_for_ever(path):
     with closing(SqliteArchive(path)) as archive:
         first, second = say(archive, "okapi", "quagga " * 30_000)
@@ -138,6 +149,7 @@ def _varint(number):
 # -- what a search says ----------------------------------------------------------------------
 
 
+@pytest.mark.files_only("about the lock and the index of the file")
 def test_while_the_index_can_not_be_written_new_messages_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(maintenance, "WAIT_SECONDS", 0.05)
     monkeypatch.setattr(maintenance, "_BRIEFLY", 0.05)
@@ -156,6 +168,7 @@ def test_while_the_index_can_not_be_written_new_messages_are_found(tmp_path, mon
     other.close()
 
 
+@pytest.mark.files_only("about the lock and the index of the file")
 @pytest.mark.parametrize("size", [1, 40])
 def test_damage_that_shows_while_messages_enter_the_index_is_mended_by_that_search(path, size):
     with closing(SqliteArchive(path)) as archive:
@@ -179,6 +192,7 @@ def test_a_word_that_was_forgotten_and_said_again_is_found_though_misspelt(archi
     assert search(archive, "quagamire") == ["new"]
 
 
+@pytest.mark.files_only("a repair locks the file")
 def test_a_repair_begins_when_the_quiet_work_has_stopped(archive):
     say(archive, *["okapi"] * BATCH)
     assert "hermes-index" in threads()

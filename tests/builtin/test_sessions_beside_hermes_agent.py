@@ -26,7 +26,7 @@ from support.talks import StartTalk, Talk, past, talks
 
 from hermes_builtin.sessions.sqlite import SqliteArchive
 
-pytestmark = needs_hermes_agent
+pytestmark = [needs_hermes_agent, pytest.mark.files_only("hermes-agent reads and writes the file")]
 beside_each_release = pytest.mark.parametrize("release", PEERS, indirect=True)
 
 THEIRS = """

@@ -36,6 +36,7 @@ TESTS = str(Path(__file__).parents[1])
 pytestmark = [
     pytest.mark.scaled,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="cases run in forked processes"),
+    pytest.mark.files_only("about damage of the file; a server has its own checksums"),
 ]
 
 

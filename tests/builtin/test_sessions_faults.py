@@ -31,6 +31,9 @@ PATIENCE = 20.0
 pytestmark = [
     pytest.mark.scaled,
     pytest.mark.skipif(os.name != "posix", reason="signals, links and modes are POSIX"),
+    pytest.mark.files_only(
+        "about the file and its disk; tests/live/postgres has the faults of a server"
+    ),
 ]
 
 # -- killed ---------------------------------------------------------------------------------

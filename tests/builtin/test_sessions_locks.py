@@ -26,7 +26,10 @@ from hermes_core.errors import HermesError
 
 LOCKS = Path("/proc/locks")
 
-pytestmark = pytest.mark.skipif(not LOCKS.exists(), reason="/proc/locks is Linux")
+pytestmark = [
+    pytest.mark.skipif(not LOCKS.exists(), reason="/proc/locks is Linux"),
+    pytest.mark.files_only("about locks on the file"),
+]
 
 FACTS = SessionFacts("new", started=1.0)
 MESSAGES = [NewMessage("user", "okapi", 1.0)]

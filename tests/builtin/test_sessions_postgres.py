@@ -28,6 +28,8 @@ from hermes_core.outbox import OutboxStore, StreamKey
 from hermes_core.outbox.postgres import PostgresOutbox
 from hermes_core.storage.postgres import Database, Fault, fault_of, shared_database
 
+pytestmark = pytest.mark.postgres_only("about row-level security, and what else files don't have")
+
 ANN = SessionFacts("of-ann", "telegram", "1001", "c1", "default", platform="telegram")
 BOB = SessionFacts("of-bob", "telegram", "1002", "c2", "default", platform="telegram")
 OF_ANN = Scope.of("telegram", "1001", "c1", "default")

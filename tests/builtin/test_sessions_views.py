@@ -23,6 +23,8 @@ from hermes_builtin.sessions.importers import NotImportedError, import_file
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import MemoryManager
 
+pytestmark = pytest.mark.files_only("hermes-agent's plugins open the file")
+
 VIEWS = ("messages", "sessions")
 
 

@@ -19,6 +19,7 @@ from support.archives import Talk, assert_sound, pages_of, stored
 from support.commands import Machine, posix_only, wait_until
 from support.isolated import add_plugin
 from support.scripts import run_script
+from support.storages import Storage
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
 from hermes_builtin.sessions.conversations import open_archive
@@ -26,9 +27,17 @@ from hermes_builtin.sessions.spool import Spool, may_succeed_later
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import DatabaseError
 
+pytestmark = pytest.mark.usefixtures("both_storages")
+
 
 def block(home: Path) -> bytes:
-    """Put something else into the archive's place; returns what was there."""
+    """Put something else into the archive's place; returns what was there.
+
+    In PostgreSQL, this process can't reach the server until `unblock`.
+    """
+    if Storage.current.url:
+        Storage.current.interrupt()
+        return b""
     path = home / "state.db"
     before = path.read_bytes() if path.exists() else b""
     path.unlink(missing_ok=True)
@@ -38,6 +47,9 @@ def block(home: Path) -> bytes:
 
 def unblock(home: Path, content: bytes = b"") -> None:
     """Make room for the archive, or put it back."""
+    if Storage.current.url:
+        Storage.current.restore()
+        return
     path = home / "state.db"
     path.rmdir()
     if content:
@@ -91,6 +103,7 @@ def test_turns_wait_and_reach_the_archive_in_order_with_the_next_start(home: Pat
     assert_sound(home / "state.db")
 
 
+@pytest.mark.files_only("the reason is that of a file")
 def test_people_are_told(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
     home = machine.home
     block(home)
@@ -201,6 +214,7 @@ def test_what_waits_is_found(home: Path) -> None:
     unblock(home, content)
 
 
+@pytest.mark.files_only("a server that can't be written can't be read either")
 def test_an_archive_that_can_be_read_is_searched_with_what_waits(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +295,7 @@ def test_a_torn_last_line_is_dropped_and_a_damaged_one_set_aside(machine: Machin
     assert "1 line of the spool could not be read" in machine.run("status").out
 
 
+@pytest.mark.files_only("about damage of the file")
 def test_turns_for_a_damaged_archive_wait_for_its_repair(machine: Machine) -> None:
     home = machine.home
     talk = Talk(home)
@@ -303,6 +318,7 @@ def test_turns_for_a_damaged_archive_wait_for_its_repair(machine: Machine) -> No
     assert spool_files(home) == []
 
 
+@pytest.mark.files_only("nothing is stored")
 def test_a_turn_that_would_be_refused_again_is_not_spooled() -> None:
     class TooLongError(Exception):
         sqlstate = "22001"
@@ -323,7 +339,6 @@ KILLED = """
     from pathlib import Path
     from hermes_builtin.sessions import spool
     from hermes_builtin.sessions.conversations import open_archive
-    from hermes_builtin.sessions.sqlite import SqliteArchive
     left = {step}
     def step():
         global left
@@ -337,12 +352,12 @@ KILLED = """
             step()
             return result
         return run
-    SqliteArchive.take_over = counted(SqliteArchive.take_over)
     spool.replace_file = counted(spool.replace_file)
     spool.append_line = counted(spool.append_line)
     Path.unlink = counted(Path.unlink)
     home = Path({home!r})
     archive = open_archive(home)
+    archive.take_over = counted(archive.take_over)
     print(spool.Spool(home, lambda: archive).hand_over(archive), flush=True)
 """
 _STEPS = 10  # three turns, and the file
@@ -386,6 +401,7 @@ class _Failing(SqliteArchive):
             raise DatabaseError("the server went away")
 
 
+@pytest.mark.files_only("its failing archive is one of files; the kills run over both")
 @settings(max_examples=25, deadline=None)
 @given(
     turns=st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=8),
@@ -443,6 +459,7 @@ AGENT = """
 """
 
 
+@pytest.mark.files_only("about descriptors of the file")
 @posix_only
 @pytest.mark.skipif(sys.platform == "win32", reason="descriptors have no identity")
 def test_a_plugin_that_closes_all_descriptors_loses_no_turn(home: Path) -> None:
@@ -464,6 +481,7 @@ def test_a_plugin_that_closes_all_descriptors_loses_no_turn(home: Path) -> None:
 # -- PostgreSQL --------------------------------------------------------------------------------
 
 
+@pytest.mark.files_only("the server is one that does not run")
 def test_turns_wait_while_the_server_is_down(home: Path) -> None:
     pytest.importorskip("psycopg")
     with closing(socket.create_server(("127.0.0.1", 0))) as server:

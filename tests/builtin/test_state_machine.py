@@ -8,12 +8,18 @@ import tempfile
 from copy import copy
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from support.notes import (
     Agent,
     append,
@@ -30,7 +36,7 @@ from support.storages import Storage
 from hermes_builtin.notes import Author
 from hermes_builtin.notes.entries import parse, render
 
-pytestmark = pytest.mark.scaled
+pytestmark = [pytest.mark.scaled, pytest.mark.usefixtures("both_storages")]
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 LIMIT = 400
@@ -59,14 +65,9 @@ class NotesMachine(RuleBasedStateMachine):
     shell has appended to the text that we have seen.
     """
 
-    #: Where the notes are; "" for files.
-    url = ""
-
     def __init__(self) -> None:
         super().__init__()
-        self.storage = Storage(self.url)
-        self.patched = patch.object(Storage, "current", self.storage)
-        self.patched.start()
+        Storage.current.begin_example()
         self.home = Path(tempfile.mkdtemp(prefix="hermes-notes-"))
         self.entries: list[str] = []
         self.seen: list[str] = []
@@ -87,8 +88,6 @@ class NotesMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.session.close()
         shutil.rmtree(self.home)
-        self.patched.stop()
-        self.storage.close()
 
     def new(self, body: str) -> str:
         """An entry unlike any other, of which none is the beginning of another."""
@@ -276,10 +275,6 @@ class NotesMachine(RuleBasedStateMachine):
             assert rows[0]["after"] == self.text()
 
 
-class PostgresNotesMachine(NotesMachine):
-    """The same in PostgreSQL."""
-
-
 SETTINGS = settings(
     max_examples=200 if STRESS else 10,
     stateful_step_count=20,
@@ -288,17 +283,8 @@ SETTINGS = settings(
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
-TestNotes = NotesMachine.TestCase
-TestNotes.settings = SETTINGS
-PostgresNotesMachine.TestCase.settings = settings(SETTINGS, max_examples=12)
 
 
-@pytest.fixture
-def _in_postgres(shared_url: str) -> None:
-    PostgresNotesMachine.url = shared_url
-
-
-@pytest.mark.stress
-@pytest.mark.usefixtures("_in_postgres")
-class TestPostgresNotes(PostgresNotesMachine.TestCase):  # type: ignore[name-defined]
-    pass
+def test_nothing_is_lost_in_any_sequence() -> None:
+    fewer = settings(SETTINGS, max_examples=12) if Storage.current.url else SETTINGS
+    run_state_machine_as_test(NotesMachine, settings=fewer)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from hermes_builtin.sessions.words import LONGEST_WORD, STOP_WORDS, stem
 
+pytestmark = pytest.mark.files_only("nothing is stored")
+
 calm = settings(deadline=None, database=None, derandomize=True)
 
 ONE_WORD = [

@@ -18,7 +18,10 @@ from hermes_builtin.sync import folder as sync_run
 from hermes_builtin.sync import state as sync_state
 from hermes_builtin.sync.notes import NotesSync
 
-pytestmark = pytest.mark.scaled
+pytestmark = [
+    pytest.mark.scaled,
+    pytest.mark.files_only("about logs and crashes; test_sync.py runs over both storages"),
+]
 SESSIONS = [f"s-{number}" for number in range(6)]
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hermes_builtin.sessions.words import _FILE, STOP_WORDS, _read, related, stem
+
+pytestmark = pytest.mark.files_only("nothing is stored")
 
 
 def test_words_for_the_same_thing_find_each_other():

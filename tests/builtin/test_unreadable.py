@@ -14,6 +14,8 @@ import pytest
 from support.notes import file_state, notes_file, recorded, refused, saved, stored, write_notes
 from support.other_user import bound_by_modes
 
+pytestmark = pytest.mark.files_only("about files that can't be read")
+
 #: Seconds after which a FIFO gets its writer, so that no test waits for ever.
 PATIENCE = 60.0
 LATE: list[threading.Timer] = []

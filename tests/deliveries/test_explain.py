@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hermes_core import MemoryManager
+
+pytestmark = pytest.mark.usefixtures("both_storages")
 
 
 def test_what_is_printed_is_what_an_agent_is_given(alpha):

@@ -7,6 +7,18 @@ import time
 from contextlib import closing
 
 import pytest
+from support.outboxes import open_store
+from support.storages import Storage
+
+pytestmark = pytest.mark.usefixtures("both_storages")
+
+
+def make_older(alpha):
+    """Let what waits in the outbox have waited for an hour."""
+    with closing(open_store(alpha.home)) as store:
+        store.database.change(
+            lambda database: database.execute("UPDATE writes SET created = created - 3700")
+        )
 
 
 def test_status_says_what_waits_and_how_the_hooks_fare(alpha):
@@ -58,9 +70,7 @@ def test_writes_that_fail_for_an_hour_are_a_problem_even_without_a_log(down):
     for file in (down.home / "logs").iterdir():
         file.unlink()
     assert down.machine.run("status").code == 0
-    with closing(sqlite3.connect(down.outbox)) as database:
-        database.execute("UPDATE writes SET created = created - 3700")
-        database.commit()
+    make_older(down)
     result = down.machine.run("status")
     assert result.code == 1
     assert "1 write for alpha can't be delivered, the oldest since" in result.out
@@ -83,9 +93,7 @@ def test_writes_that_wait_for_a_start_that_hangs_are_a_problem_even_without_a_lo
     alpha.talk("s1", "one")
     for file in (alpha.home / "logs").iterdir():
         file.unlink()
-    with closing(sqlite3.connect(alpha.outbox)) as database:
-        database.execute("UPDATE writes SET created = created - 3700")
-        database.commit()
+    make_older(alpha)
     result = alpha.machine.run("status")
     assert result.code == 1
     assert "its initialize has not succeeded yet" in result.out
@@ -93,7 +101,7 @@ def test_writes_that_wait_for_a_start_that_hangs_are_a_problem_even_without_a_lo
 
 def test_what_waits_for_a_provider_that_is_not_active_is_no_problem(down):
     down.talk("s1", "one", "two")
-    down.machine.write_config("memory: {provider: ''}\n")
+    down.configure(provider="")
     assert "waiting:   2 writes for alpha, which is not active" in down.machine.run("status").lines
     assert down.machine.json("status")["ok"] is True
 
@@ -103,7 +111,7 @@ def test_dead_and_missed_writes_are_warnings_with_what_to_run(down):
     down.unset("down")
     down.machine.run("outbox", "retry")
     alpha = down
-    alpha.configure(outbox={"max_mb": 0.02})
+    alpha.configure(outbox={"max_mb": 0.00001 if Storage.current.url else 0.02})
     alpha.talk("s1", "no room")
     alpha.configure()
     warnings = alpha.machine.json("status", code=1)["warnings"]
@@ -113,6 +121,7 @@ def test_dead_and_missed_writes_are_warnings_with_what_to_run(down):
     assert any("1 write for alpha" in each and "outbox backfill" in each for each in warnings)
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("file", "code", "said"),
     [("outbox.db", 1, "the outbox can't be read"),
@@ -165,9 +174,7 @@ def test_the_doctor_finds_nothing_wrong_with_an_outbox_that_works(alpha):
 
 def test_the_doctor_says_that_nothing_is_delivered(down):
     down.talk("s1", "one")
-    with closing(sqlite3.connect(down.outbox)) as database:
-        database.execute("UPDATE writes SET created = created - 3700")
-        database.commit()
+    make_older(down)
     (row,) = rows(down, "outbox", code=1)
     assert row["state"] == "problem"
     assert "outbox retry" in row["todo"]
@@ -183,6 +190,7 @@ def test_the_doctor_says_what_was_given_up(alpha):
     assert "outbox list --state failed" in first["todo"]
 
 
+@pytest.mark.files_only
 def test_the_doctor_finds_damage_inside_the_outbox(down):
     down.talk("s1", *(f"turn {number} {'x' * 3000}" for number in range(40)))
     data = bytearray(down.outbox.read_bytes())
@@ -194,6 +202,7 @@ def test_the_doctor_finds_damage_inside_the_outbox(down):
     assert found[0]["state"] == "problem"
 
 
+@pytest.mark.files_only
 def test_the_doctor_outlives_broken_files(alpha):
     alpha.talk("s1", "one")
     for name in ("outbox.db", "logs/memory-calls.db"):

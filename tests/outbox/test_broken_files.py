@@ -19,7 +19,7 @@ from hermes_core import MemoryManager
 from hermes_core.outbox import StreamKey
 from hermes_core.storage.processes import this_process
 
-pytestmark = pytest.mark.scaled
+pytestmark = [pytest.mark.scaled, pytest.mark.files_only("about damaged files")]
 
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 

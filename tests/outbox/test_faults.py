@@ -15,6 +15,8 @@ from hermes_core.errors import DeadlineExceeded
 from hermes_core.outbox.failures import Fault, fault_of, retry_after
 from hermes_core.service import BackendError, Cause, RefusedError, failure
 
+pytestmark = pytest.mark.files_only("nothing is stored")
+
 
 class HttpError(Exception):
     """What an SDK raises; the status is where the test puts it."""

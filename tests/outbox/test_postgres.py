@@ -29,6 +29,8 @@ from hermes_core.outbox.postgres import OUTBOX, PostgresOutbox
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.storage.processes import fleet_process, may_be_alive
 
+pytestmark = pytest.mark.postgres_only("about other machines and the clock of a server")
+
 ORIGIN = StreamKey("p", "", "s", "{}")
 
 

@@ -21,7 +21,14 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from support.outboxes import (
     as_process,
     is_busy,
@@ -248,15 +255,10 @@ class Backend(MemoryProvider):
 
 
 class Outboxes(RuleBasedStateMachine):
-    #: Where the outbox is; "" for a file.
-    url = ""
-
     def __init__(self) -> None:
         super().__init__()
         self._stack = ExitStack()
-        storage = Storage(self.url)
-        self._stack.callback(storage.close)
-        self._stack.enter_context(patch.object(Storage, "current", storage))
+        Storage.current.begin_example()
         self.world = World(Path(self._stack.enter_context(tempfile.TemporaryDirectory())))
         self.process = 0
         self.pause = 1.0
@@ -485,10 +487,6 @@ class Outboxes(RuleBasedStateMachine):
             assert row.error or row.state == WriteState.WAITING
 
 
-class PostgresOutboxes(Outboxes):
-    """The same in PostgreSQL."""
-
-
 SETTINGS = settings(
     max_examples=200 if STRESS else 8,
     stateful_step_count=30 if STRESS else 15,
@@ -498,17 +496,10 @@ SETTINGS = settings(
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
-Outboxes.TestCase.settings = SETTINGS
-PostgresOutboxes.TestCase.settings = settings(SETTINGS, max_examples=60)
-TestOutboxes = Outboxes.TestCase
 
 
-@pytest.fixture
-def _in_postgres(shared_url: str) -> None:
-    PostgresOutboxes.url = shared_url
-
-
-@pytest.mark.stress
-@pytest.mark.usefixtures("_in_postgres")
-class TestPostgresOutboxes(PostgresOutboxes.TestCase):  # type: ignore[name-defined]
-    pass
+@pytest.mark.scaled
+@pytest.mark.usefixtures("both_storages")
+def test_the_promises_are_kept_in_any_sequence() -> None:
+    fewer = settings(SETTINGS, max_examples=60) if Storage.current.url else SETTINGS
+    run_state_machine_as_test(Outboxes, settings=fewer)

@@ -6,9 +6,15 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from hermes_core.outbox import OutboxStore, WriteState
 from hermes_core.outbox.sqlite import OUTBOX, OutboxFile
 from hermes_core.storage.sqlite_connection import Schema, open_database
+
+pytestmark = pytest.mark.files_only(
+    "about the formats of the file; test_postgres.py has the others"
+)
 
 
 def test_what_waits_in_a_file_of_the_first_version_still_does(home: Path) -> None:

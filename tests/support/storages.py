@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -20,10 +21,15 @@ class Storage:
     def __init__(self, url: str = "") -> None:
         self.url = url
         self._connection: Any = None
-        self.begin_example()
+        self._interrupted: Any = None
+        self._take_namespace()
 
     def begin_example(self) -> None:
-        """Have the next example of a test find nothing of the one before."""
+        """Have the next example of a test find nothing of the one before, which is over."""
+        self.close()
+        self._take_namespace()
+
+    def _take_namespace(self) -> None:
         self.namespace = f"test-{os.urandom(6).hex()}"
 
     @property
@@ -70,7 +76,24 @@ class Storage:
         )
         return self._connection.execute(statement, values)
 
+    def interrupt(self) -> None:
+        """Let no connection to the server succeed in this process, until `restore`."""
+        import psycopg
+
+        from hermes_core.storage.postgres import Database
+
+        error = psycopg.OperationalError("connection refused")
+        self._interrupted = patch.object(Database, "_take", side_effect=error)
+        self._interrupted.start()
+
+    def restore(self) -> None:
+        """Let connections succeed again."""
+        if self._interrupted is not None:
+            self._interrupted.stop()
+            self._interrupted = None
+
     def close(self) -> None:
+        self.restore()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
