@@ -37,10 +37,10 @@ from hermes_core.dispatch.health import SLOW_SECONDS, CallStatistics, HookHealth
 from hermes_core.dispatch.isolation import IsolatedProvider
 from hermes_core.dispatch.process_state import (
     State,
+    StoringMethods,
     changes_since,
     module_of,
     process_state,
-    put_back_methods,
     watched,
 )
 from hermes_core.dispatch.recall import BoundedRecall
@@ -157,6 +157,7 @@ class ProviderAdapter:
         self._noticed: dict[str, str] = {}
         ours = inline or isinstance(provider, IsolatedProvider)
         self._first_state: State = {} if ours else process_state()
+        self._storing_methods = None if ours else StoringMethods()
         #: Objects of ours whose methods the provider may not replace.
         #: Weak: an adapter may outlive its manager, and must not keep it alive.
         self.protected: tuple[ReferenceType[Any], ...] = ()
@@ -563,8 +564,8 @@ class ProviderAdapter:
             value, error = rule.neutral, as_exception(caught)
             if hook in _STARTS and not isinstance(error, DeadlineExceeded):
                 self.start_error = error  # one that is only slow may still succeed
-        if self._first_state:
-            self._keep_methods()
+        if self._storing_methods is not None:
+            self._keep_methods(self._storing_methods)
         outcome = Outcome(self.name, hook, value, error, self._clock() - began)
         if queued and (known := self._recorded_before(outcome, worker)) is not None:
             return known
@@ -572,11 +573,11 @@ class ProviderAdapter:
         self._record(hook, outcome.seconds, error, size)
         return outcome
 
-    def _keep_methods(self) -> None:
+    def _keep_methods(self, methods: StoringMethods) -> None:
         """Put back what the provider replaced of ours: the archive needs its turns."""
         module = module_of(self.provider)
         objects = [each for reference in self.protected if (each := reference()) is not None]
-        for method in put_back_methods(self._first_state, module=module, objects=objects):
+        for method in methods.put_back(module=module, objects=objects):
             self._notice({method: f"plugin {self.name}: replaced {method}, which was put back"})
 
     def _refusal(self, hook: str) -> ProviderPaused | None:

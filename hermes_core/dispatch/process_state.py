@@ -16,6 +16,7 @@ import logging
 import os
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import open as open_file  # bound before a plugin can replace it
@@ -157,30 +158,38 @@ def module_of(provider: object) -> str:
     return found if isinstance(found, str) else ""
 
 
-def put_back_methods(
-    before: State, *, module: str = "", objects: Iterable[object] = ()
-) -> list[str]:
-    """Put back methods of ours that were replaced; returns their names.
+class StoringMethods:
+    """The methods of ours that store a turn, as they are now; looked at after each call."""
 
-    Args:
-        before: The state in which they were right.
-        module: If given, only those that the plugin of this module has replaced. What a host
-            replaces, for example to measure calls, stays.
-        objects: Objects of ours that may have got methods of their own.
-    """
-    found = []
-    for kind, name in _methods():
-        what = f"{kind.__name__}.{name}"
-        old, now = before.get(what), vars(kind).get(name)
-        if old is not None and now is not old and (not module or _may_be_of(now, module)):
-            setattr(kind, name, old)
-            found.append(what)
-        for each in objects:
-            own = vars(each) if type(each) is kind else {}
-            if name in own and _may_be_of(own[name], module):
-                del own[name]
-                found.append(what)
-    return found
+    def __init__(self) -> None:
+        self._names: defaultdict[type, set[str]] = defaultdict(set)
+        self._methods: list[tuple[type, str, Any]] = []
+        for kind, name in _methods():
+            self._names[kind].add(name)
+            if name in vars(kind):
+                self._methods.append((kind, name, vars(kind)[name]))
+
+    def put_back(self, *, module: str = "", objects: Iterable[object] = ()) -> list[str]:
+        """Put back those that were replaced; returns their names.
+
+        Args:
+            module: If given, only those that the plugin of this module has replaced. What a host
+                replaces, for example to measure calls, stays.
+            objects: Objects of ours that may have got methods of their own.
+        """
+        found = []
+        for kind, name, method in self._methods:
+            now = kind.__dict__.get(name)
+            if now is not method and (not module or _may_be_of(now, module)):
+                setattr(kind, name, method)
+                found.append(f"{kind.__name__}.{name}")
+        for each in (one for one in objects if type(one) in self._names):
+            own = vars(each)
+            for name in self._names[type(each)] & own.keys():
+                if _may_be_of(own[name], module):
+                    del own[name]
+                    found.append(f"{type(each).__name__}.{name}")
+        return found
 
 
 def _may_be_of(function: Any, module: str) -> bool:
@@ -196,10 +205,10 @@ def watched(
     module: Callable[[], str] = str,
 ) -> Iterator[None]:
     """Report what changes while code of a plugin runs; put back methods of ours."""
-    before = process_state()
+    before, methods = process_state(), StoringMethods()
     try:
         yield
     finally:
         report(changes(name, when, before, process_state(), module()))
         # Only what is the plugin's: another thread of the host may install a tracer meanwhile.
-        put_back_methods(before, module=module() or name)
+        methods.put_back(module=module() or name)
