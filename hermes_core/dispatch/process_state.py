@@ -19,7 +19,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import open as open_file  # bound before a plugin can replace it
+from operator import call, is_
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -162,12 +164,17 @@ class StoringMethods:
     """The methods of ours that store a turn, as they are now; looked at after each call."""
 
     def __init__(self) -> None:
+        self._places = list(_methods())
         self._names: defaultdict[type, set[str]] = defaultdict(set)
-        self._methods: list[tuple[type, str, Any]] = []
-        for kind, name in _methods():
+        for kind, name in self._places:
             self._names[kind].add(name)
-            if name in vars(kind):
-                self._methods.append((kind, name, vars(kind)[name]))
+        # With these and `operator.call`, a look is one loop in C.
+        self._look_ups = [partial(vars(kind).get, name) for kind, name in self._places]
+        self._methods = self._current()
+
+    def _current(self) -> list[Any]:
+        """The methods now, None for one that a class does not have."""
+        return list(map(call, self._look_ups))
 
     def put_back(self, *, module: str = "", objects: Iterable[object] = ()) -> list[str]:
         """Put back those that were replaced; returns their names.
@@ -178,18 +185,27 @@ class StoringMethods:
             objects: Objects of ours that may have got methods of their own.
         """
         found = []
-        for kind, name, method in self._methods:
-            now = kind.__dict__.get(name)
-            if now is not method and (not module or _may_be_of(now, module)):
-                setattr(kind, name, method)
-                found.append(f"{kind.__name__}.{name}")
-        for each in (one for one in objects if type(one) in self._names):
-            own = vars(each)
-            for name in self._names[type(each)] & own.keys():
-                if _may_be_of(own[name], module):
-                    del own[name]
-                    found.append(f"{type(each).__name__}.{name}")
+        now = self._current()
+        if not all(map(is_, now, self._methods)):
+            for (kind, name), new, old in zip(self._places, now, self._methods, strict=True):
+                changed = new is not old and old is not None
+                if changed and (not module or _may_be_of(new, module)):
+                    setattr(kind, name, old)
+                    found.append(f"{kind.__name__}.{name}")
+        for each in objects:
+            names = self._names.get(type(each))
+            if names and not names.isdisjoint(vars(each)):
+                found += _without_own(each, names, module)
         return found
+
+
+def _without_own(one: object, names: Iterable[str], module: str) -> list[str]:
+    """Remove methods of a plugin's from an object of ours; returns their names."""
+    own = vars(one)
+    found = [name for name in names if name in own and _may_be_of(own[name], module)]
+    for name in found:
+        del own[name]
+    return [f"{type(one).__name__}.{name}" for name in found]
 
 
 def _may_be_of(function: Any, module: str) -> bool:
