@@ -332,12 +332,13 @@ class OutboxStore:
 
         So the order of the numbers in a stream is the order in which its writes became visible.
         """
+        # By its key, too: in a new file, the number may belong to another stream.
         found = connection.execute(
-            "SELECT provider, owner, session, keywords FROM streams WHERE id = ?"
-            + self.database.locked,
-            (stream,),
+            "SELECT 1 FROM streams WHERE id = ? AND provider = ? AND owner = ? AND session = ? "
+            "AND keywords = ?" + self.database.locked,
+            (stream, *key),
         ).fetchone()
-        return bool(found == key)  # in a new file, the number may belong to another stream
+        return found is not None
 
     def _now(self) -> float | None:
         """The time for claims: an injected one, else the database's own."""

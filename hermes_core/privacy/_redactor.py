@@ -90,16 +90,18 @@ class _Strings:
     """Every string of a value, keys of mappings included, and the pairs of a name and a string."""
 
     def __init__(self, value: Any) -> None:
-        self.found: list[str] = []
+        self.found = found = [value] if isinstance(value, str) else []
         self.named: list[tuple[str, str]] = []
         seen: set[int] = set()
         # A stack and no recursion: this runs on every write and every recall.
-        waiting: list[tuple[Any, frozenset[int]]] = [((value,), frozenset())]
+        waiting: list[tuple[Any, frozenset[int]]] = []
+        if isinstance(value, _CONTAINERS):
+            waiting.append((value, frozenset((id(value),))))
         while waiting:
             container, above = waiting.pop()
             for part in self._parts_of(container) if isinstance(container, dict) else container:
                 if isinstance(part, str):
-                    self.found.append(part)
+                    found.append(part)
                 elif isinstance(part, _CONTAINERS):
                     number = id(part)
                     if number in above:
