@@ -696,10 +696,10 @@ class MemoryManager:
 
     # -- ways to call ---------------------------------------------------------------------
 
+    @time_limit(ARCHIVE_SECONDS)
     def _at_builtin(self, hook: str, arguments: Mapping[str, Any]) -> None:
         if self._builtin is not None:
-            with time_limit(ARCHIVE_SECONDS):
-                outcome = self._hooks.only(self._builtin, hook)(**arguments)
+            outcome = self._hooks.only(self._builtin, hook)(**arguments)
             if hook == "sync_turn" and outcome.error is not None:
                 self._unstored[hook].add(self._builtin.error_text(outcome.error))
 

@@ -58,8 +58,12 @@ class time_limit:  # noqa: N801 - used like a function
 
         @wraps(function)
         def limited(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-            with time_limit(self._seconds):
+            before = _LIMIT.end
+            _LIMIT.end = min(before, monotonic() + self._seconds)
+            try:
                 return function(*args, **kwargs)
+            finally:
+                _LIMIT.end = before
 
         return limited
 
