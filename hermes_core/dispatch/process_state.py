@@ -170,11 +170,7 @@ class StoringMethods:
             self._names[kind].add(name)
         # With these and `operator.call`, a look is one loop in C.
         self._look_ups = [partial(vars(kind).get, name) for kind, name in self._places]
-        self._methods = self._current()
-
-    def _current(self) -> list[Any]:
-        """The methods now, None for one that a class does not have."""
-        return list(map(call, self._look_ups))
+        self._methods = list(map(call, self._look_ups))  # None for one that a class does not have
 
     def put_back(self, *, module: str = "", objects: Iterable[object] = ()) -> list[str]:
         """Put back those that were replaced; returns their names.
@@ -185,7 +181,7 @@ class StoringMethods:
             objects: Objects of ours that may have got methods of their own.
         """
         found = []
-        now = self._current()
+        now = list(map(call, self._look_ups))
         if not all(map(is_, now, self._methods)):
             for (kind, name), new, old in zip(self._places, now, self._methods, strict=True):
                 changed = new is not old and old is not None
