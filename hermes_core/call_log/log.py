@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from time import time  # bound before a plugin can replace it
@@ -401,11 +402,19 @@ def _row(call: LoggedCall) -> tuple[float | int | str, ...]:
     at, provider, hook, session, outcome, seconds, size, error = call
     return (
         _number(at),
-        *(one_line(name[:_NAME_CHARACTERS]) for name in (provider, hook, session, outcome)),
+        _name(provider),
+        _name(hook),
+        _name(session),
+        _name(outcome),
         _number(seconds),
         int(min(max(_number(size), 0), _LARGEST)),
-        one_line(error[:_ERROR_CHARACTERS]),
+        one_line(error[:_ERROR_CHARACTERS]) if error else "",
     )
+
+
+@lru_cache(maxsize=64)  # a conversation has a dozen
+def _name(name: str) -> str:
+    return one_line(name[:_NAME_CHARACTERS])
 
 
 def _number(value: float) -> float:

@@ -545,8 +545,7 @@ class ProviderAdapter:
             value, error = rule.neutral, as_exception(caught)
             if hook in STARTS and not isinstance(error, DeadlineExceeded):
                 self.start_error = error  # one that is only slow may still succeed
-        if self.process_watch.active:
-            self.process_watch.keep_methods()
+        self.process_watch.keep_methods()
         outcome = Outcome(self.name, hook, value, error, self._clock() - began)
         if queued and (known := self._recorded_before(outcome, worker)) is not None:
             return known

@@ -16,10 +16,12 @@ import logging
 import os
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from io import open as open_file  # bound before a plugin can replace it
+from operator import call, is_
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
@@ -168,30 +170,48 @@ def module_of(provider: object) -> str:
     return found if isinstance(found, str) else ""
 
 
-def put_back_methods(
-    before: State, *, module: str = "", objects: Iterable[object] = ()
-) -> list[str]:
-    """Put back methods of ours that were replaced; returns their names.
+class StoringMethods:
+    """The methods of ours that store a turn, as they are now; looked at after each call."""
 
-    Args:
-        before: The state in which they were right.
-        module: If given, only those that the plugin of this module has replaced. What a host
-            replaces, for example to measure calls, stays.
-        objects: Objects of ours that may have got methods of their own.
-    """
-    found = []
-    for kind, name in _methods():
-        what = f"{kind.__name__}.{name}"
-        old, now = before.get(what), vars(kind).get(name)
-        if old is not None and now is not old and (not module or _may_be_of(now, module)):
-            setattr(kind, name, old)
-            found.append(what)
+    def __init__(self) -> None:
+        self._places = list(_methods())
+        self._names: defaultdict[type, set[str]] = defaultdict(set)
+        for kind, name in self._places:
+            self._names[kind].add(name)
+        # With these and `operator.call`, a look is one loop in C.
+        self._look_ups = [partial(vars(kind).get, name) for kind, name in self._places]
+        self._methods = list(map(call, self._look_ups))  # None for one that a class does not have
+
+    def put_back(self, *, module: str = "", objects: Iterable[object] = ()) -> list[str]:
+        """Put back those that were replaced; returns their names.
+
+        Args:
+            module: If given, only those that the plugin of this module has replaced. What a host
+                replaces, for example to measure calls, stays.
+            objects: Objects of ours that may have got methods of their own.
+        """
+        found = []
+        now = list(map(call, self._look_ups))
+        if not all(map(is_, now, self._methods)):
+            for (kind, name), new, old in zip(self._places, now, self._methods, strict=True):
+                changed = new is not old and old is not None
+                if changed and (not module or _may_be_of(new, module)):
+                    setattr(kind, name, old)
+                    found.append(f"{kind.__name__}.{name}")
         for each in objects:
-            own = vars(each) if type(each) is kind else {}
-            if name in own and _may_be_of(own[name], module):
-                del own[name]
-                found.append(what)
-    return found
+            names = self._names.get(type(each))
+            if names and not names.isdisjoint(vars(each)):
+                found += _without_own(each, names, module)
+        return found
+
+
+def _without_own(one: object, names: Iterable[str], module: str) -> list[str]:
+    """Remove methods of a plugin's from an object of ours; returns their names."""
+    own = vars(one)
+    found = [name for name in names if name in own and _may_be_of(own[name], module)]
+    for name in found:
+        del own[name]
+    return [f"{type(one).__name__}.{name}" for name in found]
 
 
 def _may_be_of(function: Any, module: str) -> bool:
@@ -207,10 +227,10 @@ def watched(
     module: Callable[[], str] = str,
 ) -> Iterator[None]:
     """Report what changes while code of a plugin runs; put back methods of ours."""
-    before = process_state()
+    before, methods = process_state(), StoringMethods()
     try:
         yield
     finally:
         report(changes(name, when, before, process_state(), module()))
         # Only what is the plugin's: another thread of the host may install a tracer meanwhile.
-        put_back_methods(before, module=module() or name)
+        methods.put_back(module=module() or name)

@@ -12,10 +12,10 @@ from weakref import ReferenceType
 from hermes_core.dispatch.isolation import IsolatedProvider
 from hermes_core.dispatch.process_state import (
     State,
+    StoringMethods,
     changes_since,
     module_of,
     process_state,
-    put_back_methods,
     watched,
 )
 from hermes_core.dispatch.streams import guarded_streams
@@ -45,8 +45,7 @@ class ProcessWatch:
         self._noticed: dict[str, str] = {}
         ours = ours or isinstance(provider, IsolatedProvider)
         self._first_state: State = {} if ours else process_state()
-        #: Whether anything is compared.
-        self.active = bool(self._first_state)
+        self._storing_methods = None if ours else StoringMethods()
         self._closed = False
         #: Objects of ours whose methods the provider may not replace.
         #: Weak: an adapter may outlive its manager, and must not keep it alive.
@@ -54,9 +53,11 @@ class ProcessWatch:
 
     def keep_methods(self) -> None:
         """Put back what the provider replaced of ours: the archive needs its turns."""
+        if self._storing_methods is None:
+            return
         module = module_of(self._provider)
         objects = [each for reference in self.protected if (each := reference()) is not None]
-        for method in put_back_methods(self._first_state, module=module, objects=objects):
+        for method in self._storing_methods.put_back(module=module, objects=objects):
             self._notice({method: f"plugin {self._name}: replaced {method}, which was put back"})
 
     def guarded(self, hook: str, call: Callable[[], Any]) -> Any:
@@ -78,7 +79,7 @@ class ProcessWatch:
     @property
     def noticed(self) -> list[str]:
         """What has changed in the process since the provider was added, until it was closed."""
-        if self.active and not self._closed:
+        if self._storing_methods is not None and not self._closed:
             self._notice(changes_since(self._name, self._first_state, module_of(self._provider)))
         return list(self._noticed.values())
 

@@ -107,6 +107,9 @@ class OrderedDelivery:
         self._passing = NO_LIMITS
         #: Whether a write was tried in this round: the next one is then tried whenever it is due.
         self._tried = False
+        #: Whether the round began for one write, and this process stored nothing since. Then the
+        #: end of the round looks for more, with the change that it makes anyway.
+        self.for_one = False
         self._succeeded_at = 0.0
         #: How often in a row the provider could not be started.
         self._starts_failed = 0
@@ -116,9 +119,10 @@ class OrderedDelivery:
         self.active, self.job = False, None
         self._done, self._last = [], 0
 
-    def submit(self, passing: Limits = NO_LIMITS) -> None:
+    def submit(self, passing: Limits = NO_LIMITS, *, for_one: bool = False) -> None:
         """Start a round on the worker; ``active`` is True already."""
         self.due = 0.0
+        self.for_one = for_one
         self._tried = self._accepted = False
         self._suspect, self._passed = None, 0
         self._passing = passing
@@ -172,8 +176,9 @@ class OrderedDelivery:
         began = monotonic()
         while owner.open and owner.adapter.on_lane_of(self._hook) and owner.is_still_claimed():
             replacements = database.replacements
-            write = self._next()
+            write = None if self._was_for_one() else self._next()
             if write is None:
+                self.for_one = False
                 if self._finish():
                     return
                 continue
@@ -191,6 +196,11 @@ class OrderedDelivery:
                 self._remove_and_continue()
                 began = monotonic()
         self._end_round()
+
+    def _was_for_one(self) -> bool:
+        """Whether the write was tried for which the round began, and no other is known of."""
+        known = self._suspect is not None or self.retries_skipped
+        return self.for_one and self._tried and not known
 
     def _next(self) -> Write | None:
         """The write to try now: the next waiting one, then skipped ones that are due again."""
@@ -627,10 +637,11 @@ class SessionStream(StreamDelivery):
                 self.mark_claimed(kind)
             ours = self.busy
             start = ours and not waits and not behind and (claim or not kind.active)
+            kind.for_one = False
             kind.active |= start
             end = self.expect(event_id) if ours and hook == "on_session_end" else None
         if start:
-            kind.submit()
+            kind.submit(for_one=True)
         elif claim and not claimed:
             self.outbox.wake()  # another process has the stream: it delivers, or we do later
         return end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -80,12 +81,17 @@ def turn_id(key: StreamKey, at: float, nth: int = 0) -> str:
         at: When it was said.
         nth: How many turns of the session before it have the same time, as imported ones may.
     """
+    more = (str(nth),) if nth else ()
+    text = "\0".join((*key[:3], *_people(key), repr(float(at)), *more))
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+@lru_cache(maxsize=64)  # the key is parsed for this, and a session has many turns
+def _people(key: StreamKey) -> tuple[str, ...]:
+    """Whose turns a stream has, for their ids."""
     # One person's ids stay those of the first version. Of several, each has their own.
     platform, user, chat, profile = key.context.identity
-    who = (platform, user, chat, profile) if user or chat else ()
-    more = (str(nth),) if nth else ()
-    text = "\0".join((*key[:3], *map(identity_text, who), repr(float(at)), *more))
-    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    return tuple(map(identity_text, (platform, user, chat, profile))) if user or chat else ()
 
 
 class Write(NamedTuple):

@@ -64,6 +64,9 @@ _OTHERS: Final = (
     "earlier.stream = writes.stream AND earlier.state = 'waiting' AND earlier.id < writes.id "
     "AND earlier.hook = 'sync_turn' AND earlier.faults < ? AND earlier.attempts < ?)"
 )
+_NOTHING_WAITS: Final = (
+    " AND NOT EXISTS (SELECT 1 FROM writes WHERE stream = streams.id AND state = 'waiting')"
+)
 
 
 @dataclass(slots=True)
@@ -262,12 +265,13 @@ class OutboxStore:
 
         So the order of the numbers in a stream is the order in which its writes became visible.
         """
+        # By its key, too: in a new file, the number may belong to another stream.
         found = connection.execute(
-            "SELECT provider, owner, session, keywords FROM streams WHERE id = ?"
-            + self.database.locked,
-            (stream,),
+            "SELECT 1 FROM streams WHERE id = ? AND provider = ? AND owner = ? AND session = ? "
+            "AND keywords = ?" + self.database.locked,
+            (stream, *key),
         ).fetchone()
-        return bool(found == key)  # in a new file, the number may belong to another stream
+        return found is not None
 
     def _now(self) -> float | None:
         """The time for claims: an injected one, else the database's own."""
@@ -278,6 +282,14 @@ class OutboxStore:
             return False
         self._catch_up(connection, stream)
         me, now = self.database.this_process(), self._now()
+        # Usually nobody has it, and this statement is all.
+        claimed = connection.execute(
+            f"UPDATE streams SET holder = ?, expires = {self.database.now} + ? WHERE id = "
+            f"(SELECT id FROM streams WHERE id = ? AND holder = ''{self.database.skip_locked})",
+            (me, now, LEASE_SECONDS, stream),
+        )
+        if claimed.rowcount > 0:
+            return True
         # A row that somebody else has locked is being claimed, or gets a write: look again later.
         row = connection.execute(
             f"SELECT holder, expires - {self.database.now} FROM streams WHERE id = ?"
@@ -424,10 +436,9 @@ class OutboxStore:
 
         def work(connection: Connection) -> str:
             self._catch_up(connection, stream)
-            first = _first_waiting(connection, stream)
-            if release and not first:
-                self._release(connection, stream)
-            return first
+            if release and self._release(connection, stream, if_delivered=True):
+                return ""
+            return _first_waiting(connection, stream)
 
         with self.lock:
             self._unrecorded[stream].delivered.extend(done)
@@ -529,11 +540,14 @@ class OutboxStore:
                 [(each.id, each.event_id) for each in self._unrecorded[stream].failed],
             )
 
-    def _release(self, connection: Connection, stream: int) -> None:
-        connection.execute(
-            "UPDATE streams SET holder = '', expires = 0 WHERE id = ? AND holder = ?",
+    def _release(self, connection: Connection, stream: int, *, if_delivered: bool = False) -> bool:
+        """End our claim of a stream, perhaps only if nothing waits in it; whether that was done."""
+        released = connection.execute(
+            "UPDATE streams SET holder = '', expires = 0 WHERE id = ? AND holder = ?"
+            + (_NOTHING_WAITS if if_delivered else ""),
             (stream, self.database.this_process()),
         )
+        return released.rowcount > 0
 
     def reset_after_fork(self) -> None:
         """Forget the claims of the parent, and what it has delivered: it removes that itself."""

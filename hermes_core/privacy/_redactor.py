@@ -22,6 +22,8 @@ _KNOWN: Final = "known-secret"
 #: Values nested more deeply are refused. Python's own recursion limit is 1,000, and `_Rewriting`
 #: needs several frames per level.
 _DEEPEST: Final = 200
+#: Here, since `dict | list | tuple` would be built again for each part of a value.
+_CONTAINERS: Final = (dict, list, tuple)
 #: A shorter finding may be part of a word by chance: it is masked only where it is a whole word.
 #: Secrets from the store are masked in any place.
 _UNMISTAKABLE: Final = 12
@@ -88,17 +90,19 @@ class _Strings:
     """Every string of a value, keys of mappings included, and the pairs of a name and a string."""
 
     def __init__(self, value: Any) -> None:
-        self.found: list[str] = []
+        self.found = found = [value] if isinstance(value, str) else []
         self.named: list[tuple[str, str]] = []
         seen: set[int] = set()
         # A stack and no recursion: this runs on every write and every recall.
-        waiting: list[tuple[Any, frozenset[int]]] = [((value,), frozenset())]
+        waiting: list[tuple[Any, frozenset[int]]] = []
+        if isinstance(value, _CONTAINERS):
+            waiting.append((value, frozenset((id(value),))))
         while waiting:
             container, above = waiting.pop()
             for part in self._parts_of(container) if isinstance(container, dict) else container:
                 if isinstance(part, str):
-                    self.found.append(part)
-                elif isinstance(part, dict | list | tuple):
+                    found.append(part)
+                elif isinstance(part, _CONTAINERS):
                     number = id(part)
                     if number in above:
                         raise _unusable("it contains itself")
@@ -137,7 +141,7 @@ class _Rewriting:
         """Return the copy. The value must stay alive meanwhile: parts are known by their ids."""
         if isinstance(value, str):
             return self._change(value)
-        if not isinstance(value, dict | list | tuple):
+        if not isinstance(value, _CONTAINERS):
             return value
         if id(value) not in self._made:
             self._made[id(value)] = self._rewritten(value)

@@ -130,7 +130,7 @@ class SqliteFile:
         """Run ``work`` in a transaction; it may be run again, with a new file after damage."""
 
         def attempt() -> _T:
-            with self.transaction() as connection:
+            with self.writing() as connection, transaction(connection):
                 return work(connection)
 
         return self._repeated(attempt)
@@ -250,7 +250,9 @@ class SqliteFile:
     def _existing_writer(self) -> sqlite3.Connection | None:
         if self._writer is not None and self._was_replaced(self._writer):
             self._forget_replaced()
-        if self._writer is None and not self._is_there():
+        if self._writer is not None:
+            return self._writer.connection
+        if not self._is_there():
             return None
         try:
             return self._current_writer()

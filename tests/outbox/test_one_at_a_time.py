@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from support.journals import Journal, noted, texts, twice_at_once
-from support.outboxes import outbox_of, session, settled
+from support.outboxes import open_store, outbox_of, session, settled
 from support.providers import Clock, Recorder, eventually, raising
 
 from hermes_core import Deadlines, MemoryManager
@@ -150,3 +150,35 @@ def test_a_claim_ends_with_the_removal_also_after_the_worker_has_delivered(home:
                 manager.sync_all(f"turn {number}", "answer")
                 assert settled(manager)
         assert not another_commit.called
+
+
+def test_what_another_process_stores_during_a_delivery_is_delivered_in_the_same_round(
+    home: Path,
+) -> None:
+    def store_once(*_: Any, **__: Any) -> None:
+        provider.answers["sync_turn"] = None
+        stored = stream.outbox.store.next_waiting(stream.stream)
+        assert stored is not None
+        payload = stored.payload.replace("turn 0", "turn 1")
+        elsewhere.put(stream.key, 0, ("elsewhere", "sync_turn", payload), claim=False)
+
+    provider = Recorder(sync_turn=store_once)
+    elsewhere = open_store(home)
+    with session(home, provider) as manager:
+        stream = manager._writes._current
+        with patch.object(stream.outbox, "wake"):  # nobody looks but the round itself
+            manager.sync_all("turn 0", "answer")
+            assert eventually(lambda: len(provider.of("sync_turn")) == 2)
+            assert eventually(lambda: not stream.busy)
+    elsewhere.close()
+    assert [each.args[0] for each in provider.of("sync_turn")] == ["turn 0", "turn 1"]
+
+
+def test_a_round_for_one_turn_reads_it_once(home: Path) -> None:
+    with session(home, Recorder()) as manager:
+        store = outbox_of(manager).store
+        for number in range(3):
+            with patch.object(store, "next_waiting", wraps=store.next_waiting) as reads:
+                manager.sync_all(f"turn {number}", "answer")
+                assert eventually(lambda: not manager._writes._current.busy)
+            assert reads.call_count == 1
