@@ -59,13 +59,23 @@ def protected(table: str, condition: str = "true") -> str:
         table: Its name, without the schema.
         condition: What a row must fulfil besides, to be seen or written.
     """
-    # In a subquery, the function is called once per statement and not once per row.
-    rule = f"namespace = (SELECT {NAMESPACE}) AND ({condition})"
+    rule = _rule(condition)
     return f"""
 ALTER TABLE {SCHEMA}.{table} ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {SCHEMA}.{table} FORCE ROW LEVEL SECURITY;
 CREATE POLICY {table}_rows ON {SCHEMA}.{table} USING ({rule}) WITH CHECK ({rule});
 """
+
+
+def policy_changed(table: str, condition: str) -> str:
+    """A statement that gives the policy of such a table another condition."""
+    rule = _rule(condition)
+    return f"\nALTER POLICY {table}_rows ON {SCHEMA}.{table} USING ({rule}) WITH CHECK ({rule});\n"
+
+
+def _rule(condition: str) -> str:
+    # In a subquery, the function is called once per statement and not once per row.
+    return f"namespace = (SELECT {NAMESPACE}) AND ({condition})"
 
 
 def migrate(connection: Connection, component: Component, where: str) -> None:
