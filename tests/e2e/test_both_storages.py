@@ -75,7 +75,7 @@ def machines(
         for path in made["postgres"].home.glob(f"{name}*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     yield made
-    shared_database(database_url, "default").close()
+    shared_database(database_url, "default", is_default=True).close()
 
 
 def answer(machine: Machine, command: str) -> Any:
@@ -200,7 +200,7 @@ def test_check_finds_what_is_wrong(
 ) -> None:
     with postgres_server.admin(database_url.rpartition("/")[2]) as admin:
         admin.execute(damage)
-    shared_database(database_url, "default").close()
+    shared_database(database_url, "default", is_default=True).close()
 
     problems = machines["postgres"].json("storage", "check", code=1)["problems"]
 

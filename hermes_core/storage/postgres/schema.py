@@ -190,6 +190,22 @@ def has_role(connection: Connection) -> bool:
     return bool(row and row[0])
 
 
+def bound_namespace(connection: Connection) -> str:
+    """The namespace of a session of this login, whatever it sets; "" if there is no schema yet."""
+    is_there = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'current_namespace'"
+        " AND pronamespace = to_regnamespace(%s))"
+        " AND obj_description(to_regnamespace(%s), 'pg_namespace') = %s"
+        # A role that was just created has it after the next `_grant`, and sees no row until then.
+        " AND has_schema_privilege(to_regnamespace(%s), 'USAGE')",
+        (SCHEMA, SCHEMA, _MARK, SCHEMA),
+    ).fetchone()
+    if is_there != (True,):
+        return ""
+    row = connection.execute(f"SELECT {NAMESPACE}").fetchone()
+    return str(row[0]) if row else ""
+
+
 def _grant(connection: Connection, component: Component) -> None:
     """Let the role use the tables of a component, but for the private ones.
 
