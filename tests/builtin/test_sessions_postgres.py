@@ -19,11 +19,19 @@ from hermes_builtin.notes.entries import Operation
 from hermes_builtin.notes.notebook import Author
 from hermes_builtin.notes.people import Person
 from hermes_builtin.sessions import Conversations, SessionSearch
-from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions.archive import (
+    EVERYBODY,
+    ROLES,
+    NewMessage,
+    Scope,
+    SearchOptions,
+    SessionFacts,
+)
 from hermes_builtin.sessions.postgres import PostgresArchive
 from hermes_builtin.sessions.postgres.archive import _APPEND
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of
+from hermes_builtin.sessions.query import Query, Term
 from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError
 from hermes_core.outbox import OutboxStore, StreamKey
@@ -506,6 +514,41 @@ def test_an_index_that_lost_messages_is_found_and_built_again(postgres_server, d
     assert search(archive, "hazelnut") == ["of-ann"]
 
 
+#: What only a person notices: whoever sees everything finds all of it.
+DAMAGE = {
+    "UPDATE hermes.archive_messages SET owner = 2 WHERE owner = 1": "another person",
+    "UPDATE hermes.archive_sessions SET owner = 2 WHERE id = 'of-ann'": "the person they belong to",
+    "DELETE FROM hermes.archive_owners WHERE number = 1": "the person they belong to",
+    "UPDATE hermes.archive_owners SET user_key = gen_random_uuid()": "the person they belong to",
+    "UPDATE hermes.archive_sessions SET key = gen_random_uuid()": "not found by their ids",
+    "UPDATE hermes.archive_sessions SET next = 0": "wrong numbers",
+    "UPDATE hermes.archive_sessions SET indexed = 99": "wrong numbers",
+    "UPDATE hermes.archive_words SET owner = 2 WHERE owner = 1": "is missing in it",
+    (
+        "UPDATE hermes.archive_words SET words = (SELECT array_agg(each) FROM unnest(words) AS each"
+        " WHERE each != hashint8extended(owner, namespace))"
+    ): "is missing in it",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_that_hides_something_from_a_person_is_found_and_repaired(
+    postgres_server, database, archive, damage
+):
+    archive.append(ANN, said("walnut of ann"))
+    archive.append(BOB, said("walnut of bob"))
+    assert archive.check() == []
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        admin.execute(damage)
+    assert DAMAGE[damage] in "; ".join(each.what for each in archive.check())
+    archive.repair()
+    assert archive.check() == []
+    archive.append(ANN, said("hazelnut of ann"))
+    for word in ("walnut", "hazelnut"):
+        found = archive.search(Query((Term(word),)), SearchOptions(OF_ANN, frozenset(ROLES), 3))
+        assert [each.session.id for each in found.hits] == ["of-ann"]
+
+
 def test_a_check_while_the_server_is_busy_says_so_and_reports_no_damage(
     postgres_server, database_url, archive
 ):
@@ -552,7 +595,7 @@ def test_a_server_that_is_down_is_one_line_in_the_commands(home, machine):
 #: What made these formats: they are in databases of users, and a change belongs into a new one.
 MIGRATIONS = {
     "archive": (
-        "36759f4ee0a091f6", "6c82654dd5e3554e", "40c3812236389baa", "65cab85d85ea3202",
+        "36759f4ee0a091f6", "6c82654dd5e3554e", "40c3812236389baa", "158dc3272e4ebfd0",
     ),
     "notes": ("9093e8c18c2db133", "2ba4c3cb706cd5f9"),
     "outbox": ("a1d20201a9fe16f0",),

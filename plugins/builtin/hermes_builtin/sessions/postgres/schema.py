@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from hermes_builtin.sessions.numbers import MOST_MESSAGES, SESSION_BITS
+from hermes_builtin.sessions.postgres.damage import DAMAGE
 from hermes_builtin.sessions.postgres.scopes import (
     CHECKED,
     FOR_ALL,
@@ -696,6 +697,7 @@ COMPONENT: Final = Component(
         _REMOVAL,
         _ONE_APPEND + _appending(),
         CHECKED
+        + DAMAGE
         + _copying("CREATE OR REPLACE", NOT_OF_ALL)
         + _appending(NOT_OF_OTHERS)
         + policy_changed("archive_turns", FOR_ALL)
