@@ -190,6 +190,8 @@ INVALID_INDEX = (
         ("ALTER TABLE hermes.notes_texts NO FORCE ROW LEVEL SECURITY", "exempt"),
         ("DROP POLICY outbox_writes_rows ON hermes.outbox_writes", "not protected"),
         (INVALID_INDEX, "not valid"),
+        ("UPDATE hermes.notes_changes SET entries = '{{'", "has entries that are not JSON"),
+        ("UPDATE hermes.archive_sessions SET key = gen_random_uuid()", "not found by their ids"),
         ("DELETE FROM hermes.archive_messages WHERE content = 'line 7'", "1099 messages"),
         ("UPDATE hermes.outbox_writes SET state = 'odd' WHERE id = 2", "odd"),
         ("UPDATE hermes.versions SET version = 99 WHERE component = 'notes'", "newer version"),
