@@ -80,8 +80,12 @@ class Storage:
         self.address = address
         self.database: Database | None = None
         if address:
-            name = namespace or config.storage_namespace
-            self.database = database_at(config.home, address, name)
+            self.database = database_at(
+                config.home,
+                address,
+                namespace or config.storage_namespace,
+                is_default=not (namespace or config.memory.get("storage_namespace")),
+            )
         self.parts: list[StoragePart] = builtin.storage_parts(config.home, self.database)
         self.outbox = OutboxPart(config.home, self.database)
         self.parts.append(self.outbox)
@@ -202,7 +206,9 @@ def storage_status(config: Config) -> StorageReport:
         with _opened(config, config.storage) as storage:
             server = storage.inspect()
             parts = () if server and server.is_new else tuple(map(_part, storage.parts))
-            report = replace(report, server=server, parts=parts)
+            if storage.database is not None:
+                namespace = storage.database.namespace  # that of the login, if it is bound
+            report = replace(report, namespace=namespace, server=server, parts=parts)
             if parts and not unfinished and (why := storage.conversations.frozen()):
                 return replace(report, problem=why, hint=MOVED_HINT)
             return report
@@ -346,7 +352,7 @@ def migrate(
             source = stack.enter_context(_opened(config, config.storage))
             target = stack.enter_context(_opened(config, address))
             for each in (source, target):
-                _refuse_login(each)
+                _refuse_login(config, each)
             _refuse_target(source, target, resumed=migration is not None)
             _refuse_nothing(source)
             _refuse_agents(config, source)
@@ -383,9 +389,15 @@ def shown(address: str) -> str:
     return address if address == FILES else shown_address(address)
 
 
-def _refuse_login(storage: Storage) -> None:
+def _refuse_login(config: Config, storage: Storage) -> None:
     """Refuse a user who may not freeze or create tables, before anything is changed."""
     server = storage.inspect()  # also raises if it is not ours
+    if storage.database is not None and storage.database.namespace != config.storage_namespace:
+        raise HermesError(
+            f"the login in the address is bound to the namespace {storage.database.namespace}",
+            where=storage.database.where,
+            hint="name the user who created the tables in the address, for this command",
+        )
     if server is not None and not server.is_owner:
         raise HermesError(
             f"{server.user} can't move a memory: it does not own our tables in the database",

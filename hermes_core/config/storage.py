@@ -33,11 +33,20 @@ def home_database(home: Path, memory: Mapping[str, Any] | None = None) -> Databa
     config = load_config(home) if memory is None else None
     section = config.memory if config is not None else memory or {}
     address = storage_of(section)
-    return database_at(home, address, namespace_of(section, home)) if address else None
+    if not address:
+        return None
+    is_default = not section.get("storage_namespace")
+    return database_at(home, address, namespace_of(section, home), is_default=is_default)
 
 
-def database_at(home: Path, address: str, namespace: str) -> Database:
+def database_at(home: Path, address: str, namespace: str, *, is_default: bool = False) -> Database:
     """A namespace of the database at an address, with the password that the home has for it.
+
+    Args:
+        home: The Hermes home.
+        address: Of the database.
+        namespace: Whose rows are seen.
+        is_default: Nobody chose it: if the login is bound to another one, that is used.
 
     Raises:
         SecretsError: The password is in a keyring that does not answer.
@@ -52,7 +61,7 @@ def database_at(home: Path, address: str, namespace: str) -> Database:
             where=shown_address(address),
             hint="run: pip install 'hermes-plugins[postgres]'",
         ) from error
-    return shared_database(address, namespace, _password(home))
+    return shared_database(address, namespace, _password(home), is_default=is_default)
 
 
 def _password(home: Path) -> str:

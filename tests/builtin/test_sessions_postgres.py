@@ -6,27 +6,37 @@ import json
 import re
 import uuid
 from contextlib import closing, suppress
+from dataclasses import replace
 from hashlib import sha256
 
 import psycopg
 import pytest
 from support.archives import search
+from support.postgres import components
 
 from hermes_builtin.notes import Notes, Settings
 from hermes_builtin.notes.entries import Operation
 from hermes_builtin.notes.notebook import Author
 from hermes_builtin.notes.people import Person
 from hermes_builtin.sessions import Conversations, SessionSearch
-from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions.archive import (
+    EVERYBODY,
+    ROLES,
+    NewMessage,
+    Scope,
+    SearchOptions,
+    SessionFacts,
+)
 from hermes_builtin.sessions.postgres import PostgresArchive
 from hermes_builtin.sessions.postgres.archive import _APPEND
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of
+from hermes_builtin.sessions.query import Query, Term
 from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError
 from hermes_core.outbox import OutboxStore, StreamKey
 from hermes_core.outbox.postgres import PostgresOutbox
-from hermes_core.storage.postgres import Database, Fault, fault_of, shared_database
+from hermes_core.storage.postgres import Database, Fault, fault_of, migrate, shared_database
 
 pytestmark = pytest.mark.postgres_only("about row-level security, and what else files don't have")
 
@@ -163,6 +173,113 @@ def test_a_turn_leaves_the_scope_of_a_transaction_as_it_is(database, archive):
         connection.execute(_APPEND, archive._append_values(uuid.uuid4(), ANN, said("of ann")))
         found = connection.execute("SELECT content FROM hermes.archive_messages").fetchall()
     assert found == [("of ann",)]
+
+
+#: Scopes of transactions that are not about conversations, or that are not what they should be.
+NO_SCOPES = (
+    '{"notes": "user/nobody"}',
+    '{"notes": "memory"}',
+    '{"unknown": "1002"}',
+    '{"user_id": null}',
+    '{"chat_id": null}',
+    '{"user_id": "1002", "chat_id": null}',
+    '["user_id"]',
+    '"user_id"',
+    "[]",
+    "null",
+    "{ }",
+    "",
+)
+ASKING = (
+    "SELECT * FROM hermes.archive_sessions",
+    "SELECT * FROM hermes.archive_messages",
+    "SELECT key FROM hermes.archive_turns",
+    "SELECT * FROM hermes.archive_imports",
+    "SELECT key FROM hermes.archive_meta",
+    "SELECT * FROM hermes.archive_find(ARRAY['walnut'], '', '{}', 10, NULL)",
+    "SELECT * FROM hermes.archive_find_sessions(ARRAY['walnut'], '', '{}')",
+    "SELECT * FROM hermes.archive_within(ARRAY['walnut'], ARRAY[1, 2], '', '{}', 9)",
+    "SELECT * FROM hermes.archive_counts(ARRAY['walnut'])",
+    "SELECT * FROM hermes.archive_beginning('w', 9)",
+    "SELECT 1 WHERE cardinality(hermes.archive_visible()) IS DISTINCT FROM 0",
+)
+
+
+def test_a_scope_that_names_nobody_sees_nothing_of_the_conversations(database, archive):
+    archive.append(BOB, said("walnut of bob"))
+    archive.take_over("origin", 1, BOB._replace(id="import-of-bob"), said("imported"))
+    archive.once("seen")
+    assert search(archive, "walnut")
+    with database.transaction(COMPONENT, {}) as connection:
+        for scope in ("{}", *NO_SCOPES):
+            connection.execute("SELECT set_config('hermes.scope', %s, true)", (scope,))
+            found = [each for each in ASKING if connection.execute(each).fetchall()]
+            assert found == (list(ASKING) if scope == "{}" else []), scope
+
+
+def test_a_scope_without_a_user_sees_those_that_it_names(database, archive):
+    archive.append(ANN, said("walnut of ann"))
+    archive.append(BOB, said("walnut of bob"))
+    for scope, contents in (
+        ({"chat_id": "c2"}, ["walnut of bob"]),
+        ({"profile": "default"}, ["walnut of ann", "walnut of bob"]),
+        ({"platform": "cli"}, []),
+        ({"notes": "memory", "user_id": "1001"}, ["walnut of ann"]),
+    ):
+        with database.transaction(COMPONENT, scope) as connection:
+            rows = connection.execute("SELECT content FROM hermes.archive_messages ORDER BY id")
+            assert [content for (content,) in rows] == contents, scope
+
+
+def test_a_scope_that_names_no_notebook_sees_nothing_of_notes_and_outbox(tmp_path, database):
+    notes = Notes(tmp_path, Settings(write_approval=False), None, database)
+    notes.notebooks["memory"].change([Operation("add", "a note")], Author("agent"))
+    hash_of_it = notes.database.fetch("SELECT hash FROM origins")
+    assert hash_of_it
+    OutboxStore(PostgresOutbox(database), max_bytes=1 << 20).put(
+        StreamKey("p", "", "s", "{}"), 0, ("e", "sync_turn", "secret"), claim=False
+    )
+    names = [each for part in ("notes_", "outbox_") for each in tables_of(database, part)]
+    for scope in (*NO_SCOPES[2:-1], '{"notes": ""}', '{"notes": null}', '{"user_id": "1001"}'):
+        with database.transaction(COMPONENT, {}) as connection:
+            connection.execute("SELECT set_config('hermes.scope', %s, true)", (scope,))
+            for name in names:
+                # An error shows nothing either: a text is not an object.
+                with suppress(psycopg.Error), connection.transaction():
+                    rows = connection.execute(f"SELECT * FROM hermes.{name}").fetchall()
+                    assert rows == [], (scope, name)
+
+
+#: Facts of a session of Bob's, as whoever acts for Ann might pass them.
+OF_BOB = {**BOB._asdict(), "place": "telegram", "other_id": "other", "key": str(key_of(BOB.id))}
+INTRUSIONS = (
+    ("SELECT hermes.archive_append(gen_random_uuid(), %s, '[]', 1)", OF_BOB),
+    (
+        "SELECT hermes.archive_append(gen_random_uuid(), %s, '[]', 1)",
+        {**OF_BOB, "id": "new", "key": str(key_of("new"))},
+    ),
+    (
+        (
+            "SELECT hermes.archive_restore(%s, 1, NULL, 1, ARRAY[9], ARRAY[0],"
+            " ARRAY[1.0::float8], ARRAY[1], ARRAY['planted'], ARRAY[NULL])"
+        ),
+        {**OF_BOB, "user_id": "1001", "chat_id": "c1"},
+    ),
+    ("SELECT hermes.archive_recount()", None),
+)
+
+
+@pytest.mark.parametrize("scope", ['{"user_id": "1001"}', '{"notes": "memory"}', "[]"])
+def test_who_acts_for_a_person_cannot_write_into_conversations_of_others(database, archive, scope):
+    archive.append(BOB, said("walnut of bob"))
+    for call, facts in INTRUSIONS:
+        refused = pytest.raises(DatabaseError, match="does not include")
+        with refused, database.transaction(COMPONENT, {}) as connection:
+            connection.execute("SELECT set_config('hermes.scope', %s, true)", (scope,))
+            connection.execute(call, (json.dumps(facts),) if facts else None)
+    (session,) = archive.sessions()
+    assert [each.content for each in archive.messages(session)] == ["walnut of bob"]
+    assert session.title == ""
 
 
 #: What whoever can send any statement may try, and whether the server refuses it.
@@ -399,6 +516,41 @@ def test_an_index_that_lost_messages_is_found_and_built_again(postgres_server, d
     assert search(archive, "hazelnut") == ["of-ann"]
 
 
+#: What only a person notices: whoever sees everything finds all of it.
+DAMAGE = {
+    "UPDATE hermes.archive_messages SET owner = 2 WHERE owner = 1": "another person",
+    "UPDATE hermes.archive_sessions SET owner = 2 WHERE id = 'of-ann'": "the person they belong to",
+    "DELETE FROM hermes.archive_owners WHERE number = 1": "the person they belong to",
+    "UPDATE hermes.archive_owners SET user_key = gen_random_uuid()": "the person they belong to",
+    "UPDATE hermes.archive_sessions SET key = gen_random_uuid()": "not found by their ids",
+    "UPDATE hermes.archive_sessions SET next = 0": "wrong numbers",
+    "UPDATE hermes.archive_sessions SET indexed = 99": "wrong numbers",
+    "UPDATE hermes.archive_words SET owner = 2 WHERE owner = 1": "is missing in it",
+    (
+        "UPDATE hermes.archive_words SET words = (SELECT array_agg(each) FROM unnest(words) AS each"
+        " WHERE each != hashint8extended(owner, namespace))"
+    ): "is missing in it",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_that_hides_something_from_a_person_is_found_and_repaired(
+    postgres_server, database, archive, damage
+):
+    archive.append(ANN, said("walnut of ann"))
+    archive.append(BOB, said("walnut of bob"))
+    assert archive.check() == []
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        admin.execute(damage)
+    assert DAMAGE[damage] in "; ".join(each.what for each in archive.check())
+    archive.repair()
+    assert archive.check() == []
+    archive.append(ANN, said("hazelnut of ann"))
+    for word in ("walnut", "hazelnut"):
+        found = archive.search(Query((Term(word),)), SearchOptions(OF_ANN, frozenset(ROLES), 3))
+        assert [each.session.id for each in found.hits] == ["of-ann"]
+
+
 def test_a_check_while_the_server_is_busy_says_so_and_reports_no_damage(
     postgres_server, database_url, archive
 ):
@@ -466,29 +618,40 @@ def test_a_server_that_is_down_is_one_line_in_the_commands(home, machine):
 # -- formats --------------------------------------------------------------------------------
 
 #: What made these formats: they are in databases of users, and a change belongs into a new one.
-MIGRATIONS = ("36759f4ee0a091f6", "6c82654dd5e3554e", "40c3812236389baa")
-
-
-@pytest.mark.parametrize(
-    ("version", "newer"), [(1, "archive_append, archive_remove"), (2, "archive_append")]
+MIGRATIONS = {
+    "archive": (
+        "36759f4ee0a091f6", "6c82654dd5e3554e", "40c3812236389baa", "158dc3272e4ebfd0",
+    ),
+    "notes": ("9093e8c18c2db133", "2ba4c3cb706cd5f9"),
+    "outbox": ("a1d20201a9fe16f0",),
+}  # fmt: skip
+#: Before format 3 there were databases with this one.
+OLD_APPEND = (
+    "CREATE OR REPLACE FUNCTION hermes.archive_append(uuid, jsonb, integer[], double precision[],"
+    " integer[], text[], text[], double precision) RETURNS bigint[] LANGUAGE sql"
+    " AS $$ SELECT '{}'::bigint[] $$"
 )
-def test_a_database_of_an_earlier_format_is_upgraded_and_takes_turns(
-    postgres_server, database_url, database, version, newer
-):
-    with closing(postgres_server.admin(database_url.rpartition("/")[2])) as admin:
-        for each in newer.split(", "):
-            admin.execute(f"DROP FUNCTION hermes.{each}")
-        admin.execute(
-            "CREATE FUNCTION hermes.archive_append(uuid, jsonb, integer[], double precision[],"
-            " integer[], text[], text[], double precision) RETURNS bigint[] LANGUAGE sql"
-            " AS $$ SELECT '{}'::bigint[] $$; ALTER FUNCTION hermes.archive_append OWNER TO hermes"
-        )
-        admin.execute(f"UPDATE hermes.versions SET version = {version} WHERE component = 'archive'")
-    with closing(PostgresArchive(database)) as archive:
-        archive.append(ANN, said("walnut"))
-        assert search(archive, "walnut") == ["of-ann"]
+
+
+@pytest.mark.parametrize("version", range(1, len(COMPONENT.migrations)))
+def test_a_database_of_an_earlier_format_is_upgraded_and_takes_turns(postgres_server, version):
+    with postgres_server.database("template0") as name:
+        old = replace(COMPONENT, migrations=COMPONENT.migrations[:version])
+        with psycopg.connect(postgres_server.url(name), autocommit=True) as connection:
+            migrate(connection, old, "an old one")
+            if version < 3:
+                connection.execute(OLD_APPEND)
+        database = Database(postgres_server.url(name), "ours")
+        with closing(PostgresArchive(database)) as archive:
+            archive.append(ANN, said("walnut"))
+            assert search(archive, "walnut") == ["of-ann"]
+        with database.transaction(COMPONENT, {"notes": "memory"}) as connection:
+            assert connection.execute("SELECT * FROM hermes.archive_messages").fetchall() == []
+        database.close()
 
 
 def test_a_format_that_users_have_does_not_change():
-    found = [re.sub(r"--.*|\s+", "", str(each)) for each in COMPONENT.migrations]
-    assert tuple(sha256(each.encode()).hexdigest()[:16] for each in found) == MIGRATIONS
+    for component in components():
+        found = [re.sub(r"--.*|\s+", "", str(each)) for each in component.migrations]
+        hashes = tuple(sha256(each.encode()).hexdigest()[:16] for each in found)
+        assert hashes == MIGRATIONS[component.name]

@@ -275,3 +275,15 @@ def test_the_oldest_change_that_is_kept_still_says_what_was_before_it(
     assert (oldest["action"], oldest["before"]) == ("remove", "other\n§\nnote")
     undo(session, oldest["id"])
     assert stored(home) == ["other", "note"]
+
+
+@pytest.mark.parametrize("odd", ["{{", "3", "[1]", '{"a": 1}'])
+def test_a_record_of_entries_that_cannot_be_read_stops_nobody(
+    session, home: Path, odd: str
+) -> None:
+    with session.notes.database.transaction() as database:
+        database.execute("UPDATE changes SET entries = ?", (odd,))
+    saved(session.add("three"))
+    undo(session)
+    undo(session, number_of(home, "one"))
+    assert stored(home) == ["two"]

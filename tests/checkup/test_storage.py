@@ -19,7 +19,8 @@ from click.testing import CliRunner
 from support.full_home import BOB, CONFIG, content, fill, rows_of
 
 from hermes_builtin.items import Items, ItemWrite
-from hermes_builtin.notes import Author, Notes, Operation
+from hermes_builtin.notes import Author, Notes, NotesError, Operation
+from hermes_builtin.notes.commands import memory
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_core import DatabaseError, HermesError, MemoryManager, SessionContext
@@ -49,7 +50,8 @@ def url(database_url: str) -> Iterator[str]:
     """The address of a new database."""
     yield database_url
     for namespace in ("default", "other"):
-        shared_database(database_url, namespace).close()
+        for is_default in (False, True):
+            shared_database(database_url, namespace, is_default=is_default).close()
 
 
 @pytest.fixture
@@ -103,6 +105,23 @@ def test_everything_arrives_and_comes_back_as_it_was(full: Path, url: str, tmp_p
     assert load_config(full).storage == ""
 
 
+def test_an_export_leaves_the_source_of_a_migration_as_it_was(full: Path, url: str) -> None:
+    migrate(full, url)
+    source = stored_files(full)
+    notes = Notes.open(full, load_config(full).memory)
+    notes.notebooks["memory"].change([Operation("add", "new in the database")], Author("agent"))
+
+    done = CliRunner().invoke(memory, ["export"], obj=str(full))
+
+    assert isinstance(done.exception, NotesError)
+    assert "were moved to the database" in done.exception.what
+    assert "move this folder out of the home" in done.exception.hint
+    assert stored_files(full) == source
+    (full / "memories").rename(full.parent / "before")
+    done = CliRunner().invoke(memory, ["export"], obj=str(full), catch_exceptions=False)
+    assert "new in the database" in (full / "memories" / "MEMORY.md").read_text("utf-8")
+
+
 def test_a_change_can_be_undone_after_a_migration(full: Path, url: str) -> None:
     migrate(full, url)
 
@@ -142,7 +161,7 @@ def test_a_migration_from_one_database_to_another(
         migrate(full, other)
         assert content(full) == before
         assert load_config(full).storage == other
-        shared_database(other, "default").close()
+        shared_database(other, "default", is_default=True).close()
 
 
 def test_an_empty_home_moves_too(home: Path, url: str) -> None:
@@ -265,7 +284,8 @@ def test_the_namespace_of_both_databases_is_not_proposed_to_be_changed(
             migrate(full, other)
         assert load_config(full).storage == url
         for namespace in ("default", "other"):
-            shared_database(other, namespace).close()
+            for is_default in (False, True):
+                shared_database(other, namespace, is_default=is_default).close()
 
 
 def test_a_login_that_does_not_own_the_tables_is_refused_first(

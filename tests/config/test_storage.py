@@ -39,6 +39,15 @@ def test_a_database_is_opened_without_connecting(home):
         ("storage: mysql://db/x", "expected files, or postgresql://user@host/database"),
         ("storage: postgresql://ann:hunter2@db/x", "has a password in it"),
         ("storage: postgresql://ann@db/x?password=hunter2", "has a password in it"),
+        ("storage: postgresql://ann@db/x?sslpassword=hunter2", "has sslpassword in it"),
+        ("storage: postgresql://ann@db/x?ssl%70assword=hunter2", "has sslpassword in it"),
+        ("storage: postgresql://ann@db/x?oauth_client_secret=hunter2", "has oauth_client_secret"),
+        ("storage: 'postgresql://ann@db/x?service=a#&password=hunter2'", "has a # in it"),
+        ("storage: 'postgresql://ann:hunter2#b@db/x'", "has a # in it"),
+        ("storage: 'postgresql://ann:hunter2/b@db/x'", "not a number from 1 to 65535"),
+        ("storage: postgresql://db:99999/x", "a port that is not a number from 1 to 65535"),
+        ("storage: 'postgresql://a,[::1]:0/x'", "a port that is not a number from 1 to 65535"),
+        ("storage: postgresql:///x?port=1,65536", "a port that is not a number from 1 to 65535"),
         ("storage: [a]", "expected a string, got a list"),
         ("storage_namespace: 'a b'", "expected up to 63 letters"),
         ("storage_namspace: x", "did you mean storage_namespace?"),
@@ -50,6 +59,19 @@ def test_a_wrong_setting_is_refused_without_showing_a_password(home, line, probl
         load_config(home)
     assert problem in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql:///", "postgresql:///"),
+        ("postgresql:///x?host=/run/postgresql", "postgresql:///x"),
+        ("postgres://ann@a:5432,[::1]:5433,c/x?port=", "postgres://ann@a:5432,[::1]:5433,c/x"),
+    ],
+)
+def test_an_address_is_shown_as_it_is_written(home, address, shown):
+    configured(home, f"storage: '{address}'")
+    assert home_database(home).where == shown
 
 
 def test_the_namespace_is_the_profile(home):

@@ -75,7 +75,7 @@ def machines(
         for path in made["postgres"].home.glob(f"{name}*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     yield made
-    shared_database(database_url, "default").close()
+    shared_database(database_url, "default", is_default=True).close()
 
 
 def answer(machine: Machine, command: str) -> Any:
@@ -190,6 +190,8 @@ INVALID_INDEX = (
         ("ALTER TABLE hermes.notes_texts NO FORCE ROW LEVEL SECURITY", "exempt"),
         ("DROP POLICY outbox_writes_rows ON hermes.outbox_writes", "not protected"),
         (INVALID_INDEX, "not valid"),
+        ("UPDATE hermes.notes_changes SET entries = '{{'", "has entries that are not JSON"),
+        ("UPDATE hermes.archive_sessions SET key = gen_random_uuid()", "not found by their ids"),
         ("DELETE FROM hermes.archive_messages WHERE content = 'line 7'", "1099 messages"),
         ("UPDATE hermes.outbox_writes SET state = 'odd' WHERE id = 2", "odd"),
         ("UPDATE hermes.versions SET version = 99 WHERE component = 'notes'", "newer version"),
@@ -200,7 +202,7 @@ def test_check_finds_what_is_wrong(
 ) -> None:
     with postgres_server.admin(database_url.rpartition("/")[2]) as admin:
         admin.execute(damage)
-    shared_database(database_url, "default").close()
+    shared_database(database_url, "default", is_default=True).close()
 
     problems = machines["postgres"].json("storage", "check", code=1)["problems"]
 

@@ -213,6 +213,39 @@ def test_a_server_that_is_not_there_is_named_in_one_line(tmp_path):
     assert "hunter2" not in str(caught.value)
 
 
+def test_a_user_with_too_many_connections_is_told_to_try_again(postgres_server, empty):
+    user = f"few_{empty}"
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"CREATE ROLE {user} LOGIN CONNECTION LIMIT 0 IN ROLE hermes_tenant")
+        with pytest.raises(PostgresError, match="too many connections for role") as caught:
+            things(Database(postgres_server.url(empty, user), "ours"))
+        assert caught.value.fault is Fault.BUSY
+        assert is_temporary(caught.value)
+        assert "try again" in caught.value.hint
+        admin.execute(f"DROP ROLE {user}")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('FATAL:  too many connections for database "x"', Fault.BUSY),
+        ("FATAL:  the database system is starting up", Fault.UNREACHABLE),
+        ("FATAL:  the database system is in recovery mode", Fault.UNREACHABLE),
+        ('FATAL:  database "x" does not exist', Fault.REFUSED),
+        ('FATAL:  role "x" is not permitted to log in', Fault.REFUSED),
+    ],
+)
+def test_what_a_server_says_before_a_connection_is_made(text, fault):
+    assert fault_of(psycopg.OperationalError(f"connection failed: {text}")) is fault
+
+
+def test_a_port_of_the_environment_that_is_none_is_no_server_that_is_down(monkeypatch):
+    monkeypatch.setenv("PGPORT", "99999")
+    with pytest.raises(PostgresError, match="invalid port number") as caught:
+        things(Database("postgresql://ann@127.0.0.1/x", "ours"))
+    assert caught.value.hint == "correct memory.storage, or the PG* variables"
+
+
 def test_a_wrong_password_is_refused_and_never_shown(postgres_server, empty):
     url = postgres_server.tcp_url(empty, GUARDED)
     with pytest.raises(PostgresError, match="password authentication failed") as caught:

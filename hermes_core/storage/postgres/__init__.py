@@ -37,6 +37,7 @@ from hermes_core.storage.postgres.schema import (
     component_version,
     has_role,
     migrate,
+    policy_changed,
     protected,
 )
 from hermes_core.storage.postgres.transactions import (
@@ -68,6 +69,7 @@ __all__ = [
     "has_role",
     "is_temporary",
     "migrate",
+    "policy_changed",
     "protected",
     "shared_database",
     "to_text",

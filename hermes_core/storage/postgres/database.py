@@ -33,6 +33,7 @@ from hermes_core.storage.postgres.errors import (
     Fault,
     NoAnswer,
     PostgresError,
+    WrongNamespace,
     fault_of,
     reason_of,
 )
@@ -41,6 +42,7 @@ from hermes_core.storage.postgres.schema import (
     SCHEMA,
     Component,
     Connection,
+    bound_namespace,
     has_role,
     migrate,
 )
@@ -154,6 +156,7 @@ class Database:
         url: ``postgresql://user@host/database``; several hosts are tried in their order.
         namespace: Whose rows are seen.
         password: "" leaves it to PGPASSWORD, PGPASSFILE and what else libpq uses.
+        is_default: Nobody chose this namespace: if the login is bound to one, that is used.
         statement_seconds: How long one statement may take.
         connections: At most so many at a time; more threads wait.
 
@@ -166,6 +169,7 @@ class Database:
         namespace: str = "default",
         password: str = "",
         *,
+        is_default: bool = False,
         statement_seconds: float = STATEMENT_SECONDS,
         connections: int = _MOST_CONNECTIONS,
     ) -> None:
@@ -174,6 +178,7 @@ class Database:
         self.where = shown_address(url)
         self._url = url
         self._password = password
+        self._is_default = is_default
         self._seconds = statement_seconds
         self._connections = connections
         self._lock = threading.RLock()
@@ -286,6 +291,7 @@ class Database:
         """A connection of the user who connects, without our role; nothing is created."""
         with self.errors(), psycopg.connect(self._conninfo(), autocommit=True) as connection:
             connection.execute(self._settings())
+            self._agree(connection)
             yield connection
 
     @contextmanager
@@ -423,7 +429,7 @@ class Database:
                     min_size=0,
                     max_size=self._connections,
                     max_idle=_IDLE_SECONDS,
-                    configure=self._configure,
+                    configure=self._configure_first,
                     # Whoever waits for a connection hears of a failure, and asks again later.
                     reconnect_timeout=0.001,
                     num_workers=1,
@@ -463,13 +469,32 @@ class Database:
             values["password"] = self._password
         return make_conninfo("", **values)
 
+    def _configure_first(self, connection: Connection) -> None:
+        """Set up a new connection; whoever waits for it hears why that failed."""
+        try:
+            self._configure(connection)
+        except psycopg.Error as error:
+            self._failure = _Outage(monotonic(), error)
+            raise
+
     def _configure(self, connection: Connection) -> None:
         """Set up a connection of the pool: its limits, its role, and its namespace."""
         connection.execute(self._settings())
         if has_role(connection):
             connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(ROLE)))
+        self._agree(connection)
         if isinstance(connection, _LimitedConnection):
             connection.seconds = self._seconds + _GRACE_SECONDS
+
+    def _agree(self, connection: Connection) -> None:
+        """Use the namespace that the login is bound to; raises if another one was chosen."""
+        bound = bound_namespace(connection)
+        if bound in ("", self.namespace):
+            return
+        if not self._is_default:
+            raise WrongNamespace(connection.info.user, bound, self.namespace)
+        self.namespace = bound
+        connection.execute(self._settings())
 
     def _settings(self) -> sql.Composed:
         milliseconds = int(self._seconds * 1000)
@@ -562,13 +587,13 @@ class _Databases:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._all: dict[tuple[str, str, str], Database] = {}
+        self._all: dict[tuple[str, str, str, bool], Database] = {}
 
-    def get(self, url: str, namespace: str, password: str) -> Database:
+    def get(self, url: str, namespace: str, password: str, is_default: bool) -> Database:
         with self._lock:
-            key = (url, namespace, password)
+            key = (url, namespace, password, is_default)
             if key not in self._all:
-                self._all[key] = Database(url, namespace, password)
+                self._all[key] = Database(url, namespace, password, is_default=is_default)
             return self._all[key]
 
 
@@ -576,6 +601,8 @@ class _Databases:
 _DATABASES: Final = _Databases()
 
 
-def shared_database(url: str, namespace: str, password: str = "") -> Database:
+def shared_database(
+    url: str, namespace: str, password: str = "", *, is_default: bool = False
+) -> Database:
     """The `Database` that all managers of this process share for an address and a namespace."""
-    return _DATABASES.get(url, namespace, password)
+    return _DATABASES.get(url, namespace, password, is_default)

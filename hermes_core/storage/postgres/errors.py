@@ -24,6 +24,8 @@ class Fault(Enum):
     MOVED = "moved"
     DISK_FULL = "disk full"
     REFUSED = "refused"
+    NAMESPACE = "namespace"
+    ADDRESS = "address"
     OTHER = "other"
 
 
@@ -50,6 +52,16 @@ class NoAnswer(psycopg.OperationalError):
         super().__init__(had if self.had_time else "the call had used up its time")
 
 
+class WrongNamespace(psycopg.OperationalError):
+    """The login is bound to another namespace than the one that was chosen."""
+
+    def __init__(self, login: str, bound: str, chosen: str) -> None:
+        super().__init__(
+            f"the login {login} is bound to the namespace {bound}, "
+            f"but memory.storage_namespace is {chosen}"
+        )
+
+
 HINTS: Final = {
     Fault.UNREACHABLE: "check that the server is running and that memory.storage is right",
     Fault.BUSY: "try again; if it persists, look at the server's load and max_connections",
@@ -59,6 +71,10 @@ HINTS: Final = {
     Fault.REFUSED: (
         "check the user and its rights, the password (HERMES_STORAGE_PASSWORD) and the database"
     ),
+    Fault.NAMESPACE: (
+        "set memory.storage_namespace to the namespace of the login, or remove the setting"
+    ),
+    Fault.ADDRESS: "correct memory.storage, or the PG* variables",
     Fault.OTHER: "",
 }
 
@@ -81,13 +97,16 @@ _FAULTS: Final = {
 _TEXTS: Final = (
     ("session is read-only", Fault.READ_ONLY),
     ("server is in hot standby mode", Fault.READ_ONLY),
+    ("too many clients", Fault.BUSY),
+    ("too many connections", Fault.BUSY),
+    ("remaining connection slots", Fault.BUSY),
+    ("the database system is ", Fault.UNREACHABLE),  # it starts, shuts down or recovers
+    ("invalid port number", Fault.ADDRESS),
     ("authentication failed", Fault.REFUSED),
     ("no password supplied", Fault.REFUSED),
     ("no pg_hba.conf entry", Fault.REFUSED),
     ("role ", Fault.REFUSED),
     ("database ", Fault.REFUSED),
-    ("too many clients", Fault.BUSY),
-    ("remaining connection slots", Fault.BUSY),
     ("No space left on device", Fault.DISK_FULL),
 )
 
@@ -102,6 +121,12 @@ def fault_of(error: BaseException | None) -> Fault:
         return Fault.BUSY
     if not isinstance(error, psycopg.Error):
         return Fault.OTHER
+    return _server_fault(error)
+
+
+def _server_fault(error: psycopg.Error) -> Fault:
+    if isinstance(error, WrongNamespace):
+        return Fault.NAMESPACE
     if error.sqlstate:
         beginnings = (error.sqlstate[:length] for length in range(len(error.sqlstate), 0, -1))
         return next((_FAULTS[each] for each in beginnings if each in _FAULTS), Fault.OTHER)

@@ -59,13 +59,23 @@ def protected(table: str, condition: str = "true") -> str:
         table: Its name, without the schema.
         condition: What a row must fulfil besides, to be seen or written.
     """
-    # In a subquery, the function is called once per statement and not once per row.
-    rule = f"namespace = (SELECT {NAMESPACE}) AND ({condition})"
+    rule = _rule(condition)
     return f"""
 ALTER TABLE {SCHEMA}.{table} ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {SCHEMA}.{table} FORCE ROW LEVEL SECURITY;
 CREATE POLICY {table}_rows ON {SCHEMA}.{table} USING ({rule}) WITH CHECK ({rule});
 """
+
+
+def policy_changed(table: str, condition: str) -> str:
+    """A statement that gives the policy of such a table another condition."""
+    rule = _rule(condition)
+    return f"\nALTER POLICY {table}_rows ON {SCHEMA}.{table} USING ({rule}) WITH CHECK ({rule});\n"
+
+
+def _rule(condition: str) -> str:
+    # In a subquery, the function is called once per statement and not once per row.
+    return f"namespace = (SELECT {NAMESPACE}) AND ({condition})"
 
 
 def migrate(connection: Connection, component: Component, where: str) -> None:
@@ -178,6 +188,22 @@ def has_role(connection: Connection) -> bool:
         {"role": ROLE},
     ).fetchone()
     return bool(row and row[0])
+
+
+def bound_namespace(connection: Connection) -> str:
+    """The namespace of a session of this login, whatever it sets; "" if there is no schema yet."""
+    is_there = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'current_namespace'"
+        " AND pronamespace = to_regnamespace(%s))"
+        " AND obj_description(to_regnamespace(%s), 'pg_namespace') = %s"
+        # A role that was just created has it after the next `_grant`, and sees no row until then.
+        " AND has_schema_privilege(to_regnamespace(%s), 'USAGE')",
+        (SCHEMA, SCHEMA, _MARK, SCHEMA),
+    ).fetchone()
+    if is_there != (True,):
+        return ""
+    row = connection.execute(f"SELECT {NAMESPACE}").fetchone()
+    return str(row[0]) if row else ""
 
 
 def _grant(connection: Connection, component: Component) -> None:

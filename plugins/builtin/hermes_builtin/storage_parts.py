@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hermes_builtin.notes import NotesError
+from hermes_builtin.notes.history import divided
 from hermes_builtin.notes.history_file import HistoryFile
 from hermes_builtin.notes.notebook import TARGETS
 from hermes_builtin.notes.notes_text import NotesText
@@ -312,6 +313,10 @@ class NotesPart:
         with _noting(problems):
             if self._rows.exists:
                 self._rows.check()
+            odd = {target for target, *_, seen in self._changes() if seen and divided(seen) is None}
+            problems += [
+                f"a change of {each} has entries that are not JSON" for each in sorted(odd)
+            ]
         for done, key in enumerate(keys := self._keys(), 1):
             with _noting(problems):
                 self._text(key).read()

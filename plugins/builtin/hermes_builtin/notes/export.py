@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hermes_builtin.notes.entries import FileChanged, Known, NotesError, parse
+from hermes_builtin.notes.history_file import HistoryFile
 from hermes_builtin.notes.notebook import FILES, Notebook
 from hermes_builtin.notes.notes_text import NotesFile, Seen
 from hermes_builtin.notes.people import PeopleFolders
@@ -59,9 +61,14 @@ class Export:
 
     Args:
         folder: ``memories`` below the home.
+
+    Raises:
+        NotesError: The notes were moved from this folder to the database. What is there stays as it
+            was, for whoever goes back.
     """
 
     def __init__(self, folder: Path) -> None:
+        _refuse_source(folder)
         self._folder = folder
         self._people = PeopleFolders(folder)
         self._state = folder / _STATE
@@ -135,3 +142,13 @@ class Export:
         except OSError as error:
             what = f"can't be written: {error.strerror or error}"
             raise NotesError(what, where=str(path), hint=CHECK_FOLDER) from error
+
+
+def _refuse_source(folder: Path) -> None:
+    with closing(HistoryFile(folder / "history.db")) as history:
+        if history.frozen():
+            raise NotesError(
+                "these notes were moved to the database, and stay here as they were",
+                where=str(folder),
+                hint="move this folder out of the home, then export again",
+            )

@@ -83,8 +83,7 @@ class Change(NamedTuple):
     @property
     def known(self) -> Known:
         """The state that it left."""
-        entries = split(self.after) if self.seen is None else json.loads(self.seen)
-        return Known(self.after, entries, self.inode)
+        return Known(self.after, _seen_entries(self.after, self.seen), self.inode)
 
     @property
     def made(self) -> bool:
@@ -456,14 +455,30 @@ class History:
 
 def _entries_of(before: str | None, after: str, seen: str | None) -> list[str]:
     """All entries in the texts of a change."""
-    return [*(split(before) if before else ()), *(json.loads(seen) if seen else split(after))]
+    return [*(split(before) if before else ()), *_seen_entries(after, seen)]
+
+
+def _seen_entries(after: str, seen: str | None) -> list[str]:
+    """How a text was divided; as its separators do, if that was not recorded or can't be read."""
+    recorded = divided(seen) if seen else None
+    return split(after) if recorded is None else recorded
+
+
+def divided(seen: str) -> list[str] | None:
+    """The entries of a record of how a text was divided; None if it can't be read."""
+    try:
+        entries = json.loads(seen)
+    except ValueError:
+        return None
+    is_right = isinstance(entries, list) and all(isinstance(each, str) for each in entries)
+    return entries if is_right else None
 
 
 def _erase_in(database: Connection, number: int, matches: Matches) -> None:
     before, after, seen = database.execute(
         "SELECT before, after, entries FROM changes WHERE id = ?", (number,)
     ).fetchone()
-    entries = json.loads(seen) if seen else split(after)
+    entries = _seen_entries(after, seen)
     database.execute(
         # Without `entries`: the text has its separators now, however it was divided before.
         "UPDATE changes SET before = ?, after = ?, entries = NULL WHERE id = ?",

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from hermes_builtin.notes.entries import NotesError, split, text_hash
 from hermes_core.errors import DatabaseError
 from hermes_core.privacy.origin import ASSISTANT, PERSON
+from hermes_core.storage.frozen import why_file_is_frozen
 from hermes_core.storage.logger import SafeLogger
 from hermes_core.storage.sql import Connection
 from hermes_core.storage.sqlite import SqliteFile
@@ -207,6 +208,13 @@ class HistoryFile:
         """A connection to look something up, also where nothing can be written."""
         with _as_notes_errors(), self._file.reading() as database:
             yield database
+
+    def frozen(self) -> str:
+        """Why changes are refused: where the notes have moved; "" if they are not."""
+        if not self.exists:
+            return ""
+        with self.reading() as database:
+            return why_file_is_frozen(database, "changes")
 
     def check(self) -> None:
         """Raise `NotesError` unless the file has no damage."""

@@ -14,7 +14,14 @@ from hermes_builtin.notes.entries import FileChanged, NotesError
 from hermes_builtin.notes.notes_text import Seen
 from hermes_builtin.notes.people import Person, checked_name
 from hermes_core.errors import DatabaseError
-from hermes_core.storage.postgres import FOR_NOBODY, Component, Database, Transactions, protected
+from hermes_core.storage.postgres import (
+    FOR_NOBODY,
+    Component,
+    Database,
+    Transactions,
+    policy_changed,
+    protected,
+)
 from hermes_core.storage.sql import Connection
 
 # A user's own notebook is called `user/FOLDER`. Where a transaction acts for one person, the
@@ -94,7 +101,16 @@ CREATE TABLE hermes.notes_people (
 {protected("notes_people", _OWN.replace("target", "('user/' || folder)"))}
 """
 
-NOTES: Final = Component("notes", (_TABLES,))
+# An empty name is that of nobody's notebook.
+_NAMED: Final = f"{FOR_NOBODY} OR {_NOTEBOOK} != ''"
+
+NOTES: Final = Component(
+    "notes",
+    (
+        _TABLES,
+        policy_changed("notes_allowed", _NAMED) + policy_changed("notes_origins", _NAMED),
+    ),
+)
 _NAMES: Final = ("texts", "changes", "allowed", "blocked", "origins", "pending", "people")
 
 

@@ -520,6 +520,9 @@ class PostgresArchive(Reader):
     def _sessions_problems(self) -> Iterator[Problem]:
         with self._transaction(EVERYBODY) as database:
             rows = database.execute(_MISCOUNTED).fetchall()
+            damage = database.execute("SELECT * FROM hermes.archive_damage()").fetchall()
+        for what, amount in damage:
+            yield Problem(f"{amount:,} {what}")
         for name, number, there, stored in rows:
             if name is None:
                 what = f"{there} messages belong to session number {number}, which is not there"
@@ -596,7 +599,7 @@ class PostgresArchive(Reader):
         if not problems:
             return done
         with self._transaction(EVERYBODY) as database:
-            database.execute("SELECT hermes.archive_recount()")
+            database.execute("SELECT hermes.archive_recount(), hermes.archive_repair()")
             database.execute("SELECT hermes.archive_forget_index()")
         for rows, before, total in self._pages():
             with self._transaction(EVERYBODY) as database:

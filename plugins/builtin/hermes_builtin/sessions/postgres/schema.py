@@ -16,7 +16,21 @@ from __future__ import annotations
 from typing import Final
 
 from hermes_builtin.sessions.numbers import MOST_MESSAGES, SESSION_BITS
-from hermes_core.storage.postgres import FOR_NOBODY, NAMESPACE, Component, protected
+from hermes_builtin.sessions.postgres.damage import DAMAGE
+from hermes_builtin.sessions.postgres.scopes import (
+    CHECKED,
+    FOR_ALL,
+    NOT_OF_ALL,
+    NOT_OF_OTHERS,
+    TRUSTED,
+)
+from hermes_core.storage.postgres import (
+    FOR_NOBODY,
+    NAMESPACE,
+    Component,
+    policy_changed,
+    protected,
+)
 
 # -- tables -------------------------------------------------------------------------------------
 #
@@ -129,9 +143,7 @@ CREATE TABLE hermes.archive_meta (
 
 # -- who sees what ------------------------------------------------------------------------------
 
-#: Runs with the rights of the owner of the tables, and with nobody else's functions.
-_TRUSTED: Final = "SECURITY DEFINER SET search_path = hermes, pg_temp"
-_WRITES: Final = f"LANGUAGE plpgsql {_TRUSTED}"
+_WRITES: Final = f"LANGUAGE plpgsql {TRUSTED}"
 #: Such a function looks at all sessions of the namespace, since an id may be taken by somebody
 #: else's. It gives the transaction its scope back, as an error does. (A plain user may not create a
 #: function with ``SET hermes.scope``.)
@@ -141,7 +153,7 @@ _LOOKS_AT_ALL: Final = """
 _AS_BEFORE: Final = "PERFORM set_config('hermes.scope', before, true);"
 
 _SCOPES: Final = f"""
-CREATE FUNCTION hermes.archive_namespace() RETURNS integer LANGUAGE sql STABLE {_TRUSTED} AS $$
+CREATE FUNCTION hermes.archive_namespace() RETURNS integer LANGUAGE sql STABLE {TRUSTED} AS $$
     SELECT number FROM archive_namespaces WHERE namespace = {NAMESPACE}
 $$;
 -- Words, with blanks between them, as the numbers of the index.
@@ -151,7 +163,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     FROM unnest(string_to_array(words, ' ')) AS word
 $$;
 -- The owners that the scope of this transaction includes; NULL for everybody, none without one.
-CREATE FUNCTION hermes.archive_visible() RETURNS integer[] LANGUAGE plpgsql STABLE {_TRUSTED} AS $$
+CREATE FUNCTION hermes.archive_visible() RETURNS integer[] LANGUAGE plpgsql STABLE {TRUSTED} AS $$
 DECLARE
     given text := current_setting('hermes.scope', true);
     scope jsonb;
@@ -190,6 +202,72 @@ _ADDED: Final = """
         next = next + amount, messages = messages + amount, active = greatest(active, latest),
         ended = CASE WHEN ended < latest THEN NULL ELSE ended END,
         title = CASE WHEN title = '' THEN facts ->> 'title' ELSE title END"""
+
+
+def _copying(create: str = "CREATE", check: str = "") -> str:
+    """The functions that copy a storage and repair it, with a check of who may call them."""
+    # The check sees the scope of the caller in ``before``.
+    return f"""
+-- Store a session as another storage has it, and more of its messages at their places.
+{create} FUNCTION hermes.archive_restore(
+    facts jsonb, begun double precision, finished double precision, latest double precision,
+    places integer[], roles integer[], times double precision[], sizes integer[],
+    contents text[], extras text[]
+) RETURNS void {_WRITES} AS $$
+DECLARE{_LOOKS_AT_ALL}
+    found archive_sessions;
+    stored integer;
+BEGIN
+    {check}
+    IF EXISTS (SELECT 1 FROM unnest(places) AS place
+               WHERE place IS NULL OR place NOT BETWEEN 0 AND {MOST_MESSAGES - 1}) THEN
+        RAISE 'a conversation can have {MOST_MESSAGES:,} messages' USING ERRCODE = '54000';
+    END IF;
+    SELECT * INTO found FROM archive_sessions
+    WHERE namespace = {NAMESPACE} AND key = md5(facts ->> 'id')::uuid FOR UPDATE;
+    IF found.number IS NULL THEN
+        INSERT INTO archive_sessions (
+            namespace, owner, key, name_key, id, source, user_id, chat_id, profile, title, parent,
+            started, ended, active, messages, next, platform, name
+        ) VALUES (
+            {NAMESPACE}, hermes.archive_owner(
+                facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile', facts ->> 'place'),
+            md5(facts ->> 'id')::uuid,
+            CASE WHEN facts ->> 'name' != '' THEN md5(facts ->> 'name')::uuid END, facts ->> 'id',
+            facts ->> 'source', facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile',
+            '', '', begun, finished, latest, 0, 0, facts ->> 'platform', facts ->> 'name'
+        ) RETURNING * INTO found;
+    END IF;
+    INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
+    SELECT (found.number << {SESSION_BITS}) | (place << 2) | (role & 3),
+           found.owner, size, at, found.namespace, content, extra
+    FROM unnest(places, roles, sizes, times, contents, extras)
+        AS given (place, role, size, at, content, extra)
+    ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS stored = ROW_COUNT;
+    UPDATE archive_sessions SET title = facts ->> 'title', parent = facts ->> 'parent',
+        started = begun, ended = finished, active = latest, messages = messages + stored,
+        next = greatest(next, (SELECT max(place) + 1 FROM unnest(places) AS place))
+    WHERE number = found.number;
+    {_AS_BEFORE}
+END $$;
+
+-- Count the messages of each session again, where the count is wrong.
+{create} FUNCTION hermes.archive_recount() RETURNS void {_WRITES} AS $$
+DECLARE{_LOOKS_AT_ALL}
+BEGIN
+    {check}
+    UPDATE archive_sessions AS session SET messages = there, next = greatest(next,
+        ((last & {(1 << SESSION_BITS) - 1}) >> 2)::integer + 1)
+    FROM (SELECT id >> {SESSION_BITS} AS number, count(*) AS there, max(id) AS last
+          FROM archive_messages WHERE namespace = {NAMESPACE} GROUP BY 1) AS counted
+    WHERE session.number = counted.number AND session.namespace = {NAMESPACE}
+      AND messages != there;
+    {_AS_BEFORE}
+END $$;
+
+"""
+
 
 _FUNCTIONS: Final = f"""
 CREATE FUNCTION hermes.archive_begin() RETURNS integer {_WRITES} AS $$
@@ -276,62 +354,7 @@ BEGIN
     ON CONFLICT (namespace, term) DO UPDATE SET count = known.count + excluded.count;
 END $$;
 
--- Store a session as another storage has it, and more of its messages at their places.
-CREATE FUNCTION hermes.archive_restore(
-    facts jsonb, begun double precision, finished double precision, latest double precision,
-    places integer[], roles integer[], times double precision[], sizes integer[],
-    contents text[], extras text[]
-) RETURNS void {_WRITES} AS $$
-DECLARE{_LOOKS_AT_ALL}
-    found archive_sessions;
-    stored integer;
-BEGIN
-    IF EXISTS (SELECT 1 FROM unnest(places) AS place
-               WHERE place IS NULL OR place NOT BETWEEN 0 AND {MOST_MESSAGES - 1}) THEN
-        RAISE 'a conversation can have {MOST_MESSAGES:,} messages' USING ERRCODE = '54000';
-    END IF;
-    SELECT * INTO found FROM archive_sessions
-    WHERE namespace = {NAMESPACE} AND key = md5(facts ->> 'id')::uuid FOR UPDATE;
-    IF found.number IS NULL THEN
-        INSERT INTO archive_sessions (
-            namespace, owner, key, name_key, id, source, user_id, chat_id, profile, title, parent,
-            started, ended, active, messages, next, platform, name
-        ) VALUES (
-            {NAMESPACE}, hermes.archive_owner(
-                facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile', facts ->> 'place'),
-            md5(facts ->> 'id')::uuid,
-            CASE WHEN facts ->> 'name' != '' THEN md5(facts ->> 'name')::uuid END, facts ->> 'id',
-            facts ->> 'source', facts ->> 'user_id', facts ->> 'chat_id', facts ->> 'profile',
-            '', '', begun, finished, latest, 0, 0, facts ->> 'platform', facts ->> 'name'
-        ) RETURNING * INTO found;
-    END IF;
-    INSERT INTO archive_messages (id, owner, size, at, namespace, content, extra)
-    SELECT (found.number << {SESSION_BITS}) | (place << 2) | (role & 3),
-           found.owner, size, at, found.namespace, content, extra
-    FROM unnest(places, roles, sizes, times, contents, extras)
-        AS given (place, role, size, at, content, extra)
-    ON CONFLICT DO NOTHING;
-    GET DIAGNOSTICS stored = ROW_COUNT;
-    UPDATE archive_sessions SET title = facts ->> 'title', parent = facts ->> 'parent',
-        started = begun, ended = finished, active = latest, messages = messages + stored,
-        next = greatest(next, (SELECT max(place) + 1 FROM unnest(places) AS place))
-    WHERE number = found.number;
-    {_AS_BEFORE}
-END $$;
-
--- Count the messages of each session again, where the count is wrong.
-CREATE FUNCTION hermes.archive_recount() RETURNS void {_WRITES} AS $$
-DECLARE{_LOOKS_AT_ALL}
-BEGIN
-    UPDATE archive_sessions AS session SET messages = there, next = greatest(next,
-        ((last & {(1 << SESSION_BITS) - 1}) >> 2)::integer + 1)
-    FROM (SELECT id >> {SESSION_BITS} AS number, count(*) AS there, max(id) AS last
-          FROM archive_messages WHERE namespace = {NAMESPACE} GROUP BY 1) AS counted
-    WHERE session.number = counted.number AND session.namespace = {NAMESPACE}
-      AND messages != there;
-    {_AS_BEFORE}
-END $$;
-
+{_copying()}
 -- For what concerns the conversations of all people: refuse it to whoever acts for one of them.
 CREATE FUNCTION hermes.archive_check_scope() RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -398,7 +421,7 @@ END $$;
 
 -- Messages that are not in the index yet, and whether there are more.
 CREATE FUNCTION hermes.archive_pending(most integer)
-RETURNS TABLE (id bigint, content text, extra text) LANGUAGE sql STABLE {_TRUSTED} AS $$
+RETURNS TABLE (id bigint, content text, extra text) LANGUAGE sql STABLE {TRUSTED} AS $$
     SELECT hermes.archive_check_scope();
     SELECT message.id, message.content, message.extra
     FROM (SELECT number, indexed FROM archive_sessions
@@ -456,13 +479,13 @@ _LOOKUPS: Final = f"""
 -- The vocabulary is that of the namespace, whatever the scope: looking for a message of a person
 -- for each of thousands of words that begin alike takes longer than the search.
 CREATE FUNCTION hermes.archive_counts(wanted text[]) RETURNS TABLE (term text, count integer)
-LANGUAGE sql STABLE {_TRUSTED} AS $$
+LANGUAGE sql STABLE {TRUSTED} AS $$
     SELECT term, count FROM archive_terms
     WHERE namespace = hermes.archive_namespace() AND term = ANY (wanted COLLATE "C")
 $$;
 
 CREATE FUNCTION hermes.archive_beginning(beginning text, most integer)
-RETURNS TABLE (term text, count integer) LANGUAGE sql STABLE {_TRUSTED} AS $$
+RETURNS TABLE (term text, count integer) LANGUAGE sql STABLE {TRUSTED} AS $$
     SELECT term, count FROM archive_terms WHERE namespace = hermes.archive_namespace()
     AND term >= beginning COLLATE "C" AND term < (beginning || U&'\\+10FFFF') COLLATE "C"
     ORDER BY term LIMIT most
@@ -471,7 +494,7 @@ $$;
 -- A condition for messages that have a word of each group, none of some words, and one of the
 -- roles; and that the scope of this transaction includes.
 CREATE FUNCTION hermes.archive_condition(groups text[], without text, roles integer[])
-RETURNS text LANGUAGE plpgsql STABLE {_TRUSTED} AS $$
+RETURNS text LANGUAGE plpgsql STABLE {TRUSTED} AS $$
 DECLARE
     space integer := hermes.archive_namespace();
     visible integer[] := hermes.archive_visible();
@@ -501,7 +524,7 @@ END $$;
 
 CREATE FUNCTION hermes.archive_find(
     groups text[], without text, roles integer[], most integer, below bigint
-) RETURNS SETOF bigint LANGUAGE plpgsql STABLE {_TRUSTED}
+) RETURNS SETOF bigint LANGUAGE plpgsql STABLE {TRUSTED}
 -- Only the index of words: the planner knows too little of words to choose.
 SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off SET jit = off
 AS $$
@@ -514,7 +537,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION hermes.archive_find_sessions(groups text[], without text, roles integer[])
-RETURNS SETOF bigint LANGUAGE plpgsql STABLE {_TRUSTED} SET jit = off AS $$
+RETURNS SETOF bigint LANGUAGE plpgsql STABLE {TRUSTED} SET jit = off AS $$
 BEGIN
     RETURN QUERY EXECUTE format(
         'SELECT DISTINCT id >> {SESSION_BITS} FROM archive_words WHERE %s',
@@ -524,7 +547,7 @@ END $$;
 -- For each group the messages of some sessions: a few ranges of the primary key, not the index.
 CREATE FUNCTION hermes.archive_within(
     groups text[], sessions bigint[], without text, roles integer[], most integer
-) RETURNS TABLE (at bigint, id bigint) LANGUAGE plpgsql STABLE {_TRUSTED}
+) RETURNS TABLE (at bigint, id bigint) LANGUAGE plpgsql STABLE {TRUSTED}
 SET enable_bitmapscan = off SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     space integer := hermes.archive_namespace();
@@ -549,7 +572,7 @@ END $$;
 
 -- Those messages that can't be found by all of their words, for `check`.
 CREATE FUNCTION hermes.archive_missing(wanted bigint[], texts text[]) RETURNS SETOF bigint
-LANGUAGE plpgsql STABLE {_TRUSTED} AS $$
+LANGUAGE plpgsql STABLE {TRUSTED} AS $$
 DECLARE
     space integer := hermes.archive_namespace();
     visible integer[] := hermes.archive_visible();
@@ -596,10 +619,15 @@ END $$;
 """
 
 #: Before format 3 there were databases with either form of this function.
-_APPENDING: Final = f"""
+_ONE_APPEND: Final = """
 DROP FUNCTION IF EXISTS hermes.archive_append(
     uuid, jsonb, integer[], double precision[], integer[], text[], text[], double precision);
+"""
 
+
+def _appending(check: str = "") -> str:
+    """The function that stores a turn, with a check of who may call it."""
+    return f"""
 -- Store messages, all or none, and begin the session if it is new; returns their numbers. A turn
 -- whose key is known violates the primary key of the turns, and nothing of it is stored. The
 -- messages are one value: a client takes longer to write an array than JSON. Not jsonb, whose texts
@@ -612,6 +640,7 @@ DECLARE{_LOOKS_AT_ALL}
     found archive_sessions;
     stored bigint[];
 BEGIN
+    {check}
     -- The usual case in one step: a session that is there, and whose it is. From now on its row is
     -- locked, so that nobody else gives messages the same numbers.
     UPDATE archive_sessions AS session SET {_ADDED}
@@ -651,6 +680,7 @@ BEGIN
 END $$;
 """
 
+
 COMPONENT: Final = Component(
     "archive",
     (
@@ -665,7 +695,14 @@ COMPONENT: Final = Component(
         + protected("archive_imports", FOR_NOBODY)
         + protected("archive_meta", FOR_NOBODY),
         _REMOVAL,
-        _APPENDING,
+        _ONE_APPEND + _appending(),
+        CHECKED
+        + DAMAGE
+        + _copying("CREATE OR REPLACE", NOT_OF_ALL)
+        + _appending(NOT_OF_OTHERS)
+        + policy_changed("archive_turns", FOR_ALL)
+        + policy_changed("archive_imports", FOR_ALL)
+        + policy_changed("archive_meta", FOR_ALL),
     ),
     private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
     # Numbers are unique in the database, not in a namespace: whoever could choose one could take
