@@ -124,6 +124,15 @@ def _wheel(project: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
+def _python(version: str | None) -> str:
+    """The Python that a package needs: of this process, or the one of that version."""
+    if version is None:
+        return sys.executable
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    found = [*map(str, pyenv), shutil.which(f"python{version}")]
+    return next((each for each in found if each), sys.executable)
+
+
 def _is_published(name: str) -> bool:
     """Whether the package index has a distribution."""
     command = [*_PIP, "index", "versions", name]
@@ -193,7 +202,9 @@ class Machine:
             wanted = str(_wheel(ROOT / self.package["project"]))
             mark.unlink(missing_ok=True)  # the wheel of this moment
         if not mark.exists() or mark.read_text() != wanted:
-            subprocess.run([sys.executable, "-m", "venv", self.venv], check=True)
+            shutil.rmtree(self.venv, ignore_errors=True)  # perhaps of another Python
+            python = _python(self.package.get("python"))
+            subprocess.run([python, "-m", "venv", self.venv], check=True)
             self._pip(wanted, wheel)
             mark.write_text(wanted)
         self._pip("--force-reinstall", "--no-deps", wheel)
