@@ -435,7 +435,8 @@ def _check_header(record: Any, where: str) -> None:
         raise PortableError(
             "is not an export of hermes-plugins",
             where=where,
-            hint="for conversations of others: hermes-plugins sessions import FILE",
+            hint="for conversations of others: hermes-plugins sessions import FILE; for a backup:"
+            " hermes-plugins restore FILE",
         )
     if isinstance(record.get("version"), int) and record["version"] > VERSION:
         raise PortableError(
