@@ -1,9 +1,9 @@
 """Drives the public memory plugins for hermes-agent, each in an environment of its own.
 
 ``run.py [--light] [--only NAME]``: installs each package of packages.json beside our wheel, with
-the Python that the row names, cuts the network, and goes through list, info, enable, a conversation over two processes,
-tools, shutdown and the conformance kit. Results are in results.json, from which `page.py` makes
-a part of docs/compatibility.md and `index.py` makes hermes_core/install/plugins.json.
+the Python that the row names, cuts the network, and goes through list, info, enable, a conversation
+over two processes, tools, shutdown and the conformance kit. Results are in results.json, from which
+`page.py` makes a part of docs/compatibility.md and `index.py` hermes_core/install/plugins.json.
 Our own plugins (rows with ``project``) talk to the test server that ``server`` names, on loopback.
 Fails if a package does less than it did when results.json was written.
 """
