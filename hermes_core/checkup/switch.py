@@ -88,7 +88,7 @@ class Replay:
     Attributes:
         provider: The provider's name.
         owner: Its owner.
-        began: When it began anew.
+        began: When it began; `--since` begins again.
         asked: From when on turns are wanted.
         since: From when on this pass takes turns.
         until: Up to when.

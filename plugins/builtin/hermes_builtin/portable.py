@@ -152,7 +152,7 @@ def _listing(home: Path, listed: Path) -> Listing:
 def _write_memories(home: Path, listing: Listing, listed: Path, target: BinaryIO) -> int:
     """Write the memories of external providers, by provider, person and id; return how many.
 
-    What the active provider listed counts more than what an import said about the same memory.
+    A memory that the active provider listed is written as it listed it, not as an import had it.
     """
     written = 0
     with closing(ImportedMemories(home)) as imported:
