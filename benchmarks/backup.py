@@ -69,8 +69,11 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000
         print(f"peak memory of a child: {peak:,.0f} MB")
         worst = max(slowest) * 1000
-        if worst > max(MOST_MILLISECONDS, max(quiet) * 1000):
-            sys.exit(f"a writer waited {worst:.0f} ms; at most {MOST_MILLISECONDS} are allowed")
+        if worst > MOST_MILLISECONDS:
+            sys.exit(
+                f"the slowest turn during the backup took {worst:.0f} ms, without one"
+                f" {max(quiet) * 1000:.0f} ms; at most {MOST_MILLISECONDS} ms are allowed"
+            )
 
 
 def fill(home: Path, messages: int) -> None:

@@ -73,8 +73,8 @@ _BESIDE_DATABASES: Final = ("-wal", "-shm", "-journal")
 #: Copied first, in this order; see the module's docstring.
 _FIRST: Final = (
     *("sync/", "pending/", "spool/", "memories/"),
-    # What `switch` has handed over is in the outbox: its cursor must not be ahead of the copy.
-    *("state.db", "sessions.db", "switch.json", "outbox.db"),
+    # What `switch` has handed over is in the outbox: its list must not be ahead of the copy.
+    *("state.db", "sessions.db", "switch.json", "switch.db", "outbox.db"),
 )
 #: An upgrade that has not ended: its rollback would change the environment of another home.
 _UPGRADE: Final = re.compile(r"upgrade\.json|upgrade-backup(/.*)?")

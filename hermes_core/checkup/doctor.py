@@ -80,7 +80,7 @@ _ROOM: Final = 100_000_000
 _LEAST_ROOM: Final = 1_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _PRIVATE: Final = (".env", "secrets.json")
-_DATABASES: Final = ("state.db", "sessions.db", "outbox.db", "items.db")
+_DATABASES: Final = ("state.db", "sessions.db", "outbox.db", "items.db", "imported.db")
 
 
 @dataclass(frozen=True, slots=True)

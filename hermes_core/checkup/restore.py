@@ -38,7 +38,7 @@ from hermes_core.checkup.backup_file import (
     manifest_of,
     work_folder,
 )
-from hermes_core.errors import HermesError, SecretsError
+from hermes_core.errors import CHECK_FOLDER, HermesError, SecretsError
 from hermes_core.secrets import Secrets
 from hermes_core.secrets.encryption import decrypt
 from hermes_core.storage.files import replace_file, sync_folder
@@ -130,7 +130,7 @@ def restore(
             note("renamed")
     except OSError as error:
         raise HermesError(
-            f"can't be restored: {error.strerror or error}", where=str(home), hint=_ANOTHER
+            f"can't be restored: {error.strerror or error}", where=str(home), hint=CHECK_FOLDER
         ) from error
     return Restored(manifest, home, secrets, outside)
 
@@ -165,7 +165,9 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
         raise BackupError(what, where=str(file), hint="check its permissions") from error
     except (*_BAD_ZIP, ValueError) as error:
         raise BackupError(
-            f"is not a backup, or is cut off: {error}", where=str(file), hint=_ANOTHER
+            f"is not a backup, or is cut off: {error}",
+            where=str(file),
+            hint=f"{_ANOTHER}; for an export: hermes-plugins import FILE",
         ) from error
     with archive:
         yield archive

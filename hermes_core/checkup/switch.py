@@ -1,10 +1,10 @@
 """`switch`: another external provider, and with it the past.
 
-`replay` hands a provider what the archive and the notes have, through the outbox. It stores a batch
-there in one transaction, moves the cursor in the journal behind it, delivers the batch, and goes on
-with the next. So everything before the cursor is delivered or waits in the outbox. A process that
-ends between the transaction and the journal leaves one batch that the next run stores again, with
-the same event ids and as a second attempt: a provider that can look a turn up gets it once.
+`replay` hands a provider what the archive and the notes have, through the outbox. It notes a batch
+as begun (`handed.py`), stores it there in one transaction, notes it as done, delivers it, and goes
+on with the next. So whatever is done is delivered or waits in the outbox. A process that ends
+between these steps leaves one batch that the next run stores again, with the same event ids and as
+a second attempt: a provider that can look a turn up gets it once.
 
 The provider that was active before stays active until the new one has everything: agents go on
 with it, and what they say meanwhile is in the archive, too.
@@ -16,6 +16,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -27,6 +28,7 @@ from hermes_core.call_log import hook_health
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.checkup.deliveries import ActiveProvider, active_provider
 from hermes_core.checkup.doctor import Finding, start_provider
+from hermes_core.checkup.handed import Handed
 from hermes_core.checkup.journal import Journal
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.names import normalise, split_choice
@@ -81,39 +83,34 @@ _GUESS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """How far the replay to one provider is. Everything before its cursor is in the outbox.
+    """How far the replay to one provider is. What it was handed is in `Handed`.
 
     Attributes:
         provider: The provider's name.
         owner: Its owner.
+        began: When it began; `--since` begins again.
         asked: From when on turns are wanted.
         since: From when on this pass takes turns.
         until: Up to when.
-        place: The start and the id of the session at the cursor.
-        last: The event id of the last turn before the cursor, in that session.
         looks_up: Whether the provider may have turns already, so that it has to look.
         has_notes: Whether the notes are done.
         turns: How many turns were handed over.
         notes: How many notes.
         characters: How many characters they have.
-        late: The event ids of the newest turns. The next pass takes the same time again, since a
-            turn may be archived a moment after it was said.
         finished: When it had everything; 0.0 if it has not.
     """
 
     provider: str
     owner: str
+    began: float = 0.0
     asked: float = 0.0
     since: float = 0.0
     until: float = 0.0
-    place: tuple[float, str] = (0.0, "")
-    last: str = ""
     looks_up: bool = False
     has_notes: bool = False
     turns: int = 0
     notes: int = 0
     characters: int = 0
-    late: tuple[str, ...] = ()
     finished: float = 0.0
 
     @property
@@ -143,7 +140,6 @@ class Estimate:
         looks_up: Whether the provider was used here before, so that it looks each turn up.
         handed: How many turns and notes earlier runs have handed over.
         waiting: How many of these wait in the outbox.
-        since: From when on turns are taken, if an earlier replay has finished; else 0.0.
     """
 
     turns: int = 0
@@ -157,7 +153,6 @@ class Estimate:
     looks_up: bool = False
     handed: int = 0
     waiting: int = 0
-    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +200,13 @@ def replays(home: Path) -> dict[str, Replay]:
 
 
 def _parsed(data: dict[str, Any]) -> dict[str, Replay]:
-    found = [Replay(**each) for each in data["replays"]]
-    return {
-        each.key: replace(each, place=(each.place[0], each.place[1]), late=tuple(each.late))
-        for each in found
-    }
+    known = Replay.__dataclass_fields__  # a version of before has more
+    found = []
+    for each in data["replays"]:
+        row = {key: value for key, value in each.items() if key in known}
+        # It did not note which turns it had handed over: the provider has to look.
+        found.append(Replay(**(row if "began" in row else {**row, "looks_up": True})))
+    return {each.key: each for each in found}
 
 
 def _save(home: Path, done: Replay) -> Replay:
@@ -227,15 +224,19 @@ def interrupted(home: Path) -> list[str]:
 
 
 def planned(config: Config, whose: tuple[str, str], since: float | None) -> Replay:
-    """The replay that a run would make: the one that was interrupted, the next, or a new one."""
+    """The replay that a run would make: the one that was interrupted, the next, or a new one.
+
+    Each begins with the oldest turns: some may have been imported since the last run.
+    """
     known = replays(config.home).get(Replay(*whose).key)
     # A date that a person names starts again: the provider may have lost what it had.
     if known is None or (since is not None and (known.finished or since != known.asked)):
         start = since or 0.0
-        return Replay(*whose, start, start, time.time(), looks_up=_was_used(config, whose))
+        now = time.time()
+        return Replay(*whose, now, start, start, now, looks_up=_was_used(config, whose))
     if known.finished:
-        return _next_pass(replace(known, finished=0.0, looks_up=True, has_notes=False))
-    return known
+        known = replace(known, finished=0.0, looks_up=True, has_notes=False)
+    return replace(known, since=known.asked, until=time.time())
 
 
 def _was_used(config: Config, whose: tuple[str, str]) -> bool:
@@ -249,7 +250,7 @@ def _was_used(config: Config, whose: tuple[str, str]) -> bool:
 def _next_pass(done: Replay) -> Replay:
     """Take what was said since the last pass began."""
     since = max(done.until - _LATE_SECONDS, done.asked)
-    return replace(done, since=since, until=time.time(), place=(0.0, ""), last="")
+    return replace(done, since=since, until=time.time())
 
 
 # -- the command's side -------------------------------------------------------------------------
@@ -278,10 +279,9 @@ def estimate(config: Config, whose: tuple[str, str], since: float | None) -> Est
         looks_up=replay.looks_up,
         handed=replay.turns + (replay.notes if replay.has_notes else 0),
         waiting=_result(config, replay).waiting,
-        since=replay.since if replay.since > replay.asked else 0.0,
     )
-    for session in _sessions(config, replay):
-        turns = [turn for _, turn in _turns_ahead(replay, session)]
+    for session, ahead in _ahead(config, replay):
+        turns = [turn for _, turn in ahead]
         if not session["is_primary"]:
             found = replace(found, left_out=found.left_out + len(turns))
             continue
@@ -318,8 +318,7 @@ def _pace(home: Path, provider: str) -> tuple[float, bool]:
 def has_more(config: Config, whose: tuple[str, str]) -> bool:
     """Whether something was said that a finished replay did not hand over."""
     replay = _next_pass(replays(config.home)[Replay(*whose).key])
-    sessions = (each for each in _sessions(config, replay) if each["is_primary"])
-    return any(_turns_ahead(replay, each) for each in sessions)
+    return any(turns for session, turns in _ahead(config, replay) if session["is_primary"])
 
 
 def prove(config: Config, choice: str, grants: Sequence[str]) -> ChildResults[Finding]:
@@ -422,25 +421,29 @@ def _builtin(config: Config) -> BuiltinMethods:
 
 
 def _sessions(config: Config, replay: Replay) -> Iterator[dict[str, Any]]:
-    """The sessions from the cursor on."""
-    place = (replay.place[0], replay.place[1])
-    return _builtin(config).past_sessions(config.home, replay.since, replay.until, place)
+    """The sessions of a pass."""
+    builtin = _builtin(config)
+    return builtin.past_sessions(config.home, replay.since, replay.until, (0.0, ""))
 
 
-def _turns_ahead(replay: Replay, session: Mapping[str, Any]) -> list[_Turn]:
+def _ahead(config: Config, replay: Replay) -> Iterator[tuple[dict[str, Any], list[_Turn]]]:
+    """Each session with its turns that are still to be handed over; changes nothing."""
+    with closing(Handed(config.home, replay.key, replay.began)) as handed:
+        for session in _sessions(config, replay):
+            yield session, _turns_ahead(replay, session, handed)
+
+
+def _turns_ahead(replay: Replay, session: Mapping[str, Any], handed: Handed) -> list[_Turn]:
     """The turns of a session that are still to be handed over, each with its event id."""
     context = SessionContext.from_keywords(session["session"], session["keywords"])
     key = StreamKey.of(*replay.whose, context)
     seen: Counter[float] = Counter()
     turns: list[_Turn] = []
     for turn in session["turns"]():
-        event = turn_id(key, turn["at"], seen[turn["at"]])
+        turns.append((turn_id(key, turn["at"], seen[turn["at"]]), turn))
         seen[turn["at"]] += 1
-        turns.append((event, turn))
-        # If the last one was deleted since, the whole session is handed over again.
-        if event == replay.last and tuple(session["place"]) == tuple(replay.place):
-            turns = []
-    return [each for each in turns if each[0] not in replay.late]
+    done = handed.done([event for event, _ in turns])
+    return [each for each in turns if each[0] not in done]
 
 
 def _length(turn: Mapping[str, Any]) -> int:
@@ -497,10 +500,10 @@ class _Replayer:
         )
         self._store = self._outbox.store
         self._replay = planned(config, (active.provider, active.owner), wanted.since)
-        #: A run that was interrupted may have stored the batch at the cursor.
-        self._again = 2 * _BATCH if self._replay.key in replays(config.home) else 0
+        self._handed = Handed(config.home, self._replay.key, self._replay.began)
 
     def close(self) -> None:
+        self._handed.close()
         self._outbox.release()
 
     def run(self) -> ReplayResult:
@@ -533,16 +536,16 @@ class _Replayer:
             if not session["is_primary"]:
                 continue
             key = admin.key_of(self._store, cursor.whose, session)
-            for event, turn in _turns_ahead(self._replay, session):
-                if event not in present:
-                    payload = admin.turn_payload(turn, session["session"], self._mask)
-                    batch.append(NewWrite(key, event, payload, turn["at"]))
-                    cursor = replace(
-                        cursor,
-                        turns=cursor.turns + 1,
-                        characters=cursor.characters + _length(turn),
-                    )
-                cursor = replace(cursor, place=tuple(session["place"]), last=event)
+            for event, turn in _turns_ahead(self._replay, session, self._handed):
+                if event in present:
+                    continue
+                payload = admin.turn_payload(turn, session["session"], self._mask)
+                batch.append(NewWrite(key, event, payload, turn["at"]))
+                cursor = replace(
+                    cursor,
+                    turns=cursor.turns + 1,
+                    characters=cursor.characters + _length(turn),
+                )
                 if self._is_full(batch):
                     if reason := self._hand_over(batch, cursor):
                         return reason
@@ -553,18 +556,20 @@ class _Replayer:
         size = sum(len(each.payload) for each in batch)
         return len(batch) >= _BATCH or size > self._store.max_bytes / _BATCH_SHARE
 
-    def _hand_over(self, batch: Sequence[NewWrite], cursor: Replay) -> str:
-        """Store a batch, move the cursor behind it, and deliver; why that failed, or ""."""
-        attempts = int(self._replay.looks_up or self._again > 0)
-        self._again -= len(batch)
-        writes = [each._replace(attempts=attempts) for each in batch]
+    def _hand_over(self, batch: Sequence[NewWrite], after: Replay) -> str:
+        """Store a batch, note that it is, and deliver it; why that failed, or ""."""
+        events = [each.event_id for each in batch]
+        # A run that was interrupted may have stored these.
+        again = self._handed.begun(events)
+        self._handed.begin(events)
+        writes = [
+            each._replace(attempts=int(self._replay.looks_up or each.event_id in again))
+            for each in batch
+        ]
         if writes and not admin.add_writes(self._store, writes):
             return "the outbox is full (see: hermes-plugins outbox status)"
-        newest = self._replay.until - _LATE_SECONDS
-        late = [each.event_id for each in batch if each.created >= newest]
-        self._replay = _save(
-            self._config.home, replace(cursor, late=(*self._replay.late, *late)[-10_000:])
-        )
+        self._handed.finish(events)
+        self._replay = _save(self._config.home, after)
         return self._delivered() or self._all_refused(batch)
 
     def _all_refused(self, batch: Sequence[NewWrite]) -> str:
@@ -663,7 +668,7 @@ class _Replayer:
 
     def _sample(self) -> Iterator[tuple[StreamKey, dict[str, Any]]]:
         """Some turns from the whole time, without secrets."""
-        whole = replace(self._replay, since=self._replay.asked, place=(0.0, ""), last="")
+        whole = replace(self._replay, since=self._replay.asked)
         sessions = [each["place"] for each in _sessions(self._config, whole) if each["is_primary"]]
         step = max(len(sessions) // _SAMPLE, 1)
         wanted = set(map(tuple, sessions[::step][:_SAMPLE]))

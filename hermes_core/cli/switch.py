@@ -249,9 +249,6 @@ def _print_estimate(found: Estimate) -> None:
     imported = f", {found.imported:,} of them imported" if found.imported else ""
     say_field("turns", f"{turns}, {found.characters:,} characters{imported}", _WIDTH)
     say_field("notes", f"{found.notes:,}", _WIDTH)
-    if found.since:
-        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.since))
-        say_field("since", f"{day} (older imports: --since DATE)", _WIDTH)
     if found.waiting:
         say_field("waiting", f"{writes(found.waiting)} in the outbox", _WIDTH)
     if found.left_out:

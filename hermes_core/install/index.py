@@ -33,6 +33,7 @@ PROJECT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 GRADES: Final = ("gold", "silver", "bronze", "none", "not graded")
 _MEMORIES: Final = ("local", "service", "both", "unknown")
 _HERMES_PLUGINS: Final = "hermes-plugins"
+_OTHER_INDEX: Final = "name the plugins.json of a hermes-plugins release"
 
 
 class PluginIndexError(HermesError):
@@ -195,9 +196,9 @@ def parse_index(content: bytes, path: Path, source: str = "") -> Index:
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
-        raise PluginIndexError("is not valid JSON", where=where) from None
+        raise PluginIndexError("is not valid JSON", where=where, hint=_OTHER_INDEX) from None
     if not isinstance(data, dict) or not isinstance(data.get("plugins"), list):
-        raise PluginIndexError("is not an index of plugins", where=where)
+        raise PluginIndexError("is not an index of plugins", where=where, hint=_OTHER_INDEX)
     if not data["plugins"]:  # every name would mean a stranger's package
         raise PluginIndexError("has no plugins in it", where=where)
     if data.get("schema") != _SCHEMA:
@@ -412,4 +413,6 @@ def fetch_index(source: str) -> bytes:
     try:
         return read_regular(Path(source).expanduser(), MAX_BYTES)
     except OSError as error:
-        raise PluginIndexError(error.strerror or str(error), where=source) from None
+        raise PluginIndexError(
+            error.strerror or str(error), where=source, hint="check the path"
+        ) from None

@@ -63,6 +63,8 @@ _UNWRITABLE: Final = (
 )
 
 
+#: How often a writer looks whether the lock is free.
+_POLL_MILLISECONDS: Final = 3
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -276,9 +278,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     if database.in_transaction:
         yield database
         return
-    # Takes the write lock now. A deferred transaction would start as a reader, and fail with
-    # SQLITE_BUSY at its first write, without waiting, if another process has written meanwhile.
-    database.execute("BEGIN IMMEDIATE")
+    _begin(database)
     try:
         yield database
         database.execute("COMMIT")
@@ -286,6 +286,30 @@ def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         with suppress(sqlite3.Error):
             database.execute("ROLLBACK")
         raise
+
+
+def _begin(database: sqlite3.Connection) -> None:
+    """Take the write lock now, waiting as long as ``busy_timeout`` says.
+
+    A deferred transaction would start as a reader, and fail with SQLITE_BUSY at its first write,
+    without waiting, if another process has written meanwhile. SQLite's own pauses grow to 100 ms:
+    with several writers, one would wait that much longer than the lock is held. So it gets a
+    timeout that is over after its first two pauses, again and again.
+    """
+    wait = int(database.execute("PRAGMA busy_timeout").fetchone()[0])
+    end = monotonic() + wait / 1000
+    database.execute(f"PRAGMA busy_timeout = {min(wait, _POLL_MILLISECONDS)}")
+    try:
+        while True:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                if not is_busy(error) or monotonic() >= end:
+                    raise
+            else:
+                return
+    finally:
+        database.execute(f"PRAGMA busy_timeout = {wait}")
 
 
 def _create(path: Path, schema: Schema) -> None:

@@ -26,6 +26,7 @@ from support.forget_home import KEPT, count, fill, in_child
 from hermes_core import MemoryManager
 from hermes_core.checkup.backup import create_backup
 from hermes_core.checkup.backup_file import CHECKSUM, MANIFEST
+from hermes_core.checkup.handed import Handed
 from hermes_core.checkup.restore import BackupError, restore
 from hermes_core.errors import HermesError, SecretsError
 
@@ -267,6 +268,21 @@ def test_the_cursor_of_a_switch_is_not_ahead_of_the_outbox(machine, tmp_path):
     create_backup(machine.home, tmp_path / "b.zip", step=step)
     restore(tmp_path / "b.zip", tmp_path / "new")
     assert (tmp_path / "new" / "switch.json").read_text() == "before"
+
+
+def test_the_turns_of_a_replay_are_not_ahead_of_the_outbox(machine, tmp_path):
+    with closing(Handed(machine.home, "beta@x", 1.0)) as handed:
+        handed.finish(["first"])
+
+    def step(name: str) -> None:
+        if name == "outbox.db":
+            with closing(Handed(machine.home, "beta@x", 1.0)) as later:
+                later.finish(["second"])
+
+    create_backup(machine.home, tmp_path / "b.zip", step=step)
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    with closing(Handed(tmp_path / "new", "beta@x", 1.0)) as handed:
+        assert handed.done(["first", "second"]) == {"first"}
 
 
 def test_a_file_that_only_looks_like_the_log_of_a_database_is_copied(small, tmp_path):

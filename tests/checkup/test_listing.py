@@ -76,20 +76,76 @@ def test_memories_of_everybody_are_exported_by_person_and_id(
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
 
 
-def test_an_import_counts_them_and_leaves_them_in_the_file(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_an_export_of_an_import_has_them_byte_by_byte(machine: Machine, tmp_path: Path) -> None:
     add_plugin(machine.home, LISTS, isolated=False)
-    past(machine.home, "s1", [("hello", "ok")])
+    past(machine.home, "s1", [("hello", "ok")], platform="telegram", user_id="100")
     file = tmp_path / "a.jsonl"
     machine.run("export", str(file)).done()
     other = Machine(tmp_path / "other", in_process=True)
     done = other.run("import", str(file))
-    assert "Not imported: 6 memories of a provider" in done.err
-    machine.run("export", "--no-provider", str(tmp_path / "b.jsonl")).done()
-    other.run("export", str(tmp_path / "c.jsonl")).done()
-    assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "c.jsonl").read_bytes()
-    assert not records(tmp_path / "b.jsonl", "provider")
+    assert "For the next export: 12 memories of a provider." in done.err
+    assert "For the next export" not in other.run("import", str(file)).err
+    out = other.run("export", str(tmp_path / "b.jsonl")).done().out
+    assert "Memories of providers from earlier imports: 12." in out
+    assert (tmp_path / "b.jsonl").read_bytes() == file.read_bytes()
+    # The home that they come from has them once.
+    assert machine.run("import", str(file)).code == 0
+    assert machine.json("export", str(tmp_path / "c.jsonl"))["memories"] == 12
+    assert (tmp_path / "c.jsonl").read_bytes() == file.read_bytes()
+    other.run("export", "--no-provider", str(tmp_path / "d.jsonl")).done()
+    assert not records(tmp_path / "d.jsonl", "provider")
+    assert not records(tmp_path / "d.jsonl", "memory")
+
+
+def test_memories_of_several_providers_are_in_one_order(machine: Machine, tmp_path: Path) -> None:
+    add_plugin(machine.home, LISTS, isolated=False)
+    past(machine.home, "s1", [("hello", "ok")])
+    lines = [
+        {"type": "header", "format": "hermes-memory", "version": 1},
+        {"type": "provider", "name": "zeta", "can_list": True, "memories": 2, "problems": ["odd"]},
+        # Halves of surrogate pairs, zeros and additions of others survive.
+        {"type": "memory", "provider": "zeta", "id": "b\0", "text": "half \ud800", "more": 1},
+        {"type": "memory", "provider": "zeta", "id": "b", "created": 1.5, "text": "later"},
+        # Of the active one: one that it lists as well, and one that it does not list any more.
+        {"type": "memory", "provider": "acme", "platform": "cli", "id": "terminal-0", "text": "no"},
+        {"type": "memory", "provider": "acme", "platform": "cli", "id": "gone", "text": "kept"},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert machine.run("import", str(tmp_path / "in.jsonl")).code == 0
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    machine.run("export", str(first)).done()
+    providers = {each["name"]: each["memories"] for each in records(first, "provider")}
+    assert providers == {"acme": 7, "zeta": 2}
+    found = [(each["id"], each["text"]) for each in records(first, "memory")]
+    assert found == [
+        ("gone", "kept"), *((f"terminal-{n}", f"fact {n} of terminal") for n in range(6)),
+        ("b", "later"), ("b\0", "half \ud800"),
+    ]  # fmt: skip
+    other = Machine(tmp_path / "other", in_process=True)
+    assert other.run("import", str(first)).code == 0
+    other.run("export", str(second)).done()
+    assert second.read_bytes() == first.read_bytes()
+
+
+def test_imported_memories_are_backed_up_and_forgotten(machine: Machine, tmp_path: Path) -> None:
+    add_plugin(machine.home, LISTS, isolated=False)
+    past(machine.home, "s1", [("hello", "ok")], platform="telegram", user_id="100")
+    machine.run("export", str(tmp_path / "a.jsonl")).done()
+    other = Machine(tmp_path / "other", in_process=True)
+    assert other.run("import", str(tmp_path / "a.jsonl")).code == 0
+    other.run("backup", str(tmp_path / "a.zip")).done()
+    other.run("forget", "fact 3 of terminal", "--yes").done()
+    assert not [each for each in other.home.rglob("*") if each.is_file()
+                and b"fact 3 of terminal" in each.read_bytes()]  # fmt: skip
+    other.run("forget", "--user", "100", "--platform", "telegram", "--yes").done()
+    other.run("export", str(tmp_path / "b.jsonl")).done()
+    ids = [each["id"] for each in records(tmp_path / "b.jsonl", "memory")]
+    assert ids == [f"terminal-{n}" for n in (0, 1, 2, 4, 5)]
+    restored = Machine(tmp_path / "restored", in_process=True)
+    new = tmp_path / "new"
+    restored.run("restore", str(tmp_path / "a.zip"), "--into", str(new)).done()
+    restored.run("--home", str(new), "export", str(tmp_path / "c.jsonl")).done()
+    assert (tmp_path / "c.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
 
 
 def test_a_plugin_that_can_not_list_is_no_failure(machine: Machine, tmp_path: Path) -> None:

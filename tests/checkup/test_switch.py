@@ -190,15 +190,57 @@ def test_a_second_run_hands_over_only_what_is_new(past: Past) -> None:
     live.sync_all("said to alpha", "answer")
     live.shutdown_all()
     told = past.machine.run("switch", "beta", "--replay").done().out
-    assert "(older imports: --since DATE)" in told
+    assert "turns:    1 turn in 1 session" in told
     assert past.arrived()[-1] == "said to alpha"
     assert len(past.attempts()) == calls + 1 + len(past.rows("turn", "alpha"))
 
 
-def test_what_was_imported_after_a_replay_arrives_with_a_date(past: Past) -> None:
+def test_what_was_imported_after_a_replay_arrives_once_and_in_order(past: Past) -> None:
     past.machine.run("switch", "beta", "--replay").done()
+    calls, before = len(past.attempts()), len(past.said)
     past.talk("imported", 2, 1_600_000_000.0)
+    past.talk("s0", 1, 1_500_000_000.0)  # merged into a conversation that was handed over
+    told = past.machine.run("switch", "beta", "--replay", "--dry-run").done().out
+    assert "turns:    3 turns in 2 sessions" in told
+    assert len(past.arrived()) == before
+    past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+    own = [each["said"] for each in past.rows() if each["session"] == "imported"]
+    assert own == ["question0 of imported", "question1 of imported"]
+    assert len(past.attempts()) == calls + 3
+    past.machine.run("switch", "beta", "--replay").done()
+    assert len(past.attempts()) == calls + 3
+
+
+def test_what_was_imported_while_a_replay_was_interrupted_arrives_too(past: Past) -> None:
+    past.limit(7)
+    past.machine.run("switch", "beta", "--replay").failed()
+    past.talk("imported", 2, 1_600_000_000.0)
+    past.limit(None)
+    past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_a_date_begins_again_and_the_provider_looks_each_turn_up(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    calls = len(past.attempts())
     past.machine.run("switch", "beta", "--replay", "--since", "2020-01-01").done()
+    assert len(past.attempts()) == calls + len(past.said)
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_a_journal_of_before_has_no_list_of_turns_so_the_provider_looks(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    calls = len(past.attempts())
+    (past.home / "switch.db").unlink()
+    journal = past.home / "switch.json"
+    data = json.loads(journal.read_text())
+    data["replays"][0].pop("began")
+    data["replays"][0] |= {"place": [1.0, "s0"], "last": "x", "late": [], "looks_up": False}
+    data["replays"][0]["finished"] = 0.0
+    journal.write_text(json.dumps(data))
+    past.machine.run("switch", "beta", "--replay").done()
+    assert set(past.attempts()[calls:]) == {2}
     assert Counter(past.arrived()) == Counter(past.said)
 
 

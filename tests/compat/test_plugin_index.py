@@ -85,6 +85,8 @@ def test_needs_are_what_a_person_has_to_provide():
         ("ACME_API_KEY", True, True),
         ("ACME_URL", False, False),
         ("ACME_LIMIT", False, False),
+        ("ACME_MAX_TOKENS", False, False),
+        ("ACME_REDACT_SECRETS", False, False),
         ("ACME_WORKSPACE", False, True),
     )
     result["described"] |= {
@@ -114,6 +116,7 @@ def test_what_is_missing_is_a_need():
     ("result", "place"),
     [
         (described(recalls=True), "local"),
+        (described(("ACME_URL", False, False), recalls=True, server="acme"), "service"),
         (described(("ACME_LLM_API_KEY", True, False), recalls=True), "local"),
         (described(("ACME_PG_DSN", False, False), recalls=True), "both"),
         (described(("ACME_API_KEY", True, True)), "service"),

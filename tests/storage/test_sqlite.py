@@ -341,6 +341,22 @@ def test_another_process_s_lock_is_waited_for_as_long_as_asked(path: Path) -> No
     file.close()
 
 
+def test_a_writer_looks_again_and_again_whether_the_lock_is_free(path: Path) -> None:
+    holder, waiting = SqliteFile(path, ONE), SqliteFile(path, ONE, wait_seconds=1.0)
+    said: list[str] = []
+    with closing(holder), closing(waiting):
+        with waiting.writing() as database:
+            database.set_trace_callback(said.append)
+        with holder.transaction(), pytest.raises(DatabaseError, match="locked"):
+            waiting.change(lambda database: None)
+        # One statement would be SQLite's own waiting, with pauses of up to 100 ms.
+        assert said.count("BEGIN IMMEDIATE") > 10
+        # What it waits for other statements is as before.
+        with waiting.writing() as database:
+            assert database.execute("PRAGMA busy_timeout").fetchone()[0] == 1000
+        waiting.change(lambda database: database.execute("INSERT INTO books VALUES ('Emma')"))
+
+
 def test_pragmas_and_durability_apply_to_the_connections(path: Path) -> None:
     opened: list[sqlite3.Connection] = []
     file = SqliteFile(

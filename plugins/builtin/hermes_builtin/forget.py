@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from hermes_builtin.imported import forget_imported
 from hermes_builtin.items import forget_items
 from hermes_builtin.notes import Notes, NotesError, Person, previews
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, Scope, Session, SessionFacts
@@ -69,6 +70,7 @@ def forget(request: ForgetRequest) -> ForgetReport:
             notes.database.erase_free_space()
     parts.run(partial(_forget_conversations, home, request))
     parts.run(partial(_forget_items, home, request))
+    parts.run(partial(_forget_imported, home, request))
     items = tuple(each for each in parts.items if each.count)
     return ForgetReport(items, tuple(dict.fromkeys(parts.problems)))
 
@@ -291,6 +293,14 @@ def _forget_items(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
     who = {"user_id": request.user_id, "platform": request.platform}
     found = forget_items(home, matches, **who, delete=request.delete)
     yield ForgetItem("items", len(found), tuple(previews(found)))
+
+
+def _forget_imported(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:
+    """Memories of providers that came with an import."""
+    matches = Needles.of(request.text).found_in if request.text else (lambda _: False)
+    who = {"user_id": request.user_id, "platform": request.platform}
+    found = forget_imported(home, matches, **who, delete=request.delete)
+    yield ForgetItem("imported memories", len(found), tuple(previews(found)))
 
 
 def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[ForgetItem]:

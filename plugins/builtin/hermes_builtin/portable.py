@@ -1,6 +1,7 @@
 """Notes and conversations as JSON lines that people can read: docs/portable-format.md.
 
-What the external provider knows is exported as well, as far as it can list it.
+What the external provider knows is exported as well, as far as it can list it, and so are memories
+of providers that came with an import (`imported.py`).
 
 An export of a home that was imported into an empty one is the same, byte by byte. So a line has
 nothing that depends on the machine: no row numbers, no time of the export, and one order.
@@ -18,10 +19,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from heapq import merge
 from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from hermes_builtin.imported import ImportedMemories, place_of
 from hermes_builtin.notes import Author, Change, Notebook, Notes, Person, entry_id
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
@@ -49,6 +52,8 @@ IMPORT: Final = "import"
 _SHOWN_PROBLEMS: Final = 10
 #: A line is read into memory; the longest message that an archive takes is shorter.
 _LONGEST_LINE: Final = 64_000_000
+#: Memories of providers are stored together up to this size.
+_BATCH_BYTES: Final = 1_000_000
 
 Record = Mapping[str, Any]
 Progress = Callable[[int, int], None]
@@ -62,8 +67,7 @@ class PortableError(HermesError):
 class Counts:
     """How much was exported, or imported.
 
-    ``known`` is what was there already. ``memories`` are those of external providers, which are
-    exported, and counted by an import.
+    ``known`` is what was there already. ``memories`` are those of external providers.
     """
 
     notes: int = 0
@@ -77,7 +81,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export has; ``listing`` says what the external provider listed."""
+    """What an export has; ``listing`` says what the external provider itself listed."""
 
     counts: Counts
     listing: Listing
@@ -95,7 +99,7 @@ def export_file(
         home: The home.
         file: The new file.
         progress: Called with the messages that were written, and how many there are.
-        provider: Whether to ask the external provider for its memories.
+        provider: Whether to write memories of external providers, and to ask the active one.
 
     Raises:
         HermesError: The file exists already or can't be written, or a store can't be read.
@@ -108,7 +112,11 @@ def export_file(
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             with os.fdopen(os.open(made, flags, 0o600), "wb") as target:
                 counts = export_lines(home, target, progress)
-                listing = _export_memories(home, folder / "memories.jsonl", target, provider)
+                listing, memories = Listing(), 0
+                if provider:
+                    listed = folder / "memories.jsonl"
+                    listing = _listing(home, listed)
+                    memories = _write_memories(home, listing, listed, target)
                 target.flush()
                 os.fsync(target.fileno())
             publish(made, file)
@@ -116,7 +124,7 @@ def export_file(
         raise HermesError(
             f"can't be written: {error.strerror or error}", where=str(file), hint=CHECK_FOLDER
         ) from error
-    return Exported(replace(counts, memories=listing.memories), listing)
+    return Exported(replace(counts, memories=memories), listing)
 
 
 def export_lines(home: Path, target: BinaryIO, progress: Progress | None = None) -> Counts:
@@ -133,20 +141,42 @@ def export_lines(home: Path, target: BinaryIO, progress: Progress | None = None)
     return _counted(counts)
 
 
-def _export_memories(home: Path, listed: Path, target: BinaryIO, wanted: bool) -> Listing:
-    """Write what the external provider knows, by person and id."""
+def _listing(home: Path, listed: Path) -> Listing:
+    """Have the external provider write what it knows to a file."""
     config = load_config(home)
-    if not wanted or not config.selection.name:
+    if not config.selection.name:
         return Listing()
-    listing = list_memories(config, _people(home), listed)
-    problems = {"problems": list(listing.problems)} if listing.problems else {}
-    facts = {"name": listing.provider, "can_list": listing.can_list, "memories": listing.memories}
-    target.write(_line({"type": "provider", **facts, **problems}))
-    target.writelines(
-        _line({"type": "memory", "provider": listing.provider, **record})
-        for record in read_memories(listed)
-    )
-    return listing
+    return list_memories(config, _people(home), listed)
+
+
+def _write_memories(home: Path, listing: Listing, listed: Path, target: BinaryIO) -> int:
+    """Write the memories of external providers, by provider, person and id; return how many.
+
+    A memory that the active provider listed is written as it listed it, not as an import had it.
+    """
+    written = 0
+    with closing(ImportedMemories(home)) as imported:
+        facts = imported.providers()
+        if listing.provider:
+            problems = {"problems": list(listing.problems)} if listing.problems else {}
+            said = {"name": listing.provider, "can_list": listing.can_list, "memories": 0}
+            facts[listing.provider] = {"type": "provider", **said, **problems}
+        for provider, known in sorted(facts.items()):
+            is_active = provider == listing.provider
+            live = {str(each["id"]) for each in read_memories(listed)} if is_active else set()
+            count = len(live | imported.ids(provider))
+            if known:
+                target.write(_line({**known, "memories": count}))
+            older = ((at, line) for at, id_, line in imported.lines(provider) if id_ not in live)
+            newer = _listed_lines(provider, listed) if live else ()
+            target.writelines(line for _, line in merge(older, newer))
+            written += count
+    return written
+
+
+def _listed_lines(provider: str, listed: Path) -> Iterator[tuple[bytes, bytes]]:
+    for record in read_memories(listed):
+        yield place_of(record), _line({"type": "memory", "provider": provider, **record})
 
 
 def _people(home: Path) -> list[dict[str, str]]:
@@ -405,7 +435,8 @@ def _check_header(record: Any, where: str) -> None:
         raise PortableError(
             "is not an export of hermes-plugins",
             where=where,
-            hint="for conversations of others: hermes-plugins sessions import FILE",
+            hint="for conversations of others: hermes-plugins sessions import FILE; for a backup:"
+            " hermes-plugins restore FILE",
         )
     if isinstance(record.get("version"), int) and record["version"] > VERSION:
         raise PortableError(
@@ -438,7 +469,11 @@ def import_file(home: Path, file: Path, progress: Progress | None = None) -> Cou
 def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) -> Counts:
     counts: Counter[str] = Counter()
     notes = _NotesImport(counts)
-    with closing(locate(home).open()) as archive:
+    with (
+        closing(locate(home).open()) as archive,
+        closing(ImportedMemories(home)) as imported,
+    ):
+        memories = _MemoriesImport(imported, counts)
         hand_over_spool(home, archive)
         sessions = _SessionImport(archive, counts)
         for _, record in _lines(source):
@@ -447,15 +482,45 @@ def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) 
                     sessions.begin(record)
                 case "message":
                     sessions.add(record)
-                case "memory":  # only its provider could store it
-                    counts["memory"] += 1
+                case "provider" | "memory":
+                    memories.add(record)
                 case _:
                     notes.add(record)
             if progress is not None:
                 progress(source.tell(), size)
         sessions.finish()
+        memories.finish()
     notes.store(home)
     return _counted(counts)
+
+
+class _MemoriesImport:
+    """Stores memories of external providers, some at a time."""
+
+    def __init__(self, memories: ImportedMemories, counts: Counter[str]) -> None:
+        self._memories = memories
+        self._counts = counts
+        self._batch: list[tuple[Record, bytes]] = []
+        self._size = 0
+
+    def add(self, record: Record) -> None:
+        """A memory, or what is said about a provider."""
+        line = _line(record)
+        if record["type"] == "provider":
+            self._memories.add_provider(record["name"], line)
+            return
+        self._batch.append((record, line))
+        self._size += len(line)
+        if self._size > _BATCH_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Store those that are left."""
+        if self._batch:
+            new = self._memories.add(self._batch)
+            self._counts["memory"] += new
+            self._counts["known"] += len(self._batch) - new
+            self._batch, self._size = [], 0
 
 
 class _NotesImport:

@@ -40,6 +40,8 @@ def export_command(ctx: click.Context, file: Path, no_provider: bool, json_wante
             say(f"Memories of {listing.provider}: {listing.memories:,}.")
         elif listing.provider:
             note(f"Memories of {listing.provider} are not included: the plugin can't list them.")
+        if other := done.counts.memories - listing.memories:
+            say(f"Memories of providers from earlier imports: {other:,}.")
         for each in listing.problems:
             warn(f"memories are missing: {each}")
     if listing.problems:
@@ -54,7 +56,7 @@ def import_command(ctx: click.Context, file: Path, json_wanted: bool) -> None:
     """Add the notes and conversations of an export.
 
     Skips what is already there, so it may be repeated. If a line is wrong, nothing is imported.
-    Memories of external providers are counted and stay in the file.
+    Memories of external providers are stored for the next export; the agent does not recall them.
     """
     with progress("Importing", 1) as shown:
         counts = import_file(resolve_home(ctx.obj), file.absolute(), shown.update)
@@ -63,7 +65,7 @@ def import_command(ctx: click.Context, file: Path, json_wanted: bool) -> None:
         return
     say(f"Imported {_described(counts)}; already stored: {counts.known:,}.")
     if counts.memories:
-        note(f"Not imported: {amount(counts.memories, 'memory')} of a provider.")
+        note(f"For the next export: {amount(counts.memories, 'memory')} of a provider.")
 
 
 def _described(counts: Counts) -> str:

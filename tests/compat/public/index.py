@@ -17,7 +17,8 @@ INDEX = HERE.parents[2] / "hermes_core" / "install" / "plugins.json"
 
 # By the names of variables and fields, which authors choose alike.
 _SERVER = re.compile(r"(^|_)(url|uri|host|endpoint|dsn|port|server|address)(_|$)", re.IGNORECASE)
-_KEY = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
+# Not numbers of tokens, and not whether secrets are masked.
+_KEY = re.compile(r"key|token(?!s)|secret(?!s)|password|credential", re.IGNORECASE)
 # A server that answers questions, but does not store memories.
 _MODEL = re.compile(r"llm|embed|model|openai|anthropic|ollama|rerank|chat", re.IGNORECASE)
 
@@ -114,7 +115,8 @@ def _kind(name: str, key: str) -> str:
 def memories(result: dict[str, Any]) -> str:
     """Return where its memories live, as far as the run has shown it."""
     # What was recalled without a network is on this machine.
-    local = bool(result.get("recalls") or result.get("recalls_in_session"))
+    recalls = result.get("recalls") or result.get("recalls_in_session")
+    local = bool(recalls) and "server" not in result
     needed = [each for each in needs(result) if each["kind"] in ("key", "server")]
     elsewhere = [each for each in needed if not _MODEL.search(each["name"])]
     if local:

@@ -1,9 +1,10 @@
 """Drives the public memory plugins for hermes-agent, each in an environment of its own.
 
-``run.py [--light] [--only NAME]``: installs each package of packages.json beside our wheel,
-cuts the network, and goes through list, info, enable, a conversation over two processes,
-tools, shutdown and the conformance kit. Results are in results.json, from which `page.py` makes
-a part of docs/compatibility.md and `index.py` makes hermes_core/install/plugins.json.
+``run.py [--light] [--only NAME]``: installs each package of packages.json beside our wheel, with
+the Python that the row names, cuts the network, and goes through list, info, enable, a conversation
+over two processes, tools, shutdown and the conformance kit. Results are in results.json, from which
+`page.py` makes a part of docs/compatibility.md and `index.py` hermes_core/install/plugins.json.
+Our own plugins (rows with ``project``) talk to the test server that ``server`` names, on loopback.
 Fails if a package does less than it did when results.json was written.
 """
 
@@ -19,13 +20,21 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
 from zipfile import Path as ZipPath
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from support.hindsight_server import HindsightServer
+from support.honcho_server import HonchoServer
+from support.mem0_servers import Mem0Server
 
 from hermes_core.conformance import Report, Result, grade_of
 from hermes_core.conformance.model import FAILED, NEEDS_NETWORK, PASSED, SKIPPED
@@ -126,6 +135,15 @@ def _wheel(project: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
+def _python(version: str | None) -> str:
+    """The Python that a package needs: of this process, or the one of that version."""
+    if version is None:
+        return sys.executable
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    found = [*map(str, pyenv), shutil.which(f"python{version}")]
+    return next((each for each in found if each), sys.executable)
+
+
 def _is_published(name: str) -> bool:
     """Whether the package index has a distribution."""
     command = [*_PIP, "index", "versions", name]
@@ -150,6 +168,26 @@ def _metadata(package: dict[str, Any]) -> dict[str, str]:
         return summary | ({"name": points[0]} if points else {})
 
 
+@contextmanager
+def _server(kind: str) -> Iterator[dict[str, str]]:
+    """A test server on loopback; yields the variables by which a plugin finds it."""
+    match kind:
+        case "honcho":
+            honcho = HonchoServer().start()
+            try:
+                yield {"HONCHO_BASE_URL": honcho.url}
+            finally:
+                honcho.stop()
+        case "mem0":
+            with Mem0Server() as mem0:
+                yield {"MEM0_HOST": mem0.url}
+        case "hindsight":
+            with HindsightServer() as hindsight:
+                yield {"HINDSIGHT_MODE": "local_external", "HINDSIGHT_API_URL": hindsight.url}
+        case _:
+            yield {}
+
+
 def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
@@ -171,7 +209,11 @@ def _examined(package: dict[str, Any], wheel: Path, limit: float) -> dict[str, A
         why = error.stderr.decode().strip().splitlines()[-1:] or ["no reason"]
         result |= {"installs": False, "listing": [], "problem": f"can't be installed: {why[0]}"}
         return {**result, **_metadata(package), "seconds": round(time.monotonic() - began, 1)}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        _server(package.get("server", "")) as settings,
+    ):
+        machine.settings |= settings
         result |= machine.drive(Path(folder))
     return {**result, "installs": True, "seconds": round(time.monotonic() - began, 1)}
 
@@ -195,7 +237,9 @@ class Machine:
             wanted = str(_wheel(ROOT / self.package["project"]))
             mark.unlink(missing_ok=True)  # the wheel of this moment
         if not mark.exists() or mark.read_text() != wanted:
-            subprocess.run([sys.executable, "-m", "venv", self.venv], check=True)
+            shutil.rmtree(self.venv, ignore_errors=True)  # perhaps of another Python
+            python = _python(self.package.get("python"))
+            subprocess.run([python, "-m", "venv", self.venv], check=True)
             self._pip(wanted, wheel)
             mark.write_text(wanted)
         self._pip("--force-reinstall", "--no-deps", wheel)
@@ -316,6 +360,7 @@ class Machine:
         if self.command("check", "--help").returncode != 0:
             return {}
         variables = [f"--env={key}={value}" for key, value in self.settings.items()]
+        variables += ["--live"] if "server" in self.package else []
         began = time.monotonic()
         report = self._report(name, *variables)
         if not report:
@@ -381,9 +426,11 @@ class Machine:
             **self.settings,
         }
         cwd = self.user.parent / "work"
+        # Our own plugins call nobody but the server that the variables name.
+        cut = () if "server" in self.package else _without_network()
         try:
             return subprocess.run(
-                [*_without_network(), *map(str, arguments)],
+                [*cut, *map(str, arguments)],
                 capture_output=True, text=True, check=False,
                 timeout=limit, cwd=cwd, env=environment,
             )  # fmt: skip
