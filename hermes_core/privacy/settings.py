@@ -21,7 +21,8 @@ def _assigned() -> re.Pattern[str]:
 def _harmless() -> re.Pattern[str]:
     """What a person writes where there is no secret: nothing, a reference, a variable's name."""
     return re.compile(
-        r"\[redacted: .*|(?i:true|false|null|none|default)|[$%<*].*|\W*|(?i:env):.*|[A-Z][A-Z0-9]*(_[A-Z0-9]+)+"
+        r"(?i:true|false|null|none|default)|\W*|[$%<*].*|(?i:env):.*|\[redacted: .*"
+        r"|[A-Z][A-Z0-9]*(_[A-Z0-9]+)+"
     )
 
 
