@@ -42,12 +42,12 @@ from hermes_core.checkup.backup_file import (
     publish,
     work_folder,
 )
+from hermes_core.checkup.backup_secrets import LARGEST, SecretSearch
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.config import Config, load_config
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import CHECK_FOLDER, HermesError, SecretsError, describe
 from hermes_core.loading.activation import activate, deadlines_of
-from hermes_core.privacy import Redactor
 from hermes_core.secrets import Secrets
 from hermes_core.secrets.encryption import encrypt
 from hermes_core.storage.address import shown_address
@@ -61,8 +61,8 @@ _LOCK_SECONDS: Final = 10.0
 #: Notes that are locked at once: a process may have 256 files open on some systems.
 _MOST_LOCKS: Final = 100
 _LARGEST_NOTES: Final = 10_000_000
-#: A file with settings is smaller.
-_LARGEST_SETTINGS: Final = 1_000_000
+#: Secrets are encrypted in memory.
+_LARGEST_CREDENTIALS: Final = 50_000_000
 
 #: What belongs to a running process, or to one that was killed, or can be made again.
 _SKIPPED: Final = re.compile(
@@ -82,14 +82,6 @@ _NOTES: Final = "memories/"
 _HISTORY: Final = "memories/history.db"
 #: Links to folders that are followed: people keep these elsewhere.
 _LINKED: Final = re.compile(r"memories|plugins/[^/]+")
-#: Files of credentials, also those of hermes-agent.
-_CREDENTIALS: Final = re.compile(
-    r"(.*/)?\.env(\.[^/]+)?|auth\.json|\.anthropic_oauth\.json|auth/.*|mcp-tokens/.*"
-    r"|.*\.(pem|key|p12|pfx)"
-)
-_SETTINGS: Final = re.compile(
-    r"(?!plugins/|memories/|pending/|spool/).*\.(json|ya?ml|toml|ini|cfg|conf)(~|\.[^/]+)?"
-)
 _CONFIG: Final = "config.yaml"
 
 Step = Callable[[str], None]
@@ -161,12 +153,12 @@ class _Backup:
         self._left_out: list[str] = []
         self._problems: list[str] = []
         self._secrets = SecretFiles()
-        self._redactor = Redactor()
+        self._search = SecretSearch()
 
     def write(self, target: Path) -> Manifest:
         """Write everything, and the manifest last."""
         config = self._config()
-        self._redactor = Redactor(self._known_secrets())
+        self._search = SecretSearch(self._known_secrets())
         tree = _without_upgrade(home_tree(self._home, self._folder))
         self._left_out += tree.left_out
         outside = self._outside(config)
@@ -282,15 +274,17 @@ class _Backup:
     def _add(self, each: Found, place: str, snapshot: Snapshot | None = None) -> None:
         """Copy one file, in the way that its kind needs."""
         try:
-            if self._keeps_secret(each, place):
-                return
-            if snapshot is not None:
+            if self._search.is_credential(each.name):
+                self._keep_credential(each, place)
+            elif snapshot is not None:
                 self._copy_database(each, place, snapshot)
             elif self._is_database(each):
                 with closing(Snapshot(each.path)) as own:
                     self._copy_database(each, place, own)
-            else:
+            elif place == HOME and self._search.is_content(each.name):
                 self._copy_file(each, place)
+            else:
+                self._copy_searched(each, place)
         except HermesError as error:
             self._copy_unlocked(each, place, str(error))
 
@@ -352,18 +346,23 @@ class _Backup:
             self._problems.append(f"{each.name}: the last {left:,} bytes can't be read: {reason}")
 
     def _store(self, each: Found, place: str, source: IO[bytes], kind: str = "file") -> None:
+        self._store_chunks(each, place, self._chunks(each, source), lambda: kind)
+
+    def _store_chunks(
+        self, each: Found, place: str, chunks: Iterable[bytes], kind: Callable[[], str]
+    ) -> None:
         info = zipfile.ZipInfo(f"{place}/{each.name}".removesuffix("/."), _date(each.modified))
         info.compress_type = zipfile.ZIP_DEFLATED
         info.external_attr = (stat.S_IFREG | each.mode) << 16
         hashed, size = hashlib.sha256(), 0
         with self._zip.open(info, "w", force_zip64=True) as target:
-            for chunk in self._chunks(each, source):
+            for chunk in chunks:
                 target.write(chunk)
                 hashed.update(chunk)
                 size += len(chunk)
                 self._copied(len(chunk))
         self._files.append(
-            StoredFile(info.filename, size, hashed.hexdigest(), each.mode, each.modified, kind)
+            StoredFile(info.filename, size, hashed.hexdigest(), each.mode, each.modified, kind())
         )
 
     def _copied(self, count: int) -> None:
@@ -384,29 +383,54 @@ class _Backup:
             self._problems.append(describe(error))
             return frozenset()
 
-    def _keeps_secret(self, each: Found, place: str) -> bool:
-        """Whether a file has secrets, and so is encrypted or left out."""
-        is_credential = _CREDENTIALS.fullmatch(each.name) is not None
-        is_setting = each.size <= _LARGEST_SETTINGS and _SETTINGS.fullmatch(each.name)
-        if not (is_credential or is_setting):
-            return False
+    def _keep_credential(self, each: Found, place: str) -> None:
+        with self._opened(each) as file:
+            if file is not None:
+                content = file.read(_LARGEST_CREDENTIALS + 1) if self._passphrase else b""
+                self._keep_secret(each, place, content)
+
+    def _copy_searched(self, each: Found, place: str) -> None:
+        """Copy a file without the secrets in it, or leave it out if it is not of use then."""
         with self._opened(each) as file:
             if file is None:
-                return True
-            content = file.read()
-        redacted = self._redactor.redact(content.decode("utf-8", "surrogateescape"))
-        if not is_credential and not redacted.kinds:
-            return False
-        self._keep_secret(each, place, content)
-        if place == HOME and each.name == _CONFIG:  # without it, the rest is of little use
-            text = redacted.value.encode("utf-8", "surrogateescape")
-            self._store(each, HOME, BytesIO(text), "redacted")
-        return True
+                return
+            content = file.read(LARGEST + 1)
+            if len(content) > LARGEST:
+                self._copy_large(each, place, file)
+                return
+        is_config = place == HOME and each.name == _CONFIG  # without it, the rest is of little use
+        found = self._search.examine(each.name, content, keeps=is_config)
+        if not found.has_secrets:
+            self._store(each, place, BytesIO(content))
+            return
+        self._keep_secret(each, place, content, is_masked=found.copy is not None)
+        if found.copy is not None:
+            self._store(each, place, BytesIO(found.copy), "redacted")
 
-    def _keep_secret(self, each: Found, place: str, content: bytes) -> None:
+    def _copy_large(self, each: Found, place: str, file: IO[bytes]) -> None:
+        search = self._search
+        self._store_chunks(
+            each,
+            place,
+            search.masked(self._chunks(each, file)),
+            lambda: "redacted" if search.masked_some else "file",
+        )
+        if search.masked_some:
+            self._left_out.append(f"{self._shown(each, place)}: has secrets, masked in the copy")
+
+    @staticmethod
+    def _shown(each: Found, place: str) -> str:
+        return each.name if place == HOME else str(each.path)
+
+    def _keep_secret(
+        self, each: Found, place: str, content: bytes, *, is_masked: bool = False
+    ) -> None:
+        """Encrypt a file, or say that it is left out."""
         if not self._passphrase:
-            name = each.name if place == HOME else str(each.path)
-            self._left_out.append(f"{name}: has secrets")
+            what = "has secrets, masked in the copy" if is_masked else "has secrets"
+            self._left_out.append(f"{self._shown(each, place)}: {what}")
+        elif len(content) > _LARGEST_CREDENTIALS:
+            self._left_out.append(f"{self._shown(each, place)}: too large to encrypt")
         elif place == HOME:
             self._secrets.files[each.name] = (each.mode, content)
         else:

@@ -30,6 +30,13 @@ from hermes_core.checkup.deliveries import ActiveProvider, active_provider
 from hermes_core.checkup.doctor import Finding, start_provider
 from hermes_core.checkup.handed import Handed
 from hermes_core.checkup.journal import Journal
+from hermes_core.checkup.recall_sample import (
+    CONTROL,
+    Judgement,
+    Question,
+    count_words,
+    question_about,
+)
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.names import normalise, split_choice
 from hermes_core.config.storage import home_database
@@ -74,8 +81,8 @@ _SLACK_SECONDS: Final = 10.0
 _SAMPLE: Final = 5
 #: Many services index what they have accepted some seconds later.
 _RECALL_SECONDS: Final = 10.0
-#: A word that is at least so long says what a turn is about.
-_LONG_WORD: Final = 5
+#: So many turns of a session are looked at for one that can be judged.
+_CANDIDATES: Final = 10
 
 #: Seconds for a turn at a provider that was never called here.
 _GUESS: Final = 0.25
@@ -167,8 +174,9 @@ class ReplayResult:
         skipped: How many were skipped after repeated failures.
         failed: How many failed permanently.
         reason: Why it did not reach its end; "" if it did.
-        sampled: How many turns were recalled as a sample; 0 if the provider does not recall.
-        recalled: How many of these were found.
+        sampled: How many turns were asked for as a sample; 0 if the provider does not recall.
+        recalled: How many of these were recalled.
+        unjudged: How many more were asked for, whose answers say nothing.
     """
 
     turns: int = 0
@@ -180,6 +188,7 @@ class ReplayResult:
     reason: str = ""
     sampled: int = 0
     recalled: int = 0
+    unjudged: int = 0
 
     @property
     def undelivered(self) -> int:
@@ -522,8 +531,7 @@ class _Replayer:
         if reason:
             return replace(_result(self._config, self._replay), reason=reason)
         self._replay = _save(self._config.home, replace(self._replay, finished=time.time()))
-        sampled, recalled = self._recall_sample()
-        return replace(_result(self._config, self._replay), sampled=sampled, recalled=recalled)
+        return self._recall_sample(_result(self._config, self._replay))
 
     # -- handing over -----------------------------------------------------------------------
 
@@ -649,34 +657,54 @@ class _Replayer:
 
     # -- recalling --------------------------------------------------------------------------
 
-    def _recall_sample(self) -> tuple[int, int]:
-        """Recall some turns by what the user said; how many were tried, and found."""
+    def _recall_sample(self, result: ReplayResult) -> ReplayResult:
+        """Ask about some turns; the result with how many were recalled."""
         sample = list(self._sample())
-        found: set[int] = set()
+        asked = [(key, question) for key, question in sample if question is not None]
+        judged: dict[int, Judgement] = {}
         end = time.monotonic() + _RECALL_SECONDS
-        while sample:
-            for number, (key, turn) in enumerate(sample):
-                if number not in found:
-                    text = self._recalled(key, turn["user_content"])
-                    if text is None:
-                        return 0, 0
-                    found |= {number} if _is_about(text, turn) else set()
-            if len(found) == len(sample) or time.monotonic() > end:
+        while asked:
+            for number, (key, question) in enumerate(asked):
+                if judged.get(number) is not Judgement.RECALLED:
+                    answer = self._recalled(key, question.text)
+                    if answer is None:
+                        return result
+                    judged[number] = question.judge(answer, self._recalled(key, CONTROL) or "")
+            if set(judged.values()) == {Judgement.RECALLED} or time.monotonic() > end:
                 break
             time.sleep(_PAUSE)
-        return len(sample), len(found)
+        found = Counter(judged.values())
+        known = found[Judgement.RECALLED] + found[Judgement.MISSING]
+        return replace(
+            result,
+            sampled=known,
+            recalled=found[Judgement.RECALLED],
+            unjudged=len(sample) - known,
+        )
 
-    def _sample(self) -> Iterator[tuple[StreamKey, dict[str, Any]]]:
-        """Some turns from the whole time, without secrets."""
+    def _sample(self) -> Iterator[tuple[StreamKey, Question | None]]:
+        """Questions about turns from the whole time, without secrets; None if there is none."""
         whole = replace(self._replay, since=self._replay.asked)
-        sessions = [each["place"] for each in _sessions(self._config, whole) if each["is_primary"]]
-        step = max(len(sessions) // _SAMPLE, 1)
-        wanted = set(map(tuple, sessions[::step][:_SAMPLE]))
+        places = [each["place"] for each in _sessions(self._config, whole) if each["is_primary"]]
+        step = max(len(places) // _SAMPLE, 1)
+        wanted = set(map(tuple, places[::step][:_SAMPLE]))
+        chosen: list[tuple[StreamKey, list[dict[str, Any]]]] = []
         for session in _sessions(self._config, whole) if wanted else ():
             turns = list(session["turns"]()) if tuple(session["place"]) in wanted else []
             if turns:
+                middle = len(turns) // 2
+                some = [*turns[middle:], *turns[:middle]][:_CANDIDATES]
                 key = admin.key_of(self._store, whole.whose, session)
-                yield key, self._mask(turns[len(turns) // 2])
+                chosen.append((key, [self._mask(each) for each in some]))
+        said = (
+            turn
+            for session in (_sessions(self._config, whole) if chosen else ())
+            for turn in session["turns"]()
+        )
+        counts, total = count_words((turn for _, turns in chosen for turn in turns), said)
+        for key, turns in chosen:
+            questions = (question_about(turn, counts, total) for turn in turns)
+            yield key, next(filter(None, questions), None)
 
     def _recalled(self, key: StreamKey, query: str) -> str | None:
         """What the provider recalls in a session; None if it does not recall."""
@@ -696,10 +724,3 @@ class _Replayer:
             fresh.adapter.close(0)
             hooks.close()
             fresh.close()
-
-
-def _is_about(text: str, turn: Mapping[str, Any]) -> bool:
-    """Whether a recalled text has a long word of a turn, or all of a short one."""
-    said = f"{turn['user_content']} {turn['assistant_content']}".casefold()
-    words = {word for word in said.split() if len(word) >= _LONG_WORD}
-    return any(word in text.casefold() for word in words or {turn["user_content"].casefold()})

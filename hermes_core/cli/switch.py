@@ -238,6 +238,10 @@ class _Switch:
             say(paint(count, "active" if result.recalled else "broken") + ".")
             if not result.recalled:
                 note("hint: some services index for minutes; see `hermes-plugins explain QUESTION`")
+        if result.unjudged:
+            count = amount(result.unjudged, "sample turn")
+            reason = "too few rare words, or the same answer to every question"
+            say(f"Whether {name} recalls {count} can't be judged: {reason}.")
         if before:
             say(f"{name} replaces {plain(before)}, whose data was not changed.")
         else:

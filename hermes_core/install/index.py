@@ -230,6 +230,13 @@ def _entry(row: object, where: str) -> IndexEntry:
     name, distribution = _line(row, "name", where), _line(row, "distribution", where)
     if problem := name_problem(name):
         raise PluginIndexError(problem, where=where)
+    # Letters of other scripts look like these: nobody must take one plugin for another.
+    if not PROJECT.fullmatch(name):
+        what = f"{name!r} is not a plain name (letters a to z, digits, '.', '_' and '-')"
+        raise PluginIndexError(what, where=where)
+    grade = _line(row, "grade", where) or GRADES[-1]
+    if grade not in GRADES:
+        raise PluginIndexError(f"{grade!r} is not a grade", where=where)
     # It becomes an argument of pip: neither an option nor a URL may get there.
     if not PROJECT.fullmatch(distribution):
         raise PluginIndexError(f"{distribution!r} is not the name of a package", where=where)
@@ -244,7 +251,7 @@ def _entry(row: object, where: str) -> IndexEntry:
         tuple(_needs(row.get("needs"), where)),
         _line(row, "made_for", where),
         row.get("tested") is True,
-        _line(row, "grade", where) or GRADES[-1],
+        grade,
         tuple(_lines(checks.get("failed") if isinstance(checks, dict) else None)),
         _line(row, "problem", where),
     )

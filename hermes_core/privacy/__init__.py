@@ -4,6 +4,7 @@ formats      tokens that are known by how they look
 _contexts    secrets that are known by what precedes them
 _known       secrets whose values are known, in every way of writing them
 _redactor    `Redactor`, which masks both, and secrets whose values are known
+settings     secrets in files with settings
 error_text   masks secrets in errors that people read
 """
 

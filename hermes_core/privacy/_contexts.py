@@ -111,7 +111,7 @@ def _patterns() -> _Patterns:
 def in_context(text: str) -> Iterator[Finding]:
     """Yield every secret in a text that is known by what precedes it."""
     if "-----BEGIN " in text:
-        yield from _private_keys(text)
+        yield from private_keys(text)
     if "@" in text and "://" in text:
         yield from _url_passwords(text)
     lower = text.lower()
@@ -238,7 +238,8 @@ def _is_own(url: re.Match[str]) -> bool:
     return password != user and password not in usual and not password.startswith("your")
 
 
-def _private_keys(text: str) -> Iterator[Finding]:
+def private_keys(text: str) -> Iterator[Finding]:
+    """Yield the private keys in a text."""
     end = 0
     while (at := text.find("-----BEGIN ", end)) >= 0:
         match = _patterns().pem.match(text, at)

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from hermes_core.errors import HermesError
-from hermes_core.privacy._contexts import in_context, named_secret, secret_word
+from hermes_core.privacy._contexts import in_context, named_secret, private_keys, secret_word
 from hermes_core.privacy._known import BORDER, KnownSecrets
 from hermes_core.privacy.formats import FORMATS, OTHER_KINDS, tokens
 
@@ -84,6 +84,10 @@ class Redactor:
             return Redacted(value, ())
         mask = _Mask(found)
         return Redacted(_Rewriting(mask.applied).of(value), mask.kinds())
+
+    def unmistakable(self, text: str) -> set[str]:
+        """The known secrets and the private keys in a text, as they are written there."""
+        return {*self._known.found_in(text), *(key for key, _ in private_keys(text))}
 
 
 class _Strings:

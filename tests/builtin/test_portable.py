@@ -189,6 +189,10 @@ ORIGINS = (
     b'{"type": "change", "notebook": "user", "at": 1, "who": "", "action": "", "after": "",'
     b' "origins": {"x": 1}}'
 )
+HALF = (
+    b'{"type": "session", "id": "x"}\n'
+    b'{"type": "message", "session": "x", "role": "user", "at": 1, "content": "\\ud800"}'
+)
 WRONG = {
     "not JSON": (b"{", "line 3: not JSON"),
     "not a record": (b"[]", "line 3: not a record"),
@@ -207,6 +211,18 @@ WRONG = {
     ),
     "header": (b'{"type": "header", "format": "hermes-memory", "version": 1}', "first line"),
     "origins": (ORIGINS, "wrong value"),
+    "half of a pair": (
+        b'{"type": "note", "notebook": "memory", "text": "lone \\ud800"}',
+        "line 3: half of a surrogate pair",
+    ),
+    "half in a message": (
+        HALF,
+        "line 4: half of a surrogate pair",
+    ),
+    "half in a change": (
+        ORIGINS.replace(b'"x": 1', b'"\\udfff": "web"'),
+        "line 3: half of a surrogate pair",
+    ),
 }
 
 
@@ -221,6 +237,33 @@ def test_a_wrong_line_is_named_and_nothing_is_imported(home, tmp_path, damage):
         imported(b"\n".join([first, second, line, *rest]), other)
     assert problem in error.value.what
     assert exported(other) == before
+
+
+@pytest.mark.files_only
+def test_half_of_a_pair_in_what_is_known_of_a_message_is_repaired(home, tmp_path):
+    extra = b'"extra": {"\\ud800": "\\udfff"}'
+    message = b'{"type": "message", "session": "x", "role": "user", "at": 1, "content": "a", '
+    lines = (b'{"type": "session", "id": "x"}', message + extra + b"}")
+    other = new_home(tmp_path, 1)
+    imported(b"\n".join([exported(other).strip(), *lines]), other)
+    content = exported(other)
+    again = new_home(tmp_path, 2)
+    imported(content, again)
+    assert exported(again) == content
+
+
+@pytest.mark.files_only
+def test_a_session_with_an_empty_id_comes_through(home, tmp_path):
+    lines = (
+        b'{"type": "session", "id": ""}',
+        b'{"type": "message", "session": "", "role": "user", "at": 1, "content": "said"}',
+    )
+    other = new_home(tmp_path, 1)
+    imported(b"\n".join([exported(other).strip(), *lines]), other)
+    content = exported(other)
+    again = new_home(tmp_path, 2)
+    assert imported(content, again).messages == 1
+    assert exported(again) == content
 
 
 @pytest.mark.files_only

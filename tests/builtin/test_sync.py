@@ -156,6 +156,20 @@ def test_both_versions_of_a_note_stay_and_the_report_says_so(peers):
     assert sorted(desk.entries()) == ["likes black tea", "likes green tea"]
 
 
+def test_machines_of_the_same_name_are_told_apart_in_a_conflict(peers, monkeypatch):
+    laptop, desk = peers
+    monkeypatch.setattr(state.socket, "gethostname", lambda: "same")
+    laptop.add("likes tea")
+    laptop.sync()
+    desk.sync()
+    laptop.replace("likes tea", "likes green tea")
+    desk.replace("likes tea", "likes black tea")
+    laptop.sync()
+    (said,) = desk.sync().conflicts
+    for peer in peers:
+        assert f"({log_of(peer).parent.name})" in said
+
+
 def test_notes_beyond_the_limit_are_all_there_and_the_report_says_so(peers):
     laptop, desk = peers
     for peer in peers:
@@ -346,6 +360,83 @@ def test_a_torn_file_is_read_to_its_last_whole_line_and_continued_later(peers):
     assert sorted(desk.entries()) == sorted(laptop.entries())
 
 
+def damage(log: Path, old: bytes, new: bytes) -> None:
+    content = log.read_bytes()
+    assert content.count(old) == 1
+    log.write_bytes(content.replace(old, new))
+
+
+@pytest.mark.files_only
+def test_a_damaged_line_resurrects_nothing_and_loses_nothing(peers, tmp_path):
+    laptop, desk = peers
+    late = Peer(tmp_path, 2, laptop.shared)
+    for text in ("the secret plan", "stays"):
+        laptop.add(text)
+    laptop.say("s-1", "will be deleted")
+    laptop.say("s-2", "will be forgotten")
+    for peer in (laptop, desk, laptop):
+        peer.sync()
+    damaged = log_of(desk)
+    desk.add("from the desk")
+    desk.say("s-3", "said at the desk", title="At the desk")
+    desk.sync()
+    laptop.sync()
+    desk.remove("the secret plan")
+    desk.delete("s-1")
+    desk.forget("will be forgotten")
+    desk.add("not read by the laptop")
+    desk.sync()
+    damage(damaged, b'"text":"from the desk"', b'"text":"from the deck"')
+    late.sync()
+    (message,) = desk.sync().messages
+    assert "is damaged, or was also written by another home" in message
+    for peer in (laptop, late, laptop, desk, late):
+        report = peer.sync()
+    assert laptop.everything() == desk.everything() == late.everything()
+    assert sorted(late.entries()) == ["from the desk", "not read by the laptop", "stays"]
+    assert sorted(late.said()) == ["[forgotten]", "said at the desk"]
+    assert late.sessions()["s-3"][0] == "At the desk"
+    assert not report.incomplete
+    assert not report.problems
+    # A note and a message that the laptop has read from the lost lines can be removed.
+    desk.remove("from the desk")
+    laptop.delete("s-3")
+    for peer in (desk, laptop, late, desk):
+        peer.sync()
+    assert laptop.everything() == desk.everything() == late.everything()
+    assert sorted(late.entries()) == ["not read by the laptop", "stays"]
+    assert late.said() == ["[forgotten]"]
+
+
+@pytest.mark.files_only
+def test_a_damaged_line_is_a_problem_until_its_machine_continues(peers, monkeypatch):
+    monkeypatch.setattr(state, "SEGMENT_BYTES", 1000)
+    laptop, desk = peers
+    for number in range(30):
+        laptop.add(f"note {number} of the laptop")
+    laptop.sync()
+    damage(log_of(laptop), b'"note 2 of', b'"note 3 of')  # long before the end
+    report = desk.sync()
+    (problem,) = report.problems
+    assert "line 4 of 0001.jsonl is damaged, and what follows can't be read" in problem
+    assert report.incomplete == ()
+    assert len(desk.entries()) == 2
+    laptop.sync()
+    report = desk.sync()
+    assert (report.problems, report.incomplete) == ((), ())
+    assert sorted(desk.entries()) == sorted(laptop.entries())
+
+
+@pytest.mark.files_only
+def test_what_is_named_like_a_segment_and_is_no_file_is_named(peers):
+    laptop, desk = peers
+    laptop.add("likes tea")
+    laptop.sync()
+    log_of(laptop).with_name("0002.jsonl").mkdir()
+    (problem,) = desk.sync().problems
+    assert "0002.jsonl: can't be read: is not a regular file" in problem
+
+
 @pytest.mark.files_only
 def test_conflict_copies_and_other_files_are_not_read(peers):
     laptop, desk = peers
@@ -426,7 +517,7 @@ def test_a_copied_home_gets_its_own_id_and_nothing_is_lost(peers, tmp_path):
     copy.add("from the copy")
     laptop.sync()
     (said,) = copy.sync().messages
-    assert "also written by another home" in said
+    assert "was also written by another home" in said
     assert log_of(copy) != log_of(laptop)
     for peer in (laptop, desk, copy):
         peer.sync()

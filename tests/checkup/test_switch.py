@@ -61,7 +61,7 @@ def test_a_dry_run_prints_the_estimate_and_changes_nothing(past: Past) -> None:
     result = past.machine.run("switch", "beta", "--replay", "--dry-run").done()
     assert result.lines == [
         "provider: beta (in place of alpha)",
-        "turns:    12 turns in 4 sessions, 274 characters",
+        "turns:    12 turns in 4 sessions, 370 characters",
         "notes:    1",
         "left out: 2 turns of cron jobs and subagents",
         "time:     about 3 s (a guess: it was never called here)",
@@ -158,6 +158,33 @@ def test_what_is_not_recalled_is_said(past: Past) -> None:
     (past.home / "deaf").touch()
     found = past.machine.json("switch", "beta", "--replay", code=1)
     assert (found["sampled"], found["recalled"], found["switched"]) == (4, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "recalled", "unjudged"),
+    [
+        ("No memories found for this question: QUERY", 0, 0),  # an echo
+        ("## Memories\n(no answer, please ask the user again)", 0, 0),
+        ("What the question is about: s0x1 and s1x1.", 0, 2),  # the same for every question
+        ("- He chases every postman away", 1, 0),  # whole words in a row are not a coincidence
+    ],
+)
+def test_a_turn_counts_as_recalled_by_words_that_the_question_did_not_have(
+    past: Past, answer: str, recalled: int, unjudged: int
+) -> None:
+    (past.home / "answer").write_text(answer)
+    past.talk("names", 1, 1_650_000_000.0, said="My dog barks", answer="He chases every postman")
+    found = past.machine.json("switch", "beta", "--replay", code=0 if recalled else 1)
+    assert (found["recalled"], found["unjudged"]) == (recalled, unjudged)
+    assert found["sampled"] == 5 - unjudged
+
+
+def test_turns_without_words_of_their_own_are_not_called_recalled(past: Past) -> None:
+    for number in range(4):
+        past.talk(f"s{number}", 30, 1_750_000_000.0, said="yes please", answer="Done.")
+    result = past.machine.run("switch", "beta", "--replay", "--since", "2025-01-01").done()
+    assert "Whether beta recalls 4 sample turns can't be judged: too few rare words" in result.out
+    assert "recalled." not in result.out
 
 
 def test_turns_that_the_provider_got_when_they_were_said_do_not_arrive_again(past: Past) -> None:

@@ -102,6 +102,15 @@ def test_needs_are_what_a_person_has_to_provide():
     ]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["ACME_MAX_TOKENS", "ACME_CONTEXTTOKENS", "ACME_REDACT_SECRETS", "ACME_API_KEY_ENV",
+     "ACME_HOST_FILES_ROOT", "ACME_HOST_FILES_ALLOW", "ACME_HOST_FILES_WATCHER"],
+)  # fmt: skip
+def test_an_option_is_neither_a_key_nor_a_server(name):
+    assert maker.needs(described((name, False, False))) == []
+
+
 def test_what_is_missing_is_a_need():
     problems = {
         "import failed: ModuleNotFoundError: No module named 'requests'": ("package", "requests"),
@@ -121,6 +130,10 @@ def test_what_is_missing_is_a_need():
         (described(("ACME_PG_DSN", False, False), recalls=True), "both"),
         (described(("ACME_API_KEY", True, True)), "service"),
         (described(needs_network=True), "service"),
+        (described(needs_network=True, files_in_home=["acme.db"]), "local"),
+        (described(needs_network=True, writes_outside=[".cache", ".acme"]), "local"),
+        (described(("ACME_EMBED_URL", False, False), needs_network=True), "unknown"),
+        (described(files_in_home=["SOUL.md", "skills"]), "unknown"),
         (described(files_in_home=["acme"]), "local"),
         (described(), "unknown"),
     ],

@@ -263,11 +263,14 @@ def test_an_update_warns_about_names_that_it_removes(machine: Machine, tmp_path:
         (index_text(plugin("a", "a @ https://x"), made="2030-01-03"), "not the name of a package"),
         (index_text(plugin("a\nb"), made="2030-01-03"), "name is not a line of text"),
         (index_text(plugin("builtin"), made="2030-01-03"), "is reserved"),
+        (index_text(plugin("m\u0435m0"), made="2030-01-03"), "is not a plain name"),
+        (index_text(plugin("a b"), made="2030-01-03"), "is not a plain name"),
+        (index_text(plugin("a", grade="diamond"), made="2030-01-03"), "is not a grade"),
         (index_text({"name": 1}, made="2030-01-03"), "name is not a line of text"),
         (" " * (MAX_BYTES + 1), "too large"),
         (json.dumps({"schema": 1, "made": "2030-01-03", "plugins": []}), "has no plugins in it"),
     ],
-    ids=range(14),
+    ids=range(17),
 )
 def test_an_old_or_broken_index_is_refused_in_one_line(home: Path, tmp_path: Path, text, problem):
     before = (home / FILE_NAME).read_bytes()

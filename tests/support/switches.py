@@ -50,13 +50,16 @@ class Provider(MemoryProvider):
             file.write(json.dumps(row) + "\\n")
             file.flush()
     def sync_turn(self, user_content, assistant_content, *, session_id="", messages=None, turn_id="", attempt=1, said_at=0.0):
-        self._keep("turn", turn_id, attempt, session=session_id, said=user_content, at=said_at)
+        self._keep("turn", turn_id, attempt, session=session_id, said=user_content, answered=assistant_content, at=said_at)
     def on_memory_write(self, action, target, content, metadata=None, *, event_id="", attempt=1, said_at=0.0):
         self._keep("note", event_id, attempt, session=self.session, said=content, at=said_at, target=target, action=action)
     def prefetch(self, query, *, session_id=""):
         if (self.home / "deaf").exists():
             return ""
-        return "\\n".join(each["said"] for each in self._rows() if each["said"] == query)
+        if (self.home / "answer").exists():
+            return (self.home / "answer").read_text().replace("QUERY", query)
+        found = [each for each in self._rows() if each["said"].startswith(query)]
+        return "\\n".join(f"{each['said']} {each.get('answered')}" for each in found)
     def probe(self, write):
         broken = self.home / "broken"
         return ProbeResult(not broken.exists(), "beta.jsonl is there" if not broken.exists() else "no disk")
@@ -87,19 +90,28 @@ class Past:
         self.machine.write_config(json.dumps({"memory": known}))
 
     def talk(
-        self, session: str, turns: int, start: float, source: str = "cli", **facts: Any
+        self,
+        session: str,
+        turns: int,
+        start: float,
+        *,
+        source: str = "cli",
+        said: str = "",
+        answer: str = "",
+        **facts: Any,
     ) -> None:
         """A conversation that is in the archive, and that no provider got."""
         archive = open_archive(self.home)
         known = SessionFacts(session, source, profile="default", started=start, **facts)
         for at in range(turns):
-            text = f"question{at} of {session}"
+            text = said or f"question{at} of {session}"
             moment = start + 10 * at
-            said = [
+            answered = answer or f"answer{at} to {session}x{at}"
+            messages = [
                 NewMessage("user", text, moment),
-                NewMessage("assistant", f"answer{at}", moment + 1),
+                NewMessage("assistant", answered, moment + 1),
             ]
-            archive.append(known, said)
+            archive.append(known, messages)
             if source == "cli":
                 self.said.append(text)
         archive.close()

@@ -235,7 +235,7 @@ def _records(home: Path, archive: Archive) -> Iterator[dict[str, Any]]:
 def _facts_of(session: Session) -> dict[str, Any]:
     """What is known of a session, without what is empty."""
     facts = {key: getattr(session, key) for key in SessionFacts._fields}
-    return {key: value for key, value in facts.items() if value not in ("", None)}
+    return {key: each for key, each in facts.items() if key == "id" or each not in ("", None)}
 
 
 def _note_records(notes: Notes) -> Iterator[dict[str, Any]]:
@@ -359,11 +359,25 @@ def _deep_problem(record: Mapping[str, Any]) -> str:
         listed += [*record.get("origins", {}).values()]
     if not all(isinstance(each, str) for each in listed):
         return "entries or origins has a wrong value"
+    # The archive repairs what is in `extra`, and memories of providers are kept as they are.
+    if record["type"] != "memory" and not all(
+        _is_storable(value) for name, value in record.items() if name != "extra"
+    ):
+        return "half of a surrogate pair, which is no text"
     if record["type"] == "person":
         person = Person(record["platform"], record["user_id"])
         if record["notebook"] != f"user/{person.folder}":
             return "the notebook is not that of this person"
     return ""
+
+
+def _is_storable(value: Any) -> bool:
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(slots=True)

@@ -15,12 +15,18 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 INDEX = HERE.parents[2] / "hermes_core" / "install" / "plugins.json"
 
-# By the names of variables and fields, which authors choose alike.
-_SERVER = re.compile(r"(^|_)(url|uri|host|endpoint|dsn|port|server|address)(_|$)", re.IGNORECASE)
-# Not numbers of tokens, and not whether secrets are masked.
-_KEY = re.compile(r"key|token(?!s)|secret(?!s)|password|credential", re.IGNORECASE)
+# By how the names of variables and fields end, which authors choose alike: HOST_FILES_ROOT is no
+# server, and MAX_TOKENS, REDACT_SECRETS and API_KEY_ENV are no keys.
+_SERVER = re.compile(r"(^|_)(url|uri|host|endpoint|dsn|port|server|address)$", re.IGNORECASE)
+_KEY = re.compile(r"(key|token|secret|password|credentials?)$", re.IGNORECASE)
 # A server that answers questions, but does not store memories.
 _MODEL = re.compile(r"llm|embed|model|openai|anthropic|ollama|rerank|chat", re.IGNORECASE)
+
+# What a run of the host leaves, and what any program may: no memories.
+_NO_MEMORIES = {
+    *("SOUL.md", "audio_cache", "cron", "hooks", "image_cache", "pairing", "plugins", "sessions"),
+    *("skills", ".cache", ".config", ".npm", ".local"),
+}
 
 _PROGRAM = re.compile(
     r"([\w-]+) (?:executable|binary|command)\b|([\w-]+) (?:is|was) not (?:on|found on|in) PATH"
@@ -87,12 +93,12 @@ def needs(result: dict[str, Any]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for each in described.get("fields", ()):
         name = each["variable"] or each["key"]
-        kind = "key" if each["secret"] else _kind(name, each["key"])
+        kind = "key" if each["secret"] else _kind(name)
         # Of what is optional only credentials and servers: the rest is configuration.
         if each["required"] or kind != "setting":
             found[name] = {"kind": kind, "name": name, "optional": not each["required"]}
     for each in described.get("requires_env", ()):
-        kind = _kind(each["name"], "")
+        kind = _kind(each["name"])
         row = {"kind": kind, "name": each["name"], "optional": not each["required"]}
         found.setdefault(each["name"], row)
     for each in described.get("packages", ()):
@@ -106,10 +112,10 @@ def needs(result: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda row: (row["optional"], row["kind"], row["name"]))
 
 
-def _kind(name: str, key: str) -> str:
-    if _KEY.search(name) or _KEY.search(key):
+def _kind(name: str) -> str:
+    if _KEY.search(name):
         return "key"
-    return "server" if _SERVER.search(name) or _SERVER.search(key) else "setting"
+    return "server" if _SERVER.search(name) else "setting"
 
 
 def memories(result: dict[str, Any]) -> str:
@@ -122,9 +128,13 @@ def memories(result: dict[str, Any]) -> str:
     if local:
         remote = any(each["kind"] == "server" for each in elsewhere)
         return "both" if remote else "local"
-    if elsewhere or result.get("needs_network"):
+    if elsewhere:
         return "service"
-    return "local" if result.get("files_in_home") else "unknown"
+    # It may need the network for a model only: then its files say where the memories are.
+    files = {*(result.get("files_in_home") or ()), *(result.get("writes_outside") or ())}
+    if files - _NO_MEMORIES:
+        return "local"
+    return "service" if result.get("needs_network") and not needed else "unknown"
 
 
 def _line(text: str) -> str:

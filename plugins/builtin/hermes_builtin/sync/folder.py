@@ -19,6 +19,7 @@ from hermes_builtin.sync.notes import (
     REMOVE,
     NotesResult,
     NotesSync,
+    all_removals,
     check_note,
     kept_note,
 )
@@ -28,11 +29,13 @@ from hermes_builtin.sync.sessions import (
     Progress,
     SessionsResult,
     SessionsSync,
+    all_deletions,
     check_session,
 )
 from hermes_builtin.sync.state import (
     DivergedError,
     State,
+    Tag,
     find_state,
     new_machine_id,
 )
@@ -168,8 +171,8 @@ def _checked(state: State, stack: ExitStack, messages: list[str]) -> State:
     """The state, or one with a new id if our log is not as we left it.
 
     That is so if the home was copied to another machine or restored from a backup, or if the
-    service that transfers the folder lost or mixed up files. Then what we have written stays
-    another machine's, and what is missing there is sent again.
+    service that transfers the folder damaged, lost or mixed up files. Then what we have written
+    stays another machine's, and what is missing there is sent again.
     """
     try:
         state.check_log()
@@ -177,10 +180,10 @@ def _checked(state: State, stack: ExitStack, messages: list[str]) -> State:
         old, known = state.machine, state.known_part()
         path = state.path.with_name(f"{new_machine_id()}.db")
         messages.append(
-            f"{old} in this folder was also written by another home, or is incomplete: a copy or a"
+            f"{old} in this folder is damaged, or was also written by another home: a copy or a"
             f" restored backup? This home syncs as {path.stem} from now on"
         )
-        state.become(path.stem, known)
+        state.become(path.stem, known, _removals)
         state.close()
         state.path.rename(path)
         state = State(path, state.shared)
@@ -188,9 +191,15 @@ def _checked(state: State, stack: ExitStack, messages: list[str]) -> State:
     return state
 
 
+def _removals(state: State) -> Iterator[Record]:
+    yield from all_removals(state)
+    yield from all_deletions(state)
+
+
 def _check_line(line: Line, log: MachineLog) -> None:
     """Raise unless what is to be done by a line is clear: the other machines' are read."""
     try:
+        Tag.of(log.machine, line)
         if line.kind in (NOTE, REMOVE):
             check_note(line)
         elif line.kind in KINDS:
@@ -216,6 +225,7 @@ class _Run:
         self._progress, self._clock = progress, clock
         self._notes, self._sessions = NotesResult(), SessionsResult()
         self._problems: list[str] = []
+        self._replaced: set[str] = set()
 
     def run(self, messages: list[str]) -> SyncReport:
         """Read and write."""
@@ -281,6 +291,7 @@ class _Run:
         found = []
         for log in machine_logs(self._state.shared):
             try:
+                log.read_header()
                 for line in log.lines(0 if self._dry_run else self._known(log)):
                     _check_line(line, log)
             except (HermesError, OSError) as error:
@@ -288,10 +299,25 @@ class _Run:
                 self._problems.append(text)
             else:
                 found.append(log)
+        self._report_damage(found)
         return found
+
+    def _report_damage(self, logs: list[MachineLog]) -> None:
+        """Say which logs are damaged, unless their machines continue in another one."""
+        self._replaced = {each for log in logs for each in log.replaced}
+        for log in logs:
+            if log.damage and log.machine not in self._replaced:
+                self._problems.append(
+                    f"{log.folder}: {log.damage} is damaged, and what follows can't be read; sync"
+                    " on that machine, which writes it again (if that machine is gone, delete the"
+                    " lines from there on)"
+                )
 
     def _known(self, log: MachineLog) -> int:
         return min(self._state.read_up_to(log.machine, each) for each in ("notes", "sessions"))
+
+    def _is_waiting(self, log: MachineLog) -> bool:
+        return log.is_incomplete and not log.damage and log.machine not in self._replaced
 
     def _report(self, logs: list[MachineLog], messages: list[str]) -> SyncReport:
         notes, sessions = self._notes, self._sessions
@@ -312,6 +338,6 @@ class _Run:
             ),
             tuple(notes.conflicts),
             tuple(messages),
-            tuple(each.machine for each in others if each.is_incomplete),
+            tuple(each.machine for each in others if self._is_waiting(each)),
             tuple(self._problems),
         )

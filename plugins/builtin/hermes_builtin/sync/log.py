@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from hermes_core import HermesError
 from hermes_core.storage.files import open_regular
@@ -87,7 +87,8 @@ def _decoded(raw: bytes, before: str, end: int) -> Line | None:
     """A line; None if it is not whole."""
     text = raw.rstrip(b"\r\n")  # git may have changed the ends of lines
     check = text[len(_PREFIX) : len(_PREFIX) + _DIGITS].decode("ascii", "replace")
-    if not raw.endswith(b"\n") or _checksum(text[_BODY:], before) != check:
+    begins = text[:_BODY] == b'%s%s",' % (_PREFIX, check.encode())
+    if not (raw.endswith(b"\n") and begins and _checksum(text[_BODY:], before) == check):
         return None
     head = _HEAD.match(text, _BODY)
     return None if head is None else Line(int(head[1]), head[2].decode(), check, text, end)
@@ -110,6 +111,8 @@ class MachineLog:
         machine: The machine's id, which is the name of its folder.
         name: What its owner calls it; the id until a header was read.
         is_incomplete: Whether something was missing or torn when it was read.
+        damage: The line that can't be read though whole ones follow; "" if nothing is damaged.
+        replaced: The logs that its machine continues here, since they were damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -117,6 +120,8 @@ class MachineLog:
         self.machine = folder.name
         self.name = folder.name.rpartition("-")[0]
         self.is_incomplete = False
+        self.damage = ""
+        self.replaced: tuple[str, ...] = ()
 
     def segments(self) -> dict[int, Path]:
         """The files by their numbers, in order."""
@@ -128,11 +133,12 @@ class MachineLog:
         """The whole lines of a segment, with its header.
 
         Raises:
-            SyncError: A newer version has written it.
+            SyncError: A newer version has written it, or it is not a file.
+            FileNotFoundError: It is not there.
         """
         path = self.folder / segment_name(number)
         before, end = seed(self.machine, number), 0
-        with open_regular(path) as file:
+        with _opened(path) as file:
             while raw := file.readline(_LONGEST_LINE):
                 end += len(raw)
                 if before == seed(self.machine, number):
@@ -155,7 +161,7 @@ class MachineLog:
 
     def lines(self, after: int) -> Iterator[Line]:
         """The lines after the one with this number, as far as they are there, without headers."""
-        self.is_incomplete = False
+        self.is_incomplete, self.damage = False, ""
         last = after
         numbers = list(self.segments())
         for number, following in zip(numbers, [*numbers[1:], None], strict=True):
@@ -166,7 +172,7 @@ class MachineLog:
             is_begun = False
             for line in self.segment(number):
                 if line.kind == HEADER:
-                    self.name = str(line.record.get("name") or self.name)
+                    self._read_header(line.record)
                     is_begun = line.seq <= last  # else the segments before it are missing
                     if not is_begun:
                         break
@@ -177,7 +183,31 @@ class MachineLog:
                     yield line
             if not is_begun or (not is_ended and (following is not None or self._is_torn(number))):
                 self.is_incomplete = True
+                self.damage = self._damage(number)
                 return
+
+    def _read_header(self, record: Record) -> None:
+        self.name = str(record.get("name") or self.name)
+        replaced = record.get("replaces")
+        self.replaced = tuple(map(str, replaced)) if isinstance(replaced, list) else ()
+
+    def read_header(self) -> None:
+        """Read who has written the log, from its first segment that is there."""
+        for number in self.segments():
+            header = next(self.segment(number), None)
+            if header is not None and header.kind == HEADER:
+                self._read_header(header.record)
+            return
+
+    def _damage(self, number: int) -> str:
+        """The line of a segment that is not whole, if there are lines after it."""
+        lines = list(self.segment(number))
+        with _opened(self.folder / segment_name(number)) as file:
+            file.seek(lines[-1].end if lines else 0)
+            torn, following = file.readline(_LONGEST_LINE), file.readline(_LONGEST_LINE)
+        is_line = following.startswith(_PREFIX) and following.endswith(b"\n")
+        is_damaged = torn.endswith(b"\n") and is_line and _HEAD.match(following, _BODY)
+        return f"line {len(lines) + 1} of {segment_name(number)}" if is_damaged else ""
 
     def _is_known(self, following: int, after: int) -> bool:
         """Whether everything before a segment has been read."""
@@ -193,6 +223,19 @@ class MachineLog:
         """The number of the first record of a segment, if its header is there."""
         header = next(self.segment(number), None)
         return None if header is None else header.seq + 1
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SyncError(
+            f"can't be read: {error.strerror or error}",
+            where=str(path),
+            hint="move it out of the folder if `sync` has not written it",
+        ) from error
 
 
 def _check_version(raw: bytes, path: Path) -> None:

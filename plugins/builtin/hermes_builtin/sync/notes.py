@@ -35,6 +35,8 @@ NOTE: Final = "note"
 REMOVE: Final = "remove"
 #: How many changes are looked at for the one that an interrupted run has made.
 _RECENT: Final = 100
+#: How many tags a line names when all of them are said again.
+_TAGS: Final = 1000
 
 Tell = Callable[[Record], Tag]
 
@@ -120,6 +122,9 @@ class NotesSync:
         local = self._local(book)
         new = self._shareable(book, {h: t for h, t in local.items() if h not in live})
         gone = {hashed: tags for hashed, tags in live.items() if hashed not in local}
+        again = self._lost(live, local)
+        if again and not dry_run:
+            self._write_again(key, again)
         if not new and not gone:
             return
         history = self._history(key)
@@ -140,15 +145,11 @@ class NotesSync:
         replaced: Mapping[str, str],
     ) -> None:
         origins = self._notes.history.recorded_origins(new.values())
-        person = self._person(key)
         with self._state.telling() as tell, self._state.transaction() as database:
             for hashed, text in new.items():
                 tags = [tag for old, by in replaced.items() if by == hashed for tag in gone[old]]
                 record = {
-                    "type": NOTE,
-                    "notebook": key,
-                    **({"person": [*person]} if person else {}),
-                    **({"origin": origins[text]} if text in origins else {}),
+                    **self._record(key, text, origins),
                     **({"replaces": [[*each] for each in tags]} if tags else {}),
                     "text": text,
                 }
@@ -159,6 +160,34 @@ class NotesSync:
                 _remove(database, removed)
             if self._result.erases:
                 self._state.set(erase="yes")
+
+    def _lost(
+        self, live: Mapping[str, list[Tag]], local: Mapping[str, str]
+    ) -> list[tuple[Tag, str]]:
+        """The notes whose lines our log has lost, with the tags that they keep."""
+        lost = self._state.lost_now
+        return [
+            (tag, text)
+            for hashed, text in local.items()
+            for tag in live.get(hashed, ())
+            if tag.seq > lost.get(tag.machine, tag.seq)
+        ]
+
+    def _write_again(self, key: str, lost: list[tuple[Tag, str]]) -> None:
+        origins = self._notes.history.recorded_origins(text for _, text in lost)
+        with self._state.telling() as tell:
+            for tag, text in lost:
+                tell({**self._record(key, text, origins), "as": [*tag], "text": text})
+
+    def _record(self, key: str, text: str, origins: Mapping[str, str]) -> dict[str, Any]:
+        """What a line about a note begins with."""
+        person = self._person(key)
+        return {
+            "type": NOTE,
+            "notebook": key,
+            **({"person": [*person]} if person else {}),
+            **({"origin": origins[text]} if text in origins else {}),
+        }
 
     def _tell_dropped(self, notebook: str, *, dry_run: bool) -> None:
         """Append that a user's notebook is gone: `forget --user` leaves nothing of it."""
@@ -247,7 +276,7 @@ class NotesSync:
         before = {key: self._live(notebook_id(key)) for key in sorted(keys)}
         notes: dict[str, Record] = {}
         for log, line in lines:
-            tag = Tag(log.machine, line.seq)
+            tag = Tag.of(log.machine, line)
             if line.kind == NOTE:
                 notes[note_hash(line.record["text"])] = line.record
                 self._fold_note(database, tag, line.record)
@@ -340,8 +369,10 @@ class NotesSync:
             texts = {note_hash(each): each for each in book.read().entries}
             if all(each in texts for each in hashes):
                 shown = previews([texts[each] for each in hashes])
-                # An id ends with a random number, which says nothing to a person.
+                # An id ends with a random number, which says little to a person.
                 names = [each.rpartition("-")[0] for each in machines]
+                if len(set(names)) < len(names):
+                    names = [*machines]
                 pairs = zip(shown, names, strict=True)
                 both = " and ".join(f'"{text}" ({name})' for text, name in pairs)
                 self._result.conflicts.append(
@@ -364,11 +395,18 @@ def kept_note(state: State, line: Line) -> Record | None:
     if line.kind != NOTE:
         return line.record
     query = "SELECT 1 FROM notes WHERE machine = ? AND seq = ?"
-    if state.rows(query, state.machine, line.seq):
+    if state.rows(query, *Tag.of(state.machine, line)):
         return line.record
     if "replaces" not in line.record:
         return None
     return {"seq": line.seq, "type": REMOVE, "tags": line.record["replaces"]}
+
+
+def all_removals(state: State) -> Iterator[Record]:
+    """Every removal that is known, for a new log."""
+    tags = [Tag(*row) for row in state.rows("SELECT machine, seq FROM removed")]
+    for at in range(0, len(tags), _TAGS):
+        yield _removal(tags[at : at + _TAGS], erase=False)
 
 
 def _removal(tags: Iterable[Tag], *, erase: bool) -> dict[str, Any]:

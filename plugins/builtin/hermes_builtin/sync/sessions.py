@@ -86,6 +86,8 @@ class _Changes(NamedTuple):
     gone: Mapping[str, list[str]]
     total: int
     title: str | None
+    #: The tags of messages whose lines our log has lost.
+    lost: Mapping[str, Tag] = {}
 
 
 class MessageNames:
@@ -279,14 +281,14 @@ class SessionsSync:
     ) -> None:
         key = session.key
         rows = self.state.rows("SELECT id, moment FROM messages WHERE session = ?", key)
-        known = dict(rows)
+        known, lost = dict(rows), self._lost(key)
         named = _named(self.archive.messages(session))
         local = {name: message for name, message, _ in named}
         # A text that was replaced has left a message with another name at the same moment.
         gone: dict[str, list[str]] = {}
         for name in sorted(known.keys() - local.keys()) if replaced else ():
             gone.setdefault(known[name], []).append(name)
-        new = [name for name in local if name not in known]
+        new = [name for name in local if name not in known or name in lost]
         if not local and not known:
             return
         # Only `forget` removes a title; one that is missing was not given yet.
@@ -296,9 +298,19 @@ class SessionsSync:
             if gone or (has_new_title and stored.title):
                 self.state.set(erase="yes")
             messages = {name: local[name] for name in new}
-            self._write(session, stored, _Changes(messages, gone, len(local), title))
+            self._write(session, stored, _Changes(messages, gone, len(local), title, lost))
         self.result.sent_sessions += bool(new) or has_new_title
         self.result.sent_messages += len(new)
+
+    def _lost(self, key: str) -> dict[str, Tag]:
+        """The messages of a session whose lines our log has lost."""
+        query = (
+            "SELECT id, machine, seq FROM messages WHERE session = ? AND machine = ? AND seq > ?"
+        )
+        lost = self.state.lost_now.items()
+        return {
+            name: Tag(*tag) for each in lost for name, *tag in self.state.rows(query, key, *each)
+        }
 
     def _write(self, session: Session, stored: Stored, changes: _Changes) -> None:
         """Append the facts of a session, then its new messages, some at a time."""
@@ -313,19 +325,37 @@ class SessionsSync:
             now = now._replace(ended=session.ended)
         left = {moment: list(names) for moment, names in changes.gone.items()}
         items = iter(changes.new.items())
-        is_wanted = changes.title is not None or has_ended
+        is_new = changes.title is not None or has_ended
+        # Our log may have lost the title.
+        is_wanted = is_new or stored.stamped_by in self.state.lost_now
         while (batch := list(_limited(items))) or is_wanted:
             with self.state.telling() as tell, self.state.transaction() as database:
-                tell(_session_record(session, now))
+                again = self._tag_again(batch, changes, stored) if not is_new else None
+                record = _session_record(session, now)
+                tell({**record, "as": [*again]} if again else record)
                 for name, message in batch:
                     record = _message_record(database, session.key, name, message, left)
-                    tag = tell(record)
-                    _fold_message(database, session.key, name, _moment(message), tag)
+                    lost = changes.lost.get(name)
+                    tag = tell({**record, "as": [*lost]} if lost else record)
+                    _fold_message(database, session.key, name, _moment(message), lost or tag)
                 # The number at last: a run that was interrupted looks again.
                 self.store(database, session.key, now._replace(messages=-1))
-            is_wanted = False
+            is_wanted = is_new = False
         with self.state.transaction() as database:
             self.store(database, session.key, now._replace(messages=changes.total))
+
+    def _tag_again(
+        self, batch: list[tuple[str, Message]], changes: _Changes, stored: Stored
+    ) -> Tag | None:
+        """The tag of facts that are said again: who has deleted what they were about ignores them.
+
+        None if they are needed for something that is new.
+        """
+        if not batch:
+            by = stored.stamped_by
+            return Tag(by, self.state.read_up_to(by, "sessions"))
+        tags = [changes.lost.get(name) for name, _ in batch]
+        return None if None in tags else tags[-1]
 
     # -- what was said elsewhere ----------------------------------------------------------
 
@@ -382,9 +412,11 @@ class _Step:
         for line in lines:
             if line.kind not in KINDS:
                 continue
-            tag, record = Tag(self._log.machine, line.seq), line.record
+            tag, record = Tag.of(self._log.machine, line), line.record
             if self._waiting and (
-                line.kind != MESSAGE or self._waiting[-1][1]["session"] != record["session"]
+                line.kind != MESSAGE
+                or self._waiting[-1][0].machine != tag.machine
+                or self._waiting[-1][1]["session"] != record["session"]
             ):
                 self._store_messages()
             if line.kind == MESSAGE:
@@ -459,7 +491,7 @@ class _Step:
 
     def _storing(self, key: str, lines: list[tuple[Tag, Record]], size: int, old: str = "") -> None:
         """Before the archive is called: if this process ends, the next run looks what it did."""
-        tag = lines[-1][0]
+        tag = max(at for at, _ in lines)  # all of one machine
         names = [(at.seq, each["id"], _moment(_message(each, ""))) for at, each in lines]
         begun = {"session": key, "machine": tag.machine, "seq": tag.seq, "size": size, "old": old}
         self._state.set(storing=json.dumps({**begun, "messages": names}))
@@ -548,12 +580,12 @@ class KeptLines:
 
     def _is_live(self, key: str, line: Line) -> bool:
         query = "SELECT 1 FROM messages WHERE session = ? AND id = ? AND machine = ? AND seq = ?"
-        name, machine = line.record.get("id", ""), self._state.machine
-        return bool(self._state.rows(query, key, name, machine, line.seq))
+        tag = Tag.of(self._state.machine, line)
+        return bool(self._state.rows(query, key, line.record.get("id", ""), *tag))
 
     def _of_session(self, key: str, line: Line) -> Record | None:
         query = "SELECT 1 FROM deleted WHERE session = ? AND machine = ? AND seq >= ?"
-        is_deleted = bool(self._state.rows(query, key, self._state.machine, line.seq))
+        is_deleted = bool(self._state.rows(query, key, *Tag.of(self._state.machine, line)))
         if is_deleted and line.seq not in self._needed:
             return None
         rows = self._state.rows("SELECT title FROM sessions WHERE session = ?", key)
@@ -562,6 +594,17 @@ class KeptLines:
             return line.record
         left_out = ("title", "stamp", "by")
         return {name: value for name, value in line.record.items() if name not in left_out}
+
+
+def all_deletions(state: State) -> Iterator[Record]:
+    """Every deletion and every replaced text that is known, for a new log."""
+    seen: dict[str, dict[str, int]] = {}
+    for key, machine, seq in state.rows("SELECT session, machine, seq FROM deleted"):
+        seen.setdefault(key, {})[machine] = seq
+    for key, numbers in seen.items():
+        yield {"type": DELETE, "session": key, "seen": numbers}
+    for key, old in state.rows("SELECT session, id FROM forgotten"):
+        yield {"type": REPLACE, "session": key, "old": old}
 
 
 def _named(messages: Iterable[Message]) -> Iterator[tuple[str, Message, int]]:

@@ -8,11 +8,12 @@ same lines are appended again, if they are missing.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -100,6 +101,24 @@ class Tag(NamedTuple):
     machine: str
     seq: int
 
+    @classmethod
+    def of(cls, machine: str, line: Line) -> Tag:
+        """The tag of a line: its own, or that of the lost line that it says again."""
+        machine, seq = line.record.get("as", (machine, line.seq))
+        return cls(str(machine), int(seq))
+
+
+class KnownPart(NamedTuple):
+    """Which part of our log is in the folder as we wrote it.
+
+    Attributes:
+        seq: The number of its last line.
+        is_ours: Whether nobody else has written into the log.
+    """
+
+    seq: int
+    is_ours: bool
+
 
 class State:
     """What a home knows of one shared folder, and its own log there.
@@ -180,25 +199,57 @@ class State:
             database.execute("DELETE FROM own")
             database.execute("DELETE FROM outgoing")
             self.set(machine=machine, name=name, seq=0, segment=0, sum="", size=0, rewriting="")
+            self.set(checked="{}")
             self.set_read(machine, "notes", 0)
 
-    def become(self, machine: str, known: int) -> None:
-        """Be another machine, which knows our log up to a line as that of somebody else.
+    def become(
+        self,
+        machine: str,
+        known: KnownPart,
+        removals: Callable[[State], Iterable[Record]],
+    ) -> None:
+        """Be another machine, and say again what our log does not say any more.
 
-        What we have written after that line was not read, and is sent again.
+        If nobody else has written our log, its lost lines are said again under their numbers, so
+        that it does not matter who has read them. Else these numbers are somebody else's.
+
+        Args:
+            machine: The new id.
+            known: What our log still says.
+            removals: What was removed and deleted, for the new log.
         """
-        old = self.machine
+        old, lost = self.machine, self.lost
         with self.transaction() as database:
-            database.execute("DELETE FROM notes WHERE machine = ? AND seq > ?", (old, known))
-            database.execute("DELETE FROM messages WHERE machine = ? AND seq > ?", (old, known))
+            if known.is_ours:
+                lost = {**lost, old: known.seq}
+            else:
+                for table in ("notes", "messages", "removed", "replaced"):
+                    query = f"DELETE FROM {table} WHERE machine = ? AND seq > ?"  # noqa: S608
+                    database.execute(query, (old, known.seq))
+                query = "UPDATE deleted SET seq = ? WHERE machine = ? AND seq > ?"
+                database.execute(query, (known.seq, old, known.seq))
+                database.execute(
+                    "UPDATE logs SET notes = min(notes, ?), sessions = min(sessions, ?)"
+                    " WHERE machine = ?",
+                    (known.seq, known.seq, old),
+                )
             database.execute("UPDATE sessions SET messages = -1")
-            database.execute(
-                "UPDATE logs SET notes = min(notes, ?), sessions = min(sessions, ?)"
-                " WHERE machine = ?",
-                (known, known, old),
-            )
             self.begin(machine, self.get("name"))
-            self.set(joined="again")
+            self.set(joined="again", lost=json.dumps(lost))
+            tail = _Tail(self, database)
+            for record in removals(self):
+                tail.tell(record)
+            tail.store()
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """The logs that we wrote before and that were damaged, and up to which line they are."""
+        return dict(json.loads(self.get("lost", "{}")))
+
+    @property
+    def lost_now(self) -> dict[str, int]:
+        """What is still to be said again."""
+        return self.lost if self.get("joined") == "again" else {}
 
     @contextmanager
     def telling(self) -> Iterator[Callable[[Record], Tag]]:
@@ -274,9 +325,24 @@ class State:
         expected = range(1, segment + 1)
         if numbers != [*expected] or not last or last[0].sum != self.get("sum"):
             raise DivergedError
+        self._check_ended(numbers[:-1])
 
-    def known_part(self) -> int:
-        """The number of the line up to which our log in the folder is what we have written.
+    def _check_ended(self, numbers: Iterable[int]) -> None:
+        """Check the segments before the last one, if they are other files than the last time."""
+        known = json.loads(self.get("checked", "{}"))
+        now = {}
+        for number in numbers:
+            found = (self.log.folder / segment_name(number)).stat()
+            now[str(number)] = [found.st_size, found.st_mtime_ns]
+            if now[str(number)] != known.get(str(number)):
+                last = list(self.log.segment(number))[-1:]
+                if not last or last[0].kind != END or last[0].end != found.st_size:
+                    raise DivergedError
+        if now != known:
+            self.set(checked=json.dumps(now))
+
+    def known_part(self) -> KnownPart:
+        """Up to which line our log in the folder is what we have written.
 
         Lines that are missing between others were erased. If the end is missing, it was lost.
         """
@@ -289,9 +355,9 @@ class State:
                 break
             for line in lines[1:]:
                 if line.kind != END and sums.get(line.seq) not in _sums_of(line.record):
-                    return known
+                    return KnownPart(known, is_ours=False)
                 known = line.seq
-        return known
+        return KnownPart(known, is_ours=True)
 
     # -- removing texts from our own log --------------------------------------------------
 
@@ -434,6 +500,7 @@ class _Tail:
                 "machine": self._machine,
                 "name": self._name,
                 "segment": self._segment,
+                **({"replaces": [*replaced]} if (replaced := self._state.lost) else {}),
             }
         )
 
