@@ -193,12 +193,13 @@ def parse_index(content: bytes, path: Path, source: str = "") -> Index:
     import json  # noqa: PLC0415 - only where an index is read
 
     where = source or str(path)
+    todo = _OTHER_INDEX if source else ""
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
-        raise PluginIndexError("is not valid JSON", where=where, hint=_OTHER_INDEX) from None
+        raise PluginIndexError("is not valid JSON", where=where, hint=todo) from None
     if not isinstance(data, dict) or not isinstance(data.get("plugins"), list):
-        raise PluginIndexError("is not an index of plugins", where=where, hint=_OTHER_INDEX)
+        raise PluginIndexError("is not an index of plugins", where=where, hint=todo)
     if not data["plugins"]:  # every name would mean a stranger's package
         raise PluginIndexError("has no plugins in it", where=where)
     if data.get("schema") != _SCHEMA:
