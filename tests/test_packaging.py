@@ -156,6 +156,7 @@ def distributions(python: Path) -> set[str]:
     return {each["name"] for each in listed} - PROJECTS
 
 
+@pytest.mark.stress
 def test_the_wheel_has_our_packages_and_nothing_else(wheel):
     files = read_wheel(wheel)
     tops = {name.partition("/")[0] for name in files}

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from hermes_core.storage.sqlite import Schema, SqliteFile
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import Schema
 
 DATABASE: Final = "switch.db"
 _CREATE: Final = (

@@ -33,6 +33,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("reader", HOSTS)
 def test_a_host_recalls_what_every_host_wrote(written: Path, tmp_path: Path, reader: str) -> None:
     home = tmp_path / "home"

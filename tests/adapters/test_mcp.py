@@ -205,6 +205,7 @@ def over_http(machine: Machine) -> Iterator[str]:
         process.stderr.close()
 
 
+@pytest.mark.stress
 def test_over_http_with_many_clients(over_http: str) -> None:
     headers = {"Authorization": "Bearer secret-token-1"}
 
@@ -233,6 +234,7 @@ def test_over_http_with_many_clients(over_http: str) -> None:
     asyncio.run(check())
 
 
+@pytest.mark.stress
 def test_another_client_over_both_transports(machine: Machine, over_http: str) -> None:
     from fastmcp import Client as FastClient
     from fastmcp.client.transports import StdioTransport, StreamableHttpTransport

@@ -78,6 +78,7 @@ def expected(count: int, mode: str, processes: int) -> set[str]:
     return notes
 
 
+@pytest.mark.stress
 @pytest.mark.usefixtures("both_storages")
 @pytest.mark.parametrize("mode", ["add", "remove", "replace"])
 def test_what_many_processes_wrote_is_there_once(mode: str, home: Path) -> None:

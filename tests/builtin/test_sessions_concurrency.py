@@ -74,6 +74,7 @@ print(asked)
 """
 
 
+@pytest.mark.stress
 def test_writers_and_readers_in_processes_lose_nothing_and_see_whole_turns(home: Path) -> None:
     # Over PostgreSQL, tests/live has those that write for long.
     many, seconds = (MANY, SECONDS) if not Storage.current.url else (3, 3.0)

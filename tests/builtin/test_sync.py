@@ -712,7 +712,7 @@ sync_folder(Path(sys.argv[1]), Path(sys.argv[2]))
 
 
 @pytest.mark.files_only
-@pytest.mark.scaled
+@pytest.mark.stress
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
 def test_a_killed_run_is_finished_by_the_next_one(peers, tmp_path):
     laptop, desk = peers

@@ -655,6 +655,7 @@ def _killed_at(number: int, run: Callable[[Callable[[str], None]], object]) -> b
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.stress
 def test_a_backup_that_is_killed_leaves_no_file_and_the_next_one_cleans_up(small, tmp_path):
     _with_secrets(small)
     file = tmp_path / "backups" / "b.zip"
@@ -671,6 +672,7 @@ def test_a_backup_that_is_killed_leaves_no_file_and_the_next_one_cleans_up(small
     restore(file, tmp_path / "new", PASSPHRASE)
 
 
+@pytest.mark.stress
 def test_a_restore_that_is_killed_leaves_no_home_or_a_complete_one(small, tmp_path):
     create_backup(small, tmp_path / "b.zip", passphrase=PASSPHRASE)
     home = tmp_path / "below" / "new"

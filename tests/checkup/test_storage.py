@@ -384,6 +384,7 @@ def test_an_agent_that_starts_meanwhile_loses_no_turn(full: Path, url: str) -> N
     assert "has moved" in answer["error"]
 
 
+@pytest.mark.stress
 def test_another_process_that_writes_all_the_time_loses_nothing(full: Path, url: str) -> None:
     script = Path(__file__).parents[1] / "support" / "storage_writer.py"
     agent: subprocess.Popen[str] | None = None

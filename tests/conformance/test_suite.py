@@ -130,6 +130,7 @@ def test_a_run_without_the_suite_says_nothing_of_it_and_has_the_option_for_a_liv
     assert "conformance" not in done.stdout
 
 
+@pytest.mark.stress
 def test_the_report_comes_from_the_workers_of_xdist_too(project):
     suite = "conformance_suite('acme', skip={'HP602': 'no turns here'})"
     done = run(project, suite, "-k", "HP602 or HP603", "-n", "1")

@@ -50,6 +50,7 @@ print(json.dumps([number, notes, missed, failures, warnings]))
 """
 
 
+@pytest.mark.stress
 def test_nothing_is_lost_or_doubled_and_each_finds_its_own(home: Path) -> None:
     (home / "config.yaml").write_text(f"memory:\n  memory_char_limit: {LIMIT}\n")
     seconds = SECONDS if STRESS else 0

@@ -54,6 +54,7 @@ def assert_refused(venv: Venv, name: str, mode: int, *, direct: bool) -> None:
     assert not list(venv.home.parent.parent.rglob("outside.py"))
 
 
+@pytest.mark.stress
 @posix_only
 @pytest.mark.parametrize("name", ["memory_acme/big.py", "memory_acme-1.0.dist-info/METADATA.txt"])
 def test_a_wheel_that_unpacks_to_gigabytes_is_refused_before_the_question(
@@ -157,6 +158,7 @@ def test_risky_files_of_a_dependency_are_named_too(venv: Venv):
     assert "helper: helper.pth runs" in venv.run("install", "memory-deep", "--yes").failed()
 
 
+@pytest.mark.stress
 def test_what_a_person_accepts_is_installed_and_its_own_files_are_no_risk(venv: Venv):
     spec = risky(venv, {"acme.pth": "# nothing\n"}, console_scripts={"acme-tool": "memory_acme:x"})
     venv.run("install", spec, "--yes", "--allow-risky").done()

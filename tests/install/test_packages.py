@@ -43,6 +43,7 @@ def test_what_it_brings_is_shown_before_it_is_installed_and_none_of_it_is_import
     assert "is already installed. Nothing was changed." in again.out
 
 
+@pytest.mark.stress
 def test_a_newer_version_is_told_with_what_it_replaces_and_json_says_the_same(venv: Venv):
     venv.put(make_provider_wheel(venv.links, "acme", "1.0"))
     make_provider_wheel(venv.links, "acme", "2.0")
@@ -70,6 +71,7 @@ def test_a_build_is_not_run_without_a_word_of_its_own(venv: Venv, tmp_path, spec
     assert venv.installed() == set()
 
 
+@pytest.mark.stress
 def test_a_build_that_was_allowed_is_run_and_what_it_made_is_installed(venv: Venv, tmp_path):
     trace = tmp_path / "built"
     archive = make_sdist(venv.links, "src", trace)
@@ -80,6 +82,7 @@ def test_a_build_that_was_allowed_is_run_and_what_it_made_is_installed(venv: Ven
     assert "src" in venv.providers()
 
 
+@pytest.mark.stress
 def test_a_carried_directory_plugin_is_seen_and_what_brings_nothing_is_refused(venv: Venv):
     files = {
         "tool/__init__.py": "",
@@ -102,6 +105,7 @@ def test_a_carried_directory_plugin_is_seen_and_what_brings_nothing_is_refused(v
     assert "carried" in venv.providers("--all")
 
 
+@pytest.mark.stress
 def test_a_name_that_somebody_has_already_is_told_beforehand(venv: Venv):
     venv.add_directory("acme")
     make_provider_wheel(venv.links, "acme")
@@ -164,6 +168,7 @@ def test_a_person_is_asked_first_and_then_offered_the_set_up(venv: Venv, dialogu
     assert venv.memory["provider"] == "acme"
 
 
+@pytest.mark.stress
 @posix_only
 def test_an_install_that_is_ended_in_the_middle_leaves_nothing_behind(venv: Venv, tmp_path):
     trace = tmp_path / "built"
@@ -179,6 +184,7 @@ def test_an_install_that_is_ended_in_the_middle_leaves_nothing_behind(venv: Venv
     assert not venv.config_file.exists()
 
 
+@pytest.mark.stress
 def test_a_wheel_that_declares_nothing_is_seen_found_and_enabled(venv: Venv, tmp_path):
     trace = tmp_path / "imported"
     source = their_source("acme")

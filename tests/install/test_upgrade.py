@@ -85,6 +85,7 @@ def test_what_does_not_load_is_rolled_back_with_everything_that_came_with_it(ven
     assert venv.json("status")["provider"]["works"] is True
 
 
+@pytest.mark.stress
 def test_risky_files_need_their_own_consent(venv: Venv):
     venv.put(make_acme(venv, "1.0"))
     files = {"memory_acme/__init__.py": provider_source("acme"), "zz.pth": "\n"}
@@ -218,6 +219,7 @@ sys.addaudithook(audit)
 """
 
 
+@pytest.mark.stress
 @posix_only
 def test_a_rollback_after_the_pin_was_renewed_takes_the_pin_back_too(venv: Venv):
     venv.put(make_acme(venv, "1.0"))

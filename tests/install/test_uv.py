@@ -35,6 +35,7 @@ def venv(tmp_path: Path) -> Venv:
     return made
 
 
+@pytest.mark.stress
 def test_a_package_is_shown_installed_and_removed(venv: Venv):
     make_provider_wheel(venv.links, "acme", requires=["helper>=1"])
     make_wheel(venv.links, "helper", "1.5", files={"helper.py": ""})
@@ -48,6 +49,7 @@ def test_a_package_is_shown_installed_and_removed(venv: Venv):
     assert "acme" not in venv.providers()
 
 
+@pytest.mark.stress
 def test_a_build_needs_a_word_of_its_own_and_what_goes_wrong_is_one_line(venv: Venv, tmp_path):
     trace = tmp_path / "built"
     archive = make_sdist(venv.links, "src", trace)

@@ -62,6 +62,7 @@ def test_a_package_that_many_threads_load_is_loaded_by_each(home, site):
     assert together(8, lambda: load_provider("acme", home).name) == ["acme"] * 8
 
 
+@pytest.mark.stress
 def test_the_streams_are_ours_after_many_loads_at_once(home):
     for number in range(4):
         source = f"import time\ntime.sleep(0.0{number})\nprint('chatter')\n"
@@ -88,6 +89,7 @@ def test_the_streams_are_ours_after_many_loads_at_once(home):
     assert done.stdout == "ours\n" * 2
 
 
+@pytest.mark.stress
 def test_a_hanging_plugin_costs_no_processor_time_however_often_it_is_tried(home):
     add_directory(home, "slow", "import time\ntime.sleep(600)\n" + provider_source("slow"))
     code = """

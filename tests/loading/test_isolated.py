@@ -498,6 +498,7 @@ def test_no_turn_is_lost_while_the_child_is_killed_again_and_again(
     manager.shutdown_all()
 
 
+@pytest.mark.stress
 def test_a_provider_in_its_own_process_can_forget(tmp_path: Path) -> None:
     machine = Machine(tmp_path, in_process=True)
     body = """

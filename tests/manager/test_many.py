@@ -97,7 +97,7 @@ def homes(tmp_path: Path) -> list[Path]:
     return folders
 
 
-@pytest.mark.scaled
+@pytest.mark.stress
 def test_many_managers_behave_and_leave_nothing_behind(homes: list[Path]) -> None:
     assert _day(homes[0], 1000) == []  # what is imported once stays
     assert eventually(lambda: not _named("keeper"))

@@ -46,6 +46,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("write", [120, 0.1], ids=["patient", "overdue"])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_process_ends_beside_a_write_that_hangs_and_loses_nothing(

@@ -38,7 +38,7 @@ os.replace = os.rename = replace
 """
 
 
-@pytest.mark.scaled
+@pytest.mark.stress
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler to build the fault shim with")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="LD_PRELOAD is Linux")
 def test_a_fault_at_any_call_leaves_the_old_state_or_the_new(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from hermes_builtin.items import text_parts
 from hermes_core.session import TERMINAL, identity_text
-from hermes_core.storage.sqlite import Schema, SqliteFile
+from hermes_core.storage.sqlite import SqliteFile
+from hermes_core.storage.sqlite_connection import Schema
 
 Record = Mapping[str, Any]
 

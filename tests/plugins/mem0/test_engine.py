@@ -247,6 +247,7 @@ print(asked)
 """  # noqa: E501
 
 
+@pytest.mark.stress
 def test_nothing_leaves_the_machine_is_printed_or_changed_in_the_process(oss, importable):
     command = [sys.executable, "-c", _WATCHED, str(oss.home), oss.behind.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
