@@ -46,7 +46,7 @@ def storage(request: pytest.FixtureRequest) -> Iterator[str]:
         return
     url = request.getfixturevalue("database_url")
     yield url
-    shared_database(url, "default", is_default=True).close()
+    shared_database(url, "default").close()
 
 
 @pytest.fixture
