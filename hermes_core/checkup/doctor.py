@@ -495,7 +495,7 @@ def start_provider(
         # A probe cleans up after itself, so it uses the profile of an agent: a key may be valid
         # for that one only.
         profile = "default" if probes else SCRATCH
-        session = _scratch_session(config.home, profile)
+        session = scratch_session(config.home, profile)
         outcome = single.call("initialize", session_id=SCRATCH, extra=session)
         if outcome.error is not None:
             yield _not_started(outcome.error, deadlines.initialize if seconds else 0.0)
@@ -514,7 +514,8 @@ def start_provider(
         single.close(_END_SECONDS)
 
 
-def _scratch_session(home: Path, profile: str) -> dict[str, Any]:
+def scratch_session(home: Path, profile: str) -> dict[str, Any]:
+    """What a provider that is started for a check is told about its session."""
     return {
         "hermes_home": str(home), "platform": "cli", "agent_context": "primary",
         "agent_identity": profile, "agent_workspace": "hermes", "user_id": SCRATCH,

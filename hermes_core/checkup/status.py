@@ -303,7 +303,8 @@ def activate_configured(
         yield _result([error])
         return
     yield result
-    if probe and result.provider_name and result.probes:
+    # Without a probe, too: a provider that loads may still not start.
+    if probe and result.provider_name:
         seconds = max(until - time.time(), _LEAST_SECONDS) if until else 0.0
         for finding in start_provider(config, activation, write=False, seconds=seconds):
             if finding.state == PROBLEM:

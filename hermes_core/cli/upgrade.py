@@ -40,6 +40,7 @@ from hermes_core.install.upgrade import (
     prepare_packages,
     prove,
     source_of,
+    starts,
     targets,
     undo_interrupted,
     undone_on_failure,
@@ -232,11 +233,12 @@ def _upgrade_package(config: Config, found: Upgrade, plan: Plan, manner: Manner)
             return found
         agree_to_risks(fetched, manner)
         manner.agree("Upgrade this?", "use --yes to upgrade without a question")
+        started = starts(config, target)
         with undone_on_failure(config.home):
             prepare_packages(config.home, target, plan, fetched)
             with progress(f"Installing {target.name} {found.new}"):
                 program.install(plan, folder)
-            problems = _proven(config, found)
+            problems = _proven(config, found, started=started)
     for line in program.conflicts():
         warn(f"dependency conflict: {line}")
     return _finished(found, problems, manner)
@@ -247,6 +249,7 @@ def _upgrade_folder(
 ) -> Upgrade:
     target = found.target
     assert target.directory is not None  # noqa: S101 - see _look
+    started = starts(config, target) if not manner.dry_run else False
     with undone_on_failure(config.home):
         with plugins_folder(config.home) as plugins:
             with progress(f"Fetching {target.name}"):
@@ -262,7 +265,7 @@ def _upgrade_folder(
             prepare_folder(config.home, target, new)
             put(staged.folder, target.directory, staged.record)
         # Outside of the lock of the folder, which a rollback takes as well.
-        problems = _proven(config, found)
+        problems = _proven(config, found, started=started)
     return _finished(found, problems, manner)
 
 
@@ -272,9 +275,9 @@ def _refuse_other(target: Target, staged: StagedPlugin) -> None:
         raise InstallError(problem, where=target.name, hint="nothing was changed")
 
 
-def _proven(config: Config, found: Upgrade) -> tuple[str, ...]:
+def _proven(config: Config, found: Upgrade, *, started: bool) -> tuple[str, ...]:
     with progress(f"Testing {found.target.name} {found.new}"):
-        return prove(config, found.target, found.new)
+        return prove(config, found.target, found.new, started=started)
 
 
 def _finished(found: Upgrade, problems: tuple[str, ...], manner: Manner) -> Upgrade:

@@ -1,4 +1,4 @@
-"""Upgrades of plugins: what is installed, and a way back if the new version does not load.
+"""Upgrades of plugins: what is installed, and a way back if the new version does not start.
 
 Before anything changes, the files that an upgrade may replace are copied to the home, and a journal
 says what they are. A rollback only copies files, so it needs neither pip nor a package index, and
@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from hermes_core.checkup.selection import TestedProvider, enable, find_choice, try_provider
+from hermes_core.checkup.start import start
 from hermes_core.config import Config, load_config
 from hermes_core.config.editor import change_plugins
 from hermes_core.config.lock_file import entry_of, read_lock_file
@@ -285,23 +286,39 @@ def newest(target: Target, source: Folder | Repository) -> str:
 # -- whether the new version loads -------------------------------------------------------------
 
 
-def prove(config: Config, target: Target, new: str) -> tuple[str, ...]:
-    """Load the new version in a child process, and keep the pin of an active one in step.
+def starts(config: Config, target: Target) -> bool:
+    """Whether the active provider is one of the target, and starts with the version before."""
+    begun = start(config, config.selection.choice) if _active(config, target) else None
+    return begun is not None and not begun.error
 
-    Returns:
-        Why it does not work yet, if it loads: a missing key, for example.
 
-    Raises:
-        InstallError: It does not load.
-    """
+def _active(config: Config, target: Target) -> list[ProviderInfo]:
     selection = config.selection
-    active = [
+    return [
         each
         for each in target.providers
         if each.key == normalise(selection.name)
         and (not selection.owner or each.owned_by(selection.owner))
         and same_owner(each, selection.pin)
     ]
+
+
+def prove(config: Config, target: Target, new: str, *, started: bool) -> tuple[str, ...]:
+    """Load the new version in a child process, and keep the pin of an active one in step.
+
+    Args:
+        config: What config.yaml says.
+        target: What was upgraded.
+        new: Its new version.
+        started: Whether the version before started: then this one has to start as well.
+
+    Returns:
+        Why it does not work yet, if it loads: a missing key, or a service that does not answer.
+
+    Raises:
+        InstallError: It does not load, or does not start.
+    """
+    selection, active = config.selection, _active(config, target)
     # The active one decides; otherwise one of its providers has to load.
     names = [f"{each.name}@{each.owner}" for each in active or target.providers if each.loadable]
     tests = [_tested(config.home, name) for name in names]
@@ -312,10 +329,26 @@ def prove(config: Config, target: Target, new: str) -> tuple[str, ...]:
             f"{target.name} {new} does not load: {failed[0]}",
             hint=f"{target.version or 'the version before'} is installed again",
         )
+    problems = [problem for each in loaded for problem in each.check.problems]
     if active and loaded:
         choice = replace(loaded[0], choice=selection.choice)
         enable(load_config(config.home), choice)
-    return tuple(problem for each in loaded for problem in each.check.problems)
+        if started and not problems:
+            problems += _start_problems(config, target, new)
+    return tuple(problems)
+
+
+def _start_problems(config: Config, target: Target, new: str) -> list[str]:
+    """Why the service of the new version does not answer; raises if the version does not start."""
+    begun = start(load_config(config.home), config.selection.choice)
+    if begun is None or not begun.error:
+        return []
+    if begun.is_service:
+        return [begun.error]
+    raise InstallError(
+        f"{target.name} {new} does not start: {begun.error}",
+        hint=f"{target.version or 'the version before'} is installed again",
+    )
 
 
 def _tested(home: Path, name: str) -> TestedProvider | str:

@@ -428,6 +428,21 @@ def test_a_damaged_line_is_a_problem_until_its_machine_continues(peers, monkeypa
 
 
 @pytest.mark.files_only
+def test_a_damaged_end_of_a_segment_is_damage_too(peers, monkeypatch):
+    monkeypatch.setattr(state, "SEGMENT_BYTES", 1000)
+    laptop, desk = peers
+    for number in range(30):
+        laptop.add(f"note {number} of the laptop")
+    laptop.sync()
+    damage(log_of(laptop), b'"type":"end"', b'"type":"enf"')
+    (problem,) = desk.sync().problems
+    assert "0001.jsonl is damaged" in problem
+    laptop.sync()
+    assert desk.sync().problems == ()
+    assert sorted(desk.entries()) == sorted(laptop.entries())
+
+
+@pytest.mark.files_only
 def test_what_is_named_like_a_segment_and_is_no_file_is_named(peers):
     laptop, desk = peers
     laptop.add("likes tea")

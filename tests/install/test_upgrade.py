@@ -85,6 +85,53 @@ def test_what_does_not_load_is_rolled_back_with_everything_that_came_with_it(ven
     assert venv.json("status")["provider"]["works"] is True
 
 
+STARTING = """
+from hermes_core import MemoryProvider
+
+class Provider(MemoryProvider):
+    name = "acme"
+    def is_available(self): return True
+    def get_tool_schemas(self): return []
+    def initialize(self, session_id, **kwargs):
+        {body}
+
+def register(ctx):
+    ctx.register_memory_provider(Provider())
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "state"),
+    [
+        ("pass", "raise KeyError('made wrong')", "failed"),
+        pytest.param(
+            "pass", "raise ConnectionError('service down')", "upgraded", marks=pytest.mark.stress
+        ),
+        pytest.param(
+            "raise KeyError('not set up')",
+            "raise KeyError('not set up')",
+            "upgraded",
+            marks=pytest.mark.stress,
+        ),
+    ],
+)
+def test_a_version_that_no_longer_starts_is_rolled_back(venv: Venv, old, new, state):
+    venv.put(make_acme(venv, "1.0", STARTING.format(body=old)))
+    venv.run("enable", "acme").done()
+    make_acme(venv, "2.0", STARTING.format(body=new))
+    result = venv.run("upgrade", "acme", "--yes")
+    if state == "failed":
+        line = result.failed()
+        assert "memory-acme 2.0 does not start" in line
+        assert "made wrong" in line
+        assert venv.json("status")["provider"]["works"] is True
+    else:
+        result.done()
+        assert ("service down" in result.out) == ("service down" in new)
+        assert venv.json("status", code=1)["provider"]["works"] is False
+    assert venv.providers()["acme"]["version"] == ("1.0" if state == "failed" else "2.0")
+
+
 @pytest.mark.stress
 def test_risky_files_need_their_own_consent(venv: Venv):
     venv.put(make_acme(venv, "1.0"))

@@ -132,7 +132,7 @@ class NotesFile:
             line = content.count(b"\n", 0, error.start) + 1
             raise self._error(
                 f"is not UTF-8 text (line {line}, byte {error.start})",
-                "convert it to UTF-8 in an editor; nothing was changed",
+                "save it as UTF-8 in an editor, or move it elsewhere; nothing was changed",
             ) from error
 
     @contextmanager

@@ -183,7 +183,7 @@ class MachineLog:
                     yield line
             if not is_begun or (not is_ended and (following is not None or self._is_torn(number))):
                 self.is_incomplete = True
-                self.damage = self._damage(number)
+                self.damage = self._damage(number, is_last=following is None)
                 return
 
     def _read_header(self, record: Record) -> None:
@@ -199,14 +199,14 @@ class MachineLog:
                 self._read_header(header.record)
             return
 
-    def _damage(self, number: int) -> str:
+    def _damage(self, number: int, *, is_last: bool) -> str:
         """The line of a segment that is not whole, if there are lines after it."""
         lines = list(self.segment(number))
         with _opened(self.folder / segment_name(number)) as file:
             file.seek(lines[-1].end if lines else 0)
             torn, following = file.readline(_LONGEST_LINE), file.readline(_LONGEST_LINE)
-        is_line = following.startswith(_PREFIX) and following.endswith(b"\n")
-        is_damaged = torn.endswith(b"\n") and is_line and _HEAD.match(following, _BODY)
+        has_following = _HEAD.match(following, _BODY) and following.endswith(b"\n")
+        is_damaged = torn.endswith(b"\n") and (has_following or not (is_last or following))
         return f"line {len(lines) + 1} of {segment_name(number)}" if is_damaged else ""
 
     def _is_known(self, following: int, after: int) -> bool:

@@ -357,6 +357,8 @@ class State:
                 if line.kind != END and sums.get(line.seq) not in _sums_of(line.record):
                     return KnownPart(known, is_ours=False)
                 known = line.seq
+            if lines[-1].kind != END:  # what follows can't be read
+                break
         return KnownPart(known, is_ours=True)
 
     # -- removing texts from our own log --------------------------------------------------
