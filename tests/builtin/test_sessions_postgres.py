@@ -623,7 +623,7 @@ MIGRATIONS = {
         "36759f4ee0a091f6", "6c82654dd5e3554e", "40c3812236389baa", "158dc3272e4ebfd0",
     ),
     "notes": ("9093e8c18c2db133", "2ba4c3cb706cd5f9"),
-    "outbox": ("a1d20201a9fe16f0",),
+    "outbox": ("a1d20201a9fe16f0", "1a2eccbc31ebec37"),
 }  # fmt: skip
 #: Before format 3 there were databases with this one.
 OLD_APPEND = (
