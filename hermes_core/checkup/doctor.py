@@ -515,7 +515,7 @@ def start_provider(
 
 
 def scratch_session(home: Path, profile: str) -> dict[str, Any]:
-    """What a provider that is started for a check is told about its session."""
+    """The session of a provider that is started for a check."""
     return {
         "hermes_home": str(home), "platform": "cli", "agent_context": "primary",
         "agent_identity": profile, "agent_workspace": "hermes", "user_id": SCRATCH,

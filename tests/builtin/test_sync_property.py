@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.storages import Storage, scaled
-from support.synced import Expected, Peer, is_of, transfer
+from support.synced import Expected, Peer, transfer
 
 from hermes_builtin.notes import Notebook
 from hermes_builtin.sessions.sqlite import SqliteArchive
@@ -166,7 +166,8 @@ class World:
             log.write_bytes(content)
 
     def is_used(self, log: Path) -> bool:
-        return any(is_of(log.parent.name, each) for each in self.peers)
+        name = log.parent.name
+        return any((each.home / "sync" / f"{name}.db").exists() for each in self.peers)
 
     def settle(self) -> None:
         """Everybody syncs, and all files arrive."""

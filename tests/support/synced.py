@@ -32,9 +32,14 @@ class Peer:
             f"memory:\n  user_notes: per-user\n{limits}{lines}", "utf-8"
         )
         self.now = 1000.0 + number / 100
+        #: The logs that this machine has ever written.
+        self.logs: set[str] = set()
 
     def sync(self, **options) -> SyncReport:
-        return sync_folder(self.home, self.shared, clock=self.clock, **options)
+        try:
+            return sync_folder(self.home, self.shared, clock=self.clock, **options)
+        finally:
+            self.logs |= {each.stem for each in (self.home / "sync").glob("*.db")}
 
     def clock(self) -> float:
         self.now += 1
@@ -130,7 +135,7 @@ def transfer(source: Peer, target: Peer, cut: random.Random | None = None) -> No
 
 
 def is_of(machine: str, peer: Peer) -> bool:
-    return (peer.home / "sync" / f"{machine}.db").exists()
+    return machine in peer.logs
 
 
 @dataclass
