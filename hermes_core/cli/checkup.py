@@ -38,7 +38,7 @@ from hermes_core.cli.providers import granted_to, isolation_of, recovered_config
 from hermes_core.config import Config, load_config
 from hermes_core.config.setup_journal import recover
 from hermes_core.errors import ConfigError, HermesError
-from hermes_core.install.upgrade import interrupted
+from hermes_core.install.rollback import interrupted
 from hermes_core.storage.home import resolve_home
 from hermes_core.storage.outages import remembered_outages
 

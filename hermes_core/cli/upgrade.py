@@ -29,6 +29,13 @@ from hermes_core.install import (
     put,
     stage,
 )
+from hermes_core.install.rollback import (
+    prepare_folder,
+    prepare_packages,
+    undo_interrupted,
+    undone_on_failure,
+    upgrading,
+)
 from hermes_core.install.upgrade import (
     Difference,
     Target,
@@ -36,15 +43,10 @@ from hermes_core.install.upgrade import (
     difference_of,
     folder_difference,
     newest,
-    prepare_folder,
-    prepare_packages,
     prove,
     source_of,
     starts,
     targets,
-    undo_interrupted,
-    undone_on_failure,
-    upgrading,
 )
 
 #: How many changed files are listed; --json has all of them.

@@ -23,14 +23,13 @@ from hermes_builtin.sync.notes import (
     check_note,
     kept_note,
 )
+from hermes_builtin.sync.session_lines import KINDS, check_session
 from hermes_builtin.sync.sessions import (
-    KINDS,
     KeptLines,
     Progress,
     SessionsResult,
     SessionsSync,
     all_deletions,
-    check_session,
 )
 from hermes_builtin.sync.state import (
     DivergedError,

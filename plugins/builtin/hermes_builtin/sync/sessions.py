@@ -30,16 +30,22 @@ from hermes_builtin.sessions.archive import (
 )
 from hermes_builtin.sessions.words import storable
 from hermes_builtin.sync.log import Line, MachineLog, Record
+from hermes_builtin.sync.session_lines import (
+    DELETE,
+    KINDS,
+    MACHINE,
+    MESSAGE,
+    REPLACE,
+    SESSION,
+    FactsMissingError,
+    fold_deletion,
+    fold_message,
+    fold_replacement,
+    read_message,
+    session_line,
+)
 from hermes_builtin.sync.state import State, Tag
 from hermes_core.session import TERMINAL
-
-SESSION: Final = "session"
-MESSAGE: Final = "message"
-REPLACE: Final = "replace"
-DELETE: Final = "delete"
-KINDS: Final = frozenset((SESSION, MESSAGE, REPLACE, DELETE))
-#: Which machine a message came from, in what is known of it.
-MACHINE: Final = "machine"
 
 #: Lines that are read or written in one step, and how many characters they may have.
 _STEP: Final = 500
@@ -183,7 +189,7 @@ class SessionsSync:
         with self.state.telling() as tell, self.state.transaction() as database:
             for key, seen in known.items():
                 tell({"type": DELETE, "session": key, "seen": seen})
-                _fold_deletion(database, key, seen)
+                fold_deletion(database, key, seen)
                 self.state.set(erase="yes")
             database.executemany("INSERT INTO marks VALUES (?)", [(each,) for each in marks])
 
@@ -232,9 +238,9 @@ class SessionsSync:
             for seq, name, moment in stored:
                 tag = Tag(storing["machine"], seq)
                 if not self.is_deleted(key, tag):
-                    _fold_message(database, key, name, moment, tag)
+                    fold_message(database, key, name, moment, tag)
                     if storing.get("old"):
-                        _fold_replacement(database, key, storing["old"])
+                        fold_replacement(database, key, storing["old"])
             self.state.set(storing="")
 
     def _interrupted(self, session: Session, storing: Record) -> Iterator[tuple[int, str, str]]:
@@ -337,7 +343,7 @@ class SessionsSync:
                     record = _message_record(database, session.key, name, message, left)
                     lost = changes.lost.get(name)
                     tag = tell({**record, "as": [*lost]} if lost else record)
-                    _fold_message(database, session.key, name, _moment(message), lost or tag)
+                    fold_message(database, session.key, name, _moment(message), lost or tag)
                 # The number at last: a run that was interrupted looks again.
                 self.store(database, session.key, now._replace(messages=-1))
             is_wanted = is_new = False
@@ -379,7 +385,7 @@ class SessionsSync:
                     done += sum(len(str(each.record.get("content", ""))) for each in lines)
                     if progress is not None:
                         progress(min(done, total), total)
-            except _FactsMissingError:
+            except FactsMissingError:
                 log.is_incomplete = True
         self.result.sessions = len(self.touched)
 
@@ -391,10 +397,6 @@ class SessionsSync:
                 self.result.deleted += line.kind == DELETE
                 keys |= {line.record["session"]} if line.kind == MESSAGE else set()
             self.result.sessions += len(keys)
-
-
-class _FactsMissingError(Exception):
-    """The part of a log that says whose a session is has not been transferred."""
 
 
 class _Step:
@@ -475,7 +477,7 @@ class _Step:
         local = {} if session is None else _numbers(self._archive, session)
         new = [record for _, record in kept if record["id"] not in local]
         if new:
-            messages = [_message(each, self._log.name) for each in new]
+            messages = [read_message(each, self._log.name) for each in new]
             facts = self._facts_of(key)
             self._storing(key, kept, (session.messages if session else 0) + len(new))
             self._archive.append(facts, messages)
@@ -485,21 +487,21 @@ class _Step:
             self._result.messages += len(new)
         with self._state.transaction() as database:
             for tag, record in kept:
-                _fold_message(database, key, record["id"], _moment(_message(record, "")), tag)
+                fold_message(database, key, record["id"], _moment(read_message(record, "")), tag)
             self._state.set(storing="")
         self._end(key)
 
     def _storing(self, key: str, lines: list[tuple[Tag, Record]], size: int, old: str = "") -> None:
         """Before the archive is called: if this process ends, the next run looks what it did."""
         tag = max(at for at, _ in lines)  # all of one machine
-        names = [(at.seq, each["id"], _moment(_message(each, ""))) for at, each in lines]
+        names = [(at.seq, each["id"], _moment(read_message(each, ""))) for at, each in lines]
         begun = {"session": key, "machine": tag.machine, "seq": tag.seq, "size": size, "old": old}
         self._state.set(storing=json.dumps({**begun, "messages": names}))
 
     def _facts_of(self, key: str) -> SessionFacts:
         record = self._facts.get(key)
         if record is None:
-            record = _session_line(self._log, key)
+            record = session_line(self._log, key)
             self._facts[key] = record
         values: dict[str, Any] = {each: str(record.get(each, "")) for each in _FACTS}
         stored = self._sync.stored(key)
@@ -527,9 +529,9 @@ class _Step:
                 self._archive.remove(session, [local[old]])
             else:
                 self._storing(key, [(tag, record)], 0, old)
-                self._archive.replace_message(local[old], _message(record, self._log.name))
+                self._archive.replace_message(local[old], read_message(record, self._log.name))
         with self._state.transaction() as database:
-            _fold_replacement(database, key, old)
+            fold_replacement(database, key, old)
             self._state.set(erase="yes")
         if not is_dead:
             self._waiting.append((tag, record))
@@ -548,7 +550,7 @@ class _Step:
             self._sync.found = None
             self._result.deleted += 1
         with self._state.transaction() as database:
-            _fold_deletion(database, key, seen)
+            fold_deletion(database, key, seen)
             self._state.set(erase="yes")
 
 
@@ -672,64 +674,6 @@ def _message_record(
     record: dict[str, Any] = {"type": MESSAGE, "session": key, "id": name}
     if olds := gone.get(_moment(message)):
         record |= {"type": REPLACE, "old": olds.pop()}
-        _fold_replacement(database, key, record["old"])
+        fold_replacement(database, key, record["old"])
     record |= {"role": message.role, "at": message.at, "content": message.content}
     return {**record, "extra": dict(message.extra)} if message.extra else record
-
-
-def _session_line(log: MachineLog, key: str) -> Record:
-    """The facts of a session, from a part of a log that was read before."""
-    found = None
-    for line in log.lines(0):
-        if line.kind == SESSION and line.record["session"] == key:
-            found = line.record
-    if found is None:
-        raise _FactsMissingError
-    return found
-
-
-def _message(record: Record, machine: str) -> NewMessage:
-    extra = dict(record.get("extra") or {})
-    if machine:
-        extra.setdefault(MACHINE, machine)
-    return NewMessage(str(record["role"]), str(record["content"]), float(record["at"]), extra)
-
-
-def check_session(line: Line) -> None:
-    """Raise `ValueError`, or what its fields raise, unless a line about a session can be used."""
-    record = line.record
-    names = {SESSION: ["id"], MESSAGE: ["id"], REPLACE: ["old"], DELETE: []}[line.kind]
-    if not all(isinstance(record[each], str) for each in ("session", *names)):
-        raise ValueError("a name is not a text")
-    if line.kind == DELETE:
-        _ = {str(machine): int(seq) for machine, seq in record["seen"].items()}
-    elif line.kind == SESSION:
-        _ = [float(record.get(each) or 0) for each in ("started", "stamp", "ended")]
-    elif line.kind == MESSAGE or "role" in record:
-        hash(record["id"])
-        _message(record, "")
-
-
-def _fold_message(database: sqlite3.Connection, key: str, name: str, moment: str, tag: Tag) -> None:
-    database.execute(
-        "INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?, ?)", (key, name, *tag, moment)
-    )
-
-
-def _fold_replacement(database: sqlite3.Connection, key: str, old: str) -> None:
-    database.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", (key, old))
-    database.execute("DELETE FROM messages WHERE session = ? AND id = ?", (key, old))
-
-
-def _fold_deletion(database: sqlite3.Connection, key: str, seen: Mapping[str, int]) -> None:
-    for machine, seq in seen.items():
-        database.execute(
-            "INSERT INTO deleted VALUES (?, ?, ?) ON CONFLICT (session, machine)"
-            " DO UPDATE SET seq = max(seq, excluded.seq)",
-            (key, machine, seq),
-        )
-        database.execute(
-            "DELETE FROM messages WHERE session = ? AND machine = ? AND seq <= ?",
-            (key, machine, seq),
-        )
-    database.execute("DELETE FROM sessions WHERE session = ?", (key,))

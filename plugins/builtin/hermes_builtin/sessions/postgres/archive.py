@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -10,8 +9,6 @@ import time
 import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache
-from math import isfinite
 from typing import Any, Final
 
 from psycopg.errors import UniqueViolation
@@ -44,13 +41,12 @@ from hermes_builtin.sessions.archive import (
     marker,
 )
 from hermes_builtin.sessions.numbers import (
-    OTHER,
     SESSION_BITS,
     bounds,
-    role_code,
 )
 from hermes_builtin.sessions.postgres.index import IS_PENDING, Backlog, PostgresIndex
 from hermes_builtin.sessions.postgres.reader import PostgresReader, scope_values
+from hermes_builtin.sessions.postgres.rows import extra_text, json_text, message_row, session_facts
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of, sessions_where
 from hermes_builtin.sessions.query import Query, Term
@@ -79,8 +75,6 @@ _STEP: Final = 200
 _MOST_NAMED: Final = 20
 _SEARCHED: Final = 20
 _SHOWN: Final = 20
-# Characters of a value that JSON can't hold, such as an object that contains itself.
-_ODD: Final = 2000
 #: A turn whose outcome is unknown is handed over again within this time, or a person looks at it.
 _REMEMBERED: Final = "30 days"
 _FORGET_EVERY: Final = 1000
@@ -157,10 +151,10 @@ class PostgresArchive(Reader):
     def _append_values(
         turn: uuid.UUID, facts: SessionFacts, messages: Sequence[NewMessage]
     ) -> tuple[Any, ...]:
-        rows = [_row(message) for message in messages]
+        rows = [message_row(message) for message in messages]
         return (
             turn,
-            _session_facts(facts),
+            session_facts(facts),
             json.dumps(rows, ensure_ascii=False),
             max((row["at"] for row in rows), default=None),
         )
@@ -277,7 +271,7 @@ class PostgresArchive(Reader):
     def replace_message(self, number: int, message: NewMessage) -> None:
         """Put another text in the place of a message."""
         self.index_pending()
-        row = (number, storable(message.content), _facts_text(message))
+        row = (number, storable(message.content), extra_text(message))
         with self._transaction(EVERYBODY) as database:
             self._store_again(database, [row])
 
@@ -321,7 +315,7 @@ class PostgresArchive(Reader):
                 key: each for key, each in facts.items() if not matches(json.dumps({key: each}))
             }
             text = (forgotten if matches(text) else text) or forgotten
-            rows.append((number, text, _json(kept) if kept else None))
+            rows.append((number, text, json_text(kept) if kept else None))
         self._store_again(database, rows)
 
     def _store_again(
@@ -652,59 +646,3 @@ def _append_once(database: Connection, values: tuple[Any, ...]) -> None:
 def _one(database: Connection, query: str, *values: Any) -> tuple[Any, ...]:
     row = database.execute(query, values).fetchone()
     return row or ()
-
-
-# -- what is stored of a turn -------------------------------------------------------------------
-
-
-def _row(message: NewMessage) -> dict[str, Any]:
-    """What the function that stores a turn takes of a message."""
-    at = float(message.at) if isfinite(message.at) else time.time()
-    content, facts = storable(message.content), _facts_text(message)
-    return {
-        "role": role_code(message.role),
-        "at": at,
-        "size": len(content),
-        "content": to_text(content),
-        "extra": to_text(facts) if facts else None,
-    }
-
-
-def _facts_text(message: NewMessage) -> str | None:
-    """What else is known of a message, as JSON."""
-    extra: dict[str, Any] = dict(message.extra or {})
-    if role_code(message.role) == OTHER:
-        extra["role"] = message.role
-    return storable(_json(extra)) if extra else None
-
-
-def _json(extra: dict[str, Any]) -> str:
-    """What else is known of a message, whatever it is made of."""
-    try:
-        return json.dumps(extra, ensure_ascii=False, default=str, skipkeys=True)
-    except (ValueError, RecursionError):  # it holds itself
-        return json.dumps({key: str(value)[:_ODD] for key, value in extra.items()})
-
-
-# The same for all turns of a session.
-@lru_cache(maxsize=256)
-def _session_facts(facts: SessionFacts) -> str:
-    """What the function that stores a turn takes of its session, as JSON."""
-    texts = {
-        name: to_text(storable(value))
-        for name, value in facts._asdict().items()
-        if isinstance(value, str)
-    }
-    place = texts["platform"] or texts["source"] or TERMINAL
-    owner = (*(texts[name] for name in ("user_id", "chat_id", "profile")), place)
-    text = "\0".join(f"{len(each)}:{each}" for each in owner)
-    known = {
-        **texts,
-        "key": str(key_of(storable(facts.id))),
-        "place": place,
-        "other_id": f"{texts['id']}@{hashlib.sha256(text.encode()).hexdigest()[:32]}",
-        # Without it, a session starts with its first message.
-        "started": facts.started if facts.started and isfinite(facts.started) else None,
-        "ended": facts.ended,
-    }
-    return json.dumps(known, ensure_ascii=False)
