@@ -408,11 +408,8 @@ def test_importing_does_no_work():
     assert done.returncode == 0, done.stderr
 
 
-#: The longest file of the product, and the exceptions with their reasons.
+#: A file that is longer has two subjects.
 MOST_LINES = 700
-LONG_FILES = {
-    "hermes_core/manager/_manager.py": "the public object; half of it is its documentation",
-}
 
 
 def test_files_are_of_bounded_length():
@@ -422,7 +419,7 @@ def test_files_are_of_bounded_length():
         for path, _ in sources(folder)
         if len(path.read_text("utf-8").splitlines()) > MOST_LINES
     }
-    assert long == set(LONG_FILES)
+    assert long == set()
 
 
 def test_functions_are_short():
