@@ -46,15 +46,9 @@ from hermes_core.config import Config
 from hermes_core.config.setup_journal import recover
 from hermes_core.errors import HermesError
 from hermes_core.loading.activation import activate_builtin
-from hermes_core.provider import (
-    ForgetRequest,
-    folded,
-)
+from hermes_core.provider import ForgetRequest, folded
 from hermes_core.storage.processes import users_of
-from hermes_core.storage.search import (
-    ENCODINGS,
-    SearchResult,
-)
+from hermes_core.storage.search import ENCODINGS, SearchResult
 
 _JOURNAL: Final = Journal(
     JOURNAL, "an unfinished `forget`", "remove the file and run `hermes-plugins forget` again"

@@ -10,20 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from hermes_core.checkup.child_process import run_plugin_code
-from hermes_core.checkup.survey import (
-    Subject,
-    counted,
-    needle_problem,
-    subject_of,
-)
+from hermes_core.checkup.survey import Subject, counted, needle_problem, subject_of
 from hermes_core.config import Config, load_config
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, describe
 from hermes_core.loading.activation import Activation, activate, activate_builtin, deadlines_of
-from hermes_core.provider import (
-    ForgetReport,
-    ForgetRequest,
-)
+from hermes_core.provider import ForgetReport, ForgetRequest
 from hermes_core.session import SessionContext
 
 

@@ -30,11 +30,7 @@ from hermes_core.provider import (
     folded,
 )
 from hermes_core.session import SessionContext
-from hermes_core.storage.search import (
-    Needles,
-    SearchResult,
-    search_files,
-)
+from hermes_core.storage.search import Needles, SearchResult, search_files
 
 JOURNAL: Final = "forget.json"
 

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-from hermes_core.provider import BUILTIN
+from hermes_core.errors import describe
+from hermes_core.provider import BUILTIN, MemoryProvider
 
 #: Our own keys under ``memory`` in config.yaml. They can't be a provider's name, since its
 #: settings would stand in the same place.
@@ -47,6 +48,24 @@ def normalise(name: str) -> str:
     # again.
     folded = unicodedata.normalize("NFKC", name).casefold()
     return _SEPARATORS.sub("-", unicodedata.normalize("NFKC", folded))
+
+
+def names_of(provider: MemoryProvider, name: str = "") -> tuple[str, str, str]:
+    """A provider's own name, the one to use (``name`` if there is one), and what is wrong with it.
+
+    Args:
+        provider: A provider, or anything that looks like one.
+        name: Its name in config.yaml; "" for its own.
+    """
+    try:
+        own = provider.name
+    # `name` is often a property that reads a file; the first code of a plugin that runs here.
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a property
+        return "", name, f"its name can't be read: {describe(error)}"
+    name = name or own
+    if isinstance(name, str) and normalise(name) == BUILTIN:
+        return own, BUILTIN, ""  # one spelling, which everything else compares with
+    return own, name, name_problem(name)
 
 
 def name_problem(name: object, *, ours: bool = False) -> str:

@@ -20,22 +20,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from hermes_core.config.names import name_problem, normalise
-from hermes_core.dispatch import (
-    Deadlines,
-    HookCalls,
-    HookHealth,
-    ProviderAdapter,
-    TurnClock,
-)
+from hermes_core.config.names import names_of, normalise
+from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, ProviderAdapter, TurnClock
 from hermes_core.dispatch.caller import use_home
-from hermes_core.errors import HermesError, describe
+from hermes_core.errors import HermesError
 from hermes_core.hookspecs import Messages
 from hermes_core.manager.builtin import BuiltinCalls
 from hermes_core.manager.compression import pre_compress, supports_checkpoints
@@ -53,12 +48,7 @@ from hermes_core.provider import (
 )
 from hermes_core.session import SessionContext
 from hermes_core.storage.logger import logger
-from hermes_core.storage.time_limit import (
-    START_SECONDS,
-    TOOL_SECONDS,
-    TURN_SECONDS,
-    time_limit,
-)
+from hermes_core.storage.time_limit import START_SECONDS, TOOL_SECONDS, TURN_SECONDS, time_limit
 
 if TYPE_CHECKING:
     from hermes_core.call_log import CallLog
@@ -162,18 +152,10 @@ class MemoryManager:
             name: Its name in this manager, if that is not ``provider.name``.
             provider_config: Its settings, which ``initialize`` receives.
         """
-        try:
-            own, reason = provider.name, ""
-        # `name` is often a property that reads a file; the first code of a plugin that runs here.
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a property
-            own, reason = "", f"its name can't be read: {describe(error)}"
-        name = name or own
-        if not reason and not (isinstance(name, str) and normalise(name) == BUILTIN):
-            reason = name_problem(name)
+        own, name, reason = names_of(provider, name)
         if reason:
             return self._refuse(f"{type(provider).__name__}: {reason}")
-        builtin = normalise(name) == BUILTIN
-        name = BUILTIN if builtin else name  # one spelling, which everything else compares with
+        builtin = name == BUILTIN
         # At most one external provider: two would each get every turn, and the user could not tell
         # which one a recalled sentence came from.
         present = self._builtin.adapter if builtin else self._external
@@ -230,14 +212,8 @@ class MemoryManager:
         ]
         undelivered = self._writes.warnings if self._writes is not None else []
         noticed = [line for each in self._adapters() for line in each.process_watch.noticed]
-        return (
-            *self._warnings,
-            *noticed,
-            *starts,
-            *self._tools.warnings,
-            *self._builtin.warnings,
-            *undelivered,
-        )
+        own = (*self._tools.warnings, *self._builtin.warnings)
+        return (*self._warnings, *noticed, *starts, *own, *undelivered)
 
     def _refuse(self, reason: str) -> bool:
         logger.warning("memory provider refused: %s", reason)
@@ -350,10 +326,7 @@ class MemoryManager:
                 in the next request of a web server.
             **who: As for `initialize_all`.
         """
-        from hermes_core.manager.conversation import (  # noqa: PLC0415 - the fence: hosts may do without
-            Conversation,
-            ConversationSlot,
-        )
+        from hermes_core.manager.conversation import Conversation, ConversationSlot  # noqa: PLC0415 - the fence: hosts may do without
 
         if self._conversation_slot is None:
             self._conversation_slot = ConversationSlot()
@@ -702,13 +675,11 @@ class MemoryManager:
         """Record every call from now on."""
         from hermes_core.call_log import CallLog  # noqa: PLC0415 - not for a look only
 
-        self._call_log = CallLog.of(self._home_folder())
-        self.when_closed(self._call_log.close)
+        log = self._call_log = CallLog.of(self._home_folder())
+        self.when_closed(log.close)
         for adapter in self._adapters():
             # The session as a function: it may change while the listener stays.
-            adapter.listener = self._call_log.listener(
-                adapter.name, lambda: self._session.session_id
-            )
+            adapter.listener = log.listener(adapter.name, lambda: self._session.session_id)
 
     def _home_folder(self) -> Path:
         if self._home is not None:
@@ -719,10 +690,9 @@ class MemoryManager:
 
     def _known_home(self) -> Path | None:
         """The home; None if it can't be used. Whoever needs it raises the error."""
-        try:
+        with suppress(HermesError):
             return self._home_folder()
-        except HermesError:
-            return None
+        return None
 
     def when_closed(self, close: Callable[[], None]) -> None:
         """Call ``close`` at the end of `shutdown_all`."""

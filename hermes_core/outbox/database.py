@@ -6,9 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from hermes_core.outbox.records import (
-    StreamKey,
-)
+from hermes_core.outbox.records import StreamKey
 from hermes_core.storage.sql import Connection
 
 _T = TypeVar("_T")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hermes_core.outbox.records import (
-    Stream,
-    StreamKey,
-)
+from hermes_core.outbox.records import Stream, StreamKey
 from hermes_core.storage.sql import Connection
 
 #: The first waiting write of each kind, for each stream. Only these decide when the stream is due:

@@ -12,9 +12,7 @@ from time import monotonic, sleep
 from typing import Final
 
 from hermes_core.errors import DatabaseError
-from hermes_core.storage.descriptors import (
-    NO_FILE,
-)
+from hermes_core.storage.descriptors import NO_FILE
 from hermes_core.storage.sqlite_connection import (
     HINTS,
     OpenConnection,

@@ -8,19 +8,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from hermes_builtin.notes import (
-    Notes,
-    Person,
-    Refused,
-    previews,
-)
+from hermes_builtin.notes import Notes, Person, Refused, previews
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
-from hermes_core.cli.output import (
-    note,
-    plain,
-)
+from hermes_core.cli.output import note, plain
 from hermes_core.config import load_config
 from hermes_core.storage.home import resolve_home
 

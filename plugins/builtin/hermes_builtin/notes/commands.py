@@ -33,12 +33,7 @@ from hermes_builtin.notes import (
     operation,
     render,
 )
-from hermes_builtin.notes.command_notes import (
-    json_option,
-    notes_of,
-    of_user,
-    writable,
-)
+from hermes_builtin.notes.command_notes import json_option, notes_of, of_user, writable
 from hermes_builtin.notes.draft import Draft
 from hermes_builtin.notes.export import Export
 from hermes_builtin.notes.guard import SECRET

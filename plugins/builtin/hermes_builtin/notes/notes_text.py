@@ -9,10 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from hermes_builtin.notes.entries import (
-    FileChanged,
-    NotesError,
-)
+from hermes_builtin.notes.entries import FileChanged, NotesError
 from hermes_core.storage.files import LockTimeoutError, StagedFile, file_lock, stage_file
 from hermes_core.storage.home import ensure_folder
 

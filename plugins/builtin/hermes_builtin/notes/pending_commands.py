@@ -26,13 +26,7 @@ from hermes_builtin.notes.command_notes import (
 )
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError
-from hermes_core.cli.output import (
-    paint,
-    plain,
-    print_json,
-    say,
-    say_text,
-)
+from hermes_core.cli.output import paint, plain, print_json, say, say_text
 
 _names = click.argument("names", nargs=-1, required=True, metavar="ID|all")
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from hermes_builtin.notes.entries import (
-    DELIMITER,
-)
+from hermes_builtin.notes.entries import DELIMITER
 from hermes_builtin.notes.guard import Finding
 from hermes_builtin.notes.notebook import Notebook, Page
 from hermes_core.privacy.origin import is_external

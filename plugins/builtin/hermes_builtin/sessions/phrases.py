@@ -6,15 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from hermes_builtin.sessions.query import (
-    Phrase,
-)
+from hermes_builtin.sessions.query import Phrase
 from hermes_builtin.sessions.source import Source
-from hermes_builtin.sessions.words import (
-    fold,
-    is_unspaced,
-    runs,
-)
+from hermes_builtin.sessions.words import fold, is_unspaced, runs
 
 #: So many messages that have all words of a phrase are read, the newest first.
 MOST_READ: Final = 3000

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from hermes_builtin.sessions.archive import (
-    ROLES,
-)
+from hermes_builtin.sessions.archive import ROLES
 from hermes_builtin.sessions.display import LINK
 from hermes_builtin.sessions.words import storable
 

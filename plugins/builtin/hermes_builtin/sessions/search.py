@@ -24,21 +24,11 @@ from hermes_builtin.sessions.archive import (
 )
 from hermes_builtin.sessions.numbers import session_of
 from hermes_builtin.sessions.phrases import MOST_READ, beginning, having, without
-from hermes_builtin.sessions.query import (
-    Query,
-    Term,
-    TitleQuery,
-    agreement,
-    days,
-    reach,
-)
+from hermes_builtin.sessions.query import Query, Term, TitleQuery, agreement, days, reach
 from hermes_builtin.sessions.ranking import Ranking, SessionScore, Totals, rarity, weight
 from hermes_builtin.sessions.source import Group, Lineages, Source
 from hermes_builtin.sessions.vocabulary import Clause, Vocabulary
-from hermes_builtin.sessions.words import (
-    WEIGHT,
-    related,
-)
+from hermes_builtin.sessions.words import WEIGHT, related
 
 
 def merged(source: Source, options: SearchOptions, *answers: Found) -> Found:

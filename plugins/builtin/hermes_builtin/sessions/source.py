@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from hermes_builtin.sessions.archive import (
-    Scope,
-    Session,
-)
+from hermes_builtin.sessions.archive import Scope, Session
 
 #: Words of which a message has one. ``word*`` stands for all words that begin so: no index word
 #: has an asterisk in it.

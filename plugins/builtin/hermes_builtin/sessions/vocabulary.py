@@ -6,15 +6,9 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
 
-from hermes_builtin.sessions.query import (
-    Term,
-)
+from hermes_builtin.sessions.query import Term
 from hermes_builtin.sessions.source import Group, Source
-from hermes_builtin.sessions.words import (
-    LANGUAGE_MARKS,
-    inflected,
-    stem,
-)
+from hermes_builtin.sessions.words import LANGUAGE_MARKS, inflected, stem
 
 #: A prefix that more words begin with stands for the most frequent of them.
 _MOST_EXPANSIONS: Final = 10

@@ -46,9 +46,14 @@ from hermes_builtin.sessions.numbers import (
 )
 from hermes_builtin.sessions.postgres.index import IS_PENDING, Backlog, PostgresIndex
 from hermes_builtin.sessions.postgres.reader import PostgresReader, scope_values
-from hermes_builtin.sessions.postgres.rows import extra_text, json_text, message_row, session_facts
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of, sessions_where
+from hermes_builtin.sessions.postgres.turn_json import (
+    extra_text,
+    json_text,
+    message_row,
+    session_facts,
+)
 from hermes_builtin.sessions.query import Query, Term
 from hermes_builtin.sessions.ranking import Totals
 from hermes_builtin.sessions.words import storable
