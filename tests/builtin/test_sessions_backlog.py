@@ -103,9 +103,9 @@ def test_long_messages_are_indexed_fewer_at_a_time(archive):
 @pytest.mark.files_only("about the lock and the index of the file")
 def test_who_is_about_to_write_holds_up_the_work_before_waiting_for_the_file(archive, monkeypatch):
     order = []
-    transaction = archive._file.transaction
+    writing = archive._file.writing
     monkeypatch.setattr(archive._backlog, "before_write", lambda: order.append("announced"))
-    monkeypatch.setattr(archive._file, "transaction", lambda: order.append("file") or transaction())
+    monkeypatch.setattr(archive._file, "writing", lambda: order.append("file") or writing())
     say(archive, "quagga")
     assert order[:2] == ["announced", "file"]
 
