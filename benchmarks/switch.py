@@ -74,7 +74,7 @@ def replayed(home: Path) -> float:
     from hermes_core.checkup import switch
 
     began = time.time()
-    (result,) = switch.replay_in_child(home, switch.Wanted("honcho", parent=0))
+    (result,) = switch.replay_in_child(home, switch.ReplayRequest("honcho", parent=0))
     assert (result.turns, result.undelivered) == (SESSIONS * TURNS, 0), result
     (done,) = switch.replays(home).values()
     return done.finished - began

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hermes_adapters.frameworks import require
 from hermes_adapters.people import (
-    Memories,
-    Note,
-    Person,
+    MemoryOwner,
+    NotebookEntry,
+    SessionManagers,
     in_thread,
     matching_notes,
     note_id,
@@ -72,8 +72,8 @@ class HermesMemoryService(BaseMemoryService):
         person: Callable[[str, str], tuple[str, str]] | None = None,
     ) -> None:
         folder = Path(home).absolute() if home is not None else resolve_home()
-        self._memories = Memories(folder)
-        self._items = Items(folder, **Person()._asdict())
+        self._memories = SessionManagers(folder)
+        self._items = Items(folder, **MemoryOwner()._asdict())
         self._person_of = person
 
     async def add_session_to_memory(self, session: Session) -> None:
@@ -137,24 +137,24 @@ class HermesMemoryService(BaseMemoryService):
         self._memories.close()
         self._items.close()
 
-    def _person(self, app_name: str, user_id: str) -> Person:
+    def _person(self, app_name: str, user_id: str) -> MemoryOwner:
         if not app_name or not user_id:
             raise ValueError("app_name and user_id are needed: they say whose memory it is")
         chosen = self._person_of(app_name, user_id) if self._person_of else (app_name, user_id)
-        return Person(*chosen)
+        return MemoryOwner(*chosen)
 
-    def _change(self, person: Person, writes: Sequence[ItemWrite]) -> None:
+    def _change(self, person: MemoryOwner, writes: Sequence[ItemWrite]) -> None:
         self._items.of(*person).change(writes)
 
-    def _add(self, person: Person, session_id: str, events: Iterable[Event]) -> None:
+    def _add(self, person: MemoryOwner, session_id: str, events: Iterable[Event]) -> None:
         stored, waiting = (_STORED, _label(session_id)), (_WAITING, _label(session_id))
-        given = [each for each in map(_said, events) if each is not None]
+        given = [each for each in map(_event_message, events) if each is not None]
         known = {each.id for each in given}
         items = self._items.of(*person)
         # The session is ours alone from here on: nobody else stores the same turn.
         with self._memories.session(session_id, person) as memory:
             kept = sorted(items.search(waiting, limit=_MOST_WAITING), key=lambda each: each.created)
-            earlier = [_Said(**each.value) for each in kept if each.key not in known]
+            earlier = [_EventMessage(**each.value) for each in kept if each.key not in known]
             halves = {each.key for each in kept}
             for turn in _turns([*earlier, *given]):
                 new = [each for each in turn if not items.get(stored, each.id, refresh=False)]
@@ -171,7 +171,7 @@ class HermesMemoryService(BaseMemoryService):
                     items.change([ItemWrite(waiting, each.id, asdict(each), each.text)
                                   for each in new if each.id not in halves])  # fmt: skip
 
-    def _find(self, person: Person, query: str) -> list[MemoryEntry]:
+    def _find(self, person: MemoryOwner, query: str) -> list[MemoryEntry]:
         if not isinstance(query, str):
             raise TypeError(f"query is text, not {type(query).__name__}")
         if not query.strip():
@@ -190,7 +190,7 @@ class HermesMemoryService(BaseMemoryService):
 
 
 @dataclass(frozen=True)
-class _Said:
+class _EventMessage:
     """What an event says: a message of the user, the agent or a tool."""
 
     id: str
@@ -204,22 +204,24 @@ class _Said:
         return {"role": self.role, "content": self.text, **named}
 
 
-def _said(event: Event) -> _Said | None:
+def _event_message(event: Event) -> _EventMessage | None:
     if event.partial:  # the whole text follows
         return None
     results = event.get_function_responses()
     if results:
         text = "\n".join(str(each.response) for each in results)
-        return _Said(event.id, "tool", text, results[0].name or "")
+        return _EventMessage(event.id, "tool", text, results[0].name or "")
     text = _text(event.content)
     return (
-        _Said(event.id, "user" if event.author == "user" else "assistant", text) if text else None
+        _EventMessage(event.id, "user" if event.author == "user" else "assistant", text)
+        if text
+        else None
     )
 
 
-def _turns(said: Iterable[_Said]) -> Iterator[list[_Said]]:
+def _turns(said: Iterable[_EventMessage]) -> Iterator[list[_EventMessage]]:
     """Messages from one of the user to the next."""
-    turn: list[_Said] = []
+    turn: list[_EventMessage] = []
     for each in said:
         if each.role == "user" and turn and any(one.role != "user" for one in turn):
             yield turn
@@ -256,7 +258,7 @@ def _of_item(item: StoredItem) -> MemoryEntry:
     return found
 
 
-def _of_note(note: Note) -> MemoryEntry:
+def _of_note(note: NotebookEntry) -> MemoryEntry:
     return _entry(f"note:{note.id}", note.text, "notes", None)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
 from hermes_adapters.frameworks import require, scrubbed
-from hermes_adapters.people import Memories, Person, in_thread
+from hermes_adapters.people import MemoryOwner, SessionManagers, in_thread
 from hermes_core import HermesError, defused
 
 require("langgraph", extra="langgraph", tested=">=1.2,<1.3")
@@ -70,8 +70,8 @@ class HermesMemory(AgentMiddleware[_State, Any, Any]):
     ) -> None:
         super().__init__()
         self._platform, self._user = platform, user_id
-        self._memories = Memories(home)
-        with self._memories.session(f"langgraph-{uuid4().hex[:12]}", Person()) as memory:
+        self._memories = SessionManagers(home)
+        with self._memories.session(f"langgraph-{uuid4().hex[:12]}", MemoryOwner()) as memory:
             self.tools = [_tool(each) for each in memory.get_all_tool_schemas()]
 
     def close(self) -> None:
@@ -162,11 +162,11 @@ class HermesMemory(AgentMiddleware[_State, Any, Any]):
             memory.sync_all(said, answer, messages=list(map(_as_dict, turn)))
             memory.queue_prefetch_all(said)
 
-    def _person(self, runtime: Any) -> Person:
+    def _person(self, runtime: Any) -> MemoryOwner:
         context = getattr(runtime, "context", None)
         given = context.get("user_id") if isinstance(context, Mapping) else None
         given = given or getattr(context, "user_id", None) or _configurable().get("user_id")
-        return Person.of(self._platform, str(given or self._user), "langgraph")
+        return MemoryOwner.of(self._platform, str(given or self._user), "langgraph")
 
 
 def _configurable() -> Mapping[str, Any]:

@@ -35,8 +35,8 @@ from langgraph.store.base import (
 
 from hermes_adapters.people import (
     NOTEBOOKS,
-    Memories,
-    Person,
+    MemoryOwner,
+    SessionManagers,
     change_note,
     in_thread,
     matching_notes,
@@ -76,11 +76,11 @@ class HermesStore(BaseStore):
         self, home: str | os.PathLike[str] | None = None, *, platform: str = "", user_id: str = "",
         ttl: TTLConfig | None = None, clock: Callable[[], float] = time,
     ) -> None:  # fmt: skip
-        self._person = Person.of(platform, user_id, "langgraph")
+        self._person = MemoryOwner.of(platform, user_id, "langgraph")
         folder = Path(home).absolute() if home is not None else resolve_home()
         who = self._person._asdict()
         self._items = Items(folder, **who, clock=clock)
-        self._memories = Memories(folder)
+        self._memories = SessionManagers(folder)
         self._session = f"langgraph-store-{uuid4().hex[:12]}"
         self.ttl_config = ttl
 

@@ -1,7 +1,7 @@
 """What adapters for frameworks with many users share: a memory per session, notes, and search.
 
-A framework calls from any thread, for any user. `Memories` lends each session its own manager, to
-one caller at a time, and shuts down those that were not used for longest.
+A framework calls from any thread, for any user. `SessionManagers` lends each session
+its own manager, to one caller at a time, and shuts down those that were not used for longest.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NOTEBOOKS: Final = ("memory", "user")
 _OWNER: Final = "cli"
 
 
-class Person(NamedTuple):
+class MemoryOwner(NamedTuple):
     """Whose memory it is: the pair that every host of one home has to agree on."""
 
     platform: str = _OWNER
     user_id: str = ""
 
     @classmethod
-    def of(cls, platform: str, user_id: str, default: str) -> Person:
+    def of(cls, platform: str, user_id: str, default: str) -> MemoryOwner:
         """The owner of the machine if neither is given.
 
         Raises:
@@ -45,7 +45,7 @@ class Person(NamedTuple):
 
 
 @dataclass
-class _Lent:
+class _SharedManager:
     """A session's manager. ``lock`` is held by whoever uses it, ``users`` also counts who waits."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -53,7 +53,7 @@ class _Lent:
     users: int = 0
 
 
-class Memories:
+class SessionManagers:
     """The managers of a home, one per session.
 
     Args:
@@ -65,14 +65,14 @@ class Memories:
         self._home = home
         self._most = most
         self._lock = threading.Lock()
-        self._lent: OrderedDict[tuple[Person, str], _Lent] = OrderedDict()
+        self._lent: OrderedDict[tuple[MemoryOwner, str], _SharedManager] = OrderedDict()
 
     @contextmanager
-    def session(self, session_id: str, person: Person) -> Iterator[MemoryManager]:
+    def session(self, session_id: str, person: MemoryOwner) -> Iterator[MemoryManager]:
         """Lend the manager of a session; others that want the same one wait."""
         key = (person, session_id)
         with self._lock:
-            lent = self._lent.setdefault(key, _Lent())
+            lent = self._lent.setdefault(key, _SharedManager())
             self._lent.move_to_end(key)
             lent.users += 1
         try:
@@ -85,7 +85,7 @@ class Memories:
                 lent.users -= 1
             self._close_idle(self._most)
 
-    def _started(self, session_id: str, person: Person) -> MemoryManager:
+    def _started(self, session_id: str, person: MemoryOwner) -> MemoryManager:
         manager = MemoryManager.from_config(self._home)
         who = {"user_id": person.user_id} if person.user_id else {}
         manager.initialize_all(session_id, platform=person.platform, **who)
@@ -113,7 +113,7 @@ async def in_thread(call: Callable[[], T]) -> T:
 # -- notes --------------------------------------------------------------------------------------
 
 
-class Note(NamedTuple):
+class NotebookEntry(NamedTuple):
     """An entry of a notebook; ``id`` stays the same as long as its text does."""
 
     target: str
@@ -121,10 +121,10 @@ class Note(NamedTuple):
     text: str
 
 
-def notes(memory: MemoryManager, target: str) -> list[Note]:
+def notes(memory: MemoryManager, target: str) -> list[NotebookEntry]:
     """Return the entries of a notebook; none if it is switched off."""
     answer = _tool(memory, {"action": "read", "target": target})
-    return [Note(target, note_id(each), each) for each in answer.get("entries") or ()]
+    return [NotebookEntry(target, note_id(each), each) for each in answer.get("entries") or ()]
 
 
 def note_id(text: str) -> str:
@@ -147,7 +147,7 @@ def change_note(memory: MemoryManager, target: str, old: str, new: str) -> None:
         raise ValueError(str(answer.get("error") or answer.get("message") or "not saved"))
 
 
-def matching_notes(memory: MemoryManager, query: str) -> list[Note]:
+def matching_notes(memory: MemoryManager, query: str) -> list[NotebookEntry]:
     """Return the notes that share words with a query, the best first."""
     wanted = _words(query)
     found = [(len(wanted & _words(each.text)), each) for book in NOTEBOOKS

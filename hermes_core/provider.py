@@ -551,7 +551,7 @@ class BuiltinMethods(Protocol):
     def spooled(self, home: Path, /, *, seconds: float = 0) -> tuple[int, str]:
         """Return how many turns wait in the spool, and why; store them first, for so long."""
 
-    def sessions_meant(self, request: ForgetRequest, /) -> dict[str, Any]:
+    def sessions_of_request(self, request: ForgetRequest, /) -> dict[str, Any]:
         """Return whose memories a request is about.
 
         ``sessions`` are those to be deleted, or for a text one of each person: each with its

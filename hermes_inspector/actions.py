@@ -17,11 +17,11 @@ from hermes_builtin.notes import (
     PAGE,
     Author,
     Notebook,
+    NoteStep,
     Operation,
     Person,
-    Refused,
-    Step,
-    Written,
+    RefusalError,
+    WriteResult,
     entry_id,
     operation,
     previews,
@@ -41,7 +41,7 @@ from hermes_core.checkup.forget import (
 )
 from hermes_core.checkup.forget_provider import (
     ProviderAnswer,
-    ProviderForgot,
+    ProviderDeletion,
     ask_provider,
     forget_text_at_provider,
 )
@@ -61,7 +61,7 @@ from hermes_core.loading.activation import activate_builtin
 from hermes_core.outbox import admin
 from hermes_core.provider import BUILTIN
 from hermes_inspector.home import Home
-from hermes_inspector.jobs import Job, Jobs
+from hermes_inspector.jobs import BackgroundJob, Jobs
 from hermes_inspector.notes import ChangeInfo, became
 
 #: The session under which changes are stored, as for the commands.
@@ -70,7 +70,7 @@ _AUTHOR: Final = Author(PAGE)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionResult:
     """A change was made, or there was nothing to change.
 
     Attributes:
@@ -109,20 +109,22 @@ class NoteActions:
         self._home = home
         self._jobs = jobs
 
-    def add(self, key: str, text: str) -> Done:
+    def add(self, key: str, text: str) -> ActionResult:
         """Add an entry."""
         with self._writing(key) as writer:
             return writer.change(operation("add", text, None), "Saved.")
 
-    def edit(self, key: str, version: str, text: str) -> Done | Conflict:
+    def edit(self, key: str, version: str, text: str) -> ActionResult | Conflict:
         """Replace the entry of this version, and no other."""
         return self._change(key, version, "replace", text, "Saved.")
 
-    def remove(self, key: str, version: str) -> Done | Conflict:
+    def remove(self, key: str, version: str) -> ActionResult | Conflict:
         """Remove the entry of this version, and no other."""
         return self._change(key, version, "remove", "", "Removed.")
 
-    def _change(self, key: str, version: str, action: str, text: str, done: str) -> Done | Conflict:
+    def _change(
+        self, key: str, version: str, action: str, text: str, done: str
+    ) -> ActionResult | Conflict:
         with self._writing(key) as writer:
             old = writer.entry(version)
             if old is None:
@@ -132,12 +134,12 @@ class NoteActions:
             wanted = operation(action, text or None, old)._replace(entry=entry_id(old))
             try:
                 return writer.change(wanted, done)
-            except Refused:
+            except RefusalError:
                 if writer.entry(version) is not None:
                     raise
                 return Conflict(key, text, became(writer.notes, key, version))
 
-    def undo(self, number: int) -> Done:
+    def undo(self, number: int) -> ActionResult:
         """Take one change back, and leave what came after it."""
         with self._home.notes() as notes:
             known = notes.history.change(number) if notes.history.exists else None
@@ -147,13 +149,13 @@ class NoteActions:
             change, written = writer.notes.undo(number, _AUTHOR)
             return writer.report(written, f"Change {change.id} was undone.")
 
-    def allow(self, name: str) -> Done:
+    def allow(self, name: str) -> ActionResult:
         """Allow a text that the guard objects to."""
         with self._home.notes() as notes:
             notes.allow(name)
-        return Done("Allowed: the prompt gets this text from the next session on.")
+        return ActionResult("Allowed: the prompt gets this text from the next session on.")
 
-    def approve(self, name: str) -> Done:
+    def approve(self, name: str) -> ActionResult:
         """Carry out a write that waited."""
         with self._home.notes() as notes:
             key = notes.pending.get(name).target
@@ -161,13 +163,13 @@ class NoteActions:
             staged, written = writer.notes.approve(name, Author("tool, approved"))
             return writer.report(written, f"Approved: {staged.summary}", staged.session)
 
-    def reject(self, name: str) -> Done:
+    def reject(self, name: str) -> ActionResult:
         """Discard a write that waited."""
         with self._home.notes() as notes:
             if not notes.pending.exists(name):
                 raise HermesError(f"nothing with the id {name} is pending")
             notes.pending.discard(name)
-        return Done("Rejected.")
+        return ActionResult("Rejected.")
 
     @contextmanager
     def _writing(self, key: str) -> Iterator[_NoteWriter]:
@@ -177,7 +179,7 @@ class NoteActions:
         writer = _NoteWriter(config, person, key)
         try:
             yield writer
-        except Refused as refused:
+        except RefusalError as refused:
             hint = "; ".join(previews(refused.matches))
             raise HermesError(refused.text, hint=hint) from refused
         finally:
@@ -216,17 +218,17 @@ class _NoteWriter:
         entries = self._book.read().entries
         return next((each for each in entries if text_hash(each) == version), None)
 
-    def change(self, wanted: Operation, done: str) -> Done:
+    def change(self, wanted: Operation, done: str) -> ActionResult:
         return self.report(self._book.change([wanted], _AUTHOR), done)
 
-    def report(self, written: Written, done: str, session: str = "") -> Done:
+    def report(self, written: WriteResult, done: str, session: str = "") -> ActionResult:
         """Pass a change on to the external provider, and say what happened."""
-        steps: list[Step] = written.steps
+        steps: list[NoteStep] = written.steps
         self._builtin.mirror(self._book.target, steps, "command", session)
         warnings = list(self._problems)
         if not written.durable:
             warnings.append("The disk did not confirm it: a power cut could undo it.")
-        return Done(done if written.changed else "Nothing to change.", tuple(warnings))
+        return ActionResult(done if written.changed else "Nothing to change.", tuple(warnings))
 
     def _queue(self, action: str, target: str, content: str, metadata: dict[str, Any]) -> None:
         change = {"action": action, "target": target, "content": content, "metadata": metadata}
@@ -244,7 +246,7 @@ class _NoteWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecallPreview:
     """What an agent would recall for a question.
 
     Attributes:
@@ -258,15 +260,15 @@ class Recalled:
     question: str
     explanation: Explanation | None
     problem: str = ""
-    forgot: ProviderForgot | None = None
-    saved: Done | None = None
+    forgot: ProviderDeletion | None = None
+    saved: ActionResult | None = None
 
 
-def ask(home: Home, question: str, user: str = "") -> Recalled:
+def ask(home: Home, question: str, user: str = "") -> RecallPreview:
     """A turn of an agent up to the model's call, in a child process."""
     recover(home.folder)
     done = explain(home.config(), question, session="", user=user)
-    return Recalled(question, done.results[0] if done.results else None, done.problem)
+    return RecallPreview(question, done.results[0] if done.results else None, done.problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,19 +288,19 @@ class Correction:
     book: str = "memory"
 
 
-def correct(home: Home, notes: NoteActions, wanted: Correction) -> Recalled:
+def correct(home: Home, notes: NoteActions, wanted: Correction) -> RecallPreview:
     """Have the external provider forget a text, save the right one, and ask again."""
     forgot = forget_text_at_provider(home.config(), wanted.wrong)
     saved = notes.add(wanted.book, wanted.right) if wanted.right.strip() else None
     again = ask(home, wanted.question)
-    return Recalled(again.question, again.explanation, again.problem, forgot, saved)
+    return RecallPreview(again.question, again.explanation, again.problem, forgot, saved)
 
 
 # -- forget -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ForgetPreview:
     """What there is of a subject, before anything is deleted.
 
     Attributes:
@@ -345,7 +347,7 @@ def forget_request(home: Home, text: str, session: str, user: str, platform: str
     return ForgetRequest(str(home.folder), text, session, user, platform)
 
 
-def look_for(home: Home, request: ForgetRequest, *, provider: bool) -> Found:
+def look_for(home: Home, request: ForgetRequest, *, provider: bool) -> ForgetPreview:
     """Look for a subject in all stores and files. Deletes nothing."""
     config = home.config_or_defaults()
     builtin = activate_builtin(config)
@@ -355,10 +357,10 @@ def look_for(home: Home, request: ForgetRequest, *, provider: bool) -> Found:
     theirs = ask_provider(config, subject, delete=False) if asks else ProviderAnswer()
     unreachable = (*theirs.unreachable, *always_unreachable(config, subject, asked=asks))
     files = tuple(str(each.relative_to(home.folder)) for each in found.search.hits)
-    return Found(subject, found, asks, theirs, unreachable, files)
+    return ForgetPreview(subject, found, asks, theirs, unreachable, files)
 
 
-def forget(home: Home, found: Found) -> StoredReceipt:
+def forget(home: Home, found: ForgetPreview) -> StoredReceipt:
     """Delete what was found, search again, and write the receipt."""
     config = home.config_or_defaults()
     with exclusive(home.folder):
@@ -393,20 +395,20 @@ def receipt_text(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class RetryResult:
     """What a retry did, by session."""
 
     streams: tuple[StreamReport, ...]
     problem: str = ""
 
 
-def retry_writes(home: Home, number: int = 0) -> Delivered:
+def retry_writes(home: Home, number: int = 0) -> RetryResult:
     """Deliver what waits, failed or was skipped: of one write's session, or all."""
     done = retry(home.config(), number)
-    return Delivered(done.results, done.problem)
+    return RetryResult(done.results, done.problem)
 
 
-def drop_write(home: Home, number: int) -> Done:
+def drop_write(home: Home, number: int) -> ActionResult:
     """Remove a write; it will not be delivered.
 
     Raises:
@@ -415,7 +417,7 @@ def drop_write(home: Home, number: int) -> Done:
     with home.outbox() as store:
         admin.entry(store, number)
         admin.drop(store, number)
-    return Done(f"Removed write {number}.")
+    return ActionResult(f"Removed write {number}.")
 
 
 # -- the provider -------------------------------------------------------------------------------
@@ -463,14 +465,14 @@ def enable_provider(home: Home, name: str, grants: tuple[str, ...] = ()) -> Tria
     )
 
 
-def disable_provider(home: Home) -> Done:
+def disable_provider(home: Home) -> ActionResult:
     """Stop using the external provider; its data stays."""
     recover(home.folder)
     config = home.config()
     if not config.selection.choice:
         raise HermesError("no external provider is active")
     disable(config)
-    return Done(f"{config.selection.name} is disabled. Its data was not changed.")
+    return ActionResult(f"{config.selection.name} is disabled. Its data was not changed.")
 
 
 def run_conformance(home: Home, name: str) -> Report:
@@ -490,6 +492,6 @@ def list_provider_tools(home: Home) -> tuple[ToolInfo, ...]:
     return done.results
 
 
-def job_done(job: Job | None) -> bool:
+def job_done(job: BackgroundJob | None) -> bool:
     """Whether a job has a result."""
     return job is not None and not job.running and not job.problem

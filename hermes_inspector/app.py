@@ -29,7 +29,7 @@ from hermes_inspector.actions import NoteActions
 from hermes_inspector.health import Checkup, state_of
 from hermes_inspector.home import Home
 from hermes_inspector.jobs import Jobs
-from hermes_inspector.security import MAX_BODY, Access, Guarded
+from hermes_inspector.security import MAX_BODY, Access, GuardedApp
 
 _FOLDER: Final = Path(__file__).parent
 NAVIGATION: Final = (
@@ -50,7 +50,7 @@ _MESSAGES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class PageMessage:
     """What the page that follows a form says about it."""
 
     text: str
@@ -72,7 +72,7 @@ class Site:
         self.jobs = Jobs()
         self.checkup = Checkup(home, self.jobs)
         self.notes = NoteActions(home, self.jobs)
-        self._messages: dict[str, Message] = {}
+        self._messages: dict[str, PageMessage] = {}
         self._environment = Environment(
             loader=FileSystemLoader(_FOLDER / "templates"),
             autoescape=True,
@@ -143,7 +143,7 @@ class Site:
     def say(self, path: str, text: str, kind: str = "done", hint: str = "") -> Response:
         """Go to a page that says something."""
         name = secrets.token_hex(8)
-        self._messages[name] = Message(text, kind, hint)
+        self._messages[name] = PageMessage(text, kind, hint)
         for old in list(self._messages)[:-_MESSAGES]:
             del self._messages[old]
         path, hash_sign, place = path.partition("#")
@@ -236,7 +236,7 @@ def _written(site: Site, answer: Writer, request: Request, form: Form) -> Respon
         return site.failed(request, error)
 
 
-def build(site: Site, readers: dict[str, Reader], writers: dict[str, Writer]) -> Guarded:
+def build(site: Site, readers: dict[str, Reader], writers: dict[str, Writer]) -> GuardedApp:
     """The application, behind its checks."""
     routes: list[Any] = [Route(path, _reading(site, path, each)) for path, each in readers.items()]
     routes += [
@@ -252,7 +252,7 @@ def build(site: Site, readers: dict[str, Reader], writers: dict[str, Writer]) ->
         },
     )
     entrance, refusal = site.rendered("entrance.html"), site.rendered("refusal.html")
-    return Guarded(application, site.access, entrance, refusal)
+    return GuardedApp(application, site.access, entrance, refusal)
 
 
 def _crashed(site: Site, request: Request, error: Exception) -> Response:

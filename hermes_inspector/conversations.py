@@ -141,7 +141,7 @@ class ConversationList:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ConversationMessage:
     """A message in a conversation."""
 
     id: int
@@ -155,7 +155,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ConversationPage:
     """A stretch of a conversation, with links to what is before and behind it."""
 
     row: Row
@@ -164,7 +164,7 @@ class Conversation:
     profile: str
     started: float
     parent: str
-    messages: tuple[Said, ...]
+    messages: tuple[ConversationMessage, ...]
     before: int
     after: int
     anchor: int
@@ -253,7 +253,7 @@ def find_session(archive: Archive, session_id: str) -> Session:
 
 def conversation(
     archive: Archive, session_id: str, mask: Mask, *, at: int = 0, query: str = "", like: str = ""
-) -> Conversation:
+) -> ConversationPage:
     """A conversation around a message, or from its beginning.
 
     Args:
@@ -279,7 +279,7 @@ def conversation(
         _said(session, each._replace(content=mask(each.content)), words, anchor)
         for each in window.messages
     )
-    return Conversation(
+    return ConversationPage(
         _row(archive, session, mask),
         session.place,
         session.chat_id,
@@ -298,9 +298,11 @@ def _index_words(query: str) -> frozenset[str]:
     return frozenset(term.word for term in parsed.terms)
 
 
-def _said(session: Session, message: Message, words: frozenset[str], anchor: int) -> Said:
+def _said(
+    session: Session, message: Message, words: frozenset[str], anchor: int
+) -> ConversationMessage:
     origin = message_origin(session.source, message)
-    return Said(
+    return ConversationMessage(
         message.id,
         message.role,
         message.at,

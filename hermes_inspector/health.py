@@ -18,9 +18,9 @@ from hermes_core.checkup.status import HomeStatus, home_status
 from hermes_core.config import Config, read_selection
 from hermes_core.discovery import ProviderInfo, scan
 from hermes_core.outbox import WriteState, admin
-from hermes_core.outbox.admin import Backlog, Entry
+from hermes_core.outbox.admin import OutboxBacklog, OutboxEntry
 from hermes_inspector.home import Home
-from hermes_inspector.jobs import Job, Jobs
+from hermes_inspector.jobs import BackgroundJob, Jobs
 
 _DAY: Final = 86_400.0
 #: Days in the charts of the overview.
@@ -37,7 +37,7 @@ CALLS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """Whether the memory works, in one sentence.
 
     Attributes:
@@ -70,7 +70,7 @@ class Checkup:
         self._home = home
         self._jobs = jobs
         self._clock = clock
-        self._last: Job | None = None
+        self._last: BackgroundJob | None = None
 
     def refresh(self, *, now: bool = False) -> None:
         """Start a check, unless there is a new result or one runs."""
@@ -86,24 +86,26 @@ class Checkup:
         self._remember()
         return None if self._last is None else self._last.result
 
-    def _remember(self) -> Job | None:
+    def _remember(self) -> BackgroundJob | None:
         newest = self._jobs.newest("status")
         if newest is not None and not newest.running:
             self._last = newest
         return newest
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HealthVerdict:
         """Whether the memory works."""
         newest = self._remember()
         checking = newest is not None and newest.running
         if self._last is None:
-            return Verdict("checking", "Checking whether the memory works …", checking=checking)
+            return HealthVerdict(
+                "checking", "Checking whether the memory works …", checking=checking
+            )
         if self._last.problem:
             text = f"The check failed: {self._last.problem}"
-            return Verdict("problem", text, at=self._last.started, checking=checking)
+            return HealthVerdict("problem", text, at=self._last.started, checking=checking)
         found: HomeStatus = self._last.result
         state = "problem" if found.problems else "warning" if found.warnings else "works"
-        return Verdict(
+        return HealthVerdict(
             state, _sentence(found), found.problems, found.warnings, self._last.started, checking
         )
 
@@ -186,8 +188,8 @@ class OutboxView:
         problem: Why it can't be read; "" if it can.
     """
 
-    backlogs: tuple[tuple[Backlog, bool], ...] = ()
-    writes: tuple[Entry, ...] = ()
+    backlogs: tuple[tuple[OutboxBacklog, bool], ...] = ()
+    writes: tuple[OutboxEntry, ...] = ()
     more: bool = False
     bytes: int = 0
     max_bytes: int = 1
@@ -233,7 +235,7 @@ def outbox_view(home: Home, state: str = "", limit: int = WRITES) -> OutboxView:
 class WriteView:
     """One write, with its content as JSON."""
 
-    entry: Entry
+    entry: OutboxEntry
     started_with: str
     content: str
 

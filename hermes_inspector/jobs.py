@@ -26,7 +26,7 @@ _LINGER_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BackgroundJob:
     """Something that runs in the background, or has run.
 
     Attributes:
@@ -65,12 +65,14 @@ class Jobs:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, BackgroundJob] = {}
         self._workers: dict[str, Worker] = {}
         #: Grows with each job that starts or ends.
         self.version = 0
 
-    def start(self, kind: str, title: str, call: Callable[[], Any], about: Any = None) -> Job:
+    def start(
+        self, kind: str, title: str, call: Callable[[], Any], about: Any = None
+    ) -> BackgroundJob:
         """Run a function in the background.
 
         Args:
@@ -82,7 +84,7 @@ class Jobs:
         Raises:
             HermesError: Too many of this kind wait already.
         """
-        job = Job(secrets.token_hex(8), kind, title, about, self._clock())
+        job = BackgroundJob(secrets.token_hex(8), kind, title, about, self._clock())
         with self._lock:
             if sum(each.running and each.kind == kind for each in self._jobs.values()) >= _WAITING:
                 raise HermesError("too much is waiting already", hint="try again in a moment")
@@ -96,7 +98,7 @@ class Jobs:
         worker.submit(lambda: self._run(job, call))
         return job
 
-    def _run(self, job: Job, call: Callable[[], Any]) -> None:
+    def _run(self, job: BackgroundJob, call: Callable[[], Any]) -> None:
         result, problem = None, ""
         try:
             result = call()
@@ -115,13 +117,13 @@ class Jobs:
         for name in ended[: max(len(self._jobs) - _KEPT, 0)]:
             del self._jobs[name]
 
-    def get(self, name: str, kind: str = "") -> Job | None:
+    def get(self, name: str, kind: str = "") -> BackgroundJob | None:
         """A job; None if it is not known any more, or of another kind."""
         with self._lock:
             job = self._jobs.get(name)
         return job if job is not None and kind in ("", job.kind) else None
 
-    def newest(self, kind: str) -> Job | None:
+    def newest(self, kind: str) -> BackgroundJob | None:
         """The newest job of a kind."""
         with self._lock:
             found = [each for each in self._jobs.values() if each.kind == kind]

@@ -16,8 +16,8 @@ from hermes_builtin.notes import (
     Notebook,
     Notes,
     NotesError,
+    OperationPlan,
     PendingWrite,
-    Planned,
     entry_id,
 )
 from hermes_builtin.notes.entries import text_hash
@@ -70,7 +70,7 @@ class ChangeInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NoteEntry:
     """An entry of a notebook.
 
     Attributes:
@@ -113,7 +113,7 @@ class Book:
     name: str
     owner: str
     place: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[NoteEntry, ...] = ()
     length: int = 0
     limit: int = 1
     problem: str = ""
@@ -135,7 +135,7 @@ class PlannedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingNote:
     """A write that waits for approval."""
 
     id: str
@@ -163,7 +163,7 @@ class NotesView:
     """All notebooks, what waits and what was refused."""
 
     books: tuple[Book, ...]
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[PendingNote, ...] = ()
     blocked: tuple[BlockedWrite, ...] = ()
     day: str = ""
 
@@ -197,7 +197,7 @@ def book_of(notes: Notes, notebook: Notebook) -> Book:
         finding = findings.get(text)
         secret = finding is not None and finding.kind == SECRET
         entries.append(
-            Entry(
+            NoteEntry(
                 entry_id(text),
                 text_hash(text),
                 without_secrets(text) if secret else text,
@@ -258,7 +258,7 @@ def _info(change: Change) -> ChangeInfo:
     )
 
 
-def _waiting(staged: PendingWrite, planned: list[Planned]) -> Waiting:
+def _waiting(staged: PendingWrite, planned: list[OperationPlan]) -> PendingNote:
     changes = tuple(
         PlannedChange(
             each.wanted.action,
@@ -268,7 +268,7 @@ def _waiting(staged: PendingWrite, planned: list[Planned]) -> Waiting:
         )
         for each in planned
     )
-    return Waiting(
+    return PendingNote(
         staged.id,
         staged.created_at,
         staged.target,
@@ -330,7 +330,7 @@ def notes_on(notes: Notes, day: str) -> NotesView:
         change = notes.history.as_of(notebook.key, at) if notes.history.exists else None
         texts = change.known.entries if change else []
         entries = tuple(
-            Entry(entry_id(each), text_hash(each), without_secrets(each)) for each in texts
+            NoteEntry(entry_id(each), text_hash(each), without_secrets(each)) for each in texts
         )
         book = _empty(notes, notebook)
         books.append(replace(book, entries=entries, length=len(change.after) if change else 0))

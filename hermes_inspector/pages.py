@@ -15,13 +15,19 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 
 from hermes_core import Config, HermesError
 from hermes_inspector import actions, conversations, health
-from hermes_inspector.actions import Conflict, Correction, Done, Found, Recalled
+from hermes_inspector.actions import (
+    ActionResult,
+    Conflict,
+    Correction,
+    ForgetPreview,
+    RecallPreview,
+)
 from hermes_inspector.app import Form, Reader, Site, Writer, build, next_theme, whole_number
 from hermes_inspector.conversations import Filter
 from hermes_inspector.home import Home
-from hermes_inspector.jobs import Job
+from hermes_inspector.jobs import BackgroundJob
 from hermes_inspector.notes import Book, notes_on, notes_view, timeline
-from hermes_inspector.security import Access, Guarded
+from hermes_inspector.security import Access, GuardedApp
 
 _YEAR: Final = 365 * 86_400
 
@@ -93,7 +99,7 @@ def history_page(site: Site, request: Request) -> Response:
     return site.page(request, "history.html", live="notes", shown=shown, book=key)
 
 
-def _after(site: Site, request: Request, form: Form, outcome: Done | Conflict) -> Response:
+def _after(site: Site, request: Request, form: Form, outcome: ActionResult | Conflict) -> Response:
     """The page that follows a change of notes: recall again, if it was corrected from there."""
     if isinstance(outcome, Conflict):
         return _conflict(site, request, outcome)
@@ -244,7 +250,7 @@ def forget_look(site: Site, _request: Request, form: Form) -> Response:
 
 def forget_delete(site: Site, _request: Request, form: Form) -> Response:
     looked = site.jobs.get(form.text("job"), "look")
-    if not isinstance(looked.result if looked else None, Found):
+    if not isinstance(looked.result if looked else None, ForgetPreview):
         raise HermesError("nothing was deleted: search for it first", hint="see Forget")
     assert looked is not None  # noqa: S101 - it has a result
     call = partial(actions.forget, site.home, looked.result)
@@ -276,7 +282,7 @@ def recall_page(site: Site, request: Request) -> Response:
     with site.home.notes() as notes:
         view = notes_view(notes)
     entries = {entry.text: (book, entry) for book in view.books for entry in book.entries}
-    result: Recalled | None = job.result if job is not None else None
+    result: RecallPreview | None = job.result if job is not None else None
     return site.page(
         request,
         "recall.html",
@@ -290,7 +296,7 @@ def recall_page(site: Site, request: Request) -> Response:
     )
 
 
-def _lines(result: Recalled | None) -> dict[str, list[str]]:
+def _lines(result: RecallPreview | None) -> dict[str, list[str]]:
     """The lines of what each provider recalled, without bullets and headings."""
     if result is None or result.explanation is None:
         return {}
@@ -304,7 +310,7 @@ def _lines(result: Recalled | None) -> dict[str, list[str]]:
     }
 
 
-def _ask(site: Site, question: str) -> Job:
+def _ask(site: Site, question: str) -> BackgroundJob:
     call = partial(actions.ask, site.home, question)
     return site.jobs.start("recall", "Asking the memory providers", call, question)
 
@@ -485,7 +491,7 @@ WRITERS: Final[dict[str, Writer]] = {
 }
 
 
-def application(folder: Path, access: Access) -> tuple[Guarded, Site]:
+def application(folder: Path, access: Access) -> tuple[GuardedApp, Site]:
     """The page of a home, and what has to be closed at its end."""
     site = Site(Home(folder), access)
     return build(site, READERS, WRITERS), site

@@ -128,7 +128,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-class Guarded:
+class GuardedApp:
     """The application behind the checks of `Access`.
 
     Args:

@@ -8,7 +8,7 @@ from hermes_core.call_log.log import CallLog, LoggedCall, forget_calls, path_of
 from hermes_core.call_log.reader import (
     DayReport,
     HookReport,
-    Lost,
+    LostCalls,
     daily_calls,
     hook_health,
     lost_calls,
@@ -20,7 +20,7 @@ __all__ = [
     "DayReport",
     "HookReport",
     "LoggedCall",
-    "Lost",
+    "LostCalls",
     "daily_calls",
     "forget_calls",
     "hook_health",

@@ -82,7 +82,7 @@ class HookReport(NamedTuple):
     paused: int
 
 
-class Lost(NamedTuple):
+class LostCalls(NamedTuple):
     """Calls that are missing in the log, since more came than could be written.
 
     Attributes:
@@ -169,7 +169,7 @@ def daily_calls(home: Path, *, since: float, provider: str = "") -> list[DayRepo
     ]
 
 
-def lost_calls(home: Path) -> Lost:
+def lost_calls(home: Path) -> LostCalls:
     """Return how many calls are missing in the log.
 
     Raises:
@@ -177,7 +177,7 @@ def lost_calls(home: Path) -> Lost:
     """
     with _reading(home) as database:
         row = database.execute("SELECT calls, at FROM lost").fetchone()
-    return Lost(*row) if row else Lost()
+    return LostCalls(*row) if row else LostCalls()
 
 
 def _report(row: tuple[Any, ...], last_error: str) -> HookReport:

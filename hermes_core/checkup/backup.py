@@ -191,7 +191,7 @@ class _Backup:
             return Config(self._home)
 
     def _manifest(
-        self, config: Config, tree: Tree, outside: Sequence[_Outside], secrets_sha256: str
+        self, config: Config, tree: Tree, outside: Sequence[_OutsideFiles], secrets_sha256: str
     ) -> Manifest:
         folders = [f"{HOME}/{each}" for each in tree.folders]
         folders += [f"{each.place}/{path}" for each in outside for path in each.tree.folders]
@@ -227,10 +227,10 @@ class _Backup:
                 self._add(each, HOME)
                 self._step(each.name)
 
-    def _add_notes(self, files: Sequence[Found]) -> None:
+    def _add_notes(self, files: Sequence[SourceFile]) -> None:
         """Copy the notes and their history as they are at one moment."""
         with ExitStack() as stack:
-            texts: list[tuple[Found, bytes | None]] = []
+            texts: list[tuple[SourceFile, bytes | None]] = []
             with ExitStack() as locks:
                 for each in [f for f in files if f.path.suffix == ".md"][:_MOST_LOCKS]:
                     self._lock(locks, each)
@@ -249,7 +249,7 @@ class _Backup:
                 if each.name not in known:
                     self._add(each, HOME, snapshots.get(each.name))
 
-    def _lock(self, locks: ExitStack, notes: Found) -> None:
+    def _lock(self, locks: ExitStack, notes: SourceFile) -> None:
         path = notes.path.with_name(f"{notes.path.name}.lock")
         try:
             locks.enter_context(file_lock(path, _LOCK_SECONDS))
@@ -258,7 +258,7 @@ class _Backup:
         except OSError:  # a folder that can't be written: nobody else changes it either
             return
 
-    def _snapshot(self, each: Found) -> Snapshot | None:
+    def _snapshot(self, each: SourceFile) -> Snapshot | None:
         try:
             return Snapshot(each.path) if is_database(each.path) else None
         except HermesError:
@@ -271,7 +271,7 @@ class _Backup:
             self._add(each, place)
         self._step(place)
 
-    def _add(self, each: Found, place: str, snapshot: Snapshot | None = None) -> None:
+    def _add(self, each: SourceFile, place: str, snapshot: Snapshot | None = None) -> None:
         """Copy one file, in the way that its kind needs."""
         try:
             if self._search.is_credential(each.name):
@@ -288,13 +288,13 @@ class _Backup:
         except HermesError as error:
             self._copy_unlocked(each, place, str(error))
 
-    def _is_database(self, each: Found) -> bool:
+    def _is_database(self, each: SourceFile) -> bool:
         # SQLite takes a file without a page for an empty database.
         return (
             each.size > 0 and not each.name.endswith(_BESIDE_DATABASES) and is_database(each.path)
         )
 
-    def _copy_database(self, each: Found, place: str, snapshot: Snapshot) -> None:
+    def _copy_database(self, each: SourceFile, place: str, snapshot: Snapshot) -> None:
         copy = self._folder / "copy.db"
         copy.unlink(missing_ok=True)
         damage = snapshot.copy(copy)
@@ -304,7 +304,7 @@ class _Backup:
             self._store(each, place, source, "database")
         copy.unlink()
 
-    def _copy_unlocked(self, each: Found, place: str, why: str) -> None:
+    def _copy_unlocked(self, each: SourceFile, place: str, why: str) -> None:
         """Copy a database that SQLite can't copy, byte by byte with its log."""
         self._problems.append(f"{each.name}: copied byte by byte, since it {why}")
         for suffix in ("", *_BESIDE_DATABASES[::2]):
@@ -312,13 +312,13 @@ class _Backup:
             if beside.exists():
                 self._copy_file(replace(each, path=beside, name=f"{each.name}{suffix}"), place)
 
-    def _copy_file(self, each: Found, place: str) -> None:
+    def _copy_file(self, each: SourceFile, place: str) -> None:
         with self._opened(each) as source:
             if source is not None:
                 self._store(each, place, source)
 
     @contextmanager
-    def _opened(self, each: Found) -> Iterator[IO[bytes] | None]:
+    def _opened(self, each: SourceFile) -> Iterator[IO[bytes] | None]:
         """A file to read; None if it is gone, or can't be read, which is reported."""
         try:
             file = open_regular(each.path)
@@ -331,7 +331,7 @@ class _Backup:
             with file:
                 yield file
 
-    def _chunks(self, each: Found, source: IO[bytes]) -> Iterator[bytes]:
+    def _chunks(self, each: SourceFile, source: IO[bytes]) -> Iterator[bytes]:
         """What a file has at this moment: it may be growing."""
         source.seek(0, os.SEEK_END)
         left = source.tell()
@@ -345,11 +345,11 @@ class _Backup:
             reason = error.strerror or error
             self._problems.append(f"{each.name}: the last {left:,} bytes can't be read: {reason}")
 
-    def _store(self, each: Found, place: str, source: IO[bytes], kind: str = "file") -> None:
+    def _store(self, each: SourceFile, place: str, source: IO[bytes], kind: str = "file") -> None:
         self._store_chunks(each, place, self._chunks(each, source), lambda: kind)
 
     def _store_chunks(
-        self, each: Found, place: str, chunks: Iterable[bytes], kind: Callable[[], str]
+        self, each: SourceFile, place: str, chunks: Iterable[bytes], kind: Callable[[], str]
     ) -> None:
         info = zipfile.ZipInfo(f"{place}/{each.name}".removesuffix("/."), _date(each.modified))
         info.compress_type = zipfile.ZIP_DEFLATED
@@ -383,13 +383,13 @@ class _Backup:
             self._problems.append(describe(error))
             return frozenset()
 
-    def _keep_credential(self, each: Found, place: str) -> None:
+    def _keep_credential(self, each: SourceFile, place: str) -> None:
         with self._opened(each) as file:
             if file is not None:
                 content = file.read(_LARGEST_CREDENTIALS + 1) if self._passphrase else b""
                 self._keep_secret(each, place, content)
 
-    def _copy_searched(self, each: Found, place: str) -> None:
+    def _copy_searched(self, each: SourceFile, place: str) -> None:
         """Copy a file without the secrets in it, or leave it out if it is not of use then."""
         with self._opened(each) as file:
             if file is None:
@@ -407,7 +407,7 @@ class _Backup:
         if found.copy is not None:
             self._store(each, place, BytesIO(found.copy), "redacted")
 
-    def _copy_large(self, each: Found, place: str, file: IO[bytes]) -> None:
+    def _copy_large(self, each: SourceFile, place: str, file: IO[bytes]) -> None:
         search = self._search
         self._store_chunks(
             each,
@@ -419,11 +419,11 @@ class _Backup:
             self._left_out.append(f"{self._shown(each, place)}: has secrets, masked in the copy")
 
     @staticmethod
-    def _shown(each: Found, place: str) -> str:
+    def _shown(each: SourceFile, place: str) -> str:
         return each.name if place == HOME else str(each.path)
 
     def _keep_secret(
-        self, each: Found, place: str, content: bytes, *, is_masked: bool = False
+        self, each: SourceFile, place: str, content: bytes, *, is_masked: bool = False
     ) -> None:
         """Encrypt a file, or say that it is left out."""
         if not self._passphrase:
@@ -461,7 +461,7 @@ class _Backup:
 
     # -- what the provider has elsewhere --------------------------------------------------
 
-    def _outside(self, config: Config) -> list[_Outside]:
+    def _outside(self, config: Config) -> list[_OutsideFiles]:
         if self._passphrase:
             self._collect_keyring()
         if not config.selection.name:
@@ -472,7 +472,7 @@ class _Backup:
         self._step("provider")
         return list(self._outside_trees([each.path for each in done.results if each.path]))
 
-    def _outside_trees(self, paths: Iterable[str]) -> Iterator[_Outside]:
+    def _outside_trees(self, paths: Iterable[str]) -> Iterator[_OutsideFiles]:
         home = self._home.resolve()
         for number, name in enumerate(dict.fromkeys(paths), 1):
             path = Path(name).expanduser()
@@ -486,7 +486,7 @@ class _Backup:
                 continue
             tree = home_tree(path, self._folder) if path.is_dir() else _single(path)
             self._left_out += tree.left_out
-            yield _Outside(str(path), f"{OUTSIDE}/{number}", tree)
+            yield _OutsideFiles(str(path), f"{OUTSIDE}/{number}", tree)
 
 
 def _order(name: str) -> int:
@@ -494,7 +494,7 @@ def _order(name: str) -> int:
     return next(found, len(_FIRST))
 
 
-def _text_of(notes: Found) -> bytes | None:
+def _text_of(notes: SourceFile) -> bytes | None:
     """The text of a notebook; None if it is too large to be one, or can't be read."""
     try:
         with open_regular(notes.path) as file:
@@ -514,7 +514,7 @@ def _date(modified: float) -> tuple[int, int, int, int, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceFile:
     """A file to copy. ``name`` is its path in the folder, with slashes."""
 
     path: Path
@@ -528,7 +528,7 @@ class Found:
 class Tree:
     """What is below a folder, in the order in which it is copied."""
 
-    files: tuple[Found, ...] = ()
+    files: tuple[SourceFile, ...] = ()
     folders: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
@@ -539,7 +539,7 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outside:
+class _OutsideFiles:
     original: str
     place: str
     tree: Tree
@@ -552,7 +552,7 @@ def home_tree(folder: Path, ignored: Path) -> Tree:
         folder: The folder.
         ignored: What is not part of it: the backup itself may be in the home.
     """
-    files: list[Found] = []
+    files: list[SourceFile] = []
     folders: list[str] = []
     left_out: list[str] = []
     waiting = [(folder, "")]
@@ -584,7 +584,7 @@ def _without_upgrade(tree: Tree) -> Tree:
     return Tree(kept, folders, (*tree.left_out, why))
 
 
-def _is_lock(each: Found) -> bool:
+def _is_lock(each: SourceFile) -> bool:
     # Ours are empty; a plugin may have its uv.lock.
     return each.name.endswith(".lock") and not each.size
 
@@ -632,10 +632,10 @@ def plain_name(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
-def _found(path: Path, name: str) -> Iterator[Found]:
+def _found(path: Path, name: str) -> Iterator[SourceFile]:
     with suppress(OSError):  # an agent has just removed it
         at = path.stat()
-        yield Found(path, name, at.st_size, stat.S_IMODE(at.st_mode) & 0o777, at.st_mtime)
+        yield SourceFile(path, name, at.st_size, stat.S_IMODE(at.st_mode) & 0o777, at.st_mtime)
 
 
 def _single(path: Path) -> Tree:

@@ -19,7 +19,7 @@ from hermes_core.discovery import ProviderInfo
 from hermes_core.errors import AgentEnded, DatabaseError, HermesError
 from hermes_core.loading.activation import chosen
 from hermes_core.outbox import StreamKey, admin
-from hermes_core.outbox.admin import Backlog, OutboxReport
+from hermes_core.outbox.admin import OutboxBacklog, OutboxReport
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import BUILTIN
 from hermes_core.service import Cause
@@ -50,7 +50,7 @@ class ActiveProvider:
         """The name and the owner of a provider."""
         return cls() if info is None else cls(info.name, info.owner)
 
-    def owns(self, writes: StreamKey | Backlog) -> bool:
+    def owns(self, writes: StreamKey | OutboxBacklog) -> bool:
         """Whether writes in the outbox are for this provider."""
         return self.owner == writes.owner and normalise(self.provider) == normalise(writes.provider)
 
@@ -310,7 +310,7 @@ def _only_skipped(report: OutboxReport, active: ActiveProvider) -> bool:
     )
 
 
-def _fails(backlog: Backlog, now: float) -> bool:
+def _fails(backlog: OutboxBacklog, now: float) -> bool:
     # Below an hour it is a normal delay: a retry waits minutes after a failure.
     old = backlog.oldest is not None and now - backlog.oldest > _HOUR
     return old and bool(backlog.failing_since or backlog.error)

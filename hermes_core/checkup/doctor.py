@@ -50,7 +50,7 @@ from hermes_core.loading.activation import (
 )
 from hermes_core.loading.requirements import applicable_requirements
 from hermes_core.outbox import admin
-from hermes_core.outbox.admin import Backlog
+from hermes_core.outbox.admin import OutboxBacklog
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.privacy import masked
 from hermes_core.secrets import Secrets
@@ -349,7 +349,7 @@ def _state(fails: str, *, answers: bool) -> str:
     return WARNING if answers and is_refuted(fails) else PROBLEM
 
 
-def _waiting(backlog: Backlog, active: ActiveProvider) -> str:
+def _waiting(backlog: OutboxBacklog, active: ActiveProvider) -> str:
     text = f"{writes(backlog.waiting)} waiting for {backlog.provider}"
     return text if active.owns(backlog) else f"{text}, which is not active"
 

@@ -48,7 +48,7 @@ from hermes_core.errors import HermesError
 from hermes_core.loading.activation import activate_builtin
 from hermes_core.provider import ForgetRequest, folded
 from hermes_core.storage.processes import users_of
-from hermes_core.storage.search import ENCODINGS, SearchResult
+from hermes_core.storage.search import ENCODINGS, FileSearchResult
 
 _JOURNAL: Final = Journal(
     JOURNAL, "an unfinished `forget`", "remove the file and run `hermes-plugins forget` again"
@@ -203,7 +203,7 @@ def is_gone(found: Survey, subject: Subject) -> bool:
     return not found.items and not _residue(found.search, subject)
 
 
-def _residue(search: SearchResult, subject: Subject) -> list[Path]:
+def _residue(search: FileSearchResult, subject: Subject) -> list[Path]:
     """The files that still contain it, and should not.
 
     What a deleted conversation said may stand in another conversation or in a note as well: that
@@ -214,7 +214,7 @@ def _residue(search: SearchResult, subject: Subject) -> list[Path]:
     return [each for each in search.hits if each not in search.stored]
 
 
-def _delete_files(home: Path, search: SearchResult, step: Step) -> Counter[str]:
+def _delete_files(home: Path, search: FileSearchResult, step: Step) -> Counter[str]:
     """Delete files that were set aside, and those that a killed process left."""
     done: Counter[str] = Counter()
     for place in ASIDE_PLACES:
@@ -308,7 +308,7 @@ def _receipt(
 
 
 def _searched(
-    config: Config, journal: ForgetJournal, search: SearchResult, residue: Sequence[Path]
+    config: Config, journal: ForgetJournal, search: FileSearchResult, residue: Sequence[Path]
 ) -> SearchedFiles:
     named = partial(_named, config.home, subject=journal.subject)
     return SearchedFiles(

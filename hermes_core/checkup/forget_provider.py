@@ -123,7 +123,7 @@ def _backups(config: Config, name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderForgot:
+class ProviderDeletion:
     """What became of a text at the external provider.
 
     Attributes:
@@ -139,7 +139,7 @@ class ProviderForgot:
     problems: tuple[str, ...] = ()
 
 
-def forget_text_at_provider(config: Config, text: str) -> ProviderForgot:
+def forget_text_at_provider(config: Config, text: str) -> ProviderDeletion:
     """Have the external provider look for a text, delete it, and look again.
 
     Nothing else is changed: notes and conversations keep it.
@@ -161,4 +161,4 @@ def forget_text_at_provider(config: Config, text: str) -> ProviderForgot:
     answers = (first, done, left)
     unreachable = dict.fromkeys(reason for each in answers for reason in each.unreachable)
     problems = dict.fromkeys((*done.problems, *left.problems))
-    return ProviderForgot(found - remaining, remaining, tuple(unreachable), tuple(problems))
+    return ProviderDeletion(found - remaining, remaining, tuple(unreachable), tuple(problems))

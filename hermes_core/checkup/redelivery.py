@@ -225,11 +225,11 @@ def _delivered(outbox: Outbox, stream: Stream, active: ActiveProvider) -> Stream
     )
 
 
-def _has_failed(entry: admin.Entry) -> bool:
+def _has_failed(entry: admin.OutboxEntry) -> bool:
     return entry.state == WriteState.FAILED
 
 
-def _entries(store: OutboxStore, stream: int) -> dict[int, admin.Entry]:
+def _entries(store: OutboxStore, stream: int) -> dict[int, admin.OutboxEntry]:
     return {each.id: each for each in admin.entries(store) if each.stream == stream}
 
 

@@ -60,7 +60,7 @@ class BackupError(HermesError):
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """What was restored.
 
     Attributes:
@@ -93,7 +93,7 @@ def restore(
     *,
     step: Step | None = None,
     progress: Progress | None = None,
-) -> Restored:
+) -> RestoreResult:
     """Check a backup, and restore it to a home that does not exist or is empty.
 
     Args:
@@ -132,7 +132,7 @@ def restore(
         raise HermesError(
             f"can't be restored: {error.strerror or error}", where=str(home), hint=CHECK_FOLDER
         ) from error
-    return Restored(manifest, home, secrets, outside)
+    return RestoreResult(manifest, home, secrets, outside)
 
 
 def _refuse_content(home: Path) -> None:

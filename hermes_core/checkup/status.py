@@ -30,7 +30,7 @@ from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.fields import Field, active_fields, when
 from hermes_core.config.names import normalise, split_choice
 from hermes_core.config.settings import Sources, section_of
-from hermes_core.config.setup_journal import Journal, commit, unsaved
+from hermes_core.config.setup_journal import SetupJournal, commit, unsaved
 from hermes_core.discovery import ProviderInfo, find_provider, manifest_of
 from hermes_core.dispatch import SingleProvider, as_builtin
 from hermes_core.errors import ConfigError, HermesError, describe
@@ -58,7 +58,7 @@ _LEAST_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class Inventory:
     """What is known before any plugin code runs.
 
     Attributes:
@@ -108,7 +108,7 @@ class ProviderCheck:
     own_name: str = ""
     registers: str = ""
     withheld: tuple[str, ...] = ()
-    installed: Installed | None = None
+    installed: Inventory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class HomeStatus:
 
     config: Config
     check: ProviderCheck
-    installed: Installed
+    installed: Inventory
     deliveries: DeliveryStatus
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -253,7 +253,7 @@ def set_field(
     call = partial(check_and_set_field, config.home, choice, key, value)
     deadlines = deadlines_of(config)  # it is activated twice
     seconds = deadlines.load + 2 * deadlines.available
-    done: ChildResults[Installed | ProviderCheck | ProbeFailure] = run_plugin_code(
+    done: ChildResults[Inventory | ProviderCheck | ProbeFailure] = run_plugin_code(
         config, call, what=f"plugin {choice}", seconds=seconds
     )
     saving = [each for each in done.results if isinstance(each, ProviderCheck)][1:]
@@ -262,9 +262,9 @@ def set_field(
     return _combined(done), saving[0] if saving else None
 
 
-def _combined(done: ChildResults[Installed | ProviderCheck | ProbeFailure]) -> ProviderCheck:
+def _combined(done: ChildResults[Inventory | ProviderCheck | ProbeFailure]) -> ProviderCheck:
     """One result of the lines that reached us, however far the child got."""
-    installed = next((each for each in done.results if isinstance(each, Installed)), None)
+    installed = next((each for each in done.results if isinstance(each, Inventory)), None)
     check = next((each for each in done.results if isinstance(each, ProviderCheck)), None)
     if check is None:
         return ProviderCheck(problems=(done.problem,), what=done.problem, installed=installed)
@@ -274,7 +274,7 @@ def _combined(done: ChildResults[Installed | ProviderCheck | ProbeFailure]) -> P
     return replace(check, refused=refused, installed=installed)
 
 
-def installed_of(config: Config) -> Installed:
+def installed_of(config: Config) -> Inventory:
     """What is installed, for a command in which no child process looked."""
     return _installed(config, installed_providers(config))
 
@@ -284,7 +284,7 @@ def installed_of(config: Config) -> Installed:
 
 def activate_configured(
     home: Path, *, probe: bool, until: float
-) -> Iterator[Installed | ProviderCheck | ProbeFailure]:
+) -> Iterator[Inventory | ProviderCheck | ProbeFailure]:
     """Build a manager as an agent does; then start the provider and probe its service.
 
     Args:
@@ -352,7 +352,7 @@ def check_and_set_field(home: Path, choice: str, key: str, value: str) -> Iterat
     name = activation.info.name
     path = ("memory", section_of(config, name, activation.own_name)[0], key)
     # Through the journal, so that ``save_config`` is called even if this process ends now.
-    journal = Journal(name, [(path, row["value"])], [])
+    journal = SetupJournal(name, [(path, row["value"])], [])
     try:
         commit(home, Secrets(home, config.secrets_backend), journal, {})
     except HermesError as error:
@@ -377,11 +377,11 @@ def _choosing(config: Config, choice: str) -> Config:
     return config._replace(selection=selection)
 
 
-def _installed(config: Config, found: list[ProviderInfo]) -> Installed:
+def _installed(config: Config, found: list[ProviderInfo]) -> Inventory:
     selection = config.selection
     same = [each for each in found if each.key == normalise(selection.name)]
     same = [each for each in same if not selection.owner or each.owned_by(selection.owner)]
-    return Installed(
+    return Inventory(
         find_provider(BUILTIN, found),
         same[0] if same and selection.name else None,
         active_provider(config, found),

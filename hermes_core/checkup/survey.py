@@ -30,7 +30,7 @@ from hermes_core.provider import (
     folded,
 )
 from hermes_core.session import SessionContext
-from hermes_core.storage.search import Needles, SearchResult, search_files
+from hermes_core.storage.search import FileSearchResult, Needles, search_files
 
 JOURNAL: Final = "forget.json"
 
@@ -144,7 +144,7 @@ class Survey:
     """
 
     items: tuple[ForgetItem, ...] = ()
-    search: SearchResult = field(default_factory=SearchResult)
+    search: FileSearchResult = field(default_factory=FileSearchResult)
     problems: tuple[str, ...] = ()
 
     @property
@@ -169,10 +169,10 @@ def subject_of(config: Config, request: ForgetRequest, provider: MemoryProvider)
             can tell.
     """
     builtin = as_builtin(provider)
-    known = builtin.sessions_meant(request) if builtin is not None else {}
+    known = builtin.sessions_of_request(request) if builtin is not None else {}
     if request.user_id and not request.platform:
         request = request._replace(platform=_platform(config, request.user_id, known))
-        known = builtin.sessions_meant(request) if builtin is not None else {}
+        known = builtin.sessions_of_request(request) if builtin is not None else {}
     return Subject(request, tuple(known.get("sessions", ())), tuple(known.get("passages", ())))
 
 
@@ -209,13 +209,13 @@ def survey(config: Config, subject: Subject, builtin: MemoryProvider) -> Survey:
     try:
         search = _search_in_child(config.home, subject.needles)
     except HermesError as error:
-        search = SearchResult()
+        search = FileSearchResult()
         problems = [*problems, str(error)]
     items += _set_aside(config.home, search)
     return Survey(tuple(items), search, tuple(problems))
 
 
-def _search_in_child(home: Path, needles: Needles) -> SearchResult:
+def _search_in_child(home: Path, needles: Needles) -> FileSearchResult:
     """Search the files in a child process: this one may have the databases open.
 
     Raises:
@@ -230,7 +230,7 @@ def _search_in_child(home: Path, needles: Needles) -> SearchResult:
         raise HermesError(
             f"the files could not be searched (exit code {code})", where=str(home), hint="try again"
         )
-    result: SearchResult = found[0]
+    result: FileSearchResult = found[0]
     return result
 
 
@@ -240,7 +240,7 @@ def _write_search(answer: Path, home: Path, needles: Needles) -> None:
         LineWriter(file).write(found)
 
 
-def _set_aside(home: Path, search: SearchResult) -> list[ForgetItem]:
+def _set_aside(home: Path, search: FileSearchResult) -> list[ForgetItem]:
     """Files that no program uses any more, which are deleted as a whole."""
     return [
         ForgetItem(place, len(paths), tuple(each.name for each in paths))
@@ -249,7 +249,7 @@ def _set_aside(home: Path, search: SearchResult) -> list[ForgetItem]:
     ]
 
 
-def left_over(home: Path, search: SearchResult, place: str) -> list[Path]:
+def left_over(home: Path, search: FileSearchResult, place: str) -> list[Path]:
     """The files of one kind that no program uses any more."""
     return [each for each in search.hits if _is_left_over(home, each, ASIDE_PLACES[place])]
 

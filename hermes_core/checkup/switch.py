@@ -339,7 +339,7 @@ def prove(config: Config, choice: str, grants: Sequence[str]) -> ChildResults[Fi
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReplayRequest:
     """A replay that a person wants.
 
     Attributes:
@@ -356,7 +356,7 @@ class Wanted:
 
 
 def run_replay(
-    config: Config, whose: tuple[str, str], wanted: Wanted, show: Callable[[int], None]
+    config: Config, whose: tuple[str, str], wanted: ReplayRequest, show: Callable[[int], None]
 ) -> ReplayResult:
     """Hand a provider its past, in a child process.
 
@@ -474,7 +474,7 @@ def prove_candidate(home: Path, choice: str, grants: tuple[str, ...]) -> Iterato
         activation.lease.release()
 
 
-def replay_in_child(home: Path, wanted: Wanted) -> Iterator[ReplayResult]:
+def replay_in_child(home: Path, wanted: ReplayRequest) -> Iterator[ReplayResult]:
     """Hand a provider its past, and recall a sample of it."""
     with _JOURNAL.exclusive(home):
         config = candidate(load_config(home), wanted.choice, wanted.grants)
@@ -488,7 +488,7 @@ def replay_in_child(home: Path, wanted: Wanted) -> Iterator[ReplayResult]:
 class _Replayer:
     """Feeds the outbox and delivers it, one batch after the other."""
 
-    def __init__(self, config: Config, wanted: Wanted) -> None:
+    def __init__(self, config: Config, wanted: ReplayRequest) -> None:
         installed = installed_providers(config)
         activation = activate(config, installed=installed)
         # Activated only to fail early, and for its secrets: each stream has its own instance.

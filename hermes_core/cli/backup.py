@@ -11,7 +11,7 @@ import click
 
 from hermes_core.checkup.backup import create_backup
 from hermes_core.checkup.backup_file import Manifest
-from hermes_core.checkup.restore import Restored, read_manifest, restore
+from hermes_core.checkup.restore import RestoreResult, read_manifest, restore
 from hermes_core.cli.output import amount, note, plain, print_json, progress, say, size
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.errors import SecretsError
@@ -169,7 +169,7 @@ def _print_gaps(made: Manifest) -> None:
         note(f"problem: {plain(each)}")
 
 
-def _print_restored(done: Restored) -> None:
+def _print_restored(done: RestoreResult) -> None:
     made = done.manifest
     say(f"Restored {amount(len(made.files), 'file')} ({size(made.size)}) to {done.home}.")
     say(f"The backup is of {made.created}, from {plain(made.home)}.")

@@ -13,7 +13,7 @@ from hermes_core.install import Download, Installer, InstallError, NeedsBuild, P
 from hermes_core.install.index import IndexEntry
 
 
-class Manner(NamedTuple):
+class InstallOptions(NamedTuple):
     """The options of `install` and `upgrade`."""
 
     home: Path
@@ -46,7 +46,9 @@ class Manner(NamedTuple):
             raise InstallError("nothing was installed", hint=otherwise)
 
 
-def planned(program: Installer, package: Package, manner: Manner, *, upgrade: bool = False) -> Plan:
+def planned(
+    program: Installer, package: Package, manner: InstallOptions, *, upgrade: bool = False
+) -> Plan:
     """Return what would be installed; ask about each project that has to be built."""
     # Each round names one more project, since pip and uv stop at the first one.
     built: list[str] = []
@@ -59,7 +61,7 @@ def planned(program: Installer, package: Package, manner: Manner, *, upgrade: bo
             built.append(need.project)
 
 
-def agree_to_build(need: NeedsBuild, manner: Manner) -> None:
+def agree_to_build(need: NeedsBuild, manner: InstallOptions) -> None:
     """Ask whether a build may run, or refuse it: --yes answers another question."""
     if manner.build:
         return
@@ -71,7 +73,7 @@ def agree_to_build(need: NeedsBuild, manner: Manner) -> None:
         raise click.Abort
 
 
-def show_risks(fetched: Download, manner: Manner) -> None:
+def show_risks(fetched: Download, manner: InstallOptions) -> None:
     """Name the files that affect more than this plugin."""
     if fetched.risks:
         manner.say("Files that affect more than this plugin:")
@@ -80,7 +82,7 @@ def show_risks(fetched: Download, manner: Manner) -> None:
         manner.say()
 
 
-def agree_to_risks(fetched: Download, manner: Manner) -> None:
+def agree_to_risks(fetched: Download, manner: InstallOptions) -> None:
     """Ask about the risks, or refuse them: --yes answers another question."""
     if not fetched.risks or manner.allow_risky:
         return

@@ -9,7 +9,7 @@ import click
 
 from hermes_core.cli.output import amount, plain, print_json, progress, say, say_field, warn
 from hermes_core.cli.plugin_search import SearchRequest, run_search
-from hermes_core.install.index import FILE_NAME, Index, IndexUpdate, read_index, update_index
+from hermes_core.install.index import FILE_NAME, IndexUpdate, PluginIndex, read_index, update_index
 from hermes_core.storage.home import resolve_home
 
 
@@ -47,11 +47,11 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
         say_field("ignored", plain(index.problem))
 
 
-def _place(index: Index, home: Path) -> str:
+def _place(index: PluginIndex, home: Path) -> str:
     return str(index.path) if index.path == home / FILE_NAME else "part of hermes-plugins"
 
 
-def _as_json(index: Index, home: Path) -> dict[str, object]:
+def _as_json(index: PluginIndex, home: Path) -> dict[str, object]:
     return {
         "made": index.made,
         "kit": index.kit,

@@ -12,7 +12,13 @@ from typing import Any
 import click
 
 from hermes_core.checkup.selection import disable
-from hermes_core.cli.consent import Manner, agree_to_build, agree_to_risks, planned, show_risks
+from hermes_core.cli.consent import (
+    InstallOptions,
+    agree_to_build,
+    agree_to_risks,
+    planned,
+    show_risks,
+)
 from hermes_core.cli.output import plain, print_json, progress, say, say_field, warn
 from hermes_core.cli.plugin_search import entry_as_json, entry_details
 from hermes_core.cli.provider_list import as_json
@@ -33,13 +39,13 @@ from hermes_core.discovery import (
 from hermes_core.errors import HermesError
 from hermes_core.install import (
     OURSELVES,
-    Change,
     Download,
     Folder,
     InstallError,
     NeedsBuild,
     NoSuchPackage,
     Package,
+    PackageChange,
     Plan,
     Repository,
     StagedPlugin,
@@ -54,8 +60,8 @@ from hermes_core.install import (
     stage,
 )
 from hermes_core.install.index import (
-    Index,
     IndexEntry,
+    PluginIndex,
     meant_by,
     read_index,
     refuse_stranger,
@@ -84,7 +90,7 @@ def install_command(ctx: click.Context, /, spec: str, **options: Any) -> None:
     Shows what will be installed and asks first. Runs no code of the plugin and enables
     nothing.
     """
-    manner = Manner(resolve_home(ctx.obj), **options)
+    manner = InstallOptions(resolve_home(ctx.obj), **options)
     index = read_index(manner.home)
     # First, so that nobody gets a stranger's package that has the name of a known plugin.
     known = meant_by(index, spec.strip())
@@ -111,7 +117,7 @@ def install_command(ctx: click.Context, /, spec: str, **options: Any) -> None:
         raise
 
 
-def _show_known(spec: str, known: IndexEntry, manner: Manner) -> None:
+def _show_known(spec: str, known: IndexEntry, manner: InstallOptions) -> None:
     """Show which package a name stands for, and what is known about it."""
     manner.say(f"{plain(known.name)} is a known plugin:")
     if not manner.json:
@@ -123,7 +129,7 @@ def _show_known(spec: str, known: IndexEntry, manner: Manner) -> None:
                    f"hermes-plugins install ./{plain(spec)}")  # fmt: skip
 
 
-def _show_unknown(source: Package, index: Index, manner: Manner) -> None:
+def _show_unknown(source: Package, index: PluginIndex, manner: InstallOptions) -> None:
     """Say that nobody has tried a package, and what comes near: it may be a typo."""
     near = " or ".join(index.near(source.project)[:2])
     manner.say(f"{plain(source.shown)} is not in the index of known plugins."
@@ -133,7 +139,7 @@ def _show_unknown(source: Package, index: Index, manner: Manner) -> None:
 # -- packages ---------------------------------------------------------------------------------
 
 
-def _install_package(package: Package, manner: Manner) -> None:
+def _install_package(package: Package, manner: InstallOptions) -> None:
     # First of all: it refuses an environment that pipx, uv or the system manages.
     program = installer("install", package.shown)
     # A path or URL: that it needs a build is known without asking pip.
@@ -169,7 +175,7 @@ def _install_package(package: Package, manner: Manner) -> None:
     _finish(brought, plan, manner, fetched)
 
 
-def _show_plan(plan: Plan, brought: list[ProviderInfo], manner: Manner) -> None:
+def _show_plan(plan: Plan, brought: list[ProviderInfo], manner: InstallOptions) -> None:
     manner.say()
     manner.say("To be installed:")
     for each in plan.changes:
@@ -178,7 +184,7 @@ def _show_plan(plan: Plan, brought: list[ProviderInfo], manner: Manner) -> None:
     _show_brought(brought, manner)
 
 
-def _show_brought(brought: Iterable[ProviderInfo], manner: Manner) -> None:
+def _show_brought(brought: Iterable[ProviderInfo], manner: InstallOptions) -> None:
     brought = list(brought)
     if not brought:
         return
@@ -206,7 +212,7 @@ def _refuse_useless(plan: Plan, brought: list[ProviderInfo]) -> None:
     )
 
 
-def _already_there(package: Package, manner: Manner) -> None:
+def _already_there(package: Package, manner: InstallOptions) -> None:
     mine = [
         each
         for each in scan(manner.home, Selection(), everything=True)
@@ -218,7 +224,9 @@ def _already_there(package: Package, manner: Manner) -> None:
         say(f"Next: hermes-plugins setup {mine[0].name}")
 
 
-def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner, fetched: Download) -> None:
+def _finish(
+    brought: list[ProviderInfo], plan: Plan, manner: InstallOptions, fetched: Download
+) -> None:
     # Scanned again in the real environment: what was shown is compared with what is there.
     names = {normalise(each.name) for each in plan.changes}
     there = [
@@ -242,7 +250,7 @@ def _finish(brought: list[ProviderInfo], plan: Plan, manner: Manner, fetched: Do
 # -- directory plugins ------------------------------------------------------------------------
 
 
-def _install_folder(source: Folder | Repository, manner: Manner) -> None:
+def _install_folder(source: Folder | Repository, manner: InstallOptions) -> None:
     where = source.shown if isinstance(source, Repository) else source.path
     # The lock is held while the person reads and answers: nobody else can install meanwhile, and
     # the staged folder can't be cleared.
@@ -269,7 +277,7 @@ def _install_folder(source: Folder | Repository, manner: Manner) -> None:
     _offer_setup([info], manner)
 
 
-def _show_staged(staged: StagedPlugin, target: Path, manner: Manner) -> None:
+def _show_staged(staged: StagedPlugin, target: Path, manner: InstallOptions) -> None:
     manner.say()
     manner.say(f"To be installed in {target}:")
     commit = f", commit {staged.record.commit}" if staged.record.commit else ""
@@ -281,7 +289,7 @@ def _show_staged(staged: StagedPlugin, target: Path, manner: Manner) -> None:
         manner.say()
 
 
-def _agree_to_replace(target: Path, manner: Manner) -> None:
+def _agree_to_replace(target: Path, manner: InstallOptions) -> None:
     if not target.exists() or manner.replace:
         return
     record = read_record(target)
@@ -306,8 +314,8 @@ def _agree_to_replace(target: Path, manner: Manner) -> None:
 
 
 def _print_json(
-    manner: Manner,
-    changes: Iterable[Change],
+    manner: InstallOptions,
+    changes: Iterable[PackageChange],
     providers: Iterable[ProviderInfo],
     *,
     changed: bool,
@@ -327,13 +335,13 @@ def _print_json(
         )
 
 
-def _known_json(manner: Manner) -> dict[str, Any] | None:
+def _known_json(manner: InstallOptions) -> dict[str, Any] | None:
     if manner.known is None:
         return None
     return entry_as_json(read_index(manner.home), manner.known)
 
 
-def _offer_setup(providers: list[ProviderInfo], manner: Manner) -> None:
+def _offer_setup(providers: list[ProviderInfo], manner: InstallOptions) -> None:
     """Offer to set up what was installed; enable nothing otherwise."""
     usable = [each for each in providers if each.loadable and each.state != "no-provider"]
     for each in usable:

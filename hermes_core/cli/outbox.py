@@ -41,7 +41,7 @@ from hermes_core.cli.output import (
 from hermes_core.config import Config, load_config
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.outbox import OutboxStore, WriteState, admin
-from hermes_core.outbox.admin import BackfillResult, Backlog, Entry, OutboxReport
+from hermes_core.outbox.admin import BackfillResult, OutboxBacklog, OutboxEntry, OutboxReport
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.storage.home import resolve_home
 
@@ -172,13 +172,13 @@ def _print_status(report: OutboxReport, active: ActiveProvider) -> None:
         say_field("warning", plain(str(warning)))
 
 
-def backlog_name(backlog: Backlog, active: ActiveProvider) -> str:
+def backlog_name(backlog: OutboxBacklog, active: ActiveProvider) -> str:
     """Return the provider of some writes, and whether it is active."""
     state = "active" if active.owns(backlog) else "not active"
     return f"{plain(backlog.provider)} ({', '.join(filter(None, (plain(backlog.owner), state)))})"
 
 
-def _waiting(backlog: Backlog) -> str:
+def _waiting(backlog: OutboxBacklog) -> str:
     now = time.time()
     text = f"{writes(backlog.waiting)}, the oldest for {span(now - (backlog.oldest or now))}"
     if backlog.failing_since is not None:
@@ -186,7 +186,7 @@ def _waiting(backlog: Backlog) -> str:
     return text
 
 
-def _next(backlog: Backlog, active: ActiveProvider) -> str:
+def _next(backlog: OutboxBacklog, active: ActiveProvider) -> str:
     if backlog.deliverers:
         return f"being delivered by {', '.join(map(process_name, backlog.deliverers))}"
     if not active.owns(backlog):
@@ -227,7 +227,7 @@ def list_command(ctx: click.Context, state: str | None, limit: int, json_wanted:
         note(f"There are more than {limit:,}; use --limit to see them.")
 
 
-def _row(each: Entry) -> tuple[str, ...]:
+def _row(each: OutboxEntry) -> tuple[str, ...]:
     age = span(time.time() - each.created)
     origin = each.key
     return (
@@ -236,11 +236,11 @@ def _row(each: Entry) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _colour(each: Entry) -> str:
+def _colour(each: OutboxEntry) -> str:
     return _COLOURS.get(each.state, "")
 
 
-def _as_json(each: Entry) -> dict[str, Any]:
+def _as_json(each: OutboxEntry) -> dict[str, Any]:
     # Without what is internal: the key is split into its parts, the number of the stream is left
     # out.
     rest = each._asdict()

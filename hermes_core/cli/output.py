@@ -482,7 +482,7 @@ def _console(stream: TextIO) -> Console:
 # -- progress -----------------------------------------------------------------------------------
 
 
-class Step:
+class ProgressStep:
     """What a command reports while it works; shown only on a terminal."""
 
     def __init__(self, bar: Progress | None = None, task: TaskID | None = None) -> None:
@@ -506,7 +506,7 @@ class Step:
 
 
 @contextmanager
-def progress(text: str, total: int | None = None) -> Iterator[Step]:
+def progress(text: str, total: int | None = None) -> Iterator[ProgressStep]:
     """Show on standard error that something takes time, and remove it when it is done.
 
     Nothing is shown if standard error is not a terminal, or one that wants no control codes.
@@ -517,7 +517,7 @@ def progress(text: str, total: int | None = None) -> Iterator[Step]:
         total: How many steps it has; None if that is not known.
     """
     if not sys.stderr.isatty() or not _has_colours():
-        yield Step()
+        yield ProgressStep()
         return
     from rich import progress as rich_progress  # noqa: PLC0415 - only with a progress bar
 
@@ -530,7 +530,7 @@ def progress(text: str, total: int | None = None) -> Iterator[Step]:
         *columns, console=_console(sys.stderr), transient=True,
         redirect_stdout=False, redirect_stderr=False,
     ) as bar:  # fmt: skip
-        yield Step(bar, bar.add_task(plain(text), total=total))
+        yield ProgressStep(bar, bar.add_task(plain(text), total=total))
 
 
 @contextmanager

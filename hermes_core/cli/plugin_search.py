@@ -19,7 +19,7 @@ from hermes_core.config import Selection
 from hermes_core.config.names import normalise
 from hermes_core.discovery import ProviderInfo, scan
 from hermes_core.errors import UnknownProviderError
-from hermes_core.install.index import GRADES, Index, IndexEntry, read_index, suggestion
+from hermes_core.install.index import GRADES, IndexEntry, PluginIndex, read_index, suggestion
 from hermes_core.storage.home import resolve_home
 
 _HEADER: Final = ("NAME", "PACKAGE", "GRADE", "MEMORIES", "NEEDS", "DESCRIPTION")
@@ -74,7 +74,10 @@ def run_search(request: SearchRequest) -> int:
 
 
 def _row(
-    home: Path, index: Index, entry: IndexEntry, installed: Mapping[str, Sequence[ProviderInfo]]
+    home: Path,
+    index: PluginIndex,
+    entry: IndexEntry,
+    installed: Mapping[str, Sequence[ProviderInfo]],
 ) -> dict[str, Any]:
     """A known plugin for JSON; for an installed one, the grade of that version counts."""
     package = installed.get(normalise(entry.distribution), ())
@@ -86,7 +89,7 @@ def _row(
     return row
 
 
-def _near(index: Index, words: Sequence[str], found: Sequence[IndexEntry]) -> list[str]:
+def _near(index: PluginIndex, words: Sequence[str], found: Sequence[IndexEntry]) -> list[str]:
     return [] if found or not words else index.near("-".join(words))[:2]
 
 
@@ -107,7 +110,7 @@ def _print_rows(rows: Sequence[dict[str, Any]], found: Sequence[IndexEntry]) -> 
         say("To install one: hermes-plugins install NAME. Details: hermes-plugins info NAME")
 
 
-def entry_as_json(index: Index, entry: IndexEntry, installed: str = "") -> dict[str, Any]:
+def entry_as_json(index: PluginIndex, entry: IndexEntry, installed: str = "") -> dict[str, Any]:
     """Return a known plugin for JSON; ``installed`` is the version that is installed."""
     return {
         "name": entry.name,
@@ -133,7 +136,7 @@ def add_hint(error: UnknownProviderError, home: str | None) -> None:
         error.hint = suggestion(index, error.name, error.close) or error.hint
 
 
-def grade_of_installed(home: Path, info: ProviderInfo, index: Index) -> str:
+def grade_of_installed(home: Path, info: ProviderInfo, index: PluginIndex) -> str:
     """Return the grade of an installed plugin; "" if nobody has checked exactly this version."""
     from hermes_core.conformance.grades import known_grade  # noqa: PLC0415 - if one is installed
 

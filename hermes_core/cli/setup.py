@@ -29,7 +29,7 @@ from hermes_core.config.environment import Lease
 from hermes_core.config.fields import (
     HOST_KEYS,
     Field,
-    Problem,
+    FieldProblem,
     Settings,
     Value,
     active_fields,
@@ -47,11 +47,11 @@ from hermes_core.config.settings import (
     secrets_in,
     section_of,
 )
-from hermes_core.config.setup_journal import Journal, commit, complete, recover
+from hermes_core.config.setup_journal import SetupJournal, commit, complete, recover
 from hermes_core.discovery import PUBLISHED, ProviderInfo, find_provider, manifest_of, scan
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
-from hermes_core.loading import Loaded, counted
+from hermes_core.loading import LoadResult, counted
 from hermes_core.loading.activation import (
     deadlines_of,
     fields_of,
@@ -118,7 +118,7 @@ def setup_command(
         facts = PluginFacts(loaded.name, counted(loaded.registered))
         variables = [field.variable for field in fields]
         entry = lock_entry(info, facts, variables, sources.grants.names)
-        journal = Journal(info.name, changes, list(new), entry)
+        journal = SetupJournal(info.name, changes, list(new), entry)
         _show(config, sources, journal, new)
         _show_stronger(sources, fields, settings)
         if asking and not click.confirm("Write this?", default=True, err=True):
@@ -220,7 +220,7 @@ def _known_keys(
 @contextmanager
 def _loaded(
     config: Config, info: ProviderInfo
-) -> Iterator[tuple[Loaded, tuple[Field, ...], Sources]]:
+) -> Iterator[tuple[LoadResult, tuple[Field, ...], Sources]]:
     sources = Sources(config, info, manifest_of(info))
     lease = Lease()
     environment = sources.environment()
@@ -269,7 +269,7 @@ def _answers(
             given, unread = _known(sources, fields, answers, stored)
             if sources.grants.is_withheld(field.variable):
                 continue
-        if not field.is_asked(values):
+        if not field.is_prompted(values):
             continue
         answer = _ask(field, given.get(field.key), values)
         if answer is not None:
@@ -284,7 +284,7 @@ def _known(
     fields: tuple[Field, ...],
     answers: Mapping[str, Value],
     stored: Mapping[str, Any],
-) -> tuple[dict[str, Value], dict[str, Problem]]:
+) -> tuple[dict[str, Value], dict[str, FieldProblem]]:
     """Return the answers, and the values that are known from elsewhere.
 
     A value that was stored for another field of the same key is not used for this one: the URL
@@ -376,10 +376,10 @@ def _prompt(field: Field, current: Value | None, default: Any) -> str:
 def _validated(info: ProviderInfo, fields: tuple[Field, ...], settings: Settings) -> dict[str, str]:
     """Return the new secrets by variable; raise with all problems at once."""
     current = active_fields(fields, settings.values)
-    given = [each for each in current if each.secret and _is_given(each, settings)]
+    given = [each for each in current if each.secret and _has_value(each, settings)]
     new = {field.variable: str(settings.values[field.key]) for field in given}
     problems = [
-        Problem(field.key, problem, origin="from argument")
+        FieldProblem(field.key, problem, origin="from argument")
         for field in given
         if (problem := _not_storable(field, new[field.variable]))
     ]
@@ -388,7 +388,7 @@ def _validated(info: ProviderInfo, fields: tuple[Field, ...], settings: Settings
     return new
 
 
-def _is_given(field: Field, settings: Settings) -> bool:
+def _has_value(field: Field, settings: Settings) -> bool:
     return settings.origins.get(field.key) == "argument"
 
 
@@ -412,7 +412,7 @@ def _changes(
             yield ("memory", section, field.key), DELETE
 
 
-def _show(config: Config, sources: Sources, journal: Journal, new: Mapping[str, str]) -> None:
+def _show(config: Config, sources: Sources, journal: SetupJournal, new: Mapping[str, str]) -> None:
     """Print what will be written, and where."""
     say("")
     for keys, value in journal.changes:
@@ -439,7 +439,7 @@ def _show(config: Config, sources: Sources, journal: Journal, new: Mapping[str, 
 def _show_stronger(sources: Sources, fields: tuple[Field, ...], settings: Settings) -> None:
     """Print which answers are overridden by another source."""
     for field in active_fields(fields, settings.values):
-        if _is_given(field, settings):
+        if _has_value(field, settings):
             stronger = sources.stronger(field, settings.values[field.key])
             if stronger:
                 say(f"  {field.key}: overridden by {stronger}")

@@ -14,8 +14,8 @@ from hermes_core.checkup.doctor import PROBLEM
 from hermes_core.checkup.selection import TestedProvider, enable, find_choice
 from hermes_core.checkup.switch import (
     Estimate,
+    ReplayRequest,
     ReplayResult,
-    Wanted,
     estimate,
     has_more,
     prove,
@@ -192,7 +192,9 @@ class _Switch:
             _print_estimate(found)
         total = found.turns + found.notes + found.waiting
         began = time.monotonic()
-        wanted = Wanted(tested.choice, tested.grants, self._given["since"] if not earlier else None)
+        wanted = ReplayRequest(
+            tested.choice, tested.grants, self._given["since"] if not earlier else None
+        )
         with progress(f"Handing over to {self.info.name}", total) as step:
             first: list[int] = []
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from hermes_core.cli.consent import Manner, agree_to_risks, planned, show_risks
+from hermes_core.cli.consent import InstallOptions, agree_to_risks, planned, show_risks
 from hermes_core.cli.output import amount, plain, print_json, progress, say, warn
 from hermes_core.cli.providers import complete_name, recovered_config
 from hermes_core.config import Config, Selection
@@ -17,10 +17,10 @@ from hermes_core.config.names import normalise
 from hermes_core.discovery import scan
 from hermes_core.errors import HermesError
 from hermes_core.install import (
-    Change,
     Folder,
     InstallError,
     Package,
+    PackageChange,
     Plan,
     Repository,
     StagedPlugin,
@@ -79,7 +79,7 @@ class Upgrade:
 
     def as_json(self) -> dict[str, Any]:
         """Return it for `upgrade --json`."""
-        changes: tuple[Change, ...] = () if self.plan is None else self.plan.changes
+        changes: tuple[PackageChange, ...] = () if self.plan is None else self.plan.changes
         return {
             "name": self.target.name,
             "providers": [each.name for each in self.target.providers],
@@ -115,7 +115,7 @@ def upgrade_command(
     NAME, upgrades each installed plugin that has a newer version.
     """
     config = recovered_config(ctx)
-    manner = Manner(config.home, **options)
+    manner = InstallOptions(config.home, **options)
     if rollback:
         _roll_back(manner)
         return
@@ -130,7 +130,7 @@ def upgrade_command(
         ctx.exit(1)
 
 
-def _roll_back(manner: Manner) -> None:
+def _roll_back(manner: InstallOptions) -> None:
     with progress("Restoring the version before"):
         journal = undo_interrupted(manner.home)
     if manner.json:
@@ -142,7 +142,7 @@ def _roll_back(manner: Manner) -> None:
         say(f"Restored: {plain(f'{journal.name} {journal.old}')}")
 
 
-def _upgrade_one(config: Config, target: Target, manner: Manner) -> Upgrade:
+def _upgrade_one(config: Config, target: Target, manner: InstallOptions) -> Upgrade:
     found = _look(target, manner)
     if found.state == "up to date":
         manner.say(f"{plain(target.name)} {plain(target.version)} is up to date.")
@@ -150,7 +150,7 @@ def _upgrade_one(config: Config, target: Target, manner: Manner) -> Upgrade:
     return _carry_out(config, found, manner)
 
 
-def _all(config: Config, found: list[Target], manner: Manner) -> list[Upgrade]:
+def _all(config: Config, found: list[Target], manner: InstallOptions) -> list[Upgrade]:
     """Look at each plugin, list those that have a newer version, then upgrade one by one."""
     looked = [_looked(each, manner) for each in found]
     available = [each for each in looked if each.state == "available"]
@@ -164,7 +164,7 @@ def _all(config: Config, found: list[Target], manner: Manner) -> list[Upgrade]:
     ]
 
 
-def _looked(target: Target, manner: Manner) -> Upgrade:
+def _looked(target: Target, manner: InstallOptions) -> Upgrade:
     try:
         return _look(target, manner)
     except HermesError as error:
@@ -172,7 +172,7 @@ def _looked(target: Target, manner: Manner) -> Upgrade:
         return Upgrade(target, "skipped", problem=str(error))
 
 
-def _carried_out(config: Config, found: Upgrade, manner: Manner) -> Upgrade:
+def _carried_out(config: Config, found: Upgrade, manner: InstallOptions) -> Upgrade:
     """Upgrade one of several: the others go on if it fails, or if the person says no."""
     try:
         return _carry_out(config, found, manner)
@@ -183,7 +183,7 @@ def _carried_out(config: Config, found: Upgrade, manner: Manner) -> Upgrade:
         return replace(found, state="failed", problem=str(error))
 
 
-def _print_overview(looked: list[Upgrade], manner: Manner) -> None:
+def _print_overview(looked: list[Upgrade], manner: InstallOptions) -> None:
     if not looked:
         manner.say("No memory plugin is installed besides the built-in. See: hermes-plugins search")
     for each in looked:
@@ -195,7 +195,7 @@ def _print_overview(looked: list[Upgrade], manner: Manner) -> None:
 # -- what is newer ------------------------------------------------------------------------------
 
 
-def _look(target: Target, manner: Manner) -> Upgrade:
+def _look(target: Target, manner: InstallOptions) -> Upgrade:
     """Find out whether there is a newer version. Installs nothing."""
     if target.directory is not None:
         source = source_of(target)
@@ -214,14 +214,14 @@ def _look(target: Target, manner: Manner) -> Upgrade:
 # -- one upgrade --------------------------------------------------------------------------------
 
 
-def _carry_out(config: Config, found: Upgrade, manner: Manner) -> Upgrade:
+def _carry_out(config: Config, found: Upgrade, manner: InstallOptions) -> Upgrade:
     if found.source is not None:
         return _upgrade_folder(config, found, found.source, manner)
     assert found.plan is not None  # noqa: S101 - see _look
     return _upgrade_package(config, found, found.plan, manner)
 
 
-def _upgrade_package(config: Config, found: Upgrade, plan: Plan, manner: Manner) -> Upgrade:
+def _upgrade_package(config: Config, found: Upgrade, plan: Plan, manner: InstallOptions) -> Upgrade:
     target = found.target
     program = installer("upgrade", target.name)
     with tempfile.TemporaryDirectory(prefix="hermes-upgrade-") as name:
@@ -247,7 +247,7 @@ def _upgrade_package(config: Config, found: Upgrade, plan: Plan, manner: Manner)
 
 
 def _upgrade_folder(
-    config: Config, found: Upgrade, source: Folder | Repository, manner: Manner
+    config: Config, found: Upgrade, source: Folder | Repository, manner: InstallOptions
 ) -> Upgrade:
     target = found.target
     assert target.directory is not None  # noqa: S101 - see _look
@@ -282,7 +282,7 @@ def _proven(config: Config, found: Upgrade, *, started: bool) -> tuple[str, ...]
         return prove(config, found.target, found.new, started=started)
 
 
-def _finished(found: Upgrade, problems: tuple[str, ...], manner: Manner) -> Upgrade:
+def _finished(found: Upgrade, problems: tuple[str, ...], manner: InstallOptions) -> Upgrade:
     target = found.target
     manner.say(f"Upgraded: {plain(f'{target.name} {target.version} -> {found.new}')}")
     for each in problems:
@@ -293,7 +293,7 @@ def _finished(found: Upgrade, problems: tuple[str, ...], manner: Manner) -> Upgr
 # -- what is shown ------------------------------------------------------------------------------
 
 
-def _show(found: Upgrade, manner: Manner) -> None:
+def _show(found: Upgrade, manner: InstallOptions) -> None:
     """Show what is different, before anything is installed."""
     target, difference = found.target, found.difference
     manner.say()
@@ -313,7 +313,7 @@ def _show(found: Upgrade, manner: Manner) -> None:
     manner.say()
 
 
-def _show_files(difference: Difference, manner: Manner) -> None:
+def _show_files(difference: Difference, manner: InstallOptions) -> None:
     marked = [
         *(f"+ {each}" for each in difference.added),
         *(f"~ {each}" for each in difference.changed),

@@ -155,7 +155,7 @@ class Field(NamedTuple):
         """Whether the other values call for this field."""
         return _holds(self.when, values)
 
-    def is_asked(self, values: Mapping[str, Any]) -> bool:
+    def is_prompted(self, values: Mapping[str, Any]) -> bool:
         """Whether setup asks for it; a field that it does not ask for can still be set."""
         return self.ask is not None and self.applies(values) and _holds(self.ask, values)
 
@@ -423,7 +423,7 @@ class Value(NamedTuple):
     origin: str
 
 
-class Problem(NamedTuple):
+class FieldProblem(NamedTuple):
     """What is wrong with a field: never with the value of a secret in it."""
 
     field: str
@@ -442,7 +442,7 @@ class Settings(NamedTuple):
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
-    problems: tuple[Problem, ...]
+    problems: tuple[FieldProblem, ...]
 
 
 def json_schema(fields: Sequence[Field]) -> dict[str, Any]:
@@ -537,7 +537,7 @@ def validate_values(fields: Sequence[Field], given: Mapping[str, Value], where: 
     """
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    problems: list[Problem] = []
+    problems: list[FieldProblem] = []
     applying: dict[str, Field] = {}
     # In this order `values` already has what decides about the field, when it is looked at.
     for field in in_order(fields):
@@ -568,7 +568,7 @@ def validate_values(fields: Sequence[Field], given: Mapping[str, Value], where: 
 
 def _validated(
     fields: Sequence[Field], values: Mapping[str, Any], origins: Mapping[str, str], where: str
-) -> list[Problem]:
+) -> list[FieldProblem]:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow
     from referencing import Registry  # noqa: PLC0415
 
@@ -602,7 +602,7 @@ def _cause(validator: object, field: Field) -> str:
     }.get(str(validator), f"is not {NAMES[field.type]}")
 
 
-def _problem(field: Field, where: str, cause: str, found: Value | None) -> Problem:
+def _problem(field: Field, where: str, cause: str, found: Value | None) -> FieldProblem:
     if found is not None and not field.secret:
         cause = f"{_shown(found.value)} {cause}"
     if found is None:
@@ -612,7 +612,7 @@ def _problem(field: Field, where: str, cause: str, found: Value | None) -> Probl
         # `instead` maps a value that people try to what they have to do, such as an old name.
         hint = str(field.instead.get(found.value, "")) if isinstance(found.value, str) else ""
     origin = "" if found is None or not found.origin else f"from {found.origin}"
-    return Problem(f"{where}.{field.key}", cause, allowed(field), origin, hint)
+    return FieldProblem(f"{where}.{field.key}", cause, allowed(field), origin, hint)
 
 
 def _shown(value: Any) -> str:

@@ -17,7 +17,7 @@ from hermes_core.config import Config, PluginFacts
 from hermes_core.config.environment import claimed_names, is_ours
 from hermes_core.config.fields import (
     Field,
-    Problem,
+    FieldProblem,
     Settings,
     Value,
     active_fields,
@@ -54,7 +54,7 @@ OwnSettings: TypeAlias = tuple[tuple[str, Mapping[str, Any]], ...]
 class ProviderConfigError(HermesError):
     """A provider's settings are not valid; ``problems`` has a line for each."""
 
-    def __init__(self, name: str, problems: Sequence[Problem]) -> None:
+    def __init__(self, name: str, problems: Sequence[FieldProblem]) -> None:
         self.problems = tuple(map(str, problems))
         super().__init__(
             f"its settings are not valid: {'; '.join(self.problems)}",
@@ -106,7 +106,7 @@ class Sources:
 
     def found(
         self, fields: Sequence[Field], answers: Mapping[str, Value] | None = None
-    ) -> tuple[dict[str, Value], dict[str, Problem]]:
+    ) -> tuple[dict[str, Value], dict[str, FieldProblem]]:
         """What there is for each field, whether or not it applies; and what can't be read.
 
         Of several fields with one key only the one in force is looked for: each may have a
@@ -117,7 +117,7 @@ class Sources:
             answers: Values that override every source.
         """
         given = dict(answers or {})
-        unread: dict[str, Problem] = {}
+        unread: dict[str, FieldProblem] = {}
         several = repeated_keys(fields)
         # In order, so that what decides which of several fields is in force is found first.
         for field in in_order(fields):
@@ -135,7 +135,7 @@ class Sources:
                 found = self._find(field)
             except SecretsError as error:
                 name = f"{self.where}.{field.key}"
-                unread[field.key] = Problem(name, error.what, hint=error.hint)
+                unread[field.key] = FieldProblem(name, error.what, hint=error.hint)
                 continue
             if found is not None:
                 given[field.key] = found
@@ -143,13 +143,16 @@ class Sources:
                 unread[field.key] = self._not_granted(field)
         return given, unread
 
-    def _not_granted(self, field: Field) -> Problem:
+    def _not_granted(self, field: Field) -> FieldProblem:
         hint = grant_hint(self._info.name, [field.variable])
         cause = f"{field.variable} is set, but not granted to {self._info.name}"
-        return Problem(f"{self.where}.{field.key}", cause, hint=hint)
+        return FieldProblem(f"{self.where}.{field.key}", cause, hint=hint)
 
     def validated(
-        self, fields: Sequence[Field], given: Mapping[str, Value], unread: Mapping[str, Problem]
+        self,
+        fields: Sequence[Field],
+        given: Mapping[str, Value],
+        unread: Mapping[str, FieldProblem],
     ) -> Settings:
         """Values that were found, made ready; one that could not be read is not missing."""
         validated = validate_values(fields, given, self.where)

@@ -34,7 +34,7 @@ _STAGED: Final = "HERMES_STAGED_"
 _DELETED: Final = {"$deleted": True}
 
 
-class Journal(NamedTuple):
+class SetupJournal(NamedTuple):
     """What a setup does: to config.yaml, to secrets (by variable); then ``save_config``.
 
     ``plugin`` is the new entry of the lock file, if the setup enables the plugin. ``id`` tells
@@ -48,7 +48,9 @@ class Journal(NamedTuple):
     id: str = ""
 
 
-def commit(home: Path, secrets: Secrets, journal: Journal, values: Mapping[str, str]) -> Journal:
+def commit(
+    home: Path, secrets: Secrets, journal: SetupJournal, values: Mapping[str, str]
+) -> SetupJournal:
     """Carry out a setup, but for ``save_config``, which needs the provider.
 
     Args:
@@ -103,7 +105,7 @@ def _locked(home: Path) -> Iterator[None]:
         ) from error
 
 
-def _check(home: Path, journal: Journal, values: Mapping[str, str]) -> None:
+def _check(home: Path, journal: SetupJournal, values: Mapping[str, str]) -> None:
     """Check that config.yaml stays valid and that the stores accept the secrets."""
     document = read_document(home)
     validate(parse_document(document.path, edited(document, dict(journal.changes))))
@@ -111,7 +113,7 @@ def _check(home: Path, journal: Journal, values: Mapping[str, str]) -> None:
         check_value(check_name(name), value)
 
 
-def _write(home: Path, journal: Journal) -> None:
+def _write(home: Path, journal: SetupJournal) -> None:
     changes = [
         [list(keys), _DELETED if value is DELETE else value] for keys, value in journal.changes
     ]
@@ -121,7 +123,7 @@ def _write(home: Path, journal: Journal) -> None:
     replace_file(home / _JOURNAL, text.encode(), mode=0o600)
 
 
-def _finish(home: Path, secrets: Secrets, journal: Journal) -> Journal:
+def _finish(home: Path, secrets: Secrets, journal: SetupJournal) -> SetupJournal:
     """Apply a journal to secrets and config.yaml; steps that are done are skipped."""
     # Only ``save_config`` is left to do, which the manager does after loading the provider.
     if not journal.secrets and not journal.changes and journal.plugin is None:
@@ -162,7 +164,7 @@ def recover(home: Path) -> None:
             _remove(home)
 
 
-def unsaved(home: Path, provider: str) -> Journal | None:
+def unsaved(home: Path, provider: str) -> SetupJournal | None:
     """Return the journal of a provider whose ``save_config`` was not called with it yet.
 
     Raises:
@@ -173,7 +175,7 @@ def unsaved(home: Path, provider: str) -> Journal | None:
     return journal if is_its else None
 
 
-def complete(home: Path, journal: Journal) -> None:
+def complete(home: Path, journal: SetupJournal) -> None:
     """Remove the journal, since ``save_config`` was called; not one that is newer.
 
     Raises:
@@ -191,7 +193,7 @@ def _remove(home: Path) -> None:
         sync_folder(home)
 
 
-def pending(home: Path) -> Journal | None:
+def pending(home: Path) -> SetupJournal | None:
     """Return the journal of an unfinished setup, or None."""
     path = home / _JOURNAL
     try:
@@ -201,7 +203,9 @@ def pending(home: Path) -> Journal | None:
         ]
         plugin = entry_of(*data["plugin"]) if data.get("plugin") else None
         journal_id = str(data.get("id", ""))
-        journal = Journal(str(data["provider"]), changes, list(data["secrets"]), plugin, journal_id)
+        journal = SetupJournal(
+            str(data["provider"]), changes, list(data["secrets"]), plugin, journal_id
+        )
         return _with_lock_entry(journal)
     except FileNotFoundError:
         return None
@@ -213,7 +217,7 @@ def pending(home: Path) -> Journal | None:
         ) from error
 
 
-def _with_lock_entry(journal: Journal) -> Journal:
+def _with_lock_entry(journal: SetupJournal) -> SetupJournal:
     """The journal; one of an older version has the entry among the changes of config.yaml."""
     pins = [change for change in journal.changes if change[0][:2] == ("memory", "pins")]
     if not pins:

@@ -27,7 +27,7 @@ OUTPUT: Final = "output"
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
+class LoadRecord:
     """What the plugin did when it was first loaded."""
 
     cpu: float
@@ -46,7 +46,7 @@ class LoadedPlugin:
     options: Options
     scratch: Path
     watch: Watch
-    loading: Loading
+    loading: LoadRecord
     first: MemoryProvider
     places: Places
     #: Why a session can't be started here, or nothing recalled; "" if it can, None if unknown.

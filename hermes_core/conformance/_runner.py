@@ -25,7 +25,7 @@ from hermes_core.conformance._context import (
     OUTPUT,
     CheckContext,
     LoadedPlugin,
-    Loading,
+    LoadRecord,
     fields_of,
     root_of,
 )
@@ -181,10 +181,10 @@ class _Run:
             # Resolved: on macOS the temporary folder is behind a link, and paths are compared as
             # text.
             scratch = Path(name).resolve()
-            code = self._asked(checks, scratch)
+            code = self._ask_child(checks, scratch)
             lines, stuck = list(read_lines(scratch / ANSWER)), _is_stuck(scratch / STUCK)
         for line in lines:
-            if isinstance(line, Unloadable):
+            if isinstance(line, LoadFailure):
                 raise self._unloadable(line.what, line.step, line.hint)
         how = (
             "it did not end"
@@ -192,11 +192,11 @@ class _Run:
             else f"it ended its process (exit code {code})"
         )
         # The first line of a child that could load it. Without it no check has run.
-        if Loaded() not in lines:
+        if LoadSuccess() not in lines:
             raise self._unloadable(how, "load")
         yield from (line for line in lines if isinstance(line, Result))
         # What ended the process is the result of the check that was running.
-        if isinstance(lines[-1], Begun):
+        if isinstance(lines[-1], CheckStart):
             begun = next(each for each in checks if each.id == lines[-1].check)
             if begun.alone and stuck:
                 how = f"{self._options.limits.settle:g} s after shutdown its process had not ended"
@@ -206,7 +206,7 @@ class _Run:
         name, owner = self._info.name, self._info.distribution
         return ProviderLoadError(what, plugin=name, distribution=owner, step=step, hint=hint)
 
-    def _asked(self, checks: list[Check], scratch: Path) -> int | None:
+    def _ask_child(self, checks: list[Check], scratch: Path) -> int | None:
         """Run the child and return its exit code."""
         options = self._options
         call = partial(run_checks, self._info, options, tuple(each.id for each in checks), scratch)
@@ -233,7 +233,7 @@ def _followed(answer: Path, begun: Callable[[str], None] | None) -> Iterator[Non
         while begun is not None and not done.wait(_LOOK_SECONDS):
             lines = list(read_lines(answer))
             for line in lines[seen:]:
-                if isinstance(line, Begun):
+                if isinstance(line, CheckStart):
                     begun(line.check)
             seen = len(lines)
 
@@ -288,12 +288,12 @@ _UMASK: Final = 0o022  # the usual one: a plugin has to set modes itself
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadSuccess:
     """The plugin was loaded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unloadable:
+class LoadFailure:
     """The plugin could not be loaded."""
 
     what: str
@@ -302,7 +302,7 @@ class Unloadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class CheckStart:
     """A check begins: if the process ends now, that is its result."""
 
     check: str
@@ -341,10 +341,10 @@ def run_checks(
         except HermesError as error:
             writer.write(_cause(error))
             os._exit(0)
-        writer.write(Loaded())
+        writer.write(LoadSuccess())
         # In the order of ids: identity first, whose results are about the first load.
         for each in (each for each in all_checks() if each.id in checks):
-            writer.write(Begun(each.id))
+            writer.write(CheckStart(each.id))
             end_after(options.limits.check)
             result = run(each, plugin)
             # Returning ends the interpreter normally, with atexit handlers and non-daemon threads:
@@ -356,9 +356,9 @@ def run_checks(
     os._exit(0)  # don't wait for the plugin's threads
 
 
-def _cause(error: HermesError) -> Unloadable:
+def _cause(error: HermesError) -> LoadFailure:
     step = getattr(error, "step", "find")
-    return Unloadable(error.what.removeprefix(f"{step} failed: "), step, error.hint)
+    return LoadFailure(error.what.removeprefix(f"{step} failed: "), step, error.hint)
 
 
 def run(check: Check, plugin: LoadedPlugin) -> Result:
@@ -393,7 +393,7 @@ def _loaded(info: ProviderInfo, options: Options, scratch: Path, watch: Watch) -
     cpu = time.process_time()
     with watch.during() as events:
         provider = load_provider(info, deadline=options.limits.load)
-    loading = Loading(
+    loading = LoadRecord(
         time.process_time() - cpu,
         tuple(events),
         tuple(running.new_threads()),

@@ -83,7 +83,7 @@ class Watch:
 
     def install(self) -> None:
         """Start recording. An audit hook can't be removed: it ends with the process."""
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._record)
 
     @contextmanager
     def during(self) -> Iterator[list[Event]]:
@@ -102,7 +102,7 @@ class Watch:
                 # By identity: two lists of events that are both empty are equal.
                 self._open[:] = [each for each in self._open if each is not events]
 
-    def _heard(self, name: str, arguments: tuple[Any, ...]) -> None:
+    def _record(self, name: str, arguments: tuple[Any, ...]) -> None:
         if name in _ADDRESSED:
             self._reached(name, arguments[_ADDRESSED[name]])
         elif name in _NAMED:

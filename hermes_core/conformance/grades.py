@@ -63,7 +63,7 @@ _COLOURS: Final = {
 }
 
 
-class Grading(NamedTuple):
+class GradeReport(NamedTuple):
     """A grade, and what the next higher one needs.
 
     ``failed`` are the checks of that grade that failed or were left out by ``--skip``, ``not_run``
@@ -96,7 +96,7 @@ def grade_of(report: Report) -> Grade:
     return grading_of(report).grade
 
 
-def grading_of(report: Report) -> Grading:
+def grading_of(report: Report) -> GradeReport:
     """Return the grade that a run has shown, and what the next one needs.
 
     A check that failed, that ``--skip`` left out or that did not finish counts as failed. A check
@@ -112,9 +112,9 @@ def grading_of(report: Report) -> Grading:
             # A fault of bronze is a fact, however little else could be checked.
             below = Grade.NONE if any(results[each].state == "failed" for each in failed) else None
             grade = reached or below or Grade.NOT_GRADED
-            return Grading(grade, tier, failed, not_run)
+            return GradeReport(grade, tier, failed, not_run)
         reached = tier
-    return Grading(Grade.GOLD)
+    return GradeReport(Grade.GOLD)
 
 
 def _counts_as_failed(result: Result) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hermes_core.conformance.grades import Grading, badge, grading_of
+from hermes_core.conformance.grades import GradeReport, badge, grading_of
 from hermes_core.errors import one_line
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Report:
         }
 
 
-def _next_grade(grading: Grading) -> dict[str, Any] | None:
+def _next_grade(grading: GradeReport) -> dict[str, Any] | None:
     if grading.next is None:
         return None
     return {"grade": grading.next, "failed": grading.failed, "not_run": grading.not_run}

@@ -85,7 +85,7 @@ def _decoded(content: bytes) -> str:
     return content.decode("utf-8", "replace")
 
 
-class _Found(NamedTuple):
+class _Candidate(NamedTuple):
     """A way to a provider: what to load, and what the provider is called."""
 
     reference: str
@@ -129,7 +129,7 @@ def reference_in(folder: Path) -> str:
     return ways[0][0].removeprefix("_.") if ways else ""
 
 
-def _providers(distribution: Distribution) -> list[_Found]:
+def _providers(distribution: Distribution) -> list[_Candidate]:
     paths = _worth_reading(distribution)
     texts = _Texts({name: content_of(distribution.location / name) for name in paths})
     ways = _ways(texts)
@@ -137,9 +137,9 @@ def _providers(distribution: Distribution) -> list[_Found]:
         return []
     names = {name for _, name in ways if name}
     otherwise = names.pop() if len(names) == 1 else _installers_name(distribution, texts.contents)
-    named: dict[str, _Found] = {}
+    named: dict[str, _Candidate] = {}
     for reference, name in ways:
-        found = _Found(reference, name or otherwise)
+        found = _Candidate(reference, name or otherwise)
         first = named.setdefault(normalise(found.name), found)
         # The shortest path wins: the others are usually re-exported or wrapped by it.
         if reference.count(".") < first.reference.count("."):

@@ -84,7 +84,7 @@ class ProviderServer:
             for hook in HOOKS
             if invocations[hook] is not None
         }
-        handler = _Forwarding(self._log)
+        handler = _ForwardingHandler(self._log)
         logging.getLogger().addHandler(handler)
         self._send({"methods": methods, "attributes": self._attributes(), **loaded})
         # The host is trusted, and a whole conversation may be long.
@@ -175,7 +175,7 @@ def _parameters(method: Callable[..., Any] | None) -> list[tuple[str, int, bool]
     return [(each.name, int(each.kind), each.default is not Parameter.empty) for each in found]
 
 
-class _Forwarding(logging.Handler):
+class _ForwardingHandler(logging.Handler):
     """Sends what the plugin logs to the host's log, from warnings on."""
 
     def __init__(self, send: Callable[[int, str], None]) -> None:

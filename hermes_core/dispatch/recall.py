@@ -34,7 +34,7 @@ class LateAnswer(str):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _RecallCall:
     """One recall: ``parts`` is what it returned so far, ``seconds`` how long it took."""
 
     session: str
@@ -91,9 +91,9 @@ class BoundedRecall:
         self._patience = max(2 * budget, 0) or patience
         self._in_vain = 0
         self._session = ""
-        self._asked: _Asked | None = None
-        self._running: tuple[_Asked, Job] | None = None
-        self._earlier: tuple[_Asked, Job] | None = None
+        self._asked: _RecallCall | None = None
+        self._running: tuple[_RecallCall, Job] | None = None
+        self._earlier: tuple[_RecallCall, Job] | None = None
 
     @property
     def patience(self) -> float:
@@ -138,14 +138,14 @@ class BoundedRecall:
         slow = self._in_vain >= _IN_VAIN
         if slow and self._earlier is not None and not self._earlier[1].wait(0):
             raise ProviderPaused("an earlier recall still runs")
-        self._asked = asked = _Asked(self._session, question, call, self._clock)
+        self._asked = asked = _RecallCall(self._session, question, call, self._clock)
         began = self._clock()
         job = self._worker.submit(asked.run, self._patience, "prefetch", awaited=True)
         if job is None:
             raise ProviderPaused("it is shut down")
         return self._awaited(asked, job, began, budget)
 
-    def _awaited(self, asked: _Asked, job: Job, began: float, budget: float) -> Any:
+    def _awaited(self, asked: _RecallCall, job: Job, began: float, budget: float) -> Any:
         if self._worker.wait_for(job, began + budget - self._clock()):
             # A fast error costs the turn nothing and does not count as a turn that waited in vain.
             waited = self._clock() - began >= SLOW_SECONDS

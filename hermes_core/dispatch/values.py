@@ -119,16 +119,16 @@ _SHAPED: Final = {
 }
 
 
-class Opaque:
+class OpaqueValue:
     """Stands for a value that is not plain. Its class has the name of the value's."""
 
 
-class TooDeep(Opaque):
+class DeepValue(OpaqueValue):
     """Stands for what is nested more than 200 levels deep."""
 
 
 class _Copy:
-    """Copies one value. What is not plain becomes an `Opaque`, for messages that name it."""
+    """Copies one value. What is not plain becomes an `OpaqueValue`, for messages that name it."""
 
     def __init__(self) -> None:
         self._text = _MOST_TEXT
@@ -142,7 +142,7 @@ class _Copy:
         """
         self._count()
         if level > _DEEPEST:  # or it contains itself
-            return TooDeep()
+            return DeepValue()
         kind = type(value)
         if issubclass(kind, Mapping):
             return {self._key(key): self.of(each, level + 1) for key, each in value.items()}
@@ -179,13 +179,13 @@ class _Copy:
         return float.__float__(value) if issubclass(kind, float) else _opaque(kind)
 
 
-def _opaque(kind: type) -> Opaque:
+def _opaque(kind: type) -> OpaqueValue:
     return opaque(_name(kind))
 
 
-def opaque(name: str) -> Opaque:
+def opaque(name: str) -> OpaqueValue:
     """What stands for a value of a class of this name."""
-    return type(text_of(name, 100) or "object", (Opaque,), {})()  # type: ignore[no-any-return]
+    return type(text_of(name, 100) or "object", (OpaqueValue,), {})()  # type: ignore[no-any-return]
 
 
 def _name(kind: type) -> str:

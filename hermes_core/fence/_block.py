@@ -147,7 +147,7 @@ class _Entry(NamedTuple):
     text: str
 
 
-class _Given(NamedTuple):
+class _BlockEntry(NamedTuple):
     """An entry of the block."""
 
     text: str
@@ -181,7 +181,7 @@ class _Section:
         self._max_chars = max_chars
         self._scan = scan
         self._marks = marks
-        self.given: list[_Given] = []
+        self.given: list[_BlockEntry] = []
         self._repeated = 0
         self._over = 0
         self._cut = 0  # characters that are left of an entry too long for the room
@@ -244,7 +244,7 @@ class _Section:
             text = f"{between}{_mark(objections)}{entry.text}"
         if len(text) > self._room:
             return False
-        self.given.append(_Given(text, key, objections, entry.text))
+        self.given.append(_BlockEntry(text, key, objections, entry.text))
         self._room -= len(text)
         return True
 
@@ -276,7 +276,7 @@ class _Section:
             return
         self._cut = size
         source = entry.text[:size]
-        given = _Given(f"\n{mark}{source}{_CUT}", key, objections, source)
+        given = _BlockEntry(f"\n{mark}{source}{_CUT}", key, objections, source)
         self.given.append(given)
         self._room -= len(given.text)
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     )
     from hermes_core.install._installers import (
         OURSELVES,
-        Change,
         Download,
         Installer,
+        PackageChange,
         Plan,
         installer,
     )
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = [
     "OURSELVES",
     "Bridge",
-    "Change",
     "Download",
     "Folder",
     "InstallError",
@@ -48,6 +47,7 @@ __all__ = [
     "NeedsBuild",
     "NoSuchPackage",
     "Package",
+    "PackageChange",
     "Plan",
     "Repository",
     "StagedPlugin",
@@ -74,7 +74,7 @@ _MODULES: Final = {
     "remove_folder": "_directories",
     "stage": "_directories",
     "OURSELVES": "_installers",
-    "Change": "_installers",
+    "PackageChange": "_installers",
     "Download": "_installers",
     "Installer": "_installers",
     "Plan": "_installers",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 OURSELVES: Final = "hermes-plugins"
 
 
-class Change(NamedTuple):
+class PackageChange(NamedTuple):
     """A distribution that would be installed; ``replaces`` is the version that goes."""
 
     name: str
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     """All that would be installed for a package, and the projects that may be built for it."""
 
     package: Package
-    changes: tuple[Change, ...]
+    changes: tuple[PackageChange, ...]
     built: tuple[str, ...] = ()
 
     def requirements(self) -> list[str]:
@@ -136,11 +136,11 @@ def _applies(requirement: str) -> bool:
     return marker is None or marker.evaluate({"extra": ""})
 
 
-def changes(found: Iterable[tuple[str, str, bool]]) -> tuple[Change, ...]:
+def changes(found: Iterable[tuple[str, str, bool]]) -> tuple[PackageChange, ...]:
     """Names, versions and whether they are direct, with what they replace."""
     now = installed_versions()
     return tuple(
-        Change(normalise(name), version, now.get(normalise(name), ""), direct)
+        PackageChange(normalise(name), version, now.get(normalise(name), ""), direct)
         for name, version, direct in found
     )
 

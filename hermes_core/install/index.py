@@ -84,7 +84,7 @@ class IndexEntry(NamedTuple):
         return normalise(self.distribution) == normalise(distribution)
 
 
-class Index(NamedTuple):
+class PluginIndex(NamedTuple):
     """All known plugins. ``problem`` says why the copy in the home is not used."""
 
     made: str
@@ -163,7 +163,7 @@ def _rank(entry: IndexEntry, words: Sequence[str]) -> tuple[Any, ...]:
 # -- reading -----------------------------------------------------------------------------------
 
 
-def read_index(home: Path) -> Index:
+def read_index(home: Path) -> PluginIndex:
     """The index in use: the copy in the home if it is valid and newer than that in the wheel."""
     ours = parse_index(_OURS.read_bytes(), _OURS)
     path = home / FILE_NAME
@@ -179,7 +179,7 @@ def read_index(home: Path) -> Index:
     return theirs if theirs.made >= ours.made else ours
 
 
-def parse_index(content: bytes, path: Path, source: str = "") -> Index:
+def parse_index(content: bytes, path: Path, source: str = "") -> PluginIndex:
     """The index that a file contains. Ignores keys that it does not know.
 
     Args:
@@ -213,7 +213,7 @@ def parse_index(content: bytes, path: Path, source: str = "") -> Index:
     twice = _repeated((each.key, normalise(each.distribution)) for each in entries)
     if twice:
         raise PluginIndexError(f"has {' of '.join(twice)} twice", where=where)
-    return Index(made, _line(data, "kit", where), entries, path)
+    return PluginIndex(made, _line(data, "kit", where), entries, path)
 
 
 def _repeated(pairs: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
@@ -282,7 +282,7 @@ def _line(row: Mapping[str, Any], key: str, where: str) -> str:
 # -- what to do about a name -------------------------------------------------------------------
 
 
-def meant_by(index: Index, spec: str) -> IndexEntry | None:
+def meant_by(index: PluginIndex, spec: str) -> IndexEntry | None:
     """The plugin whose provider is called exactly ``spec``; None if it says anything else.
 
     With a version, extras, a URL or a path, a person has named a package and not a provider.
@@ -300,7 +300,7 @@ def meant_by(index: Index, spec: str) -> IndexEntry | None:
     return chosen
 
 
-def refuse_stranger(index: Index, project: str, spec: str) -> None:
+def refuse_stranger(index: PluginIndex, project: str, spec: str) -> None:
     """Raise if a package has the name of a known plugin, and is not one of its packages.
 
     Args:
@@ -322,7 +322,7 @@ def refuse_stranger(index: Index, project: str, spec: str) -> None:
     )
 
 
-def suggestion(index: Index, name: str, installed: Sequence[str] = ()) -> str:
+def suggestion(index: PluginIndex, name: str, installed: Sequence[str] = ()) -> str:
     """What to do if nothing of that name is installed; "" if the index does not help.
 
     Args:
@@ -352,7 +352,7 @@ class IndexUpdate(NamedTuple):
     as (name, before, now).
     """
 
-    now: Index
+    now: PluginIndex
     changed: bool
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -391,7 +391,7 @@ def update_index(home: Path, source: str, *, today: date) -> IndexUpdate:
     return _difference(before, new)
 
 
-def _difference(before: Index, new: Index) -> IndexUpdate:
+def _difference(before: PluginIndex, new: PluginIndex) -> IndexUpdate:
     old_names = {each.key: each.name for each in before.entries}
     names = {each.key: each.name for each in new.entries}
     moved = []

@@ -82,7 +82,7 @@ class _Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class UpgradeJournal:
     """An upgrade that has begun and not ended.
 
     Attributes:
@@ -164,7 +164,7 @@ def undone_on_failure(home: Path) -> Iterator[None]:
     finish(home)
 
 
-def read_journal(home: Path) -> Journal | None:
+def read_journal(home: Path) -> UpgradeJournal | None:
     """The journal of an upgrade; None without one.
 
     Raises:
@@ -174,7 +174,7 @@ def read_journal(home: Path) -> Journal | None:
     try:
         data: Any = json.loads(read_regular(path, _MAX_JOURNAL))
         packages = tuple(_Files(**each) for each in data.pop("packages"))
-        return Journal(**{**data, "packages": packages})
+        return UpgradeJournal(**{**data, "packages": packages})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -202,7 +202,9 @@ def prepare_packages(home: Path, target: Target, plan: Plan, fetched: Download) 
         packages.append(_Files(change.name, str(site), saved, new))
     to = next(each.version for each in plan.changes if _is(each.name, target.name))
     pins = _pins(home, target)
-    journal = Journal(target.name, target.version, to, sys.prefix, tuple(packages), pins=pins)
+    journal = UpgradeJournal(
+        target.name, target.version, to, sys.prefix, tuple(packages), pins=pins
+    )
     _write_journal(home, journal)
 
 
@@ -221,7 +223,7 @@ def prepare_folder(home: Path, target: Target, new: str) -> None:
     backup = _new_backup(home)
     shutil.copytree(target.directory, backup / "folder", symlinks=True)
     place, pins = str(target.directory), _pins(home, target)
-    journal = Journal(target.name, old, new, sys.prefix, directory=place, pins=pins)
+    journal = UpgradeJournal(target.name, old, new, sys.prefix, directory=place, pins=pins)
     _write_journal(home, journal)
 
 
@@ -238,7 +240,7 @@ def _new_backup(home: Path) -> Path:
     return backup
 
 
-def _write_journal(home: Path, journal: Journal) -> None:
+def _write_journal(home: Path, journal: UpgradeJournal) -> None:
     data = asdict(journal)
     replace_file(home / _JOURNAL, json.dumps(data, indent=1).encode("ascii"))
 
@@ -274,7 +276,7 @@ def finish(home: Path) -> None:
     remove_tree(home / _BACKUP)
 
 
-def _is_untouched(home: Path, journal: Journal) -> bool:
+def _is_untouched(home: Path, journal: UpgradeJournal) -> bool:
     """Whether nothing has changed yet, so that there is nothing to restore."""
     if journal.directory:
         target = Path(journal.directory)
@@ -306,7 +308,7 @@ def _same(path: Path, copy: Path) -> bool:
 # -- the way back ------------------------------------------------------------------------------
 
 
-def roll_back(home: Path) -> Journal | None:
+def roll_back(home: Path) -> UpgradeJournal | None:
     """Restore what an upgrade has replaced; returns what was restored, if anything.
 
     May be repeated: a copy is removed only after everything is back in its place.
@@ -324,13 +326,13 @@ def roll_back(home: Path) -> Journal | None:
     return journal
 
 
-def undo_interrupted(home: Path) -> Journal | None:
+def undo_interrupted(home: Path) -> UpgradeJournal | None:
     """Roll back what a killed process left; returns what was restored, if anything."""
     with _locked(home):
         return roll_back(home)
 
 
-def _restore_pins(home: Path, journal: Journal) -> None:
+def _restore_pins(home: Path, journal: UpgradeJournal) -> None:
     """Pin the version before, if the new one was pinned already."""
     old = {normalise(name): entry_of(name, values) for name, values in journal.pins.items()}
     with suppress(ConfigError):  # a damaged lock file is reported by every other command
@@ -340,7 +342,7 @@ def _restore_pins(home: Path, journal: Journal) -> None:
             change_plugins(home, {}, list(entries.values()))
 
 
-def _restore_folder(home: Path, journal: Journal) -> None:
+def _restore_folder(home: Path, journal: UpgradeJournal) -> None:
     target = Path(journal.directory)
     saved = home / _BACKUP / "folder"
     with plugins_folder(home) as plugins:

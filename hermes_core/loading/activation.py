@@ -35,7 +35,7 @@ from hermes_core.errors import (
     UnknownProviderError,
     describe,
 )
-from hermes_core.loading import Loaded, load, load_provider
+from hermes_core.loading import LoadResult, load, load_provider
 from hermes_core.loading.isolated import load_isolated
 from hermes_core.loading.requirements import missing_needs, missing_packages
 from hermes_core.privacy import mask_error, masked, remember_secrets
@@ -207,7 +207,7 @@ def activate(
 
 def load_for(
     config: Config, info: ProviderInfo, sources: Sources, lease: Lease, *, pinned: bool = True
-) -> Loaded:
+) -> LoadResult:
     """Load a provider with the variables that it may have; in its own process, if it is isolated.
 
     Args:

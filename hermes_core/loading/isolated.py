@@ -30,7 +30,7 @@ from hermes_core.dispatch.isolation import ISOLATED, ChildProcess, IsolatedProvi
 from hermes_core.dispatch.isolation_server import ProviderServer, refuse
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import HermesError, ProviderLoadError
-from hermes_core.loading.loader import Loaded, load
+from hermes_core.loading.loader import LoadResult, load
 from hermes_core.privacy import without_secrets
 from hermes_core.service import BackendError, RefusedError
 from hermes_core.storage.child import SYSTEM_VARIABLES, TOKEN, processes_with, start_child
@@ -67,7 +67,7 @@ def load_isolated(
     *,
     deadlines: Deadlines,
     pin: str,
-) -> Loaded:
+) -> LoadResult:
     """Load a plugin in its own process, which ends when the lease is released.
 
     Raises:
@@ -139,7 +139,7 @@ def _inherited(sources: Sources) -> dict[str, str]:
 
 def _checked(
     provider: IsolatedProvider, info: ProviderInfo, loaded: dict[str, Any], home: Path
-) -> Loaded:
+) -> LoadResult:
     """What a child says, believed only as far as it has the right form."""
     problem = name_problem(provider.name)
     if problem:
@@ -150,7 +150,7 @@ def _checked(
     instance = ProviderInstance(info.name, home)
     instance.unload.append(_RemoteUnload(provider))
     register_instance(provider, instance)
-    return Loaded(
+    return LoadResult(
         provider,  # type: ignore[arg-type]
         provider.name,
         {str(key): each for key, each in registered.items() if isinstance(each, int)},

@@ -52,7 +52,7 @@ from hermes_core.provider import BUILTIN, REQUIRED_MEMBERS, MemoryProvider
 from hermes_core.storage.home import resolve_home
 
 
-class Loaded(NamedTuple):
+class LoadResult(NamedTuple):
     """A loaded provider.
 
     ``name`` is what the provider calls itself, ``registered`` counts what else its plugin
@@ -147,7 +147,7 @@ def load(
     deadline: float = LOAD_SECONDS,
     pin: str = "",
     instance: ProviderInstance | None = None,
-) -> Loaded:
+) -> LoadResult:
     """Load like `load_provider`; return also what else was found out.
 
     Args:
@@ -158,18 +158,18 @@ def load(
         instance: What its calls are made for, if there is more to say than the home.
     """
     if info.source == BUILTIN:  # ours: it needs neither a thread nor a deadline
-        return Loaded(_provider(info, Progress()))
+        return LoadResult(_provider(info, Progress()))
     if pin:
         pin_imports(info, pin)
-    return _Loading(info, home, deadline, instance).provider()
+    return _LoadSteps(info, home, deadline, instance).provider()
 
 
 def load_observer(info: ProviderInfo, deadline: float = LOAD_SECONDS) -> Any:
     """Import an observer: return what its entry point names, as it is."""
-    return _Loading(info, None, deadline).run(_value)
+    return _LoadSteps(info, None, deadline).run(_value)
 
 
-class _Loading:
+class _LoadSteps:
     """The steps of loading, on a thread that may be left behind."""
 
     def __init__(
@@ -185,7 +185,7 @@ class _Loading:
         self._progress = Progress(self._context)
         self._instance = instance or ProviderInstance(info.name, home)
 
-    def provider(self) -> Loaded:
+    def provider(self) -> LoadResult:
         """Load the provider; offer hermes-agent's modules if it was written for that."""
         # Decided per plugin: the finder stays in the process, so it is not added for those that do
         # not need it.
@@ -195,7 +195,7 @@ class _Loading:
         register_instance(found, self._instance)
         self._instance.unload = self._context.unload
         complaints = [f"plugin {self._info.name}: {each}" for each in self._context.complaints]
-        return Loaded(
+        return LoadResult(
             found,
             self._progress.name,
             dict(self._context.registered),

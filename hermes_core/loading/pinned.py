@@ -68,7 +68,7 @@ def _keys(path: str) -> tuple[str, str]:
     return os.path.normcase(os.path.join(folder, name)), os.path.normcase(real)  # noqa: PTH118
 
 
-class _Reading:
+class _PinnedLoader:
     """The part of a loader that reads: what can be imported is compared with its digest."""
 
     place: _Place
@@ -80,14 +80,14 @@ class _Reading:
         return data
 
 
-class _Source(_Reading, SourceFileLoader):  # type: ignore[misc]
+class _PinnedSourceLoader(_PinnedLoader, SourceFileLoader):  # type: ignore[misc]
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
 
 
-class _Sourceless(_Reading, SourcelessFileLoader):
+class _PinnedBytecodeLoader(_PinnedLoader, SourcelessFileLoader):
     pass
 
 
@@ -100,8 +100,8 @@ class _Extension(ExtensionFileLoader):
 
 
 _LOADERS: Final[Mapping[type, type[Any]]] = {
-    SourceFileLoader: _Source,
-    SourcelessFileLoader: _Sourceless,
+    SourceFileLoader: _PinnedSourceLoader,
+    SourcelessFileLoader: _PinnedBytecodeLoader,
     ExtensionFileLoader: _Extension,
 }
 

@@ -36,7 +36,7 @@ def pre_compress(
         if required:
             raise CheckpointError(f"no provider makes pre-compress checkpoints, API v{api_version}")
         return hooks.call("on_pre_compress", messages=typed_messages(messages), extra={})
-    evidence = spoken(messages) if evidence is None else evidence
+    evidence = without_tools(messages) if evidence is None else evidence
     outcomes = []
     for adapter in adapters:
         call = hooks.only(adapter, "on_pre_compress")
@@ -59,7 +59,7 @@ def _require_success(outcome: Outcome) -> None:
         raise CheckpointError(describe(outcome.error), where=where) from outcome.error
 
 
-def spoken(messages: Messages | None) -> Messages:
+def without_tools(messages: Messages | None) -> Messages:
     """Return what the user and the assistant said in a conversation, as text.
 
     Without system prompts, tool calls and their results, and without a summary that replaces

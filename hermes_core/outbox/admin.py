@@ -42,7 +42,7 @@ _LAST_ERROR: Final = (
 )
 
 
-class Entry(NamedTuple):
+class OutboxEntry(NamedTuple):
     """A write without its content."""
 
     id: int
@@ -58,7 +58,7 @@ class Entry(NamedTuple):
     key: StreamKey
 
 
-class Backlog(NamedTuple):
+class OutboxBacklog(NamedTuple):
     """The undelivered writes for one provider.
 
     Attributes:
@@ -105,7 +105,7 @@ class OutboxReport(NamedTuple):
         spooled_because: Why.
     """
 
-    backlogs: tuple[Backlog, ...]
+    backlogs: tuple[OutboxBacklog, ...]
     bytes: int
     max_bytes: int
     damaged: tuple[str, ...]
@@ -125,7 +125,7 @@ def report(store: OutboxStore) -> OutboxReport:
     streams = store.waiting_streams()
     own = store.database.of_home("writes")
 
-    def work(connection: Connection) -> tuple[list[Backlog], int]:
+    def work(connection: Connection) -> tuple[list[OutboxBacklog], int]:
         rows = connection.execute(_BACKLOGS.format(own=own)).fetchall()
         found = [_backlog(store, connection, row, streams) for row in rows]
         return found, store.database.used_bytes(connection)
@@ -139,7 +139,7 @@ def report(store: OutboxStore) -> OutboxReport:
 
 def _backlog(
     store: OutboxStore, connection: Connection, row: tuple[Any, ...], streams: Sequence[Stream]
-) -> Backlog:
+) -> OutboxBacklog:
     provider, owner, waiting, skipped, failed, missed, oldest, failing_since = row
     own = [each for each in streams if each.key[:2] == (provider, owner)]
 
@@ -148,7 +148,7 @@ def _backlog(
         found = connection.execute(which, (provider, owner, state)).fetchone()
         return str(found[0]) if found else ""
 
-    return Backlog(
+    return OutboxBacklog(
         provider, owner, waiting, skipped, failed, missed, oldest, failing_since,
         due=min((each.due for each in own), default=0.0),
         error=last_error(WriteState.WAITING),
@@ -161,7 +161,9 @@ def _backlog(
 # -- single writes ---------------------------------------------------------------------------
 
 
-def entries(store: OutboxStore, state: WriteState | None = None, limit: int = 2**62) -> list[Entry]:
+def entries(
+    store: OutboxStore, state: WriteState | None = None, limit: int = 2**62
+) -> list[OutboxEntry]:
     """Return the writes in the outbox, the oldest first."""
     own = store.database.of_home("writes")
     rows = store.database.read(
@@ -173,7 +175,7 @@ def entries(store: OutboxStore, state: WriteState | None = None, limit: int = 2*
     return [_entry(row) for row in rows]
 
 
-def entry(store: OutboxStore, number: int) -> Entry:
+def entry(store: OutboxStore, number: int) -> OutboxEntry:
     """Return one write.
 
     Raises:
@@ -189,10 +191,10 @@ def entry(store: OutboxStore, number: int) -> Entry:
     return _entry(row)
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _entry(row: tuple[Any, ...]) -> OutboxEntry:
     *own, provider, owner, session, keywords = row
     own[3] = WriteState(own[3])
-    return Entry._make((*own, StreamKey(provider, owner, session, keywords)))
+    return OutboxEntry._make((*own, StreamKey(provider, owner, session, keywords)))
 
 
 def content(store: OutboxStore, number: int) -> dict[str, Any]:
@@ -462,7 +464,7 @@ class BackfillResult(NamedTuple):
     refilled: int = 0
     added: int = 0
     known: int = 0
-    not_found: tuple[Entry, ...] = ()
+    not_found: tuple[OutboxEntry, ...] = ()
     no_room: bool = False
 
 
@@ -481,7 +483,9 @@ def refill_missed(store: OutboxStore, turns_of: TurnsOf, mask: Mask) -> Backfill
     return BackfillResult(refilled, not_found=tuple(not_found))
 
 
-def _found(writes: list[Entry], turns_of: TurnsOf) -> Iterator[tuple[Entry, dict[str, Any] | None]]:
+def _found(
+    writes: list[OutboxEntry], turns_of: TurnsOf
+) -> Iterator[tuple[OutboxEntry, dict[str, Any] | None]]:
     """Yield the writes of one stream, each with its arguments; None if not in the archive."""
     key = writes[0].key
     session = key.context
@@ -504,7 +508,7 @@ def _found(writes: list[Entry], turns_of: TurnsOf) -> Iterator[tuple[Entry, dict
             yield write, _arguments(turns[place], session.session_id)
 
 
-def _turn_of(turns: Sequence[ArchivedTurn], write: Entry) -> int:
+def _turn_of(turns: Sequence[ArchivedTurn], write: OutboxEntry) -> int:
     """Return the index of a write's turn; -1 if it is not in the archive."""
     said = [place for place, turn in enumerate(turns) if turn["at"] <= write.created]
     if not said or write.created - turns[said[-1]]["at"] > _ARCHIVED_BEFORE:

@@ -30,7 +30,7 @@ from hermes_core.outbox.failures import (
     retry_after,
     skipped_wait,
 )
-from hermes_core.outbox.records import NO_LIMITS, TURN, Limits, StreamKey, Write, WriteState
+from hermes_core.outbox.records import NO_LIMITS, TURN, FailureLimits, StreamKey, Write, WriteState
 from hermes_core.storage.frozen import is_frozen
 from hermes_core.storage.logger import logger
 
@@ -119,7 +119,7 @@ class OrderedDelivery:
         self.active, self.job = False, None
         self._done, self._last = [], 0
 
-    def submit(self, passing: Limits = NO_LIMITS, *, for_one: bool = False) -> None:
+    def submit(self, passing: FailureLimits = NO_LIMITS, *, for_one: bool = False) -> None:
         """Start a round on the worker; ``active`` is True already."""
         self.due = 0.0
         self.for_one = for_one
@@ -447,7 +447,7 @@ class StreamDelivery:
         return True
 
     def next_waiting(
-        self, after: int = 0, *, turns: bool, passing: Limits = NO_LIMITS
+        self, after: int = 0, *, turns: bool, passing: FailureLimits = NO_LIMITS
     ) -> Write | None:
         """Return the oldest waiting write of a kind that this instance may deliver."""
         return self.outbox.store.next_waiting(self.stream, after, turns=turns, passing=passing)
@@ -489,7 +489,7 @@ class StreamDelivery:
         """Deliver the claimed stream: turns first; they start the rest."""
         self.turns.submit()
 
-    def start_others(self, passing: Limits = NO_LIMITS) -> bool:
+    def start_others(self, passing: FailureLimits = NO_LIMITS) -> bool:
         """Mark the other writes active if one is due; return whether to submit them."""
         store = self.outbox.store
         if self.others.active or not self.open:
@@ -666,7 +666,7 @@ class InheritedDelivery(StreamDelivery):
         return write.hook == "on_memory_write"
 
     def next_waiting(
-        self, after: int = 0, *, turns: bool, passing: Limits = NO_LIMITS
+        self, after: int = 0, *, turns: bool, passing: FailureLimits = NO_LIMITS
     ) -> Write | None:
         """Return the oldest waiting write of a kind that names its session.
 

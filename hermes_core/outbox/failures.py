@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Final
 
 from hermes_core.errors import DeadlineExceeded, ProviderPaused, WriteRefused
-from hermes_core.outbox.records import Limits
+from hermes_core.outbox.records import FailureLimits
 
 # Client errors that concern all writes, and that a person or time can solve: a key that expired, a
 # limit that was reached.
@@ -30,7 +30,7 @@ LONGEST_WAIT: Final = 60.0
 #: A write is suspect after so many failures that may be its own fault, or after so many in all.
 #: Three, since one failure is an accident and each costs a call. Ten for errors that say that the
 #: service is in trouble: after some four minutes, it is worth a call to find out for which writes.
-SUSPECT: Final = Limits(faults=3, attempts=10)
+SUSPECT: Final = FailureLimits(faults=3, attempts=10)
 #: How many seconds a skipped write waits before it is retried, at first and at most.
 SKIPPED_WAIT: Final = 60.0
 LONGEST_SKIPPED_WAIT: Final = 3600.0

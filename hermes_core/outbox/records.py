@@ -111,7 +111,7 @@ class Write(NamedTuple):
     faults: int
 
 
-class Limits(NamedTuple):
+class FailureLimits(NamedTuple):
     """How often a write may fail, by its own fault or at all, before it is suspect."""
 
     faults: int
@@ -119,7 +119,7 @@ class Limits(NamedTuple):
 
 
 #: Nothing is suspect.
-NO_LIMITS: Final = Limits(2**62, 2**62)
+NO_LIMITS: Final = FailureLimits(2**62, 2**62)
 
 
 class Stream(NamedTuple):

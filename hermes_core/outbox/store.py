@@ -21,7 +21,7 @@ from hermes_core.outbox.records import (
     NO_LIMITS,
     TURN,
     USED,
-    Limits,
+    FailureLimits,
     Stream,
     StreamKey,
     Write,
@@ -57,7 +57,7 @@ _WRITE: Final = (
 )
 
 #: The two kinds of writes: turns, and everything else, which comes after the turns before it. It
-#: may pass turns that failed so often, by their own fault or at all: see `Limits`.
+#: may pass turns that failed so often, by their own fault or at all: see `FailureLimits`.
 _TURNS: Final = "hook = 'sync_turn'"
 _OTHERS: Final = (
     "hook != 'sync_turn' AND NOT EXISTS (SELECT 1 FROM writes AS earlier WHERE "
@@ -70,7 +70,7 @@ _NOTHING_WAITS: Final = (
 
 
 @dataclass(slots=True)
-class _Unrecorded:
+class _UnrecordedWrites:
     """Writes of a stream that were tried while the file could not be changed."""
 
     delivered: list[Write] = field(default_factory=list)
@@ -106,7 +106,7 @@ class OutboxStore:
         #: What happened while the file could not be changed, by stream. It is recorded together
         #: with the next change of the stream, so that nobody can deliver it and find the writes as
         #: they were before.
-        self._unrecorded: defaultdict[int, _Unrecorded] = defaultdict(_Unrecorded)
+        self._unrecorded: defaultdict[int, _UnrecordedWrites] = defaultdict(_UnrecordedWrites)
         self._max_bytes = max_bytes
         self._room = 0
 
@@ -380,7 +380,7 @@ class OutboxStore:
         after: int = 0,
         *,
         turns: bool | None = None,
-        passing: Limits = NO_LIMITS,
+        passing: FailureLimits = NO_LIMITS,
     ) -> Write | None:
         """Return the oldest waiting write of a stream.
 
@@ -397,7 +397,12 @@ class OutboxStore:
         )
 
     def next_behind(
-        self, suspect: Write, limits: Limits, *, turns: bool, passing: Limits = NO_LIMITS
+        self,
+        suspect: Write,
+        limits: FailureLimits,
+        *,
+        turns: bool,
+        passing: FailureLimits = NO_LIMITS,
     ) -> Write | None:
         """Return the waiting write to try in place of a suspect.
 
@@ -635,7 +640,7 @@ class OutboxStore:
         self.database.close()
 
 
-def _kind(passing: Limits, *, turns: bool | None) -> tuple[str, tuple[int, ...]]:
+def _kind(passing: FailureLimits, *, turns: bool | None) -> tuple[str, tuple[int, ...]]:
     """The condition for one kind of writes, and its values."""
     if turns is None:
         return "", ()

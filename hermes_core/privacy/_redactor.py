@@ -19,7 +19,7 @@ from hermes_core.privacy._known import BORDER, KnownSecrets
 from hermes_core.privacy.formats import FORMATS, OTHER_KINDS, tokens
 
 _KNOWN: Final = "known-secret"
-#: Values nested more deeply are refused. Python's own recursion limit is 1,000, and `_Rewriting`
+#: Values nested more deeply are refused. Python's own recursion limit is 1,000, and `_Rewriter`
 #: needs several frames per level.
 _DEEPEST: Final = 200
 #: Here, since `dict | list | tuple` would be built again for each part of a value.
@@ -83,7 +83,7 @@ class Redactor:
         if not found:
             return Redacted(value, ())
         mask = _Mask(found)
-        return Redacted(_Rewriting(mask.applied).of(value), mask.kinds())
+        return Redacted(_Rewriter(mask.applied).of(value), mask.kinds())
 
     def unmistakable(self, text: str) -> set[str]:
         """The known secrets and the private keys in a text, as they are written there."""
@@ -134,7 +134,7 @@ def _unusable(why: str) -> HermesError:
     )
 
 
-class _Rewriting:
+class _Rewriter:
     """Copies a value with other strings; parts in which no string changed stay the same object."""
 
     def __init__(self, change: Callable[[str], str]) -> None:

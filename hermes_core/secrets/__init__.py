@@ -10,7 +10,7 @@ from hermes_core.secrets.env_file import (
     check_value,
     is_alike_in_a_shell,
 )
-from hermes_core.secrets.store import BACKENDS, Choice, Name, Secret, Secrets, Stored
+from hermes_core.secrets.store import BACKENDS, Choice, Name, Secret, Secrets, StoredSecret
 
 # `cli` and `config` use these. Plugins get their secrets through settings and variables, never from
 # this package.
@@ -23,7 +23,7 @@ __all__ = [
     "Secret",
     "Secrets",
     "Store",
-    "Stored",
+    "StoredSecret",
     "check_name",
     "check_value",
     "is_alike_in_a_shell",

@@ -109,27 +109,27 @@ _HINT: Final = (
 )
 
 
-class Entry(NamedTuple):
+class SecretEntry(NamedTuple):
     """Where a secret is, and whose it is."""
 
     store: Store
     provider: str = ""
 
 
-class Index:
+class SecretIndex:
     """The file. Whoever changes it holds its lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> dict[str, Entry]:
+    def read(self) -> dict[str, SecretEntry]:
         """All entries by variable; none if there is no file. A broken file is an error."""
         return {
-            variable: Entry(entry["store"], entry.get("provider", ""))
+            variable: SecretEntry(entry["store"], entry.get("provider", ""))
             for variable, entry in self._data()["secrets"].items()
         }
 
-    def change(self, variable: str, entry: Entry | None) -> None:
+    def change(self, variable: str, entry: SecretEntry | None) -> None:
         """Set the entry of a variable, or remove it."""
         data = self._data()
         known = data["secrets"]

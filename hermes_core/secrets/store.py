@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
 from hermes_core.errors import SecretsError
-from hermes_core.secrets._files import Entry, Index, Store, locked
+from hermes_core.secrets._files import SecretEntry, SecretIndex, Store, locked
 from hermes_core.secrets._keyring import SECONDS, Keyring
 from hermes_core.secrets.env_file import (
     EnvFile,
@@ -50,7 +50,7 @@ class Choice(NamedTuple):
     problem: str = ""
 
 
-class Stored(NamedTuple):
+class StoredSecret(NamedTuple):
     """Where a secret went and why; ``shadowed`` if this process has another value."""
 
     store: Store
@@ -95,7 +95,7 @@ class Secrets:
         self.home = home
         self.backend = backend
         self.env_file = EnvFile(home / ".env")
-        self.index = Index(home / "secrets.json")
+        self.index = SecretIndex(home / "secrets.json")
         self.keyring = Keyring(home, seconds)
 
     def where(self) -> Choice:
@@ -109,7 +109,7 @@ class Secrets:
             return Choice("dotenv", problem + _PLAIN_TEXT)
         return Choice("keyring", "the OS keyring answers")
 
-    def set(self, variable: str, value: str, provider: str = "") -> Stored:
+    def set(self, variable: str, value: str, provider: str = "") -> StoredSecret:
         """Store a secret, and remove it from where it was before."""
         check_value(check_name(variable), value)
         with locked(self.index.path):
@@ -119,11 +119,11 @@ class Secrets:
             # `change` the index names the new store; `_remove_old` only deletes what nobody reads
             # any more.
             store, reason = self._store(variable, value, provider)
-            self.index.change(variable, Entry(store, provider))
-            reason += self._remove_old(variable, before, Entry(store, provider))
+            self.index.change(variable, SecretEntry(store, provider))
+            reason += self._remove_old(variable, before, SecretEntry(store, provider))
         # A variable of this process overrides every store, so the person has to know that it
         # differs.
-        return Stored(store, reason, os.environ.get(variable) not in (None, "", value))
+        return StoredSecret(store, reason, os.environ.get(variable) not in (None, "", value))
 
     def get(self, variable: str, provider: str = "") -> Secret | None:
         """Look a secret up: first in ``.env``, then in the keyring.
@@ -158,7 +158,7 @@ class Secrets:
         found = []
         # `.env` first, as in `get`: the index may name a keyring entry that `.env` overrides.
         for variable in sorted({*known, *in_file}):
-            entry = known.get(variable, Entry("dotenv"))
+            entry = known.get(variable, SecretEntry("dotenv"))
             if variable in in_file:
                 found.append(Name(variable, entry.provider, "dotenv", SET_IN["dotenv"]))
             else:
@@ -272,7 +272,7 @@ class Secrets:
         note = "" if is_alike_in_a_shell(value) else _NOT_ALIKE
         return note + (_INTERPOLATED if is_interpolated(value) else "")
 
-    def _remove_old(self, variable: str, before: Entry | None, now: Entry) -> str:
+    def _remove_old(self, variable: str, before: SecretEntry | None, now: SecretEntry) -> str:
         """Remove a secret from its old store; return a note if that fails."""
         if now.store == "keyring":
             self.env_file.change({variable: None})
@@ -302,7 +302,7 @@ class Secrets:
                 hint=_MOVE,
             ) from None  # not chained: a backend's error may contain the value
 
-    def _known_state(self, variable: str, entry: Entry) -> str:
+    def _known_state(self, variable: str, entry: SecretEntry) -> str:
         if entry.store != "keyring":
             return NOT_SET
         try:
@@ -311,7 +311,7 @@ class Secrets:
             return NO_ANSWER
         return SET_IN["keyring"] if found else NOT_SET
 
-    def _delete_from_keyring(self, variable: str, entry: Entry) -> None:
+    def _delete_from_keyring(self, variable: str, entry: SecretEntry) -> None:
         try:
             self.keyring.delete(variable, entry.provider)
         except SecretsError as error:
@@ -321,7 +321,7 @@ class Secrets:
                 hint="delete it where it does",
             ) from None
 
-    def _move(self, variable: str, entry: Entry, to: Store) -> bool:
+    def _move(self, variable: str, entry: SecretEntry, to: Store) -> bool:
         """Move one secret; whether there was something to do."""
         value = self.env_file.read().get(variable)
         if to == "keyring" and value:
@@ -333,7 +333,7 @@ class Secrets:
             self._write_env(variable, value)
         else:
             return False
-        now = Entry(to, entry.provider)
+        now = SecretEntry(to, entry.provider)
         self.index.change(variable, now)
         if note := self._remove_old(variable, entry, now):
             raise SecretsError(f"it is in .env now{note}", where=variable)

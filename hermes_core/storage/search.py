@@ -103,7 +103,7 @@ def _character(found: re.Match[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResult:
+class FileSearchResult:
     """What a search through all files below a folder found.
 
     Attributes:
@@ -123,7 +123,7 @@ class SearchResult:
 
 def search_files(
     folder: Path, needles: Needles, ignored: Iterable[Path], own: Iterable[str] = ()
-) -> SearchResult:
+) -> FileSearchResult:
     """Search every file below a folder, byte by byte; links are followed, ``own`` ones first.
 
     Call it in a process that has none of the databases open: on POSIX, closing any handle of a file
@@ -149,7 +149,7 @@ def search_files(
         except OSError:
             unread.append(path)
     stored = [each for each in hits if _is_stored(each, needles)]
-    return SearchResult(files, size, tuple(hits), tuple(stored), tuple(unread))
+    return FileSearchResult(files, size, tuple(hits), tuple(stored), tuple(unread))
 
 
 def files_below(folder: Path, own: Iterable[str] = ()) -> Iterator[Path]:

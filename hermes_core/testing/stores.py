@@ -39,7 +39,7 @@ _DOCS: Final = ("docs",)
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenStore:
     """A store under test.
 
     Attributes:
@@ -53,7 +53,7 @@ class Opened:
     advance: Callable[[float], None] | None = None
 
 
-Check = Callable[[Opened], None]
+Check = Callable[[OpenStore], None]
 
 
 def store_suite(
@@ -110,7 +110,7 @@ def _test(
 @contextmanager
 def opened(
     make: Callable[[Path], Any], folder: Path, advance: Callable[[float], None] | None = None
-) -> Iterator[Opened]:
+) -> Iterator[OpenStore]:
     """Open a store, and close all that was opened."""
     with ExitStack() as stack:
 
@@ -122,13 +122,13 @@ def opened(
                 stack.callback(close)
             return made
 
-        yield Opened(again(), again, advance)
+        yield OpenStore(again(), again, advance)
 
 
 # -- items --------------------------------------------------------------------------------------
 
 
-def an_item_comes_back_as_it_was_put(each: Opened) -> None:
+def an_item_comes_back_as_it_was_put(each: OpenStore) -> None:
     """Values are JSON; what comes back has the same namespace, key and value."""
     store = each.store
     store.put(("users", "ann"), "k", VALUE)
@@ -137,7 +137,7 @@ def an_item_comes_back_as_it_was_put(each: Opened) -> None:
     assert (item.namespace, item.key, item.value) == (("users", "ann"), "k", VALUE)
 
 
-def a_missing_item_is_none(each: Opened) -> None:
+def a_missing_item_is_none(each: OpenStore) -> None:
     """Neither a missing key nor a missing namespace is an error."""
     each.store.put(_DOCS, "a", {"n": 1})
     assert each.store.get(_DOCS, "b") is None
@@ -145,14 +145,14 @@ def a_missing_item_is_none(each: Opened) -> None:
     assert list(each.store.search(("nothing",))) == []
 
 
-def a_second_put_replaces_the_first(each: Opened) -> None:
+def a_second_put_replaces_the_first(each: OpenStore) -> None:
     """The whole value is replaced, not merged."""
     each.store.put(_DOCS, "a", {"old": 1})
     each.store.put(_DOCS, "a", {"new": 2})
     assert _values(each.store.search(_DOCS)) == [{"new": 2}]
 
 
-def a_deleted_item_is_gone(each: Opened) -> None:
+def a_deleted_item_is_gone(each: OpenStore) -> None:
     """For get and for search; deleting it again is not an error, and others stay."""
     store = each.store
     for key in "ab":
@@ -164,7 +164,7 @@ def a_deleted_item_is_gone(each: Opened) -> None:
     assert "a" not in _keys(store.search(_DOCS, query="words a"))
 
 
-def namespaces_are_separate(each: Opened) -> None:
+def namespaces_are_separate(each: OpenStore) -> None:
     """One user's items are not another's, whatever their ids look like."""
     store = each.store
     ids = ("1", "10", "1-0", "A", "a", "%", "_", "*", "é", " 1", "'; --")
@@ -177,7 +177,7 @@ def namespaces_are_separate(each: Opened) -> None:
         assert item.value == {"of": name}
 
 
-def changes_of_a_value_stay_outside(each: Opened) -> None:
+def changes_of_a_value_stay_outside(each: OpenStore) -> None:
     """What a caller does to its dict afterwards, or to what it got, changes nothing stored."""
     value: dict[str, Any] = {"list": [1]}
     each.store.put(_DOCS, "a", value)
@@ -191,7 +191,7 @@ def changes_of_a_value_stay_outside(each: Opened) -> None:
     assert again.value == {"list": [1]}, "a change of what get returned arrived in the store"
 
 
-def times_are_aware_and_true(each: Opened) -> None:
+def times_are_aware_and_true(each: OpenStore) -> None:
     """created_at stays, updated_at follows the last put; both have a time zone."""
     store = each.store
     store.put(_DOCS, "a", {"n": 1})
@@ -209,7 +209,7 @@ def times_are_aware_and_true(each: Opened) -> None:
 # -- search -------------------------------------------------------------------------------------
 
 
-def search_is_within_its_prefix(each: Opened) -> None:
+def search_is_within_its_prefix(each: OpenStore) -> None:
     """A prefix is made of whole labels; the empty one is everything."""
     store = each.store
     for name in (("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("b", "a")):
@@ -220,7 +220,7 @@ def search_is_within_its_prefix(each: Opened) -> None:
     assert len(store.search(())) == 5
 
 
-def filters_compare_values(each: Opened) -> None:
+def filters_compare_values(each: OpenStore) -> None:
     """Equality and the six operators, together as "and"; an item without the field is left out."""
     store = each.store
     for key, score in (("low", 1), ("middle", 2.5), ("high", 4)):
@@ -242,14 +242,14 @@ def filters_compare_values(each: Opened) -> None:
         assert _keys(store.search(_DOCS, filter=wanted)) == keys, name
 
 
-def an_operator_ignores_items_without_the_field(each: Opened) -> None:
+def an_operator_ignores_items_without_the_field(each: OpenStore) -> None:
     """They have no order, so they are left out; the search does not fail."""
     each.store.put(_DOCS, "a", {"score": 5})
     each.store.put(_DOCS, "b", {"other": 1})
     assert _keys(each.store.search(_DOCS, filter={"score": {"$gt": 1}})) == {"a"}
 
 
-def pages_have_every_item_once(each: Opened) -> None:
+def pages_have_every_item_once(each: OpenStore) -> None:
     """Limit and offset cut one order into pages, with filters too; ten is the default."""
     store = each.store
     for number in range(25):
@@ -263,7 +263,7 @@ def pages_have_every_item_once(each: Opened) -> None:
     assert all(item.value["odd"] for page in odd for item in page)
 
 
-def a_query_finds_the_best_first(each: Opened) -> None:
+def a_query_finds_the_best_first(each: OpenStore) -> None:
     """Of items about different things, the one that the query is about comes first."""
     store = each.store
     texts = {"tea": "They drink green tea in the morning.", "car": "The old car is in the garage.",
@@ -278,7 +278,7 @@ def a_query_finds_the_best_first(each: Opened) -> None:
         assert scores == sorted(scores, reverse=True), "scores do not follow the order"
 
 
-def a_query_stays_within_prefix_and_filter(each: Opened) -> None:
+def a_query_stays_within_prefix_and_filter(each: OpenStore) -> None:
     """A query ranks; it adds nothing that the namespace or the filter leaves out."""
     store = each.store
     for user in ("ann", "ben"):
@@ -288,7 +288,7 @@ def a_query_stays_within_prefix_and_filter(each: Opened) -> None:
     assert _values(found) == [{"text": "green tea", "kind": "fact", "of": "ann"}]
 
 
-def an_odd_query_is_only_text(each: Opened) -> None:
+def an_odd_query_is_only_text(each: OpenStore) -> None:
     """Quotes, operators of a search language and blanks are no errors."""
     each.store.put(_DOCS, "a", {"text": "plain"})
     for query in ('"', "a AND", "NEAR(", "*", "  ", "'; DROP TABLE", "-x", "🙂", "x" * 5000):
@@ -298,7 +298,7 @@ def an_odd_query_is_only_text(each: Opened) -> None:
 # -- namespaces ---------------------------------------------------------------------------------
 
 
-def namespaces_are_listed_by_their_parts(each: Opened) -> None:
+def namespaces_are_listed_by_their_parts(each: OpenStore) -> None:
     """Prefix, suffix, wildcard, depth and pages."""
     store = each.store
     names = [("a", "x", "v1"), ("a", "y", "v1"), ("a", "y", "v2"), ("b", "x", "v1"), ("ab",)]
@@ -314,7 +314,7 @@ def namespaces_are_listed_by_their_parts(each: Opened) -> None:
     assert store.list_namespaces(limit=2, offset=1) == sorted(names)[1:3]
 
 
-def an_empty_namespace_is_not_listed(each: Opened) -> None:
+def an_empty_namespace_is_not_listed(each: OpenStore) -> None:
     """Neither after the last item was deleted, nor because somebody asked for an item."""
     each.store.put(_DOCS, "a", {"n": 1})
     each.store.delete(_DOCS, "a")
@@ -322,7 +322,7 @@ def an_empty_namespace_is_not_listed(each: Opened) -> None:
     assert each.store.list_namespaces() == []
 
 
-def a_wrong_namespace_is_refused(each: Opened) -> None:
+def a_wrong_namespace_is_refused(each: OpenStore) -> None:
     """With LangGraph's own error, and nothing is stored."""
     from langgraph.store.base import InvalidNamespaceError  # noqa: PLC0415 - only here is it needed
 
@@ -336,7 +336,7 @@ def a_wrong_namespace_is_refused(each: Opened) -> None:
 # -- batches ------------------------------------------------------------------------------------
 
 
-def a_batch_answers_in_order(each: Opened) -> None:
+def a_batch_answers_in_order(each: OpenStore) -> None:
     """One result per operation; reads see the state before the batch, and the last put counts."""
     from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp  # noqa: PLC0415
 
@@ -354,7 +354,7 @@ def a_batch_answers_in_order(each: Opened) -> None:
     assert _values(store.search(_DOCS)) == [{"n": 3}]
 
 
-def a_refused_batch_stores_nothing(each: Opened) -> None:
+def a_refused_batch_stores_nothing(each: OpenStore) -> None:
     """A value that can't be stored is an error, and the rest of its batch is not stored."""
     from langgraph.store.base import PutOp  # noqa: PLC0415
 
@@ -364,7 +364,7 @@ def a_refused_batch_stores_nothing(each: Opened) -> None:
     assert list(each.store.search(_DOCS)) == []
 
 
-def every_method_can_be_awaited(each: Opened) -> None:
+def every_method_can_be_awaited(each: OpenStore) -> None:
     """The asynchronous methods do the same."""
     store = each.store
 
@@ -380,7 +380,7 @@ def every_method_can_be_awaited(each: Opened) -> None:
     asyncio.run(use())
 
 
-def threads_lose_nothing(each: Opened) -> None:
+def threads_lose_nothing(each: OpenStore) -> None:
     """Tools of one step run in parallel, and all of them may write."""
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda at: each.store.put(_DOCS, f"k{at}", {"n": at}), range(80)))
@@ -390,13 +390,13 @@ def threads_lose_nothing(each: Opened) -> None:
 # -- time ---------------------------------------------------------------------------------------
 
 
-def items_survive_their_store(each: Opened) -> None:
+def items_survive_their_store(each: OpenStore) -> None:
     """Another store on the same data has them, for example in the next process."""
     each.store.put(_DOCS, "a", {"n": 1})
     assert _values(each.again().search(_DOCS)) == [{"n": 1}]
 
 
-def expired_items_are_gone(each: Opened) -> None:
+def expired_items_are_gone(each: OpenStore) -> None:
     """After their time to live; a read begins it again, unless it says otherwise."""
     assert each.advance is not None
     store = each.store

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_adapters.people import Memories, Person, change_note, matching_notes, notes
+from hermes_adapters.people import MemoryOwner, SessionManagers, change_note, matching_notes, notes
 
-ANN = Person("shop", "ann")
+ANN = MemoryOwner("shop", "ann")
 
 MISSING = """
 import importlib.metadata, sys, warnings
@@ -56,7 +56,7 @@ def test_another_version_warns_once() -> None:
 
 
 def test_a_session_is_lent_to_one_at_a_time(tmp_path: Path) -> None:
-    memories = Memories(tmp_path)
+    memories = SessionManagers(tmp_path)
     order: list[str] = []
 
     def second() -> None:
@@ -74,7 +74,7 @@ def test_a_session_is_lent_to_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_sessions_that_nobody_uses_are_shut_down(tmp_path: Path) -> None:
-    memories = Memories(tmp_path, most=2)
+    memories = SessionManagers(tmp_path, most=2)
     seen = []
     for number in range(4):
         with memories.session(f"s{number}", ANN) as manager:
@@ -88,18 +88,18 @@ def test_sessions_that_nobody_uses_are_shut_down(tmp_path: Path) -> None:
 
 
 def test_who_it_is() -> None:
-    assert Person.of("", "", "x") == Person("cli", "")
-    assert Person.of("", "ann", "x") == Person("x", "ann")
-    assert Person.of("shop", "ann", "x") == ANN
+    assert MemoryOwner.of("", "", "x") == MemoryOwner("cli", "")
+    assert MemoryOwner.of("", "ann", "x") == MemoryOwner("x", "ann")
+    assert MemoryOwner.of("shop", "ann", "x") == ANN
     with pytest.raises(ValueError, match="user_id is needed"):
-        Person.of("shop", "", "x")
+        MemoryOwner.of("shop", "", "x")
     with pytest.raises(TypeError):
-        Person.of("shop", 5, "x")  # type: ignore[arg-type]
+        MemoryOwner.of("shop", 5, "x")  # type: ignore[arg-type]
 
 
 def test_notes_are_changed_by_their_ids(tmp_path: Path) -> None:
-    memories = Memories(tmp_path)
-    with memories.session("s", Person()) as manager:
+    memories = SessionManagers(tmp_path)
+    with memories.session("s", MemoryOwner()) as manager:
         change_note(manager, "memory", "", "The server is stage-1.")
         change_note(manager, "user", "", "Likes green tea.")
         [note] = notes(manager, "memory")

@@ -13,7 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from hermes_builtin.notes import Author, Notes, Settings
+from hermes_builtin.notes import Author, Notes, NotesSettings
 
 OLD = ["first note", "second note", "third note"]
 KINDS = {"kill": 0, "EIO": 1, "ENOSPC": 2, "EINTR": 3, "short write": 4}
@@ -61,7 +61,7 @@ def attempt(home: Path, name: str, number: int, kind: int) -> tuple[str, bool]:
     child = os.fork()
     if child == 0:
         os.close(receive)
-        notes = Notes(home, Settings())
+        notes = Notes(home, NotesSettings())
         tool = notes.tool(lambda *_: None, lambda _: None)
         shim.fault_arm(number, kind)
         try:

@@ -19,7 +19,7 @@ from support.notes import (
     write_notes,
 )
 
-from hermes_builtin.notes import Author, NotesError, Refused, Settings
+from hermes_builtin.notes import Author, NotesError, NotesSettings, RefusalError
 from hermes_core import MemoryManager
 
 pytestmark = pytest.mark.usefixtures("both_storages")
@@ -170,7 +170,7 @@ def test_no_tool_of_the_model_decides(session: Agent, home: Path) -> None:
 def test_what_can_not_be_carried_out_stays_pending(session: Agent, home: Path) -> None:
     name = staged(session.replace("one", "1"))
     write_notes(home, "something else")
-    with pytest.raises(Refused):
+    with pytest.raises(RefusalError):
         session.notes.approve(name, PERSON)
     notes_file(home).write_bytes(b"\xff")
     with pytest.raises(NotesError):
@@ -186,7 +186,7 @@ def test_only_the_entry_that_was_meant_is_touched(now, action, session: Agent, h
     arguments = {"content": "1"} if action == "replace" else {}
     name = staged(session.memory(action=action, old_text="on", **arguments))
     write_notes(home, now)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusalError):
         session.notes.approve(name, PERSON)
     assert notes_text(home) == now
     assert [each.id for each in session.notes.pending.all()] == [name]
@@ -202,7 +202,7 @@ def test_what_can_be_about_no_entry_is_not_staged(session: Agent) -> None:
 
 def test_a_write_can_be_about_what_waits(session: Agent, home: Path) -> None:
     names = [staged(session.add("two")), staged(session.replace("two", "2"))]
-    with pytest.raises(Refused):
+    with pytest.raises(RefusalError):
         session.notes.approve(names[1], PERSON)
     for name in names:
         session.notes.approve(name, PERSON)
@@ -279,7 +279,7 @@ def test_with_a_broken_configuration_writes_wait(home: Path) -> None:
 def test_with_a_word_that_nobody_knows_writes_wait(word: str, home: Path) -> None:
     (home / "config.yaml").write_text(f"memory:\n  write_approval: {word}\n", "utf-8")
     assert configured_write(home)["staged"] is True
-    assert Settings.of({"write_approval": word}).write_approval is True
+    assert NotesSettings.of({"write_approval": word}).write_approval is True
     assert not notes_file(home).exists()
 
 

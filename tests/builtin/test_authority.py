@@ -13,7 +13,7 @@ from support.notes import Agent
 from support.providers import Recorder
 from support.storages import Storage
 
-from hermes_builtin.notes import Author, NotesError, Refused
+from hermes_builtin.notes import Author, NotesError, RefusalError
 from hermes_builtin.sessions.commands import sessions
 from hermes_builtin.sessions.importers import import_file
 from hermes_core.privacy.origin import Authority, authority
@@ -132,7 +132,7 @@ class Laundry:
         for each in self.agent.notes.pending.all():
             try:
                 self.agent.notes.approve(each.id, Author("tool, approved"))
-            except (Refused, NotesError):
+            except (RefusalError, NotesError):
                 self.agent.notes.pending.discard(each.id)
                 continue
             self.approved.update(page for page in PAGES if page in str(each.operations))
@@ -140,7 +140,7 @@ class Laundry:
     def undo(self, _: int, __: int) -> None:
         try:
             self.agent.notes.undo(None, Author("command"))
-        except (Refused, NotesError):
+        except (RefusalError, NotesError):
             return
         self.approved.update(PAGES)  # by hand: the person may bring back any text
 

@@ -15,7 +15,7 @@ from hermes_builtin.notes.entries import Operation
 from hermes_builtin.notes.guard_decisions import GuardDecisions
 from hermes_builtin.notes.history import Change, History
 from hermes_builtin.notes.notebook import Author
-from hermes_builtin.notes.pending import Pending
+from hermes_builtin.notes.pending import PendingWrites
 from hermes_builtin.notes.storage import NotesStorage, open_storage
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
@@ -41,7 +41,7 @@ def notes(tmp_path: Path) -> Iterator[NotesStorage]:
 
 def test_staged_writes_stay_in_order(notes: NotesStorage) -> None:
     clock = Clock()
-    pending = Pending(notes.records, clock)
+    pending = PendingWrites(notes.records, clock)
     for at in JUMPS:
         clock.now = at
         pending.stage("memory", [Operation("add", f"note {at}")], Author())

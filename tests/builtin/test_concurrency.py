@@ -15,7 +15,7 @@ from support.notes import Agent, output_of, recorded, refused, saved, start_pyth
 from support.scripts import run_script
 from support.storages import Storage, scaled
 
-from hermes_builtin.notes import Author, Notes, Settings
+from hermes_builtin.notes import Author, Notes, NotesSettings
 from hermes_builtin.notes.notes_text import NotesFile
 
 pytestmark = pytest.mark.scaled
@@ -137,7 +137,7 @@ def test_who_looks_while_others_write_sees_whole_states_only(home: Path, agent) 
 
 
 def test_threads_that_share_the_notes_lose_nothing(home: Path) -> None:
-    notes = Notes(home, Settings(memory_char_limit=10**6))
+    notes = Notes(home, NotesSettings(memory_char_limit=10**6))
     answers: list[str] = []
 
     def work(name: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_builtin.notes import guard_rules
-from hermes_builtin.notes.guard import Finding, scan
+from hermes_builtin.notes.guard import HiddenText, scan
 from hermes_builtin.notes.guard_hidden import FAMILIES
 
 pytestmark = pytest.mark.files_only("nothing is stored")
@@ -36,7 +36,7 @@ PIECES = st.sampled_from(
 @calm
 @given(ANYTHING)
 def test_any_text_can_be_scanned(text: str) -> None:
-    assert isinstance(scan(text), Finding | None)
+    assert isinstance(scan(text), HiddenText | None)
 
 
 @calm
@@ -120,7 +120,7 @@ def shape(name: str) -> str:
 
 def test_a_long_text_can_be_scanned_whatever_it_repeats() -> None:
     for name in (*SHAPES, *COUNTED):
-        assert isinstance(scan(shape(name)), Finding | None)
+        assert isinstance(scan(shape(name)), HiddenText | None)
 
 
 @pytest.mark.stress

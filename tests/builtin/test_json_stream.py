@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_builtin.sessions import json_stream
-from hermes_builtin.sessions.json_stream import Entry, JsonStream
+from hermes_builtin.sessions.json_stream import JsonEntry, JsonStream
 
 pytestmark = pytest.mark.files_only("nothing is stored")
 
@@ -35,16 +35,16 @@ class InPieces(io.BytesIO):
         return super().read(min(size or 0, self._piece) if size and size > 0 else self._piece)
 
 
-def entries(content: str | bytes, piece: int = 1 << 20) -> list[Entry]:
+def entries(content: str | bytes, piece: int = 1 << 20) -> list[JsonEntry]:
     data = content.encode() if isinstance(content, str) else content
     return list(JsonStream(InPieces(data, piece)))
 
 
-def values(found: list[Entry]) -> list[Any]:
+def values(found: list[JsonEntry]) -> list[Any]:
     return [each.value for each in found if not each.problem]
 
 
-def problems(found: list[Entry]) -> list[str]:
+def problems(found: list[JsonEntry]) -> list[str]:
     return [f"{each.place} {each.problem}" for each in found if each.problem]
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.commands import Machine
 from support.storages import Storage
 
-from hermes_builtin.notes.importing import entries_of
+from hermes_builtin.notes.note_import import entries_of
 
 pytestmark = pytest.mark.usefixtures("both_storages")
 

@@ -18,7 +18,7 @@ from support.storages import Storage
 from hermes_builtin import portable
 from hermes_builtin.notes import COMMAND, Author, Notes, Person, operation
 from hermes_builtin.portable import PortableError, export_file, import_file
-from hermes_builtin.sessions import merging
+from hermes_builtin.sessions import session_merge
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_core import HermesError, MemoryManager
@@ -290,8 +290,8 @@ def test_an_import_that_stops_in_the_middle_is_finished_by_repeating_it(
     content = exported(home)
     other = new_home(tmp_path, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(merging, "BATCH", 2)
-        original = merging.SessionMerge.store
+        patch.setattr(session_merge, "BATCH", 2)
+        original = session_merge.SessionMerge.store
         stored = []
 
         def store(self):
@@ -300,7 +300,7 @@ def test_an_import_that_stops_in_the_middle_is_finished_by_repeating_it(
             if len(stored) == 3:
                 raise KeyboardInterrupt
 
-        patch.setattr(merging.SessionMerge, "store", store)
+        patch.setattr(session_merge.SessionMerge, "store", store)
         with pytest.raises(KeyboardInterrupt):
             imported(content, other)
     imported(content, other)

@@ -23,7 +23,7 @@ from support.notes import (
 from support.providers import Recorder
 
 from hermes_builtin.doctor import diagnose
-from hermes_builtin.notes import Author, Notes, NotesError, Refused, entry_id
+from hermes_builtin.notes import Author, Notes, NotesError, RefusalError, entry_id
 from hermes_builtin.notes.commands import memory
 
 pytestmark = pytest.mark.usefixtures("both_storages")
@@ -90,7 +90,7 @@ def test_a_staged_write_of_another_program_with_one_is_not_carried_out(home: Pat
     record = {"id": "0123abcd", "created_at": 1.0, "origin": "x", "session_id": "s", "summary": "x"}
     (folder / "0123abcd.json").write_text(json.dumps({**record, "payload": payload}))
     notes = Notes(home)
-    with pytest.raises(Refused, match="github-token"):
+    with pytest.raises(RefusalError, match="github-token"):
         notes.approve("0123abcd", Author("tool, approved"))
     notes.close()
     assert not notes_file(home).exists()
@@ -108,7 +108,7 @@ def test_the_command_refuses_it(home: Path, arguments: tuple[str, ...]) -> None:
 def test_the_editor_refuses_a_new_one_and_leaves_an_old_one(home: Path, agent: StartAgent) -> None:
     write_notes(home, NOTE)
     notebook = agent().notes.notebooks["memory"]
-    with pytest.raises(Refused, match="github-token"):
+    with pytest.raises(RefusalError, match="github-token"):
         notebook.edited([NOTE], f"{NOTE}\n§\nstaging: {TOKEN}", Author("command"))
     notebook.edited([NOTE], f"{NOTE}\n§\nlikes tea", Author("command"))
     assert stored(home) == [NOTE, "likes tea"]
@@ -121,7 +121,7 @@ def test_undo_does_not_bring_one_back_and_takes_one_away(home: Path, agent: Star
     append(home, f"\n§\n{NOTE}")
     session.notes.undo(None, Author("command"))  # the edit that brought it
     assert stored(home) == ["likes tea", "likes figs"]
-    with pytest.raises(Refused, match="github-token"):
+    with pytest.raises(RefusalError, match="github-token"):
         session.notes.undo(None, Author("command"))
     assert stored(home) == ["likes tea", "likes figs"]
 

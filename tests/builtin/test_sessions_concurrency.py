@@ -17,7 +17,7 @@ from support.archives import Talk, assert_sound, fill, open_archive, search, sto
 from support.notes import output_of, start_python
 from support.storages import Storage
 
-from hermes_builtin.sessions.archive import Found, NewMessage, Scope, SessionFacts
+from hermes_builtin.sessions.archive import NewMessage, Scope, SearchAnswer, SessionFacts
 from hermes_builtin.sessions.sqlite import SqliteArchive
 
 pytestmark = [pytest.mark.scaled, pytest.mark.usefixtures("both_storages")]
@@ -181,7 +181,7 @@ def test_a_conversation_that_is_forgotten_during_a_search_is_no_error(home: Path
     archive = talk.manager.providers[0]._conversations.archive
     real = archive.search
 
-    def meanwhile(*arguments: Any) -> Found:
+    def meanwhile(*arguments: Any) -> SearchAnswer:
         found = real(*arguments)
         with closing(open_archive(home)) as other:
             other.delete([hit.session for hit in found.hits])

@@ -14,7 +14,7 @@ import pytest
 from support.archives import search
 from support.postgres import components
 
-from hermes_builtin.notes import Notes, Settings
+from hermes_builtin.notes import Notes, NotesSettings
 from hermes_builtin.notes.entries import Operation
 from hermes_builtin.notes.notebook import Author
 from hermes_builtin.notes.people import Person
@@ -36,7 +36,7 @@ from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError
 from hermes_core.outbox import OutboxStore, StreamKey
 from hermes_core.outbox.postgres import PostgresOutbox
-from hermes_core.storage.postgres import Database, Fault, fault_of, migrate, shared_database
+from hermes_core.storage.postgres import Database, ServerFault, fault_of, migrate, shared_database
 
 pytestmark = pytest.mark.postgres_only("about row-level security, and what else files don't have")
 
@@ -131,7 +131,7 @@ AS_ANN = {name: value for name, value in OF_ANN._asdict().items() if value is no
 
 def test_a_person_sees_nothing_of_the_outbox_and_of_the_notes_of_others(tmp_path, database):
     people = {name: Person("telegram", name) for name in ("1001", "1002")}
-    settings = Settings(user_notes="per-user", write_approval=False)
+    settings = NotesSettings(user_notes="per-user", write_approval=False)
     for name, person in people.items():
         notes = Notes(tmp_path, settings, person, database)
         notes.notebooks["user"].change([Operation("add", f"secret of {name}")], Author("agent"))
@@ -232,7 +232,7 @@ def test_a_scope_without_a_user_sees_those_that_it_names(database, archive):
 
 
 def test_a_scope_that_names_no_notebook_sees_nothing_of_notes_and_outbox(tmp_path, database):
-    notes = Notes(tmp_path, Settings(write_approval=False), None, database)
+    notes = Notes(tmp_path, NotesSettings(write_approval=False), None, database)
     notes.notebooks["memory"].change([Operation("add", "a note")], Author("agent"))
     hash_of_it = notes.database.fetch("SELECT hash FROM origins")
     assert hash_of_it
@@ -562,7 +562,7 @@ def test_a_check_while_the_server_is_busy_says_so_and_reports_no_damage(
             for ask in (other.check, other.repair):
                 with pytest.raises(DatabaseError, match="try again") as caught:
                     ask()
-                assert fault_of(caught.value) is Fault.BUSY
+                assert fault_of(caught.value) is ServerFault.BUSY
             # Not "nothing was said": nobody knows.
             with pytest.raises(DatabaseError, match="try again"):
                 search(other, "walnut")

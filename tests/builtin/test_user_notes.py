@@ -16,7 +16,7 @@ from support.providers import Recorder
 from support.talks import past
 
 from hermes_builtin import BuiltinProvider
-from hermes_builtin.notes import Notes, Person, Settings
+from hermes_builtin.notes import Notes, NotesSettings, Person
 from hermes_core import MemoryManager
 from hermes_core.config import load_config
 from hermes_core.errors import ConfigError
@@ -282,7 +282,7 @@ def test_a_folder_tells_whose_it_is(
     person: Person, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     home = tmp_path_factory.mktemp("home")
-    notes = Notes(home, Settings(user_notes="per-user"), person)
+    notes = Notes(home, NotesSettings(user_notes="per-user"), person)
     if person.user_id:
         provider = BuiltinProvider()
         provider.initialize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.calls import A_CALL, call, write
 
-from hermes_core.call_log import HookReport, Lost, hook_health, lost_calls, path_of, read_calls
+from hermes_core.call_log import HookReport, LostCalls, hook_health, lost_calls, path_of, read_calls
 
 
 def sizes(home: Path, **filters) -> list[int]:
@@ -18,7 +18,7 @@ def sizes(home: Path, **filters) -> list[int]:
 def test_a_home_without_a_log_has_no_calls_and_gets_no_log(home):
     assert read_calls(home) == []
     assert hook_health(home, since=0) == []
-    assert lost_calls(home) == Lost(0, 0.0)
+    assert lost_calls(home) == LostCalls(0, 0.0)
     assert list(home.iterdir()) == []
 
 

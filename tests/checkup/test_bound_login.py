@@ -23,7 +23,7 @@ from hermes_core.config import load_config
 from hermes_core.config.storage import home_database
 from hermes_core.outbox import StreamKey
 from hermes_core.outbox.admin import entries, open_store
-from hermes_core.storage.postgres import Database, Fault, PostgresError
+from hermes_core.storage.postgres import Database, PostgresError, ServerFault
 
 BOUND = "agent-a"
 
@@ -143,7 +143,7 @@ def test_another_namespace_is_an_error_and_the_turn_waits_in_the_spool(
     with pytest.raises(DatabaseError, match=f"bound to the namespace {BOUND}") as refused:
         open_store(load_config(home), set_aside=False).waiting_streams()
     assert isinstance(refused.value, PostgresError)
-    assert refused.value.fault is Fault.NAMESPACE
+    assert refused.value.fault is ServerFault.NAMESPACE
     say(home, "walnut")
     report = storage.storage_status(load_config(home))
     assert (report.ok, report.spooled) == (False, 1)

@@ -18,18 +18,18 @@ from hermes_core.checkup.child_process import (
     run_plugin_code,
 )
 from hermes_core.checkup.doctor import Finding
-from hermes_core.checkup.status import Installed
+from hermes_core.checkup.status import Inventory
 from hermes_core.config import Config
-from hermes_core.conformance._runner import Loaded
+from hermes_core.conformance._runner import LoadSuccess
 from hermes_core.discovery import ProviderInfo
 from hermes_core.outbox import WriteState
 from hermes_core.storage.child import decode, encode, function_name, processes_with
 
 VALUES = (
     Finding("home", "ok", "a detail"),
-    Installed(ProviderInfo("builtin", "builtin", directory=Path("/x"), files=("a", "b"))),
+    Inventory(ProviderInfo("builtin", "builtin", directory=Path("/x"), files=("a", "b"))),
     WriteState.FAILED,
-    Loaded(),
+    LoadSuccess(),
     {"a": (1, 2.5), 3: [None, True]},
     (),
 )

@@ -55,7 +55,7 @@ def test_everything_that_asks_the_service_shares_what_is_left_of_the_deadline(
     assert 2.0 <= given.tool <= 7.5
     assert given.initialize <= status.STATUS_SECONDS
     assert given.shutdown <= 0.5
-    assert [type(each) for each in results] == [status.Installed, ProviderCheck]
+    assert [type(each) for each in results] == [status.Inventory, ProviderCheck]
 
 
 def test_status_has_ten_seconds_in_all(configured, monkeypatch):

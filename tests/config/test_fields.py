@@ -150,13 +150,13 @@ def test_what_set_up_asks_may_depend_on_other_values_and_is_taken_all_the_same()
         {"key": "on", "type": "boolean", "ask": True},
     ]
     rare, url, mode, on = read_fields(raw, "acme")
-    assert not rare.is_asked({})
+    assert not rare.is_prompted({})
     assert rare.applies({})
-    assert mode.is_asked({})
-    assert on.is_asked({})
-    assert url.is_asked({"mode": "own", "on": True})
-    assert not url.is_asked({"mode": "own"})
-    assert not url.is_asked({"mode": "cloud", "on": True})
+    assert mode.is_prompted({})
+    assert on.is_prompted({})
+    assert url.is_prompted({"mode": "own", "on": True})
+    assert not url.is_prompted({"mode": "own"})
+    assert not url.is_prompted({"mode": "cloud", "on": True})
     assert [each.key for each in in_order((rare, url, mode, on))][-1] == "url"
 
 

@@ -11,7 +11,14 @@ from support.fielded import add_plugin
 from hermes_core import MemoryManager
 from hermes_core.config import load_config
 from hermes_core.config import setup_journal as module
-from hermes_core.config.setup_journal import Journal, commit, complete, pending, recover, unsaved
+from hermes_core.config.setup_journal import (
+    SetupJournal,
+    commit,
+    complete,
+    pending,
+    recover,
+    unsaved,
+)
 from hermes_core.errors import HermesError
 from hermes_core.secrets import Secrets
 
@@ -21,13 +28,13 @@ TIMEOUT = (("memory", "acme", "timeout"), 8)
 def died_after_its_journal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A setup of which only the journal and the temporary secret are left."""
 
-    def die(*_: object) -> Journal:
+    def die(*_: object) -> SetupJournal:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "_finish", die)
         with pytest.raises(KeyboardInterrupt):
-            commit(home, Secrets(home), Journal("acme", [TIMEOUT], ["KEY"]), {"KEY": "canary"})
+            commit(home, Secrets(home), SetupJournal("acme", [TIMEOUT], ["KEY"]), {"KEY": "canary"})
     assert pending(home) is not None
 
 
@@ -42,15 +49,15 @@ def test_a_setup_finishes_one_that_died_after_its_own_look(
 ) -> None:
     recover(home)  # of the second process: there is nothing yet
     died_after_its_journal(home, monkeypatch)
-    other = Journal("acme", [(("memory", "acme", "mode"), "local")], ["OTHER"])
+    other = SetupJournal("acme", [(("memory", "acme", "mode"), "local")], ["OTHER"])
     commit(home, Secrets(home), other, {"OTHER": "x"})
     assert Secrets(home).env_file.read() == {"KEY": "canary", "OTHER": "x"}
     assert load_config(home).memory["acme"] == {"timeout": 8, "mode": "local"}
 
 
 def test_only_the_journal_that_was_carried_out_is_removed(home: Path) -> None:
-    first = commit(home, Secrets(home), Journal("acme", [TIMEOUT], []), {})
-    second = commit(home, Secrets(home), Journal("acme", [TIMEOUT], []), {})
+    first = commit(home, Secrets(home), SetupJournal("acme", [TIMEOUT], []), {})
+    second = commit(home, Secrets(home), SetupJournal("acme", [TIMEOUT], []), {})
     complete(home, first)
     assert unsaved(home, "acme") == second
     complete(home, second)
@@ -62,7 +69,7 @@ def test_a_journal_that_can_not_be_removed_is_a_warning_and_the_provider_works(
 ) -> None:
     add_plugin(home, ({"key": "timeout", "type": "integer"},))
     (home / "config.yaml").write_text("memory: {provider: acme}\n")
-    journal = commit(home, Secrets(home), Journal("acme", [TIMEOUT], []), {})
+    journal = commit(home, Secrets(home), SetupJournal("acme", [TIMEOUT], []), {})
     real = Path.unlink
 
     def refuse(path: Path, *args: bool, **options: bool) -> None:

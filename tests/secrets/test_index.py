@@ -9,7 +9,7 @@ import pytest
 
 from hermes_core.errors import SecretsError
 from hermes_core.secrets import Secrets
-from hermes_core.secrets._files import Entry, Index
+from hermes_core.secrets._files import SecretEntry, SecretIndex
 
 
 def test_it_has_names_and_no_values(home, secrets):
@@ -26,7 +26,7 @@ def test_what_others_have_put_in_is_kept(home):
     path = home / "secrets.json"
     entry = {"store": "dotenv", "provider": "a", "note": 1}
     path.write_text(json.dumps({"schema": 1, "secrets": {"A": entry}, "more": [2]}))
-    Index(path).change("A", Entry("keyring", "b"))
+    SecretIndex(path).change("A", SecretEntry("keyring", "b"))
     assert json.loads(path.read_text()) == {
         "schema": 1,
         "secrets": {"A": {"store": "keyring", "provider": "b", "note": 1}},

@@ -17,8 +17,8 @@ from hermes_core.storage import outages
 from hermes_core.storage.postgres import (
     Component,
     Database,
-    Fault,
     PostgresError,
+    ServerFault,
     fault_of,
     from_text,
     is_temporary,
@@ -207,7 +207,7 @@ def test_a_server_that_is_not_there_is_named_in_one_line(tmp_path):
     database = Database("postgresql://ann@127.0.0.1:1/x?sslmode=disable", "ours", "hunter2")
     with pytest.raises(PostgresError) as caught:
         add(database, "one")
-    assert caught.value.fault is Fault.UNREACHABLE
+    assert caught.value.fault is ServerFault.UNREACHABLE
     assert is_temporary(caught.value)
     assert str(caught.value).startswith("postgresql://ann@127.0.0.1:1/x: PostgreSQL can't be used")
     assert "hunter2" not in str(caught.value)
@@ -219,7 +219,7 @@ def test_a_user_with_too_many_connections_is_told_to_try_again(postgres_server, 
         admin.execute(f"CREATE ROLE {user} LOGIN CONNECTION LIMIT 0 IN ROLE hermes_tenant")
         with pytest.raises(PostgresError, match="too many connections for role") as caught:
             things(Database(postgres_server.url(empty, user), "ours"))
-        assert caught.value.fault is Fault.BUSY
+        assert caught.value.fault is ServerFault.BUSY
         assert is_temporary(caught.value)
         assert "try again" in caught.value.hint
         admin.execute(f"DROP ROLE {user}")
@@ -228,11 +228,11 @@ def test_a_user_with_too_many_connections_is_told_to_try_again(postgres_server, 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ('FATAL:  too many connections for database "x"', Fault.BUSY),
-        ("FATAL:  the database system is starting up", Fault.UNREACHABLE),
-        ("FATAL:  the database system is in recovery mode", Fault.UNREACHABLE),
-        ('FATAL:  database "x" does not exist', Fault.REFUSED),
-        ('FATAL:  role "x" is not permitted to log in', Fault.REFUSED),
+        ('FATAL:  too many connections for database "x"', ServerFault.BUSY),
+        ("FATAL:  the database system is starting up", ServerFault.UNREACHABLE),
+        ("FATAL:  the database system is in recovery mode", ServerFault.UNREACHABLE),
+        ('FATAL:  database "x" does not exist', ServerFault.REFUSED),
+        ('FATAL:  role "x" is not permitted to log in', ServerFault.REFUSED),
     ],
 )
 def test_what_a_server_says_before_a_connection_is_made(text, fault):
@@ -250,7 +250,7 @@ def test_a_wrong_password_is_refused_and_never_shown(postgres_server, empty):
     url = postgres_server.tcp_url(empty, GUARDED)
     with pytest.raises(PostgresError, match="password authentication failed") as caught:
         add(Database(url, "ours", "hunter2"), "one")
-    assert caught.value.fault is Fault.REFUSED
+    assert caught.value.fault is ServerFault.REFUSED
     assert "hunter2" not in str(caught.value)
     right = Database(url, "ours", PASSWORD)
     with postgres_server.admin(empty) as admin:
@@ -277,7 +277,7 @@ def test_a_connection_that_is_cut_in_the_middle_is_an_error_and_nothing_is_store
     cut = pytest.raises(psycopg.OperationalError)
     with postgres_server.admin() as admin, cut as caught, inside(database) as connection:
         admin.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
-    assert fault_of(caught.value) is Fault.UNREACHABLE
+    assert fault_of(caught.value) is ServerFault.UNREACHABLE
     assert things(database) == ["one"]
 
 
@@ -285,7 +285,7 @@ def test_a_statement_that_takes_too_long_is_ended(postgres_server, empty):
     hasty = Database(postgres_server.url(empty), "ours", statement_seconds=0.2)
     with pytest.raises(PostgresError) as caught, hasty.transaction(THINGS) as connection:
         connection.execute("SELECT pg_sleep(60)")
-    assert caught.value.fault is Fault.BUSY
+    assert caught.value.fault is ServerFault.BUSY
     hasty.close()
 
 
@@ -305,7 +305,7 @@ def test_a_standby_is_read_only(postgres_server, empty, database):
     database.close()
     with pytest.raises(PostgresError) as caught:
         add(database, "two")
-    assert fault_of(caught.value) is Fault.READ_ONLY
+    assert fault_of(caught.value) is ServerFault.READ_ONLY
 
 
 def test_of_several_hosts_the_one_that_answers_is_used(postgres_server, empty):
@@ -343,7 +343,7 @@ def test_a_call_that_had_used_up_its_time_is_no_outage(database: Database) -> No
         time_limit(0),
     ):
         connection.execute("SELECT pg_sleep(0.2)")
-    assert raised.value.fault is Fault.BUSY
+    assert raised.value.fault is ServerFault.BUSY
     with time_limit(30):  # during an outage, a call with a limit would be refused
         assert things(database) == ["before"]
 

@@ -15,7 +15,7 @@ from hermes_builtin.sessions.location import locate
 from hermes_core import SessionContext
 from hermes_core.config import load_config
 from hermes_core.config.storage import home_database
-from hermes_core.outbox.records import Limits, StreamKey
+from hermes_core.outbox.records import FailureLimits, StreamKey
 from hermes_core.outbox.store import open_store
 
 CONFIG = "# mine\nmemory:\n  user_notes: per-user  # everybody has their own\n"
@@ -88,7 +88,7 @@ def _queue(home: Path) -> None:
             write = store.next_waiting(store.find_stream(key))
             assert write is not None
             store.mark_failed(write, "is not accepted", 0.0, permanently=session == "monday")
-        assert store.next_behind(write, Limits(3, 3), turns=True) is not None
+        assert store.next_behind(write, FailureLimits(3, 3), turns=True) is not None
         store.skip(write, time.time() + 3600, 3)
     finally:
         store.close()

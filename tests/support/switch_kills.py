@@ -38,7 +38,7 @@ def replay(home: Path, number: int = 0) -> str:
     if number:
         threading.setprofile(count)  # deliveries run on workers
         sys.setprofile(count)
-    (result,) = switch.replay_in_child(home, switch.Wanted("beta", parent=0))
+    (result,) = switch.replay_in_child(home, switch.ReplayRequest("beta", parent=0))
     sys.setprofile(None)
     return result.reason
 

@@ -20,9 +20,9 @@ from hermes_core.storage.postgres.database import (
     shared_database,
 )
 from hermes_core.storage.postgres.errors import (
-    Fault,
     NoAnswer,
     PostgresError,
+    ServerFault,
     fault_of,
     is_temporary,
 )
@@ -57,10 +57,10 @@ __all__ = [
     "Component",
     "Connection",
     "Database",
-    "Fault",
     "Migration",
     "NoAnswer",
     "PostgresError",
+    "ServerFault",
     "Transactions",
     "TranslatedConnection",
     "component_version",

@@ -30,9 +30,9 @@ from hermes_core.storage.outages import (
 )
 from hermes_core.storage.postgres.errors import (
     HINTS,
-    Fault,
     NoAnswer,
     PostgresError,
+    ServerFault,
     WrongNamespace,
     fault_of,
     reason_of,
@@ -364,7 +364,7 @@ class Database:
             self._outage = _Outage(now, error, seconds)
             self._next_trial = now + _OUTAGE_SECONDS
         # Not a wrong password: somebody may just have corrected it.
-        if fault_of(error) is Fault.UNREACHABLE:
+        if fault_of(error) is ServerFault.UNREACHABLE:
             note_outages([Outage(self._url, self._masked(reason_of(error)), seconds)])
         return error
 
@@ -441,7 +441,7 @@ class Database:
         """A class of connections that keeps why one could not be made: the pool does not say."""
         database = self
 
-        class Recording(_LimitedConnection):
+        class RecordingConnection(_LimitedConnection):
             @classmethod
             def connect(cls, *args: Any, **kwargs: Any) -> Any:
                 failure = database._failure
@@ -457,7 +457,7 @@ class Database:
                 database._failure = None
                 return made
 
-        return Recording
+        return RecordingConnection
 
     def _conninfo(self) -> str:
         given = conninfo_to_dict(self._url)
@@ -546,7 +546,7 @@ class Database:
         except (psycopg.Error, PoolClosed) as error:
             if isinstance(error, NoAnswer):
                 self._lost(error, error.seconds)
-            if fault_of(error) is Fault.READ_ONLY:
+            if fault_of(error) is ServerFault.READ_ONLY:
                 # A failover has made a standby of it: a new connection finds the primary.
                 self._discard(self._pool)
             raise self._error(error) from error
@@ -557,7 +557,7 @@ class Database:
         if isinstance(error, PoolTimeout):
             text = f"all {self._connections} connections are in use"
         text = self._masked(text)
-        what = text if fault is Fault.MOVED else f"PostgreSQL can't be used: {text}"
+        what = text if fault is ServerFault.MOVED else f"PostgreSQL can't be used: {text}"
         return PostgresError(what, where=self.where, hint=HINTS[fault], fault=fault)
 
     def _masked(self, text: str) -> str:

@@ -15,7 +15,7 @@ from hermes_core.storage.frozen import FROZEN_STATE, MOVED_HINT
 _LEAST_SECONDS: Final = 0.05
 
 
-class Fault(Enum):
+class ServerFault(Enum):
     """What is wrong with the server, as far as callers act on it."""
 
     UNREACHABLE = "unreachable"
@@ -32,7 +32,7 @@ class Fault(Enum):
 class PostgresError(DatabaseError):
     """PostgreSQL can't be used; ``fault`` says in which way."""
 
-    def __init__(self, what: str, *, where: str = "", hint: str = "", fault: Fault) -> None:
+    def __init__(self, what: str, *, where: str = "", hint: str = "", fault: ServerFault) -> None:
         super().__init__(what, where=where, hint=hint)
         self.fault = fault
 
@@ -63,83 +63,87 @@ class WrongNamespace(psycopg.OperationalError):
 
 
 HINTS: Final = {
-    Fault.UNREACHABLE: "check that the server is running and that memory.storage is right",
-    Fault.BUSY: "try again; if it persists, look at the server's load and max_connections",
-    Fault.READ_ONLY: "name the primary in memory.storage, or all hosts, separated by commas",
-    Fault.MOVED: MOVED_HINT,
-    Fault.DISK_FULL: "free some disk space on the server; what was stored before is safe",
-    Fault.REFUSED: (
+    ServerFault.UNREACHABLE: "check that the server is running and that memory.storage is right",
+    ServerFault.BUSY: "try again; if it persists, look at the server's load and max_connections",
+    ServerFault.READ_ONLY: "name the primary in memory.storage, or all hosts, separated by commas",
+    ServerFault.MOVED: MOVED_HINT,
+    ServerFault.DISK_FULL: "free some disk space on the server; what was stored before is safe",
+    ServerFault.REFUSED: (
         "check the user and its rights, the password (HERMES_STORAGE_PASSWORD) and the database"
     ),
-    Fault.NAMESPACE: (
+    ServerFault.NAMESPACE: (
         "set memory.storage_namespace to the namespace of the login, or remove the setting"
     ),
-    Fault.ADDRESS: "correct memory.storage, or the PG* variables",
-    Fault.OTHER: "",
+    ServerFault.ADDRESS: "correct memory.storage, or the PG* variables",
+    ServerFault.OTHER: "",
 }
 
 # By SQLSTATE; the longest beginning counts.
 _FAULTS: Final = {
-    "08": Fault.UNREACHABLE,
-    "57P": Fault.UNREACHABLE,  # the server shuts down, starts, or crashed
-    "25006": Fault.READ_ONLY,
-    FROZEN_STATE: Fault.MOVED,
-    "53": Fault.BUSY,
-    "53100": Fault.DISK_FULL,
-    "57014": Fault.BUSY,  # statement_timeout
-    "55P03": Fault.BUSY,  # lock_timeout
-    "40": Fault.BUSY,  # a deadlock, or serialisation
-    "28": Fault.REFUSED,
-    "3D000": Fault.REFUSED,
-    "42501": Fault.REFUSED,
+    "08": ServerFault.UNREACHABLE,
+    "57P": ServerFault.UNREACHABLE,  # the server shuts down, starts, or crashed
+    "25006": ServerFault.READ_ONLY,
+    FROZEN_STATE: ServerFault.MOVED,
+    "53": ServerFault.BUSY,
+    "53100": ServerFault.DISK_FULL,
+    "57014": ServerFault.BUSY,  # statement_timeout
+    "55P03": ServerFault.BUSY,  # lock_timeout
+    "40": ServerFault.BUSY,  # a deadlock, or serialisation
+    "28": ServerFault.REFUSED,
+    "3D000": ServerFault.REFUSED,
+    "42501": ServerFault.REFUSED,
 }
 # What libpq says before there is an SQLSTATE: while connecting.
 _TEXTS: Final = (
-    ("session is read-only", Fault.READ_ONLY),
-    ("server is in hot standby mode", Fault.READ_ONLY),
-    ("too many clients", Fault.BUSY),
-    ("too many connections", Fault.BUSY),
-    ("remaining connection slots", Fault.BUSY),
-    ("the database system is ", Fault.UNREACHABLE),  # it starts, shuts down or recovers
-    ("invalid port number", Fault.ADDRESS),
-    ("authentication failed", Fault.REFUSED),
-    ("no password supplied", Fault.REFUSED),
-    ("no pg_hba.conf entry", Fault.REFUSED),
-    ("role ", Fault.REFUSED),
-    ("database ", Fault.REFUSED),
-    ("No space left on device", Fault.DISK_FULL),
+    ("session is read-only", ServerFault.READ_ONLY),
+    ("server is in hot standby mode", ServerFault.READ_ONLY),
+    ("too many clients", ServerFault.BUSY),
+    ("too many connections", ServerFault.BUSY),
+    ("remaining connection slots", ServerFault.BUSY),
+    ("the database system is ", ServerFault.UNREACHABLE),  # it starts, shuts down or recovers
+    ("invalid port number", ServerFault.ADDRESS),
+    ("authentication failed", ServerFault.REFUSED),
+    ("no password supplied", ServerFault.REFUSED),
+    ("no pg_hba.conf entry", ServerFault.REFUSED),
+    ("role ", ServerFault.REFUSED),
+    ("database ", ServerFault.REFUSED),
+    ("No space left on device", ServerFault.DISK_FULL),
 )
 
 
-def fault_of(error: BaseException | None) -> Fault:
+def fault_of(error: BaseException | None) -> ServerFault:
     """What an error, or the one that it wraps, says about the server."""
     if isinstance(error, PostgresError):
         return error.fault
     if isinstance(error, DatabaseError):
         return fault_of(error.__cause__)
     if isinstance(error, PoolTimeout) or (isinstance(error, NoAnswer) and not error.had_time):
-        return Fault.BUSY
+        return ServerFault.BUSY
     if not isinstance(error, psycopg.Error):
-        return Fault.OTHER
+        return ServerFault.OTHER
     return _server_fault(error)
 
 
-def _server_fault(error: psycopg.Error) -> Fault:
+def _server_fault(error: psycopg.Error) -> ServerFault:
     if isinstance(error, WrongNamespace):
-        return Fault.NAMESPACE
+        return ServerFault.NAMESPACE
     if error.sqlstate:
         beginnings = (error.sqlstate[:length] for length in range(len(error.sqlstate), 0, -1))
-        return next((_FAULTS[each] for each in beginnings if each in _FAULTS), Fault.OTHER)
+        return next((_FAULTS[each] for each in beginnings if each in _FAULTS), ServerFault.OTHER)
     otherwise = isinstance(error, psycopg.OperationalError)
     found = (fault for part, fault in _TEXTS if part in str(error))
-    return next(found, Fault.UNREACHABLE if otherwise else Fault.OTHER)
+    return next(found, ServerFault.UNREACHABLE if otherwise else ServerFault.OTHER)
 
 
 def is_temporary(error: BaseException) -> bool:
     """Whether it may succeed later: the server is unreachable, busy, full, a standby, or left."""
     return fault_of(error) in (
-        Fault.UNREACHABLE, Fault.BUSY, Fault.READ_ONLY, Fault.DISK_FULL, Fault.MOVED,
-    )  # fmt: skip
+        ServerFault.UNREACHABLE,
+        ServerFault.BUSY,
+        ServerFault.READ_ONLY,
+        ServerFault.DISK_FULL,
+        ServerFault.MOVED,
+    )
 
 
 def reason_of(error: BaseException) -> str:

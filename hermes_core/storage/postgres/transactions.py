@@ -14,7 +14,7 @@ import psycopg
 
 from hermes_core.storage.forks import close_before_fork
 from hermes_core.storage.postgres.database import Database
-from hermes_core.storage.postgres.errors import Fault, PostgresError
+from hermes_core.storage.postgres.errors import PostgresError, ServerFault
 from hermes_core.storage.postgres.schema import Component, Connection
 from hermes_core.storage.sql import Rows
 from hermes_core.storage.time_limit import TURN_SECONDS, time_limit
@@ -105,7 +105,7 @@ class Transactions:
                     with self._database.connection(self._component) as connection:
                         return work(TranslatedConnection(connection, *self._names))
                 except PostgresError as error:
-                    if error.fault is not Fault.UNREACHABLE:
+                    if error.fault is not ServerFault.UNREACHABLE:
                         raise
             with self.begin() as translated:
                 return work(translated)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from hermes_builtin.notes import Finding, Notes, Settings
+from hermes_builtin.notes import HiddenText, Notes, NotesSettings
 from hermes_builtin.notes.guard import SECRET
 from hermes_builtin.notes.notes_text import NotesFile
 from hermes_builtin.notes.people import PER_USER
@@ -53,7 +53,7 @@ def diagnose(home: Path, *, fix: bool) -> Iterator[Row]:
 def sharing(home: Path) -> list[str]:
     """Warn if several users share one USER.md, which is in the prompt of each of them."""
     try:
-        settings = Settings.of(load_config(home).memory)
+        settings = NotesSettings.of(load_config(home).memory)
         where = locate(home)
         if settings.user_notes == PER_USER or not settings.user_profile_enabled:
             return []
@@ -146,7 +146,7 @@ def _notes(home: Path, *, fix: bool) -> Iterator[Row]:
         notes.close()
 
 
-def _left_out(name: str, findings: list[Finding]) -> Iterator[Row]:
+def _left_out(name: str, findings: list[HiddenText]) -> Iterator[Row]:
     """What is left out of the prompt: orders to the model, and secrets."""
     secrets = sorted({each.detail for each in findings if each.kind == SECRET})
     count = sum(each.kind == SECRET for each in findings)

@@ -84,21 +84,21 @@ def _notes(home: Path, parts: _Parts) -> Notes:
         return Notes(home)
 
 
-def sessions_meant(request: ForgetRequest) -> dict[str, Any]:
-    """Whose memories a request is about; see `BuiltinMethods.sessions_meant`."""
+def sessions_of_request(request: ForgetRequest) -> dict[str, Any]:
+    """Whose memories a request is about; see `BuiltinMethods.sessions_of_request`."""
     home = Path(request.home)
     platforms: set[str] = set()
     if request.user_id:
         people = Notes(home).people()
         platforms = {each.platform for each in people if each.user_id == request.user_id}
     try:
-        return _sessions_meant(home, request, platforms)
+        return _sessions_of_request(home, request, platforms)
     except (HermesError, OSError) as error:
         # The other stores can be emptied without it.
         return {"platforms": sorted(platforms), "problem": str(error)}
 
 
-def _sessions_meant(home: Path, request: ForgetRequest, platforms: set[str]) -> dict[str, Any]:
+def _sessions_of_request(home: Path, request: ForgetRequest, platforms: set[str]) -> dict[str, Any]:
     with _archive(home) as archive:
         chosen = _sessions(archive, request)
         if request.user_id:
@@ -193,7 +193,7 @@ class _Origins(NamedTuple):
 
 def _forget_origins(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
     """A person's own notebook, and which session a note was made in."""
-    said = sessions_meant(request).get("sessions", ())
+    said = sessions_of_request(request).get("sessions", ())
     names = {name for each in said for name in (each["session"], each["id"])}
     key = ""
     if request.user_id:

@@ -35,7 +35,7 @@ from hermes_builtin.sessions.archive import (
 )
 from hermes_builtin.sessions.conversations import keywords_of, open_archive
 from hermes_builtin.sessions.location import locate
-from hermes_builtin.sessions.merging import MessageIds, SessionMerge
+from hermes_builtin.sessions.session_merge import MessageIds, SessionMerge
 from hermes_builtin.sessions.spool import Spool
 from hermes_core import HermesError
 from hermes_core.checkup.backup_file import publish, work_folder
@@ -80,7 +80,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportSummary:
     """What an export has; ``listing`` says what the external provider itself listed."""
 
     counts: Counts
@@ -92,7 +92,7 @@ class Exported:
 
 def export_file(
     home: Path, file: Path, progress: Progress | None = None, *, provider: bool = True
-) -> Exported:
+) -> ExportSummary:
     """Write the notes and conversations of a home to a new file, and what its provider knows.
 
     Args:
@@ -124,7 +124,7 @@ def export_file(
         raise HermesError(
             f"can't be written: {error.strerror or error}", where=str(file), hint=CHECK_FOLDER
         ) from error
-    return Exported(replace(counts, memories=memories), listing)
+    return ExportSummary(replace(counts, memories=memories), listing)
 
 
 def export_lines(home: Path, target: BinaryIO, progress: Progress | None = None) -> Counts:

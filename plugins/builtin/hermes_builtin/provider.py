@@ -15,19 +15,19 @@ from hermes_builtin.notes import (
     REMINDER,
     TARGETS,
     Author,
-    MemoryTool,
     Notes,
+    NotesSettings,
+    NoteStep,
+    NotesTool,
     NudgeCounter,
     Operation,
     Person,
-    Refused,
-    Settings,
-    Step,
-    Written,
+    RefusalError,
+    WriteResult,
     entry_id,
+    origin_after_repeat,
     review_prompt,
     schema,
-    settled_origin,
     snapshot,
     view,
     without_secrets,
@@ -39,7 +39,7 @@ from hermes_builtin.sessions import (
     SessionSearch,
 )
 from hermes_builtin.sessions.archive import content_text
-from hermes_builtin.sessions.session_text import Verdict
+from hermes_builtin.sessions.session_text import OriginVerdict
 from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
 from hermes_core.privacy.origin import ASSISTANT, is_external
 from hermes_core.storage.logger import SafeLogger
@@ -69,7 +69,7 @@ class _NoteToVerify(NamedTuple):
 
     notes: Notes
     target: str
-    step: Step
+    step: NoteStep
     author: Author
     replaced: tuple[str, ...]
 
@@ -80,7 +80,7 @@ class BuiltinProvider(MemoryProvider):
     def __init__(self) -> None:
         self._notes: Notes | None = None
         self._conversations: Conversations | None = None
-        self._tool: MemoryTool | None = None
+        self._tool: NotesTool | None = None
         self._nudges = NudgeCounter(0)
         self._snapshot = ""
         self._session = ""
@@ -114,7 +114,7 @@ class BuiltinProvider(MemoryProvider):
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Open the notebooks, and take the snapshot for this session."""
         memory = kwargs.get("provider_config") or {}
-        settings = Settings.of(memory)
+        settings = NotesSettings.of(memory)
         # A second `initialize` is a new session in the same process: the files of the old one are
         # closed.
         self.shutdown()
@@ -141,7 +141,7 @@ class BuiltinProvider(MemoryProvider):
         """Count the turn, and hear what the user says."""
         self._nudges.turn(self._session)
         if self._conversations is not None and isinstance(message, str):
-            self._conversations.hear(message)
+            self._conversations.begin_turn(message)
         if self._tool is not None:
             self._tool.new_turn()
 
@@ -264,7 +264,7 @@ class BuiltinProvider(MemoryProvider):
         """How many turns wait for the archive, and why; "" if none does."""
         return self._conversations.spool.waiting().text if self._conversations is not None else ""
 
-    def mirror(self, target: str, steps: list[Step], origin: str, session: str = "") -> None:
+    def mirror(self, target: str, steps: list[NoteStep], origin: str, session: str = "") -> None:
         """Pass on the steps of a change that was made, without secrets.
 
         An entry with a secret that is removed has one, and so has one that a person allowed.
@@ -363,11 +363,11 @@ class BuiltinProvider(MemoryProvider):
 
         return forget(request)
 
-    def sessions_meant(self, request: ForgetRequest) -> dict[str, Any]:
+    def sessions_of_request(self, request: ForgetRequest) -> dict[str, Any]:
         """Whose memories a request is about."""
-        from hermes_builtin.forget import sessions_meant  # noqa: PLC0415 - as above
+        from hermes_builtin.forget import sessions_of_request  # noqa: PLC0415 - as above
 
-        return sessions_meant(request)
+        return sessions_of_request(request)
 
     def pending_nudge(self) -> str:
         """A reminder to take notes, if it is time for one."""
@@ -413,14 +413,16 @@ class BuiltinProvider(MemoryProvider):
 
     # -- where notes come from --------------------------------------------------------------
 
-    def _tool_of(self, notes: Notes) -> MemoryTool:
+    def _tool_of(self, notes: Notes) -> NotesTool:
         committed, judge = partial(self._committed, notes), partial(self._judge, notes)
         return notes.tool(committed, self._unstored, judge)
 
-    def _judge(self, notes: Notes, text: str, author: Author, replaced: Sequence[str]) -> Verdict:
+    def _judge(
+        self, notes: Notes, text: str, author: Author, replaced: Sequence[str]
+    ) -> OriginVerdict:
         """Say where a note comes from, whatever the model claims."""
         if self._conversations is None:
-            return Verdict(ASSISTANT)
+            return OriginVerdict(ASSISTANT)
         known = notes.history.recorded_origins([text, *replaced]) if notes.history.exists else {}
         found = self._conversations.text(author.session).judge(
             text,
@@ -428,7 +430,7 @@ class BuiltinProvider(MemoryProvider):
             replaced=[(each, known.get(each, ASSISTANT)) for each in replaced],
         )
         # A text that was found external once stays so, until the user says it.
-        found = found._replace(origin=settled_origin(known.get(text), found.origin))
+        found = found._replace(origin=origin_after_repeat(known.get(text), found.origin))
         self._has_external |= is_external(found.origin)
         return found
 
@@ -451,11 +453,11 @@ class BuiltinProvider(MemoryProvider):
                     self._verified = [*self._verified, each][-_VERIFIED:]
                 else:
                     self._unverified.append(each)
-            except (HermesError, Refused) as error:  # the turn goes on; the note is as it was
+            except (HermesError, RefusalError) as error:  # the turn goes on; the note is as it was
                 logger.warning("notes: the origin of a note could not be checked: %s", error)
         del self._unverified[:-_UNVERIFIED]
 
-    def _found_external(self, each: _NoteToVerify, verdict: Verdict) -> None:
+    def _found_external(self, each: _NoteToVerify, verdict: OriginVerdict) -> None:
         """Record it; unless such notes are allowed, take the note back and let it wait."""
         notes, step = each.notes, each.step
         notes.history.record_origins({step.content: verdict.origin})
@@ -472,7 +474,7 @@ class BuiltinProvider(MemoryProvider):
         written = notebook.change([back], each.author._replace(who=CHECK))
         self.mirror(each.target, written.steps, "origin_check", each.author.session)
 
-    def _committed(self, notes: Notes, target: str, written: Written, author: Author) -> None:
+    def _committed(self, notes: Notes, target: str, written: WriteResult, author: Author) -> None:
         # A write that changed nothing neither resets the reminder nor reaches the external
         # provider.
         if written.steps:

@@ -159,7 +159,7 @@ def test_defaults_of_the_fields_are_those_of_the_settings(home):
 )
 def test_set_up_asks_what_the_mode_needs_and_nothing_else(mode, asked):
     fields = read_fields(HindsightProvider().get_config_schema(), "hindsight")
-    assert [each.key for each in fields if each.is_asked({"mode": mode})] == asked
+    assert [each.key for each in fields if each.is_prompted({"mode": mode})] == asked
 
 
 def test_settings_are_saved_for_their_owner_alone_and_others_are_kept(home):

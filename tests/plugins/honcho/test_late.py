@@ -56,13 +56,13 @@ def test_turns_keep_their_order_when_the_server_was_frozen(server, agent):
 def test_what_was_too_slow_gets_more_time_at_the_next_attempt(server, agent, monkeypatch):
     one = agent(config={"timeout": 2})
     given = []
-    seconds = service.Wire._seconds
+    seconds = service.TimedClient._seconds
 
     def noted(wire, request):
         given.append(seconds(wire, request))
         return given[-1]
 
-    monkeypatch.setattr(service.Wire, "_seconds", noted)
+    monkeypatch.setattr(service.TimedClient, "_seconds", noted)
     one.say("x")
     first, given[:] = max(given), []
     one.say("y", again="turn-s1-9", attempt=2)

@@ -17,7 +17,7 @@ from hermes_memory_honcho.settings import CLOUD, read_settings
 
 def asked(environment: str) -> list[str]:
     fields = read_fields(HonchoProvider().get_config_schema(), "honcho")
-    return [each.key for each in fields if each.is_asked({"environment": environment})]
+    return [each.key for each in fields if each.is_prompted({"environment": environment})]
 
 
 def test_the_cloud_needs_a_key_and_an_own_server_an_address():

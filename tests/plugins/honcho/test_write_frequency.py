@@ -108,7 +108,7 @@ def test_a_turn_that_waits_already_waits_once(server, agent):
 
 def test_two_that_send_at_the_same_time_send_it_once(home):
     place = writes.Place("session", "user", "ai")
-    turn = writes.BufferedTurn("t1", place, [writes.Said("user", "x")], {})
+    turn = writes.BufferedTurn("t1", place, [writes.Utterance("user", "x")], {})
     first, second = writes.TurnBuffer(home, "hermes"), writes.TurnBuffer(home, "hermes")
     assert first.put(turn) == 1
     taken = first.take(place)
@@ -124,7 +124,7 @@ def test_two_that_send_at_the_same_time_send_it_once(home):
 def test_who_took_turns_and_died_does_not_keep_them(home, monkeypatch):
     place = writes.Place("session", "user", "ai")
     kept = writes.TurnBuffer(home, "hermes")
-    kept.put(writes.BufferedTurn("t1", place, [writes.Said("user", "x")], {}))
+    kept.put(writes.BufferedTurn("t1", place, [writes.Utterance("user", "x")], {}))
     assert kept.take()
     monkeypatch.setattr(writes, "_SEND_SECONDS", 0.0)
     assert [each.again for each in kept.take()] == [True]
@@ -133,7 +133,7 @@ def test_who_took_turns_and_died_does_not_keep_them(home, monkeypatch):
 def test_the_turns_of_another_workspace_are_left_alone(home):
     place = writes.Place("session", "user", "ai")
     writes.TurnBuffer(home, "mine").put(
-        writes.BufferedTurn("t1", place, [writes.Said("user", "x")], {})
+        writes.BufferedTurn("t1", place, [writes.Utterance("user", "x")], {})
     )
     assert writes.TurnBuffer(home, "other").take() == []
 

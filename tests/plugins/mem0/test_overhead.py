@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hermes_memory_mem0.memories import Added, Memory
+from hermes_memory_mem0.memories import AddResult, Memory
 
 
 class AtOnce:
@@ -20,7 +20,7 @@ class AtOnce:
 
     def add(self, owner, messages, marks, *, infer, said_at=0.0):
         self.added += 1
-        return Added()
+        return AddResult()
 
     def search(self, owner, query, limit, *, rerank):
         return [Memory(str(number), "Ann drinks tea.") for number in range(limit)]

@@ -14,7 +14,7 @@ from hermes_memory_mem0.settings import read_settings
 def _asked(mode):
     fields = read_fields(Mem0Provider().get_config_schema(), "mem0")
     values = validate_values(fields, {"mode": Value(mode, "argument")}, "").values
-    return [field.key for field in in_order(fields) if field.is_asked(values)]
+    return [field.key for field in in_order(fields) if field.is_prompted(values)]
 
 
 @pytest.mark.parametrize(

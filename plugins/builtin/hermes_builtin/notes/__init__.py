@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_builtin.notes.entries import (
     NotesError,
+    NoteStep,
     Operation,
-    Planned,
-    Refused,
-    Step,
+    OperationPlan,
+    RefusalError,
     entry_id,
     expected,
     operation,
@@ -21,11 +21,19 @@ from hermes_builtin.notes.entries import (
     previews,
     render,
 )
-from hermes_builtin.notes.guard import Finding, without_secrets
-from hermes_builtin.notes.guard_decisions import Blocked, GuardDecisions
-from hermes_builtin.notes.history import Change, History, settled_origin
-from hermes_builtin.notes.notebook import COMMAND, PAGE, TARGETS, Author, Notebook, Page, Written
-from hermes_builtin.notes.pending import Pending, PendingWrite
+from hermes_builtin.notes.guard import HiddenText, without_secrets
+from hermes_builtin.notes.guard_decisions import GuardDecisions, RefusedWrite
+from hermes_builtin.notes.history import Change, History, origin_after_repeat
+from hermes_builtin.notes.notebook import (
+    COMMAND,
+    PAGE,
+    TARGETS,
+    Author,
+    Notebook,
+    Page,
+    WriteResult,
+)
+from hermes_builtin.notes.pending import PendingWrite, PendingWrites
 from hermes_builtin.notes.people import (
     PER_USER,
     Person,
@@ -39,7 +47,7 @@ from hermes_builtin.notes.tool import (
     REMINDER,
     SCHEMA,
     Judge,
-    MemoryTool,
+    NotesTool,
     NudgeCounter,
     WriteRules,
     review_prompt,
@@ -65,29 +73,29 @@ __all__ = [
     "TARGETS",
     "Author",
     "Change",
-    "Finding",
+    "HiddenText",
     "History",
-    "MemoryTool",
+    "NoteStep",
     "Notebook",
     "Notes",
     "NotesError",
+    "NotesSettings",
+    "NotesTool",
     "NudgeCounter",
     "Operation",
+    "OperationPlan",
     "Page",
     "PendingWrite",
     "Person",
-    "Planned",
-    "Refused",
-    "Settings",
-    "Step",
-    "Written",
+    "RefusalError",
+    "WriteResult",
     "entry_id",
     "operation",
+    "origin_after_repeat",
     "previews",
     "render",
     "review_prompt",
     "schema",
-    "settled_origin",
     "snapshot",
     "view",
     "without_secrets",
@@ -97,7 +105,7 @@ __all__ = [
 _NO: Final = frozenset({"off", "false", "no", "0", "disabled", ""})
 
 
-class Settings(NamedTuple):
+class NotesSettings(NamedTuple):
     """What config.yaml says about the notes, with hermes-agent's names and defaults."""
 
     memory_enabled: bool = True
@@ -110,7 +118,7 @@ class Settings(NamedTuple):
     external_notes: str = ASK
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Settings:
+    def of(cls, values: Mapping[str, Any]) -> NotesSettings:
         """Those of our keys that have a value."""
         given = {key: values[key] for key in cls._fields if values.get(key) is not None}
         # YAML reads `off` as False, but a quoted "off" is text. What is neither asks for approval:
@@ -132,11 +140,11 @@ class Notes:
     def __init__(
         self,
         home: Path,
-        settings: Settings | None = None,
+        settings: NotesSettings | None = None,
         person: Person | None = None,
         database: Database | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or NotesSettings()
         self.person = person or Person()
         self._home, self._database = home, database
         #: Where its files are, if it has any: notes, copies of them, and older ones.
@@ -145,7 +153,7 @@ class Notes:
         only = "" if key == "user" else key or "nobody"
         self._storage = open_storage(home, database, only)
         self.database = self._storage.database
-        self.pending = Pending(self._storage.records)
+        self.pending = PendingWrites(self._storage.records)
         self.history = History(self._storage.database)
         self.decisions = GuardDecisions(self._storage.database)
         keys = {"memory": "memory", "user": key}
@@ -158,7 +166,7 @@ class Notes:
         Raises:
             HermesError: They are in a database that can't be used here.
         """
-        return cls(home, Settings.of(memory), person, home_database(home, memory))
+        return cls(home, NotesSettings.of(memory), person, home_database(home, memory))
 
     def of(self, person: Person) -> Notes:
         """The notes as another person has them."""
@@ -241,13 +249,13 @@ class Notes:
 
     def tool(
         self,
-        committed: Callable[[str, Written, Author], None],
+        committed: Callable[[str, WriteResult, Author], None],
         unstored: Callable[[HermesError], None],
         judge: Judge | None = None,
-    ) -> MemoryTool:
+    ) -> NotesTool:
         """The `memory` tool over these notebooks. Without a judge, every note is the model's."""
         rules = WriteRules(self.settings.write_approval, self.settings.external_notes)
-        return MemoryTool(self.enabled(), self.pending, rules, committed, unstored, judge=judge)
+        return NotesTool(self.enabled(), self.pending, rules, committed, unstored, judge=judge)
 
     def external_texts(self) -> list[tuple[str, str]]:
         """The notes that strangers may have written, with their origins."""
@@ -258,11 +266,11 @@ class Notes:
                 found += [each for each in origins.items() if is_external(each[1])]
         return found
 
-    def change(self, target: str, operations: Sequence[Operation], author: Author) -> Written:
+    def change(self, target: str, operations: Sequence[Operation], author: Author) -> WriteResult:
         """Change a notebook as a person, whom no approval stops."""
         return self.notebooks[target].change(operations, author)
 
-    def undo(self, number: int | None, author: Author) -> tuple[Change, Written]:
+    def undo(self, number: int | None, author: Author) -> tuple[Change, WriteResult]:
         """Take back one change, or the newest."""
         if number is None:
             self.catch_up()  # an edit that nobody has noticed yet comes first
@@ -280,7 +288,7 @@ class Notes:
             with notebook.text.locked():
                 self.history.catch_up(notebook.key, *notebook.text.look())
 
-    def approve(self, name: str, author: Author) -> tuple[PendingWrite, Written]:
+    def approve(self, name: str, author: Author) -> tuple[PendingWrite, WriteResult]:
         """Carry out a write that waited; it stays pending if that fails."""
         staged = self.pending.get(name)
         # The write belongs to the session that asked for it, not to the command that approves it.
@@ -295,7 +303,7 @@ class Notes:
         self.pending.discard(name)
         return staged, written
 
-    def planned(self) -> list[tuple[PendingWrite, list[Planned]]]:
+    def planned(self) -> list[tuple[PendingWrite, list[OperationPlan]]]:
         """What waits, oldest first, and what each would do after those before it."""
         entries: dict[str, list[str]] = {}
         found = []
@@ -325,7 +333,7 @@ class Notes:
         what = f"the guard has rejected nothing with the id {name}"
         raise NotesError(what, hint="to see the ids: hermes-plugins memory show")
 
-    def blocked(self) -> list[Blocked]:
+    def blocked(self) -> list[RefusedWrite]:
         """Writes that the guard refused."""
         return self.decisions.blocked()
 

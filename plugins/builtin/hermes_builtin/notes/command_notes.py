@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from hermes_builtin.notes import Notes, Person, Refused, previews
+from hermes_builtin.notes import Notes, Person, RefusalError, previews
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
@@ -74,7 +74,7 @@ def writable(ctx: click.Context, person: Person) -> Iterator[BuiltinProvider]:
         raise HermesError("the built-in is not ours", where=type(builtin).__name__)
     try:
         yield builtin
-    except Refused as refused:
+    except RefusalError as refused:
         raise RejectedError(refused) from refused
     finally:
         # Also after an error: changes that were made before it are delivered.
@@ -99,6 +99,6 @@ PENDING_HINT: Final = "to see the ids: hermes-plugins memory pending"
 class RejectedError(HermesError):
     """A change that can't be made, with what there is to choose from."""
 
-    def __init__(self, refused: Refused) -> None:
+    def __init__(self, refused: RefusalError) -> None:
         hint = "; ".join(previews(refused.matches)) or (SHOW_HINT if refused.current else "")
         super().__init__(refused.text, hint=hint)

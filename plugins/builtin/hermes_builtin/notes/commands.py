@@ -27,9 +27,9 @@ from hermes_builtin.notes import (
     Operation,
     Page,
     Person,
-    Written,
+    WriteResult,
     entry_id,
-    importing,
+    note_import,
     operation,
     render,
 )
@@ -74,7 +74,7 @@ def memory() -> None:
 
 
 def _print_result(
-    builtin: BuiltinProvider, target: str, written: Written, text: str, json_wanted: bool
+    builtin: BuiltinProvider, target: str, written: WriteResult, text: str, json_wanted: bool
 ) -> None:
     builtin.mirror(target, written.steps, "command")
     page = written.page
@@ -188,11 +188,11 @@ def import_notes(ctx: click.Context, /, paths: tuple[str, ...], **given: Any) ->
     you approve it.
     """
     notes = notes_of(ctx, given["user"], given["platform"])
-    found = [(_shown_name(each), importing.entries_of(text)) for each, text in _texts(paths)]
+    found = [(_shown_name(each), note_import.entries_of(text)) for each, text in _texts(paths)]
     with progress("Staging", sum(len(entries) for _, entries in found)) as shown:
         done = []
         for name, entries in found:
-            done.append(importing.stage(notes, given["target"], entries, name))
+            done.append(note_import.stage(notes, given["target"], entries, name))
             shown.advance(len(entries))
     ids = [name for each in done for name in each.ids]
     known = sum(each.known for each in done)
@@ -212,8 +212,8 @@ def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         if path == "-":
             yield "standard input", _given(path)
             continue
-        for file in importing.files_in(Path(path)):
-            yield str(file), importing.text_of(file)
+        for file in note_import.files_in(Path(path)):
+            yield str(file), note_import.text_of(file)
 
 
 def _shown_name(path: str) -> str:

@@ -25,7 +25,7 @@ class FileChanged(Exception):  # noqa: N818 - reads as what happened; never leav
     """The file was changed between reading and writing it."""
 
 
-class Refused(Exception):  # noqa: N818 - reads as what happened; never leaves the package
+class RefusalError(Exception):
     """An operation can't be carried out on the entries as they are.
 
     ``current`` says that whoever asked must see the entries to choose; ``matches`` are the
@@ -56,7 +56,7 @@ _HEADING: Final = re.compile(r"^## ", re.MULTILINE)
 _CONTINUES: Final = re.compile(r"[^\S\n]|[,.;:!?)\]}'\u2019\u201d\u2026%]+(?=\s|$)")
 
 
-class Known(NamedTuple):
+class KnownText(NamedTuple):
     """What was in a file when it was last looked at, and the entries that we saw in it.
 
     ``inode`` is the file's: who replaces the file by another has appended nothing.
@@ -80,7 +80,7 @@ def render(entries: Sequence[str]) -> str:
     )
 
 
-def parse(text: str, known: Known | None = None, inode: int = 0) -> list[str]:
+def parse(text: str, known: KnownText | None = None, inode: int = 0) -> list[str]:
     """The entries of a file, as the person who wrote it would count them.
 
     Args:
@@ -125,17 +125,17 @@ def split(text: str) -> list[str]:
     """The entries of a text that we wrote."""
     if text.count(SEPARATOR) == text.count(DELIMITER):  # nearly always, and much faster
         return [entry for entry in map(str.strip, text.split(DELIMITER)) if entry]
-    return _kept(_SEPARATOR_LINE.split(text))
+    return _non_empty(_SEPARATOR_LINE.split(text))
 
 
 def _sections(text: str) -> list[str]:
     """A file from before there were separators: each ``##`` heading with what is below it."""
     starts = [match.start() for match in _HEADING.finditer(text)]
     edges = [0, *starts, len(text)]
-    return _kept(text[begin:end] for begin, end in pairwise(edges))
+    return _non_empty(text[begin:end] for begin, end in pairwise(edges))
 
 
-def _kept(pieces: Iterable[str]) -> list[str]:
+def _non_empty(pieces: Iterable[str]) -> list[str]:
     entries = (piece.strip() for piece in pieces)
     return [
         _ESCAPED.sub(r"\1\2", entry) if SEPARATOR in entry else entry for entry in entries if entry
@@ -186,7 +186,7 @@ class Operation(NamedTuple):
     origin: str = ""
 
 
-class Step(NamedTuple):
+class NoteStep(NamedTuple):
     """One change that was made: what a mirror receives.
 
     ``old_text`` is the whole entry that went. ``number`` says which of the operations it was, and
@@ -200,23 +200,23 @@ class Step(NamedTuple):
     origin: str = ""
 
 
-class Planned(NamedTuple):
+class OperationPlan(NamedTuple):
     """What an operation would do: the entry that goes, or what stands against it."""
 
     wanted: Operation
     goes: str = ""
-    problem: Refused | None = None
+    problem: RefusalError | None = None
 
 
 def operation(action: Any, content: Any, old_text: Any) -> Operation:
     """A checked operation; refuses what can't be meant."""
     if action not in ACTIONS:
-        raise Refused(f"Unknown action {shown(action)}. Use add, replace or remove.")
+        raise RefusalError(f"Unknown action {shown(action)}. Use add, replace or remove.")
     new, old = _text(content, "content"), _text(old_text, "old_text")
     if action in ("add", "replace") and not new:
-        raise Refused(f"content is required for {action}.")
+        raise RefusalError(f"content is required for {action}.")
     if action in ("replace", "remove") and not old:
-        raise Refused(
+        raise RefusalError(
             f"old_text is required for {action}: pass a part that only this entry has.",
             current=True,
         )
@@ -232,40 +232,40 @@ def _text(value: Any, name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Refused(f"{name} must be a string.")
+        raise RefusalError(f"{name} must be a string.")
     try:
         # A lone surrogate can't be written to a UTF-8 file; models produce them when output is cut.
         value.encode()
     except UnicodeEncodeError:
-        raise Refused(f"{name} has half of a surrogate pair in it; send it again.") from None
+        raise RefusalError(f"{name} has half of a surrogate pair in it; send it again.") from None
     return tidy(value)
 
 
-def apply(entries: Sequence[str], wanted: Operation) -> tuple[list[str], Step | None]:
+def apply(entries: Sequence[str], wanted: Operation) -> tuple[list[str], NoteStep | None]:
     """The entries after an operation, and the step that it was; None if nothing changed."""
     after = list(entries)
     if wanted.action == "add":
         if wanted.content in after:
             return after, None
         after.append(wanted.content)
-        return after, Step("add", wanted.content, origin=wanted.origin)
+        return after, NoteStep("add", wanted.content, origin=wanted.origin)
     position = _find(after, wanted)
     old = after[position]
     if wanted.action == "remove":
         del after[position]
-        return after, Step("remove", old, old)
+        return after, NoteStep("remove", old, old)
     if wanted.content == old:
         return after, None
     if wanted.content in after:  # it would be there twice
         del after[position]
     else:
         after[position] = wanted.content
-    return after, Step("replace", wanted.content, old, origin=wanted.origin)
+    return after, NoteStep("replace", wanted.content, old, origin=wanted.origin)
 
 
 def apply_all(
     entries: Sequence[str], operations: Sequence[Operation]
-) -> tuple[list[str], list[Step]]:
+) -> tuple[list[str], list[NoteStep]]:
     """The entries after all operations, and the steps that they were."""
     after, steps = list(entries), []
     for number, wanted in enumerate(operations, 1):
@@ -276,7 +276,7 @@ def apply_all(
     return after, steps
 
 
-def plan(entries: Sequence[str], operations: Sequence[Operation]) -> list[Planned]:
+def plan(entries: Sequence[str], operations: Sequence[Operation]) -> list[OperationPlan]:
     """What each operation would do, after those before it that can be carried out."""
     after, found = list(entries), []
     for number, wanted in enumerate(operations, 1):
@@ -286,10 +286,10 @@ def plan(entries: Sequence[str], operations: Sequence[Operation]) -> list[Planne
                 if wanted.action != "add":
                     goes = after[_find(after, wanted)]
                 after, _ = apply(after, wanted)
-        except Refused as refused:
-            found.append(Planned(wanted, problem=refused))
+        except RefusalError as refused:
+            found.append(OperationPlan(wanted, problem=refused))
         else:
-            found.append(Planned(wanted, goes))
+            found.append(OperationPlan(wanted, goes))
     return found
 
 
@@ -297,7 +297,7 @@ def expected(entries: Sequence[str], waiting: Iterable[Sequence[Operation]]) -> 
     """The entries after the writes that wait, without those that can't be carried out."""
     after = list(entries)
     for operations in waiting:
-        with suppress(Refused):
+        with suppress(RefusalError):
             after, _ = apply_all(after, operations)
     return after
 
@@ -317,7 +317,7 @@ def _numbered(number: int, operations: Sequence[Operation]) -> Iterator[None]:
     """A refusal says which of several operations it is about."""
     try:
         yield
-    except Refused as refused:
+    except RefusalError as refused:
         if len(operations) > 1:
             refused.text = f"Operation {number}: {refused.text}"
         raise
@@ -329,7 +329,7 @@ def _find(entries: Sequence[str], wanted: Operation) -> int:
     # An approval may come days later: by then `old_text` may match another entry than the person
     # saw.
     if wanted.entry and entry_id(entries[position]) != wanted.entry:
-        raise Refused(
+        raise RefusalError(
             f"The entry with {previews([wanted.old_text])[0]!r} is not the one you "
             "selected: that one was changed or removed since.",
             current=True,
@@ -343,11 +343,11 @@ def _matching(entries: Sequence[str], old_text: str) -> int:
         return entries.index(old_text)
     found = [index for index, entry in enumerate(entries) if old_text in entry]
     if not found:
-        raise Refused(f"No entry has {previews([old_text])[0]!r} in it.", current=True)
+        raise RefusalError(f"No entry has {previews([old_text])[0]!r} in it.", current=True)
     # Equal entries are one choice: whichever is changed, the result is the same.
     distinct = list(dict.fromkeys(entries[index] for index in found))
     if len(distinct) > 1:
-        raise Refused(
+        raise RefusalError(
             f"{len(distinct)} entries have {previews([old_text])[0]!r} in them: be more specific.",
             matches=tuple(distinct),
         )

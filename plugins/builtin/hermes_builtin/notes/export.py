@@ -13,10 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hermes_builtin.notes.entries import FileChanged, Known, NotesError, parse
+from hermes_builtin.notes.entries import FileChanged, KnownText, NotesError, parse
 from hermes_builtin.notes.history_file import HistoryFile
 from hermes_builtin.notes.notebook import FILES, Notebook
-from hermes_builtin.notes.notes_text import NotesFile, Seen
+from hermes_builtin.notes.notes_text import FileText, NotesFile
 from hermes_builtin.notes.people import PeopleFolders
 from hermes_core.errors import CHECK_FOLDER
 from hermes_core.storage.files import replace_file
@@ -97,7 +97,7 @@ class Export:
         if seen.inode and common is None:
             done = done._replace(kept=self._keep(copy, seen, notebook.text.read()))
         elif seen.inode and common is not None and seen.text not in (common.text, common.following):
-            base = Known(common.text, parse(common.text), common.inode)
+            base = KnownText(common.text, parse(common.text), common.inode)
             wanted = parse(seen.text, base, seen.inode)
             done = done._replace(edited=notebook.take_over(base.entries, wanted).changed)
         text = notebook.text.read()
@@ -114,7 +114,7 @@ class Export:
         self._note(notebook.key, _Common(text, text, aside.inode))
         return done._replace(written=True)
 
-    def _keep(self, copy: NotesFile, seen: Seen, text: str) -> str:
+    def _keep(self, copy: NotesFile, seen: FileText, text: str) -> str:
         """Keep a file that we did not write: it may be all that is left of older notes."""
         if seen.text in ("", text):
             return ""

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from hermes_builtin.notes.guard_disguises import readings, respelt
-from hermes_builtin.notes.guard_hidden import Finding, hidden_characters, hidden_text
+from hermes_builtin.notes.guard_hidden import HiddenText, hidden_characters, hidden_text
 from hermes_builtin.notes.guard_rules import (
     Match,
     Text,
@@ -45,18 +45,20 @@ def read_files() -> None:
         file_text(f"guard-{name}.txt")
 
 
-def scan(text: str) -> Finding | None:
+def scan(text: str) -> HiddenText | None:
     """The first thing wrong with a text, or None."""
     return hidden_characters(text) or _command(text) or hidden_text(text)
 
 
-def _command(text: str) -> Finding | None:
+def _command(text: str) -> HiddenText | None:
     first = Text.of(plain(text))
     found = _search(first) or next(filter(None, map(_search, readings(text, first))), None)
     if found is None:
         return None
     quote = " ".join(found.quote.split())
-    return Finding(found.kind, f"“{quote if len(quote) <= _QUOTED else quote[:_QUOTED] + '...'}”")
+    return HiddenText(
+        found.kind, f"“{quote if len(quote) <= _QUOTED else quote[:_QUOTED] + '...'}”"
+    )
 
 
 def _search(text: Text) -> Match | None:
@@ -69,7 +71,7 @@ def _search(text: Text) -> Match | None:
     return found
 
 
-__all__ = ["Finding", "read_files", "scan"]
+__all__ = ["HiddenText", "read_files", "scan"]
 
 # -- Secrets in notes, found by the rules that mask what an external provider gets --------------
 #
@@ -81,10 +83,10 @@ SECRET: Final = "secret"  # noqa: S105 - a kind of finding
 _Value = TypeVar("_Value")
 
 
-def find_secret(value: str | list[str]) -> Finding | None:
+def find_secret(value: str | list[str]) -> HiddenText | None:
     """The kinds of secrets in a text, or in any of several; None without one."""
     kinds = _redactor().redact(value).kinds
-    return Finding(SECRET, ", ".join(kinds)) if kinds else None
+    return HiddenText(SECRET, ", ".join(kinds)) if kinds else None
 
 
 def without_secrets(value: _Value) -> _Value:

@@ -14,7 +14,7 @@ from hermes_core.storage.sql import Connection
 _BLOCKED_KEPT: Final = 100
 
 
-class Blocked(NamedTuple):
+class RefusedWrite(NamedTuple):
     """A write that the guard refused."""
 
     id: str
@@ -56,7 +56,7 @@ class GuardDecisions:
         except NotesError:  # nobody can tell, so it is not
             return False
 
-    def matching(self, matches: Matches) -> list[Blocked]:
+    def matching(self, matches: Matches) -> list[RefusedWrite]:
         """The refused writes that match."""
         return [each for each in self.blocked() if matches(each.text) or matches(each.reason)]
 
@@ -95,7 +95,7 @@ class GuardDecisions:
             (entry_id(text),),
         )
 
-    def blocked(self) -> list[Blocked]:
+    def blocked(self) -> list[RefusedWrite]:
         """The refused writes that nobody has allowed, newest first."""
         if not self._file.exists:
             return []
@@ -104,4 +104,4 @@ class GuardDecisions:
                 f"SELECT id, at, target, text, reason FROM blocked WHERE {self._own}"  # noqa: S608
                 f" ORDER BY {self._file.order} DESC"
             ).fetchall()
-        return [Blocked(*row) for row in rows]
+        return [RefusedWrite(*row) for row in rows]

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 
-class Finding(NamedTuple):
+class HiddenText(NamedTuple):
     """What was found: a kind, and words for a person."""
 
     kind: str
@@ -91,7 +91,7 @@ _FEW_VARIANTS: Final = 8
 _SPELT: Final = rf"(?:{_IDEOGRAPH}{_VARIANT}){{6}}"
 
 
-def hidden_characters(text: str) -> Finding | None:
+def hidden_characters(text: str) -> HiddenText | None:
     """The first character that hides something, or None."""
     foreign = text.encode(errors="surrogatepass").translate(None, _PLAIN)
     if not foreign:
@@ -111,9 +111,9 @@ def hidden_characters(text: str) -> Finding | None:
     return None
 
 
-def _finding(char: str) -> Finding:
+def _finding(char: str) -> HiddenText:
     name = unicodedata.name(char, "character without a name").lower()
-    return Finding("hidden characters", f"U+{ord(char):04X} {name}")
+    return HiddenText("hidden characters", f"U+{ord(char):04X} {name}")
 
 
 def _is_suspect(char: str) -> bool:
@@ -196,19 +196,19 @@ _SAME: Final = {"white": "#fff", "#ffffff": "#fff", "black": "#000", "#000000": 
 _FAR: Final = 15  # so many empty lines, and what follows is out of sight
 
 
-def hidden_text(text: str) -> Finding | None:
+def hidden_text(text: str) -> HiddenText | None:
     """The first piece of text that a page would not show and that is there for a model, or None."""
     if "\n" in text and _scrolled_away(text):
-        return Finding("hidden text", "a line far below the others")
+        return HiddenText("hidden text", "a line far below the others")
     if not ("<" in text or "{" in text or "[" in text):
         return None
     lower = text.lower()
     for piece in _comments(lower):
         if found := re.search(_TO_A_MODEL, piece):
-            return Finding("hidden text", f"a comment that says “{_cut(piece, found.start())}”")
+            return HiddenText("hidden text", f"a comment that says “{_cut(piece, found.start())}”")
     for piece in _unshown(lower):
         if re.search(_SENTENCE, piece):
-            return Finding("hidden text", f"an invisible element that says “{_cut(piece)}”")
+            return HiddenText("hidden text", f"an invisible element that says “{_cut(piece)}”")
     return None
 
 

@@ -138,7 +138,7 @@ class Rule(NamedTuple):
     unless: list[tuple[str, str]]
 
 
-class Phrase(NamedTuple):
+class RulePhrase(NamedTuple):
     """Words in a row, the classes they belong to, and which of the words it is looked up by."""
 
     parts: Parts
@@ -146,7 +146,7 @@ class Phrase(NamedTuple):
     place: int
 
 
-class Entry(NamedTuple):
+class WordEntry(NamedTuple):
     """The classes of a word, and the phrases that it begins, or is further on in.
 
     The phrases are listed by the first letters of the word after it, or before it.
@@ -154,8 +154,8 @@ class Entry(NamedTuple):
     """
 
     names: list[str]
-    begun: dict[str, list[Phrase]]
-    joined: dict[str, list[Phrase]]
+    begun: dict[str, list[RulePhrase]]
+    joined: dict[str, list[RulePhrase]]
     possible: set[str]
 
 
@@ -216,17 +216,17 @@ def concepts() -> list[str]:
 
 
 @cache
-def _phrases() -> dict[str, list[Phrase]]:
+def _phrases() -> dict[str, list[RulePhrase]]:
     """The phrases that the rules consist of, by the first letters of their longest word."""
     names: dict[Parts, list[str]] = defaultdict(list)
     of_rules = {name for rule in rules() for name in rule.names}
     for name in sorted(of_rules.union(concepts())):
         for parts in classes()[name]:
             names[parts].append(name)
-    found: dict[str, list[Phrase]] = defaultdict(list)
+    found: dict[str, list[RulePhrase]] = defaultdict(list)
     for parts, of in names.items():
         longest = max(reversed(parts), key=_weight) if len(parts) > 1 else parts[0]
-        found[letters(longest)].append(Phrase(parts, of, parts.index(longest)))
+        found[letters(longest)].append(RulePhrase(parts, of, parts.index(longest)))
     return dict(found)
 
 
@@ -235,9 +235,9 @@ def _weight(part: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def entry(word: str) -> Entry | None:
+def entry(word: str) -> WordEntry | None:
     """What the rules know about a word, or None."""
-    found = Entry([], defaultdict(list), defaultdict(list), set())
+    found = WordEntry([], defaultdict(list), defaultdict(list), set())
     for phrase in _phrases().get(word[:HEAD], ()):
         parts, names, place = phrase
         if not fits(parts[place], word):
@@ -429,7 +429,7 @@ def _beginning() -> dict[str, list[int]]:
     return dict(found)
 
 
-def _spans(words: Sequence[str], known: Mapping[str, Entry]) -> dict[str, list[_Span]]:
+def _spans(words: Sequence[str], known: Mapping[str, WordEntry]) -> dict[str, list[_Span]]:
     """Where the words of each class are, in order."""
     spans: dict[str, list[_Span]] = defaultdict(list)
     for at, word in compress(enumerate(words), map(known.__contains__, words)):
@@ -446,7 +446,7 @@ def _spans(words: Sequence[str], known: Mapping[str, Entry]) -> dict[str, list[_
 
 
 def _add(
-    phrases: list[Phrase], words: Sequence[str], at: int, spans: dict[str, list[_Span]]
+    phrases: list[RulePhrase], words: Sequence[str], at: int, spans: dict[str, list[_Span]]
 ) -> None:
     for parts, names, place in phrases:
         begin = at - place

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from hermes_builtin.notes.entries import (
-    Known,
+    KnownText,
     NotesError,
     parse,
     render,
@@ -81,9 +81,9 @@ class Change(NamedTuple):
     at: float = 0.0
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownText:
         """The state that it left."""
-        return Known(self.after, _seen_entries(self.after, self.seen), self.inode)
+        return KnownText(self.after, _seen_entries(self.after, self.seen), self.inode)
 
     @property
     def made(self) -> bool:
@@ -98,7 +98,7 @@ class HistoryRecord(NamedTuple):
 
     id: int
     at: float
-    known: Known
+    known: KnownText
 
     @property
     def row(self) -> tuple[int, float, int]:
@@ -287,7 +287,7 @@ class History:
                 database.executemany("UPDATE changes SET session = '' WHERE id = ?", found)
         return len(found)
 
-    def _up_to_date(self, target: str, text: str) -> Known | None:
+    def _up_to_date(self, target: str, text: str) -> KnownText | None:
         """What is known of the text, if the newest change left it; else None.
 
         The text of the newest change is read only if it is not the one seen last.
@@ -413,7 +413,7 @@ class History:
         before = change.before if change.action == FOUND else None
         at = self._clock()
         number = self._file.insert(database, _INSERT, (*change[:4], before, *change[5:9], at))
-        return HistoryRecord(number, at, Known(change.after, entries, change.inode))
+        return HistoryRecord(number, at, KnownText(change.after, entries, change.inode))
 
     def _recorded(self, database: Connection, texts: Iterable[str]) -> dict[str, str]:
         """The origins of those texts that have one."""
@@ -427,7 +427,7 @@ class History:
         known = self._recorded(database, origins)
         own = self._file.of_home("origins")
         for text, origin in origins.items():
-            hashed, settled = text_hash(text), settled_origin(known.get(text), origin)
+            hashed, settled = text_hash(text), origin_after_repeat(known.get(text), origin)
             database.execute(f"DELETE FROM origins WHERE {own} AND hash = ?", (hashed,))  # noqa: S608
             database.execute("INSERT INTO origins (hash, origin) VALUES (?, ?)", (hashed, settled))
 
@@ -490,7 +490,7 @@ def _erase_in(database: Connection, number: int, matches: Matches) -> None:
     )
 
 
-def settled_origin(known: str | None, origin: str) -> str:
+def origin_after_repeat(known: str | None, origin: str) -> str:
     """The origin of a text that has been noted before: authority does not rise by repeating it.
 
     Only who has authority gives it: the user who says the words, or the person who writes them.

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from hermes_builtin.notes.entries import (
     FileChanged,
     NotesError,
+    NoteStep,
     Operation,
-    Refused,
-    Step,
+    RefusalError,
     apply_all,
     expected,
     parse,
@@ -25,9 +25,9 @@ from hermes_builtin.notes.entries import (
     usage,
     with_entry_ids,
 )
-from hermes_builtin.notes.guard import Finding, find_secret, scan
+from hermes_builtin.notes.guard import HiddenText, find_secret, scan
 from hermes_builtin.notes.guard_decisions import GuardDecisions
-from hermes_builtin.notes.history import Change, History, edited_origin, settled_origin
+from hermes_builtin.notes.history import Change, History, edited_origin, origin_after_repeat
 from hermes_builtin.notes.history_file import FILE_EDIT
 from hermes_builtin.notes.notes_text import NotesText
 from hermes_core.privacy.origin import ASSISTANT, PERSON
@@ -76,7 +76,7 @@ class Page(NamedTuple):
         return usage(self.length, self.limit)
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What came of a change.
 
     Attributes:
@@ -89,7 +89,7 @@ class Written(NamedTuple):
     """
 
     page: Page
-    steps: list[Step]
+    steps: list[NoteStep]
     durable: bool = True
     changed: bool = False
     conflicts: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class Notebook:
         """What is in it now. Takes no lock: a file is always whole."""
         return self._page(self._history.entries(self.key, *self.text.look()))
 
-    def findings(self, entries: Sequence[str]) -> dict[str, Finding]:
+    def findings(self, entries: Sequence[str]) -> dict[str, HiddenText]:
         """The entries that the prompt must not have, unless a person has allowed them.
 
         These are orders to the model, which the guard finds, and secrets.
@@ -151,7 +151,7 @@ class Notebook:
         for number, wanted in enumerate(operations, 1):
             which = f"Operation {number}: " if len(operations) > 1 else ""
             if len(wanted.content) > self.limit:
-                raise Refused(
+                raise RefusalError(
                     f"{which}This entry alone has {len(wanted.content):,} characters, and all of "
                     f"{FILES[self.target]} may have {self.limit:,}. Save the gist of it.",
                     current=True,
@@ -162,7 +162,7 @@ class Notebook:
             # What is refused is stored by its id, so that the person can allow exactly this text.
             if finding is not None and not self._vouching.is_allowed(wanted.content):
                 name = self._vouching.block(self.key, wanted.content, str(finding))
-                raise Refused(
+                raise RefusalError(
                     f"{which}Not saved: this looks like an attempt to command the model "
                     f"({finding}). {finding.advice} If the user wants this note as it is, they "
                     f"can run: hermes-plugins memory allow {name}"
@@ -171,7 +171,7 @@ class Notebook:
     def _refuse_secret(self, content: str, which: str = "") -> None:
         secret = find_secret(content)
         if secret is not None and not self._vouching.is_allowed(content):
-            raise Refused(
+            raise RefusalError(
                 f"{which}Not saved: this contains a secret ({secret.detail}), and notes are part "
                 "of every system prompt. Save the note without it. The user can store the secret "
                 "with: hermes-plugins secrets set"
@@ -195,18 +195,18 @@ class Notebook:
         self.prepare()
         return with_entry_ids(expected(self.read().entries, waiting), operations)
 
-    def change(self, operations: Sequence[Operation], author: Author) -> Written:
+    def change(self, operations: Sequence[Operation], author: Author) -> WriteResult:
         """Carry out all operations, or none.
 
         Raises:
-            Refused: One of them can't be carried out, or the notebook would be too full.
+            RefusalError: One of them can't be carried out, or the notebook would be too full.
             NotesError: The file can't be read or written; it is as it was.
         """
         self.check(operations)
         action = operations[0].action if len(operations) == 1 else "batch"
         return self._rewrite(partial(apply_all, operations=operations), action, author)
 
-    def edited(self, base: Sequence[str], text: str, author: Author) -> Written:
+    def edited(self, base: Sequence[str], text: str, author: Author) -> WriteResult:
         """Store what a person made of the entries ``base`` in an editor."""
         wanted = parse(text)
         # Only new entries are checked: a person must be able to save a notebook that has an older
@@ -215,21 +215,23 @@ class Notebook:
         merge = _merger(base, wanted)
         conflicts: list[str] = []
 
-        def edit(entries: list[str]) -> tuple[list[str], list[Step]]:
+        def edit(entries: list[str]) -> tuple[list[str], list[NoteStep]]:
             conflicts[:] = _changed_by_both(base, wanted, entries)
             return merge(entries)
 
         written = self._rewrite(edit, "edit", author)
         return written._replace(conflicts=tuple(conflicts))
 
-    def take_over(self, base: Sequence[str], wanted: Sequence[str]) -> Written:
+    def take_over(self, base: Sequence[str], wanted: Sequence[str]) -> WriteResult:
         """Store what somebody made of the entries ``base`` in a copy of the file.
 
         As it stands, like any edit of a file: the guard keeps objections out of the prompt.
         """
         return self._rewrite(_merger(base, wanted), "edit", Author(FILE_EDIT), capped=False)
 
-    def merge(self, entries: Sequence[str], author: Author, removed: Sequence[str] = ()) -> Written:
+    def merge(
+        self, entries: Sequence[str], author: Author, removed: Sequence[str] = ()
+    ) -> WriteResult:
         """Add the entries of a notebook of another home that are not here, as they stand.
 
         Args:
@@ -266,11 +268,11 @@ class Notebook:
                 raise
         return True
 
-    def undo(self, change: Change, author: Author) -> Written:
+    def undo(self, change: Change, author: Author) -> WriteResult:
         """Undo one change, and leave what came after it.
 
         Raises:
-            Refused: That would bring back an entry with a secret.
+            RefusalError: That would bring back an entry with a secret.
             NotesError: The file can't be read or written; it is as it was.
         """
         base, wanted = change.known.entries, self._history.before(change)
@@ -312,12 +314,12 @@ class Notebook:
 
     def _rewrite(
         self,
-        edit: Callable[[list[str]], tuple[list[str], list[Step]]],
+        edit: Callable[[list[str]], tuple[list[str], list[NoteStep]]],
         action: str,
         author: Author,
         *,
         capped: bool = True,
-    ) -> Written:
+    ) -> WriteResult:
         self.prepare()
         with self.text.locked():
             for _ in range(_TRIES):
@@ -333,43 +335,43 @@ class Notebook:
 
     def _rewrite_once(
         self,
-        edit: Callable[[list[str]], tuple[list[str], list[Step]]],
+        edit: Callable[[list[str]], tuple[list[str], list[NoteStep]]],
         action: str,
         author: Author,
         *,
         capped: bool,
-    ) -> Written:
+    ) -> WriteResult:
         before, inode = self.text.look()
         entries = self._history.catch_up(self.key, before, inode)
         changed, steps = edit(list(entries))
         if changed == entries:
             self._separate(before, entries)
-            return Written(self._page(entries), [])
+            return WriteResult(self._page(entries), [])
         text = render(changed)
         if capped and len(text) > self.limit:
             page = self._page(entries)
             # A notebook that is over its cap may still shrink: only growth is refused.
             if len(text) > page.length:
-                raise Refused(_full(page, len(text)), current=True)
+                raise RefusalError(_full(page, len(text)), current=True)
         change = Change(self.key, author.who, action, author.session, before, text)
         steps, origins = self._with_origins(steps, action, author)
         durable = self._make(change, changed, origins)
-        return Written(Page(changed, len(text), self.limit), steps, durable, changed=True)
+        return WriteResult(Page(changed, len(text), self.limit), steps, durable, changed=True)
 
     def _with_origins(
-        self, steps: list[Step], action: str, author: Author
-    ) -> tuple[list[Step], dict[str, str]]:
+        self, steps: list[NoteStep], action: str, author: Author
+    ) -> tuple[list[NoteStep], dict[str, str]]:
         """The steps with their origins, and the origins of what they add."""
         known = self._history.recorded_origins([step.content for step in steps])
         gone = self._history.recorded_origins([step.old_text for step in steps if step.old_text])
 
-        def given(step: Step) -> str:
+        def given(step: NoteStep) -> str:
             # Who takes a change back says nothing new.
             own = "" if action == UNDO else author.origin
             return step.origin or (edited_origin(step.content, gone) if own == PERSON else own)
 
         origins = {
-            step.content: settled_origin(known.get(step.content), origin)
+            step.content: origin_after_repeat(known.get(step.content), origin)
             for step in steps
             if step.action != "remove" and (origin := given(step))
         }
@@ -423,10 +425,10 @@ class Notebook:
 
 def _merger(
     base: Sequence[str], wanted: Sequence[str]
-) -> Callable[[list[str]], tuple[list[str], list[Step]]]:
+) -> Callable[[list[str]], tuple[list[str], list[NoteStep]]]:
     """Makes of the entries as they are now what ``wanted`` makes of ``base``."""
 
-    def merge(entries: list[str]) -> tuple[list[str], list[Step]]:
+    def merge(entries: list[str]) -> tuple[list[str], list[NoteStep]]:
         if entries == base:
             result = list(wanted)
         else:
@@ -449,10 +451,10 @@ def _changed_by_both(
     return [entry for entry in _surplus(base, wanted) if entry in theirs]
 
 
-def steps_between(before: Sequence[str], after: Sequence[str]) -> list[Step]:
+def steps_between(before: Sequence[str], after: Sequence[str]) -> list[NoteStep]:
     """The removals and additions that lead from one list of entries to another."""
-    removed = [Step("remove", entry, entry) for entry in _surplus(before, after)]
-    return removed + [Step("add", entry) for entry in _surplus(after, before)]
+    removed = [NoteStep("remove", entry, entry) for entry in _surplus(before, after)]
+    return removed + [NoteStep("add", entry) for entry in _surplus(after, before)]
 
 
 def _surplus(entries: Sequence[str], other: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ from hermes_core.storage.home import ensure_folder
 MAX_BYTES: Final = 16_000_000
 
 
-class Seen(NamedTuple):
+class FileText(NamedTuple):
     """What is in a file, and which one it is; there is none if the inode is 0."""
 
     text: str
@@ -60,7 +60,7 @@ class NotesText(Protocol):
     def read(self) -> str:
         """The text; "" if there is none. Any other problem raises."""
 
-    def look(self) -> Seen:
+    def look(self) -> FileText:
         """The text, and which file it is in."""
 
     def locked(self) -> AbstractContextManager[None]:
@@ -93,7 +93,7 @@ class NotesFile:
         """The text; "" if there is no file. Any other problem raises."""
         return self.look().text
 
-    def look(self) -> Seen:
+    def look(self) -> FileText:
         """The text, and which file it is in."""
         # Without O_NONBLOCK, opening a FIFO waits until somebody writes to it.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -106,7 +106,7 @@ class NotesFile:
                 raise self._error(
                     "is a link to a file that is not there", "is its disk mounted?"
                 ) from None
-            return Seen("", 0)
+            return FileText("", 0)
         except OSError as error:
             raise self._error(f"can't be read: {error.strerror or error}") from error
         try:
@@ -120,7 +120,7 @@ class NotesFile:
             raise self._error(f"can't be read: {error.strerror or error}") from error
         finally:
             os.close(handle)
-        return Seen(self._decoded(content), status.st_ino)
+        return FileText(self._decoded(content), status.st_ino)
 
     def _decoded(self, content: bytes) -> str:
         try:

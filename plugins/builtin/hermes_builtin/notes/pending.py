@@ -13,7 +13,7 @@ from math import inf, nextafter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from hermes_builtin.notes.entries import NotesError, Operation, Refused, operation, previews
+from hermes_builtin.notes.entries import NotesError, Operation, RefusalError, operation, previews
 from hermes_builtin.notes.notebook import Author
 from hermes_core.errors import CHECK_FOLDER
 from hermes_core.privacy.origin import lowest
@@ -137,7 +137,7 @@ class RecordFiles:
         return self.folder / f"{name}.json"
 
 
-class Pending:
+class PendingWrites:
     """The writes that wait."""
 
     def __init__(self, records: Records, clock: Callable[[], float] = time.time) -> None:
@@ -249,7 +249,7 @@ class Pending:
                 str(record.get("reason") or ""),
             )
         # Another program may have written the record, in any form.
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, Refused) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RefusalError) as error:
             raise NotesError(
                 f"is not a staged write: {error}", where=where, hint="move it away"
             ) from error

@@ -11,10 +11,10 @@ from hermes_builtin.notes import (
     Author,
     Notes,
     NotesError,
+    OperationPlan,
     PendingWrite,
     Person,
-    Planned,
-    Refused,
+    RefusalError,
     entry_id,
 )
 from hermes_builtin.notes.command_notes import (
@@ -73,7 +73,7 @@ def pending(ctx: click.Context, json_wanted: bool) -> None:
         say("Nothing is pending.")
 
 
-def _pending_row(staged: PendingWrite, planned: list[Planned]) -> dict[str, Any]:
+def _pending_row(staged: PendingWrite, planned: list[OperationPlan]) -> dict[str, Any]:
     operations = [
         {"action": each.action, "content": each.content, "old_text": each.old_text}
         for each in staged.operations
@@ -91,7 +91,7 @@ def _pending_row(staged: PendingWrite, planned: list[Planned]) -> dict[str, Any]
     return {**row, "operations": operations, "changes": changes}
 
 
-def _print_planned(planned: Planned) -> None:
+def _print_planned(planned: OperationPlan) -> None:
     wanted = planned.wanted
     say(f"    {wanted.action}")
     if planned.goes:
@@ -122,7 +122,7 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
                 if person not in agents:
                     agents[person] = stack.enter_context(writable(ctx, person))
                 staged, written = agents[person].notes.approve(name, Author("tool, approved"))
-            except Refused as refused:
+            except RefusalError as refused:
                 failed.append({"id": name, "error": str(RejectedError(refused))})
                 continue
             except HermesError as error:

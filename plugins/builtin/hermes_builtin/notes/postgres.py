@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes.entries import FileChanged, NotesError
-from hermes_builtin.notes.notes_text import Seen
+from hermes_builtin.notes.notes_text import FileText
 from hermes_builtin.notes.people import Person, checked_name
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.postgres import (
@@ -226,9 +226,9 @@ class TextRow:
         rows = self._tables.fetch(f"SELECT text FROM texts {self._which}", self._key)
         return str(rows[0][0]) if rows else ""
 
-    def look(self) -> Seen:
+    def look(self) -> FileText:
         """The text. It is in no file."""
-        return Seen(self.read(), 0)
+        return FileText(self.read(), 0)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

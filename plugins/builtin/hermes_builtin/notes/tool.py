@@ -10,17 +10,17 @@ from typing import Any, Final, NamedTuple
 from hermes_builtin.notes.entries import (
     DELIMITER,
     Operation,
-    Refused,
+    RefusalError,
     operation,
     plan,
     previews,
     shown,
 )
 from hermes_builtin.notes.guard import without_secrets
-from hermes_builtin.notes.notebook import Author, Notebook, Page, Written
-from hermes_builtin.notes.pending import Pending
+from hermes_builtin.notes.notebook import Author, Notebook, Page, WriteResult
+from hermes_builtin.notes.pending import PendingWrites
 from hermes_builtin.notes.view import masked, view
-from hermes_builtin.sessions.session_text import Verdict
+from hermes_builtin.sessions.session_text import OriginVerdict
 from hermes_core import HermesError
 from hermes_core.storage.logger import SafeLogger
 
@@ -110,10 +110,10 @@ class WriteRules(NamedTuple):
 
 
 #: Says where a text comes from that somebody wants to note in the place of others.
-Judge = Callable[[str, Author, Sequence[str]], Verdict]
+Judge = Callable[[str, Author, Sequence[str]], OriginVerdict]
 
 
-class MemoryTool:
+class NotesTool:
     """Answers calls of the `memory` tool.
 
     Args:
@@ -128,9 +128,9 @@ class MemoryTool:
     def __init__(
         self,
         notebooks: Mapping[str, Notebook],
-        pending: Pending,
+        pending: PendingWrites,
         rules: WriteRules,
-        committed: Callable[[str, Written, Author], None],
+        committed: Callable[[str, WriteResult, Author], None],
         unstored: Callable[[HermesError], None],
         *,
         judge: Judge | None = None,
@@ -183,7 +183,7 @@ class MemoryTool:
                 self._failures = 0
                 return _staged(name, reason)
             written = notebook.change(operations, author)
-        except Refused as refused:
+        except RefusalError as refused:
             return self._refused(notebook, refused, batch=bool(args.get("operations")))
         self._failures = 0
         # After the change is on disk: the external provider must not learn of a note that was not
@@ -198,7 +198,7 @@ class MemoryTool:
         """The operations with their origins; and why they have to wait, if one is external.
 
         Raises:
-            Refused: External notes are not wanted.
+            RefusalError: External notes are not wanted.
         """
         if self._judge is None:
             return operations, ""
@@ -227,13 +227,13 @@ class MemoryTool:
         ]
         reason = next((each.reason for each in verdicts.values() if each.reason), "")
         if reason and self._rules.external == REFUSE:
-            raise Refused(
+            raise RefusalError(
                 f"Not saved: {reason}. Notes are part of every system prompt, so only the user "
                 "decides about such a text. They can run: hermes-plugins memory add"
             )
         return found, reason
 
-    def _refused(self, notebook: Notebook, refused: Refused, *, batch: bool) -> dict[str, Any]:
+    def _refused(self, notebook: Notebook, refused: RefusalError, *, batch: bool) -> dict[str, Any]:
         text = f"{refused.text} Nothing was changed." if batch else refused.text
         extra: dict[str, Any] = {}
         if refused.matches:
@@ -265,15 +265,17 @@ def _operations(args: Mapping[str, Any]) -> list[Operation]:
     if not wanted:
         return [_operation(args)]
     if not isinstance(wanted, list):
-        raise Refused("operations must be a list.")
+        raise RefusalError("operations must be a list.")
     found = []
     for number, each in enumerate(wanted, 1):
         if not isinstance(each, dict):
-            raise Refused(f"Operation {number}: it must be an object.")
+            raise RefusalError(f"Operation {number}: it must be an object.")
         try:
             found.append(_operation(each))
-        except Refused as refused:
-            raise Refused(f"Operation {number}: {refused.text}", current=refused.current) from None
+        except RefusalError as refused:
+            raise RefusalError(
+                f"Operation {number}: {refused.text}", current=refused.current
+            ) from None
     return found
 
 
@@ -286,7 +288,7 @@ def _operation(given: Mapping[str, Any]) -> Operation:
 
 
 def _success(
-    notebook: Notebook, page: Page, message: str, written: Written | None = None
+    notebook: Notebook, page: Page, message: str, written: WriteResult | None = None
 ) -> dict[str, Any]:
     answer = {
         "success": True,
@@ -301,7 +303,7 @@ def _success(
     return answer
 
 
-def _previous(notebook: Notebook, written: Written, *, batch: bool) -> dict[str, Any]:
+def _previous(notebook: Notebook, written: WriteResult, *, batch: bool) -> dict[str, Any]:
     """The entries that are gone, as hermes-agent's tool reports them; of a batch by number.
 
     Entries that the guard hides from the model are left out.
@@ -330,7 +332,7 @@ def _staged(name: str, reason: str) -> dict[str, Any]:
     return answer
 
 
-def _message(operations: Sequence[Operation], written: Written) -> str:
+def _message(operations: Sequence[Operation], written: WriteResult) -> str:
     if not written.steps:
         return "It is there already; nothing was changed."
     if len(operations) == 1:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hermes_builtin.notes.entries import DELIMITER
-from hermes_builtin.notes.guard import Finding
+from hermes_builtin.notes.guard import HiddenText
 from hermes_builtin.notes.notebook import Notebook, Page
 from hermes_core.privacy.origin import is_external
 
@@ -30,7 +30,7 @@ class View(NamedTuple):
     """
 
     entries: list[str]
-    objections: Mapping[str, Finding]
+    objections: Mapping[str, HiddenText]
     left_out: int
     origins: Mapping[str, str] = {}
 

@@ -183,14 +183,14 @@ class Hit(NamedTuple):
     score: float
 
 
-class Titled(NamedTuple):
+class TitleMatch(NamedTuple):
     """A conversation whose title has the words of a query, or is the query (``exact``)."""
 
     session: Session
     exact: bool
 
 
-class Found(NamedTuple):
+class SearchAnswer(NamedTuple):
     """The answer to a search.
 
     Attributes:
@@ -471,7 +471,7 @@ def deleted_session(mark: str) -> tuple[str, int]:
     return key, int(size)
 
 
-class Problem(NamedTuple):
+class ArchiveProblem(NamedTuple):
     """Something that is wrong. ``index_only`` if the conversations themselves are whole."""
 
     what: str
@@ -498,10 +498,10 @@ class Reader(Protocol):
     ) -> list[Session]:
         """The sessions with the newest messages; of these profiles only, if any is named."""
 
-    def search(self, query: Query, options: SearchOptions) -> Found:
+    def search(self, query: Query, options: SearchOptions) -> SearchAnswer:
         """The sessions that say most of what a query asks for."""
 
-    def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
+    def titled(self, query: Query, options: SearchOptions) -> list[TitleMatch]:
         """The sessions whose titles a query asks for, those that it names exactly first."""
 
     def owner(self, message_id: int, scope: Scope) -> Session | None:
@@ -634,7 +634,7 @@ class Archive(Reader, Protocol):
 
     def check(
         self, progress: Progress | None = None, *, newest: int | None = None
-    ) -> list[Problem]:
+    ) -> list[ArchiveProblem]:
         """Look at everything, also with the queries that the tool uses.
 
         Looking up every word of every message takes minutes for 100,000 of them; ``newest``

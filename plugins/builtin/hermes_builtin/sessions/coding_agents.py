@@ -21,7 +21,7 @@ from hermes_builtin.sessions.archive import (
     SessionFacts,
     content_text,
 )
-from hermes_builtin.sessions.merging import SessionMerge
+from hermes_builtin.sessions.session_merge import SessionMerge
 
 CLAUDE_CODE: Final = "claude-code"
 CODEX: Final = "codex"
@@ -45,7 +45,7 @@ Bytes = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AgentMessage:
     """A message of a file, and the session that it belongs to."""
 
     session: SessionFacts
@@ -104,7 +104,7 @@ def import_transcript(
         progress: Called with the place in the file.
     """
     reader = _Claude(path) if kind == CLAUDE_CODE else _Codex(path)
-    done = _Open(archive, adapt)
+    done = _OpenSessions(archive, adapt)
     skipped = 0
     with path.open("rb") as file:
         for entry in _entries(file, progress):
@@ -117,7 +117,7 @@ def import_transcript(
     return Transcript(done.sessions, done.messages, done.known, skipped)
 
 
-class _Open:
+class _OpenSessions:
     """The sessions that are being collected."""
 
     def __init__(self, archive: Archive, adapt: Adapt) -> None:
@@ -196,7 +196,7 @@ class _Claude:
         self._fallback = path.stem
         self.title = ""
 
-    def read(self, entry: Mapping[str, Any]) -> Iterator[Said]:
+    def read(self, entry: Mapping[str, Any]) -> Iterator[AgentMessage]:
         """The messages of a line."""
         kind = entry.get("type")
         if kind == "summary" and isinstance(entry.get("summary"), str):
@@ -208,7 +208,7 @@ class _Claude:
         session = self._session(entry)
         at = _time(entry.get("timestamp"))
         for message in _blocks(str(said.get("role") or kind), said.get("content"), at):
-            yield Said(session, message)
+            yield AgentMessage(session, message)
 
     def _session(self, entry: Mapping[str, Any]) -> SessionFacts:
         name = f"{CLAUDE_CODE}-{entry.get('sessionId') or self._fallback}"
@@ -250,7 +250,7 @@ class _Codex:
     def __init__(self, path: Path) -> None:
         self._session = SessionFacts(f"{CODEX}-{path.stem}", source=CODEX)
 
-    def read(self, entry: Mapping[str, Any]) -> Iterator[Said]:
+    def read(self, entry: Mapping[str, Any]) -> Iterator[AgentMessage]:
         """The messages of a line."""
         kind, payload = entry.get("type"), entry.get("payload")
         if not isinstance(payload, dict):
@@ -264,7 +264,7 @@ class _Codex:
         elif kind == "response_item":
             message = _item(payload, at)
             if message is not None:
-                yield Said(self._session, message)
+                yield AgentMessage(self._session, message)
 
 
 def _item(item: Mapping[str, Any], at: float) -> NewMessage | None:

@@ -312,7 +312,7 @@ class Conversations:
                     self._store(facts, [each._replace(at=now) for each in messages])
                     messages.clear()
 
-    def hear(self, message: str) -> None:
+    def begin_turn(self, message: str) -> None:
         """A turn begins with this message."""
         self._notice(self._facts, [NewMessage("user", message, 0.0)])
 

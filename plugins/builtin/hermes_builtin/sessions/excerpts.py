@@ -17,7 +17,7 @@ from hermes_builtin.sessions.archive import (
     SearchOptions,
     Session,
     Span,
-    Titled,
+    TitleMatch,
     Window,
     message_origin,
     window_of,
@@ -93,7 +93,7 @@ def user_first(archive: Reader, hits: list[Hit]) -> list[Hit]:
 def excerpts_of(
     archive: Reader,
     hits: list[Hit],
-    titled: list[Titled],
+    titled: list[TitleMatch],
     query: Query,
     options: SearchOptions,
     *,

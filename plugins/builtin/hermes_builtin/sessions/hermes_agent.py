@@ -108,7 +108,7 @@ _MESSAGE_COLUMNS: Final = (
 )  # fmt: skip
 
 
-class Imported(NamedTuple):
+class ImportedSession(NamedTuple):
     """A conversation of somebody else; ``position`` says how far it goes."""
 
     facts: SessionFacts
@@ -162,7 +162,9 @@ def count(path: Path, *, hidden: bool = False) -> int:
         raise DatabaseError(what, where=str(path), hint="name the state.db of a home") from error
 
 
-def conversations(path: Path, archive: Archive, *, hidden: bool = False) -> Iterator[Imported]:
+def conversations(
+    path: Path, archive: Archive, *, hidden: bool = False
+) -> Iterator[ImportedSession]:
     """Hermes-agent's conversations, but for those that were wholly taken over before."""
     try:
         with read_only(path) as database:
@@ -181,7 +183,9 @@ def conversations(path: Path, archive: Archive, *, hidden: bool = False) -> Iter
                 facts = _facts(row)
                 position = last.get(facts.id, 0)
                 new = _is_new(archive, facts.id, position)
-                yield Imported(facts, list(_messages(database, facts.id)) if new else [], position)
+                yield ImportedSession(
+                    facts, list(_messages(database, facts.id)) if new else [], position
+                )
     except sqlite3.Error as error:
         todo = "run hermes-agent once, which repairs it, or use a backup of it"
         raise DatabaseError(f"can't be imported: {error}", where=str(path), hint=todo) from error

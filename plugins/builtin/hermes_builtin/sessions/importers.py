@@ -37,8 +37,8 @@ from hermes_builtin.sessions.archive import (
     new_message,
 )
 from hermes_builtin.sessions.display import DEFAULT_PROFILE
-from hermes_builtin.sessions.hermes_agent import Imported, is_ours, names_here
-from hermes_builtin.sessions.json_stream import Entry, JsonStream
+from hermes_builtin.sessions.hermes_agent import ImportedSession, is_ours, names_here
+from hermes_builtin.sessions.json_stream import JsonEntry, JsonStream
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
 from hermes_core.privacy.origin import IMPORT, is_external
@@ -225,7 +225,7 @@ def _owned(facts: SessionFacts, owner: Scope) -> SessionFacts:
     )
 
 
-def _name(archive: Archive, origin: str, imported: Imported) -> str:
+def _name(archive: Archive, origin: str, imported: ImportedSession) -> str:
     """The name under which a conversation is stored, or will be.
 
     Names are the same on every machine. One that another conversation has is not enough.
@@ -293,7 +293,7 @@ def _not_stored(
 def _take(
     archive: Archive,
     origin: str,
-    conversations: Iterable[Imported],
+    conversations: Iterable[ImportedSession],
     progress: Callable[[int], None] | None,
 ) -> ImportResult:
     taken = ImportResult(origin)
@@ -387,7 +387,7 @@ class _Export:
         self._first = next(self._entries, None)
         self.origin = "jsonl" if self._first is None else self._kind(self._first.value)
 
-    def _usable(self) -> Iterator[Entry]:
+    def _usable(self) -> Iterator[JsonEntry]:
         """The entries that are objects."""
         try:
             for entry in JsonStream(self._file):
@@ -415,7 +415,7 @@ class _Export:
             hint=_KINDS,
         )
 
-    def conversations(self) -> Iterator[Imported]:
+    def conversations(self) -> Iterator[ImportedSession]:
         """Each conversation; messages that are lines of their own come last."""
         loose: dict[str, array[int]] = {}
         entries = self._entries if self._first is None else chain([self._first], self._entries)
@@ -436,7 +436,7 @@ class _Export:
         for name, places in loose.items():
             yield _conversation(name, self._messages_at(places), {})
 
-    def _exported(self, entry: Mapping[str, Any]) -> Imported:
+    def _exported(self, entry: Mapping[str, Any]) -> ImportedSession:
         for origin, read in _READERS.values():
             if origin == self.origin:
                 return read(entry)
@@ -458,7 +458,7 @@ class _Export:
 # -- ChatGPT and Claude ------------------------------------------------------------------------
 
 
-def _chatgpt(entry: Mapping[str, Any]) -> Imported:
+def _chatgpt(entry: Mapping[str, Any]) -> ImportedSession:
     mapping = entry["mapping"]
     chain = []
     name = entry.get("current_node")
@@ -486,10 +486,10 @@ def _chatgpt(entry: Mapping[str, Any]) -> Imported:
         title=str(entry.get("title") or ""),
         started=started,
     )
-    return Imported(facts, messages, len(messages))
+    return ImportedSession(facts, messages, len(messages))
 
 
-def _claude(entry: Mapping[str, Any]) -> Imported:
+def _claude(entry: Mapping[str, Any]) -> ImportedSession:
     started = _time(entry.get("created_at"))
     messages = []
     for each in entry["chat_messages"]:
@@ -509,7 +509,7 @@ def _claude(entry: Mapping[str, Any]) -> Imported:
         title=str(entry.get("name") or ""),
         started=started,
     )
-    return Imported(facts, messages, len(messages))
+    return ImportedSession(facts, messages, len(messages))
 
 
 def _time(text: Any) -> float:
@@ -519,7 +519,7 @@ def _time(text: Any) -> float:
         return 0.0
 
 
-_READERS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Imported]]]] = {
+_READERS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], ImportedSession]]]] = {
     "mapping": ("chatgpt", _chatgpt),
     "chat_messages": ("claude", _claude),
 }
@@ -536,7 +536,9 @@ def _identity(entry: Mapping[str, Any]) -> str:
     return str(next(filter(None, map(entry.get, keys)), ""))
 
 
-def _conversation(name: str, messages: list[NewMessage], entry: Mapping[str, Any]) -> Imported:
+def _conversation(
+    name: str, messages: list[NewMessage], entry: Mapping[str, Any]
+) -> ImportedSession:
     """A conversation; what our own export says of it is taken over."""
 
     def text_of(key: str) -> str:
@@ -556,7 +558,7 @@ def _conversation(name: str, messages: list[NewMessage], entry: Mapping[str, Any
         platform=text_of("platform"),
         name=text_of("name"),
     )
-    return Imported(facts, kept, len(kept))
+    return ImportedSession(facts, kept, len(kept))
 
 
 def _fingerprint(messages: list[NewMessage]) -> str:

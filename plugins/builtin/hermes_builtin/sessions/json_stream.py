@@ -25,7 +25,7 @@ _UNTERMINATED: Final = "Unterminated string"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JsonEntry:
     """One entry of a file, or why it can't be read.
 
     Attributes:
@@ -67,7 +67,7 @@ class JsonStream:
         self._is_array = False
         self._is_line = True  # whether a broken entry ends with its line
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[JsonEntry]:
         self._is_array = self._peek() == "["
         if self._is_array:
             self._advance(self._at + 1)
@@ -82,7 +82,7 @@ class JsonStream:
                 return
         yield from self._ending()
 
-    def _entry(self) -> Entry:
+    def _entry(self) -> JsonEntry:
         try:
             value, end = self._value()
         except RecursionError:
@@ -93,12 +93,12 @@ class JsonStream:
             self._is_line = "\n" not in self._text[self._at : error.pos].rstrip()
             is_cut_off = error.pos >= len(self._text) or error.msg.startswith(_UNTERMINATED)
             return self._broken("is cut off" if is_cut_off else f"is not JSON: {error.msg}")
-        except _TooLong:
+        except _LongEntryError:
             return self._broken(f"is longer than {LONGEST_ENTRY // 1_000_000} MB")
         start, place = self._byte, self._place()
         is_text = self._advance(end)
         problem = "" if is_text else "is not UTF-8"
-        return Entry(value, start, self._byte - start, place, problem)
+        return JsonEntry(value, start, self._byte - start, place, problem)
 
     def _value(self) -> tuple[Any, int]:
         while True:
@@ -114,7 +114,7 @@ class JsonStream:
                 if not may_go_on or not self._fill():
                     raise
 
-    def _ending(self) -> Iterator[Entry]:
+    def _ending(self) -> Iterator[JsonEntry]:
         """What is wrong with the end of the file."""
         if not self._is_array:
             if self._peek():
@@ -138,8 +138,8 @@ class JsonStream:
         self._advance(end)
         return True
 
-    def _broken(self, problem: str) -> Entry:
-        return Entry(None, self._byte, 0, self._place(), problem)
+    def _broken(self, problem: str) -> JsonEntry:
+        return JsonEntry(None, self._byte, 0, self._place(), problem)
 
     def _place(self) -> str:
         if self._is_array:
@@ -181,7 +181,7 @@ class JsonStream:
         if self._is_end:
             return False
         if len(rest) > LONGEST_ENTRY:
-            raise _TooLong
+            raise _LongEntryError
         chunk = self._file.read(max(_CHUNK, len(rest)))
         self._is_end = not chunk
         self._text = rest + self._decode(chunk, final=self._is_end)
@@ -189,7 +189,7 @@ class JsonStream:
         return True
 
 
-class _TooLong(Exception):  # noqa: N818 - never leaves this module
+class _LongEntryError(Exception):
     """An entry is longer than the buffer may be."""
 
 

@@ -15,11 +15,11 @@ from typing import Final
 from hermes_builtin.sessions.archive import (
     CRON,
     HIDDEN_SOURCES,
-    Found,
     Hit,
+    SearchAnswer,
     SearchOptions,
     Session,
-    Titled,
+    TitleMatch,
     indexed_words,
 )
 from hermes_builtin.sessions.numbers import session_of
@@ -31,7 +31,7 @@ from hermes_builtin.sessions.vocabulary import Clause, Vocabulary
 from hermes_builtin.sessions.words import WEIGHT, related
 
 
-def merged(source: Source, options: SearchOptions, *answers: Found) -> Found:
+def merged(source: Source, options: SearchOptions, *answers: SearchAnswer) -> SearchAnswer:
     """Several answers to one query as one: one hit of each lineage, machines' below people's."""
     lineages = Lineages(source.parents)
     hits = sorted((hit for each in answers for hit in each.hits), key=lambda hit: -hit.score)
@@ -41,7 +41,7 @@ def merged(source: Source, options: SearchOptions, *answers: Found) -> Found:
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda hit: hit.session.source == CRON):
         best.setdefault(lineages.root(hit.session), hit)
-    return Found(
+    return SearchAnswer(
         list(best.values())[: options.limit],
         frozenset().union(*(each.words for each in answers)),
         any(each.approximate for each in answers),
@@ -90,7 +90,7 @@ class Search:
         self._allowed: set[int] | None = None
         self._shown: set[str] = set()
 
-    def found(self) -> Found:
+    def found(self) -> SearchAnswer:
         """The answer."""
         query = self._query
         if not query.has_words:
@@ -99,14 +99,14 @@ class Search:
             self._allowed, more = having(self._source, query.required, self._visible)
             self._approximate |= more
             if not self._allowed:
-                return Found([], frozenset())
+                return SearchAnswer([], frozenset())
         clauses = self._clauses()
         for clause in clauses:
             term = clause.term
             self._shown.add(f"{term.word}*" if term.prefix else term.word)
             self._shown.update(clause.forms)
         hits = self._hits(clauses)
-        return Found(hits, frozenset(self._shown), self._approximate)
+        return SearchAnswer(hits, frozenset(self._shown), self._approximate)
 
     def _clauses(self) -> list[Clause]:
         """What is looked up, the rarest first."""
@@ -413,7 +413,7 @@ class Search:
 
     # -- titles ---------------------------------------------------------------------------
 
-    def titled(self) -> list[Titled]:
+    def titled(self) -> list[TitleMatch]:
         """The sessions whose titles the query asks for, named exactly first, then the newest."""
         matching = TitleQuery(self._query)
         exact = {
@@ -423,7 +423,7 @@ class Search:
         }
         sessions = self._source.by_number(exact) if exact else ()
         found = [
-            Titled(session, exact[session.number])
+            TitleMatch(session, exact[session.number])
             for session in self._filtered(sessions)
             if self._goes_on_in_time(session)
         ]
@@ -437,11 +437,11 @@ class Search:
 
     # -- no words at all ------------------------------------------------------------------
 
-    def _literal(self) -> Found:
+    def _literal(self) -> SearchAnswer:
         """What has the query in it as it stands, among the newest messages."""
         text = self._query.text
         if not text:
-            return Found([], frozenset())
+            return SearchAnswer([], frozenset())
         ranking = Ranking()
         left = _LITERAL
         some: list[int] = []
@@ -451,7 +451,7 @@ class Search:
             some.append(session.number)
             left -= session.messages
         ranking.add(text, self._source.containing(text, some, _PER_SESSION), 1.0)
-        return Found(self._best(ranking), frozenset((text,)), approximate=True)
+        return SearchAnswer(self._best(ranking), frozenset((text,)), approximate=True)
 
 
 def _last_of_each(numbers: Iterable[int]) -> list[int]:

@@ -88,7 +88,7 @@ _CONTINUED: Final = 0.2
 _LEAST_CONTINUED: Final = 1.0
 
 
-class Verdict(NamedTuple):
+class OriginVerdict(NamedTuple):
     """Where a note comes from; ``share`` is how much of it stands there."""
 
     origin: str
@@ -131,7 +131,7 @@ class SessionText:
         self._new_size = 0
         self._load: Callable[[], Iterable[Sourced]] | None = load
         self._external = _Index(most)
-        self._said = _Said(most)
+        self._said = _UserText(most)
 
     def add(self, text: str, origin: str) -> None:
         """Record something that was said or read. What the assistant wrote is not a source."""
@@ -145,7 +145,7 @@ class SessionText:
 
     def judge(
         self, note: str, *, notes: Sequence[Sourced] = (), replaced: Sequence[Sourced] = ()
-    ) -> Verdict:
+    ) -> OriginVerdict:
         """Return where a note comes from.
 
         Args:
@@ -162,7 +162,9 @@ class SessionText:
                 return part
         return whole
 
-    def _judge(self, note: str, notes: Sequence[Sourced], replaced: Sequence[Sourced]) -> Verdict:
+    def _judge(
+        self, note: str, notes: Sequence[Sourced], replaced: Sequence[Sourced]
+    ) -> OriginVerdict:
         wanted = _Note(note)
         external = [self._external]
         if theirs := [each for each in (*notes, *replaced) if is_external(each[1])]:
@@ -172,7 +174,7 @@ class SessionText:
         found = max((index.find(wanted, said) for index in external), key=_is_external_share)
         if is_external(found.origin):
             return found
-        return Verdict(ASSISTANT if said.share < _SAID else said.origin, said.share)
+        return OriginVerdict(ASSISTANT if said.share < _SAID else said.origin, said.share)
 
     def copied(self, text: str) -> list[Sourced]:
         """Return the sentences of a longer text that were made of external text."""
@@ -198,7 +200,7 @@ class SessionText:
             self._said.add(text)
 
 
-def _is_external_share(verdict: Verdict) -> tuple[bool, float]:
+def _is_external_share(verdict: OriginVerdict) -> tuple[bool, float]:
     return is_external(verdict.origin), verdict.share
 
 
@@ -273,7 +275,7 @@ class _Words(NamedTuple):
     origin: str
 
 
-class _Said:
+class _UserText:
     """What the user said, by message."""
 
     def __init__(self, most: int) -> None:
@@ -388,7 +390,7 @@ class _Index:
     def __contains__(self, word: str) -> bool:
         return word in self._blocks
 
-    def find(self, note: _Note, said: _Words) -> Verdict:
+    def find(self, note: _Note, said: _Words) -> OriginVerdict:
         """Return the external text that a note was made of, if there is one."""
         found = self._find(note, said)
         if is_external(found.origin) and (scores := self._scores(note, frozenset())):
@@ -396,33 +398,33 @@ class _Index:
             self._used.update(range(best - _BLOCKS + 1, best + _BLOCKS))
         return found
 
-    def _find(self, note: _Note, said: _Words) -> Verdict:
+    def _find(self, note: _Note, said: _Words) -> OriginVerdict:
         if not self._origins or not note.total:
-            return Verdict(ASSISTANT)
+            return OriginVerdict(ASSISTANT)
         copied, origin = self._copied(note, frozenset())
         if copied / note.total >= _NEARLY_ALL and said.share < _SAID_ALL:
-            return Verdict(origin, copied / note.total)
+            return OriginVerdict(origin, copied / note.total)
         left = note.total - note.weight(said.words)
         passage = max((note.weight(row - said.words) for row in self._rows(note)), default=0.0)
         if passage >= _PASSAGE:
-            return Verdict(origin, passage / note.total)
+            return OriginVerdict(origin, passage / note.total)
         if said.share >= _SAID or left <= 0:
-            return Verdict(ASSISTANT)
+            return OriginVerdict(ASSISTANT)
         copied, origin = self._copied(note, said.words)
         if copied / left >= _COPIED and copied >= _LEAST_COPIED:
-            return Verdict(origin, copied / left)
+            return OriginVerdict(origin, copied / left)
         return self._near_by(self._scores(note, said.words), left)
 
-    def _near_by(self, scores: Mapping[int, float], left: float) -> Verdict:
+    def _near_by(self, scores: Mapping[int, float], left: float) -> OriginVerdict:
         """Judge by the words that stand near each other."""
         best = max(scores, key=scores.__getitem__, default=None)
         if best is not None and _is_enough(scores[best], left, _REWORDED, _LEAST_REWORDED):
-            return Verdict(self._origins[best], scores[best] / left)
+            return OriginVerdict(self._origins[best], scores[best] / left)
         # Another part of a text from which the session took a note already.
         near = max(self._used & scores.keys(), key=scores.__getitem__, default=None)
         if near is not None and _is_enough(scores[near], left, _CONTINUED, _LEAST_CONTINUED):
-            return Verdict(self._origins[near], scores[near] / left)
-        return Verdict(ASSISTANT)
+            return OriginVerdict(self._origins[near], scores[near] / left)
+        return OriginVerdict(ASSISTANT)
 
     def _copied(self, note: _Note, said: frozenset[str]) -> tuple[float, str]:
         """What words in a row count that stand in external text in the same row."""

@@ -128,7 +128,7 @@ def _turn_of(line: bytes) -> SpooledTurn | None:
 # -- the spool of a home ---------------------------------------------------------------------
 
 
-class Waiting(NamedTuple):
+class SpoolStatus(NamedTuple):
     """How many turns wait, since when, and why the first of them does."""
 
     turns: int = 0
@@ -355,14 +355,14 @@ class Spool:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def waiting(self) -> Waiting:
+    def waiting(self) -> SpoolStatus:
         """How much waits."""
         turns = list(self._turns())
         aside = self._folder / _DAMAGED
         damaged = aside.read_bytes().count(b"\n") if aside.exists() else 0
         if not turns:
-            return Waiting(damaged=damaged)
-        return Waiting(len(turns), turns[0].at, turns[0].why, damaged)
+            return SpoolStatus(damaged=damaged)
+        return SpoolStatus(len(turns), turns[0].at, turns[0].why, damaged)
 
     @contextmanager
     def as_archive(self) -> Iterator[Archive]:

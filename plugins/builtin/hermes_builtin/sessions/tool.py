@@ -11,11 +11,11 @@ from hermes_builtin.sessions.archive import (
     ROLES,
     TALK,
     Archive,
-    Found,
     Reader,
+    SearchAnswer,
     SearchOptions,
     Session,
-    Titled,
+    TitleMatch,
 )
 from hermes_builtin.sessions.conversations import Conversations
 from hermes_builtin.sessions.excerpts import (
@@ -31,7 +31,7 @@ from hermes_builtin.sessions.excerpts import (
 )
 from hermes_builtin.sessions.query import LONGEST_QUERY, Query, parse
 from hermes_builtin.sessions.request import BadRequest, Request, linked
-from hermes_builtin.sessions.spool import Waiting
+from hermes_builtin.sessions.spool import SpoolStatus
 from hermes_builtin.sessions.words import storable
 from hermes_core import HermesError
 from hermes_core.privacy.origin import is_external
@@ -108,7 +108,7 @@ class SessionSearch:
         return self._browse(request, current)
 
     def _with_spool(
-        self, answer: dict[str, Any], request: Request, current: str, waiting: Waiting
+        self, answer: dict[str, Any], request: Request, current: str, waiting: SpoolStatus
     ) -> dict[str, Any]:
         """The answer, and what the turns have to say that are not in the archive yet."""
         try:
@@ -192,7 +192,7 @@ class SessionSearch:
     @staticmethod
     def _found(
         archive: Reader, query: Query, options: SearchOptions
-    ) -> tuple[Found, list[Titled], str]:
+    ) -> tuple[SearchAnswer, list[TitleMatch], str]:
         """What a query finds, by messages and by titles; and a note, if it is not what was asked.
 
         Phrases and AND are strict. If they find nothing, the words alone are better.

@@ -251,20 +251,20 @@ class _Run:
             if not joined:
                 sessions.ignore_marks()
                 state.set(joined="begun")
-            with state.telling():
+            with state.publishing():
                 pass
             state.flush()
-        sessions.tell_deletions(dry_run=dry)
+        sessions.publish_deletions(dry_run=dry)
         if not dry:
-            sessions.tell_replaced()
+            sessions.publish_replaced()
         if not reads_first:
-            notes.tell(dry_run=dry)
+            notes.publish(dry_run=dry)
         state.flush()
         notes.apply(logs, dry_run=dry)
         sessions.apply(logs, self._progress, dry_run=dry)
         if reads_first:
-            notes.tell(dry_run=dry)
-        sessions.tell(self._progress, dry_run=dry)
+            notes.publish(dry_run=dry)
+        sessions.publish(self._progress, dry_run=dry)
         if not dry:
             state.set(joined="yes")
             state.flush()

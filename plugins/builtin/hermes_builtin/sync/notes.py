@@ -83,15 +83,15 @@ class NotesSync:
 
     # -- what happened here ---------------------------------------------------------------
 
-    def tell(self, *, dry_run: bool = False) -> None:
+    def publish(self, *, dry_run: bool = False) -> None:
         """Append what was added and removed here since the last time."""
         known = self._keys()
         rows = self._state.rows("SELECT DISTINCT notebook FROM notes")
         for notebook in dict.fromkeys([*known, *(each for (each,) in rows)]):
             if notebook in known:
-                self._tell_notebook(known[notebook], dry_run=dry_run)
+                self._publish_notebook(known[notebook], dry_run=dry_run)
             else:
-                self._tell_dropped(notebook, dry_run=dry_run)
+                self._publish_removals(notebook, dry_run=dry_run)
 
     def _keys(self) -> dict[str, str]:
         """The keys of all notebooks that this home has, or had, by what stands for them."""
@@ -114,7 +114,7 @@ class NotesSync:
                 self._notes.history.catch_up(book.key, *book.text.look())
         return {note_hash(each): each for each in book.read().entries}
 
-    def _tell_notebook(self, key: str, *, dry_run: bool) -> None:
+    def _publish_notebook(self, key: str, *, dry_run: bool) -> None:
         book, live = self._notes.book(key), self._live(notebook_id(key))
         if not book.text.exists and live:
             self._read_again(key, dry_run=dry_run)
@@ -145,7 +145,7 @@ class NotesSync:
         replaced: Mapping[str, str],
     ) -> None:
         origins = self._notes.history.recorded_origins(new.values())
-        with self._state.telling() as tell, self._state.transaction() as database:
+        with self._state.publishing() as publish, self._state.transaction() as database:
             for hashed, text in new.items():
                 tags = [tag for old, by in replaced.items() if by == hashed for tag in gone[old]]
                 record = {
@@ -153,10 +153,10 @@ class NotesSync:
                     **({"replaces": [[*each] for each in tags]} if tags else {}),
                     "text": text,
                 }
-                self._fold_note(database, tell(record), record)
+                self._fold_note(database, publish(record), record)
             removed = [tag for old in gone if old not in replaced for tag in gone[old]]
             if removed:
-                tell(_removal(removed, erase=self._result.erases))
+                publish(_removal(removed, erase=self._result.erases))
                 _remove(database, removed)
             if self._result.erases:
                 self._state.set(erase="yes")
@@ -175,9 +175,9 @@ class NotesSync:
 
     def _write_again(self, key: str, lost: list[tuple[Tag, str]]) -> None:
         origins = self._notes.history.recorded_origins(text for _, text in lost)
-        with self._state.telling() as tell:
+        with self._state.publishing() as publish:
             for tag, text in lost:
-                tell({**self._record(key, text, origins), "as": [*tag], "text": text})
+                publish({**self._record(key, text, origins), "as": [*tag], "text": text})
 
     def _record(self, key: str, text: str, origins: Mapping[str, str]) -> dict[str, Any]:
         """What a line about a note begins with."""
@@ -189,14 +189,14 @@ class NotesSync:
             **({"origin": origins[text]} if text in origins else {}),
         }
 
-    def _tell_dropped(self, notebook: str, *, dry_run: bool) -> None:
+    def _publish_removals(self, notebook: str, *, dry_run: bool) -> None:
         """Append that a user's notebook is gone: `forget --user` leaves nothing of it."""
         tags = [tag for each in self._live(notebook).values() for tag in each]
         self._result.sent_removals += len(tags)
         self._result.erases = True
         if not dry_run:
-            with self._state.telling() as tell, self._state.transaction() as database:
-                tell(_removal(tags, erase=True))
+            with self._state.publishing() as publish, self._state.transaction() as database:
+                publish(_removal(tags, erase=True))
                 _remove(database, tags)
                 self._state.set(erase="yes")
 

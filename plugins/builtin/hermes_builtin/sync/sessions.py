@@ -67,7 +67,7 @@ class SessionsResult:
     sent_deletions: int = 0
 
 
-class Stored(NamedTuple):
+class KnownSession(NamedTuple):
     """What is known of a session: see the table ``sessions`` of the state."""
 
     messages: int = -1
@@ -157,17 +157,17 @@ class SessionsSync:
         if found is not None:
             self._sessions()[key] = found
 
-    def stored(self, key: str) -> Stored:
+    def stored(self, key: str) -> KnownSession:
         """What is known of a session."""
         rows = self.state.rows(
             "SELECT messages, active, title, stamp, stamped_by, ended FROM sessions"
             " WHERE session = ?",
             key,
         )
-        return Stored(*rows[0]) if rows else Stored()
+        return KnownSession(*rows[0]) if rows else KnownSession()
 
     @staticmethod
-    def store(database: sqlite3.Connection, key: str, stored: Stored) -> None:
+    def store(database: sqlite3.Connection, key: str, stored: KnownSession) -> None:
         """Store what is known of a session."""
         database.execute(
             "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", (key, *stored)
@@ -175,7 +175,7 @@ class SessionsSync:
 
     # -- deletions here -------------------------------------------------------------------
 
-    def tell_deletions(self, *, dry_run: bool = False) -> None:
+    def publish_deletions(self, *, dry_run: bool = False) -> None:
         """Append which sessions were deleted here since the last time."""
         marks = self._new_marks(DELETED)
         sizes: dict[str, int] = {}
@@ -186,9 +186,9 @@ class SessionsSync:
         self.result.sent_deletions += len(known)
         if dry_run or not marks:
             return
-        with self.state.telling() as tell, self.state.transaction() as database:
+        with self.state.publishing() as publish, self.state.transaction() as database:
             for key, seen in known.items():
-                tell({"type": DELETE, "session": key, "seen": seen})
+                publish({"type": DELETE, "session": key, "seen": seen})
                 fold_deletion(database, key, seen)
                 self.state.set(erase="yes")
             database.executemany("INSERT INTO marks VALUES (?)", [(each,) for each in marks])
@@ -220,11 +220,11 @@ class SessionsSync:
 
     # -- what was said here ---------------------------------------------------------------
 
-    def tell_replaced(self) -> None:
+    def publish_replaced(self) -> None:
         """Append which texts were replaced here, before a log is read that still has them."""
         self._finish_storing()
         if self._new_marks(REPLACED):
-            self.tell()
+            self.publish()
             self.found = None
 
     def _finish_storing(self) -> None:
@@ -248,8 +248,8 @@ class SessionsSync:
         messages = storing.get("messages", [])
         local = {name: _moment(each) for name, each, _ in _named(self.archive.messages(session))}
         rows = self.state.rows("SELECT id FROM messages WHERE session = ?", session.key)
-        told = {name for (name,) in rows} | {name for _, name, _ in messages}
-        others = {moment for name, moment in local.items() if name not in told}
+        published = {name for (name,) in rows} | {name for _, name, _ in messages}
+        others = {moment for name, moment in local.items() if name not in published}
         may_differ = session.messages >= storing["size"] and bool(self._new_marks(REPLACED))
         for seq, name, moment in messages if storing.get("old") not in local else ():
             if name in local or (may_differ and moment in others):
@@ -260,7 +260,7 @@ class SessionsSync:
         query = "SELECT 1 FROM deleted WHERE session = ? AND machine = ? AND seq >= ?"
         return bool(self.state.rows(query, key, *tag))
 
-    def tell(self, progress: Progress | None = None, *, dry_run: bool = False) -> None:
+    def publish(self, progress: Progress | None = None, *, dry_run: bool = False) -> None:
         """Append what was said here since the last time."""
         self.found = None
         replaced = self._new_marks(REPLACED)
@@ -268,7 +268,7 @@ class SessionsSync:
         for done, (key, session) in enumerate(sessions.items(), 1):
             stored = self.stored(key)
             if replaced or self._has_changed(session, stored):
-                self._tell_session(session, stored, bool(replaced), dry_run=dry_run)
+                self._publish_session(session, stored, bool(replaced), dry_run=dry_run)
             if progress is not None:
                 progress(done, len(sessions))
         if replaced and not dry_run:
@@ -277,13 +277,13 @@ class SessionsSync:
                 database.executemany("INSERT INTO marks VALUES (?)", rows)
 
     @staticmethod
-    def _has_changed(session: Session, stored: Stored) -> bool:
+    def _has_changed(session: Session, stored: KnownSession) -> bool:
         now = (session.messages, session.active, _hashed(session.title) or stored.title)
         has_ended = (session.ended or 0.0) > (stored.ended or 0.0)
         return has_ended or now != (stored.messages, stored.active, stored.title)
 
-    def _tell_session(
-        self, session: Session, stored: Stored, replaced: bool, *, dry_run: bool
+    def _publish_session(
+        self, session: Session, stored: KnownSession, replaced: bool, *, dry_run: bool
     ) -> None:
         key = session.key
         rows = self.state.rows("SELECT id, moment FROM messages WHERE session = ?", key)
@@ -318,7 +318,7 @@ class SessionsSync:
             name: Tag(*tag) for each in lost for name, *tag in self.state.rows(query, key, *each)
         }
 
-    def _write(self, session: Session, stored: Stored, changes: _Changes) -> None:
+    def _write(self, session: Session, stored: KnownSession, changes: _Changes) -> None:
         """Append the facts of a session, then its new messages, some at a time."""
         now = stored._replace(active=session.active)
         if changes.title is not None:
@@ -335,14 +335,14 @@ class SessionsSync:
         # Our log may have lost the title.
         is_wanted = is_new or stored.stamped_by in self.state.lost_now
         while (batch := list(_limited(items))) or is_wanted:
-            with self.state.telling() as tell, self.state.transaction() as database:
+            with self.state.publishing() as publish, self.state.transaction() as database:
                 again = self._tag_again(batch, changes, stored) if not is_new else None
                 record = _session_record(session, now)
-                tell({**record, "as": [*again]} if again else record)
+                publish({**record, "as": [*again]} if again else record)
                 for name, message in batch:
                     record = _message_record(database, session.key, name, message, left)
                     lost = changes.lost.get(name)
-                    tag = tell({**record, "as": [*lost]} if lost else record)
+                    tag = publish({**record, "as": [*lost]} if lost else record)
                     fold_message(database, session.key, name, _moment(message), lost or tag)
                 # The number at last: a run that was interrupted looks again.
                 self.store(database, session.key, now._replace(messages=-1))
@@ -351,7 +351,7 @@ class SessionsSync:
             self.store(database, session.key, now._replace(messages=changes.total))
 
     def _tag_again(
-        self, batch: list[tuple[str, Message]], changes: _Changes, stored: Stored
+        self, batch: list[tuple[str, Message]], changes: _Changes, stored: KnownSession
     ) -> Tag | None:
         """The tag of facts that are said again: who has deleted what they were about ignores them.
 
@@ -441,14 +441,18 @@ class _Step:
         title = str(record.get("title", ""))
         stamp = (float(record.get("stamp", 0)), str(record.get("by", "")))
         # A title that a person gave here and that was not sent yet stays, and is sent as newer.
-        is_told = session is None or _hashed(session.title) in ("", stored.title, _hashed(title))
+        is_published = session is None or _hashed(session.title) in (
+            "",
+            stored.title,
+            _hashed(title),
+        )
         if stamp > (stored.stamp, stored.stamped_by):
-            if session is not None and is_told and session.title != title:
+            if session is not None and is_published and session.title != title:
                 if not title:
                     self._state.set(erase="yes")
                 self._archive.set_title(session, title)
-            told = _hashed(title) if is_told or session is None else stored.title
-            stored = stored._replace(title=told, stamp=stamp[0], stamped_by=stamp[1])
+            published = _hashed(title) if is_published or session is None else stored.title
+            stored = stored._replace(title=published, stamp=stamp[0], stamped_by=stamp[1])
         if record.get("ended") is not None:
             ended = max(float(record["ended"]), stored.ended or 0.0)
             stored = stored._replace(ended=ended)
@@ -649,7 +653,7 @@ def _last_of(log: MachineLog, after: int) -> int:
     return max((line.seq for line in log.lines(after)), default=after)
 
 
-def _session_record(session: Session, now: Stored) -> dict[str, Any]:
+def _session_record(session: Session, now: KnownSession) -> dict[str, Any]:
     facts = {name: getattr(session, name) for name in _FACTS}
     if _hashed(session.title) == now.title and now.stamp:  # else another machine's title counts
         facts |= {"title": session.title, "stamp": now.stamp, "by": now.stamped_by}

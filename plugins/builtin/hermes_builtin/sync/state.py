@@ -238,7 +238,7 @@ class State:
             self.set(joined="again", lost=json.dumps(lost))
             tail = _Tail(self, database)
             for record in removals(self):
-                tail.tell(record)
+                tail.publish(record)
             tail.store()
 
     @property
@@ -252,7 +252,7 @@ class State:
         return self.lost if self.get("joined") == "again" else {}
 
     @contextmanager
-    def telling(self) -> Iterator[Callable[[Record], Tag]]:
+    def publishing(self) -> Iterator[Callable[[Record], Tag]]:
         """Append records to our log, together with what is stored inside of the block.
 
         Raises:
@@ -261,7 +261,7 @@ class State:
         with self.transaction() as database:
             database.execute("PRAGMA secure_delete = 1")
             tail = _Tail(self, database)
-            yield tail.tell
+            yield tail.publish
             tail.store()
         self._unwritten += tail.lines
         if self._unwritten > _LINES:
@@ -468,7 +468,7 @@ class _Tail:
             if state.read_up_to(self._machine, each) >= self._seq
         ]
 
-    def tell(self, record: Record) -> Tag:
+    def publish(self, record: Record) -> Tag:
         """Append a record; returns the line that it is."""
         if not self._segment or self._size > SEGMENT_BYTES:
             self._begin_segment()

@@ -104,7 +104,7 @@ class Document(NamedTuple):
         return {key: value for key, value in made.items() if value}
 
 
-class Scribe:
+class DocumentWriter:
     """Writes documents for one session start."""
 
     def __init__(self, settings: Settings, start: Start, person: str) -> None:

@@ -23,7 +23,7 @@ from hermes_core.service import (
     forget_person,
     save_own_file,
 )
-from hermes_memory_hindsight.documents import Document, Scribe, bank_of, person_of
+from hermes_memory_hindsight.documents import Document, DocumentWriter, bank_of, person_of
 from hermes_memory_hindsight.service import Service, explained
 from hermes_memory_hindsight.settings import CLOUD, Settings, fields, in_files, own_file
 
@@ -95,7 +95,7 @@ class _Session:
         self.settings = Settings.read(start)
         self._person = person_of(start)
         self.bank(start.session_id)  # an invalid name raises now, not in the first turn
-        self.scribe = Scribe(self.settings, start, self._person)
+        self.scribe = DocumentWriter(self.settings, start, self._person)
         # Last: what can fail without a connection has been checked, so there is nothing to close.
         self.service = Service(self.settings)
         self._ready: set[str] = set()

@@ -47,13 +47,13 @@ __all__ = [
     "Session",
     "SessionConfiguration",
     "SessionPeerConfig",
+    "TimedClient",
     "UnprocessableEntityError",
-    "Wire",
     "never_arrived",
 ]
 
 
-class Wire(httpx.Client):
+class TimedClient(httpx.Client):
     """A pool of connections whose requests end when the time of their caller does.
 
     The SDK has one timeout for everything, and tries again by itself: a message could be there

@@ -15,7 +15,7 @@ import click
 
 from hermes_core import HermesError, MemoryManager, Redactor, load_config, redactor_for
 from hermes_core.service import made_id, resolve_home
-from hermes_memory_honcho.names import ALPHABET, Among, Place
+from hermes_memory_honcho.names import ALPHABET, Place, SearchFilter
 from hermes_memory_honcho.provider import HonchoProvider
 from hermes_memory_honcho.texts import storable
 
@@ -299,7 +299,7 @@ def _sent(service: Service, peer: str, session: str, upload: Upload) -> bool:
         return False
     # A conversation that was held with this plugin is there turn by turn; uploading it again would
     # make Honcho conclude everything twice.
-    turns = Among(metadata={"session_id": upload.conversation})
+    turns = SearchFilter(metadata={"session_id": upload.conversation})
     if upload.conversation and service.search(upload.name, peer, 1, turns):
         return False
     facts: dict[str, Any] = {"migrated": upload.mark, "source": upload.name}

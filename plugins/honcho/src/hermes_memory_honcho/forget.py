@@ -46,7 +46,7 @@ class _Fact(NamedTuple):
     text: str
 
 
-class Forgetting:
+class PersonDeletion:
     """One request, for the person whom a service was opened for."""
 
     def __init__(self, service: Service, settings: Settings, home: Path) -> None:

@@ -72,7 +72,7 @@ class Place(NamedTuple):
     ai: str
 
 
-class Said(NamedTuple):
+class Utterance(NamedTuple):
     """Something that somebody said."""
 
     peer: str
@@ -243,7 +243,7 @@ class Entry(NamedTuple):
     """
 
     key: str
-    said: Sequence[Said]
+    said: Sequence[Utterance]
     facts: Mapping[str, Any]
     attempt: int = 1
     said_at: float = 0.0
@@ -264,7 +264,7 @@ class Excerpt(NamedTuple):
     text: str
 
 
-class Among(NamedTuple):
+class SearchFilter(NamedTuple):
     """Where to search: days or moments in ISO 8601, one session, values that metadata has."""
 
     since: str = ""

@@ -340,11 +340,11 @@ class HonchoProvider(ServiceProvider):
 
     def forget(self, request: ForgetRequest) -> ForgetReport:
         """Delete conclusions by their text, or sessions; name what Honcho can't delete."""
-        from hermes_memory_honcho.forget import Forgetting  # noqa: PLC0415 - with the SDK
+        from hermes_memory_honcho.forget import PersonDeletion  # noqa: PLC0415 - with the SDK
 
         with self.explaining():
             settings = self._known_settings()
-            return Forgetting(self.service, settings, self.start.home).run(request)
+            return PersonDeletion(self.service, settings, self.start.home).run(request)
 
     def list_memories(self, cursor: str) -> MemoryPage:
         """List what Honcho concluded of the person and the agent, and their cards."""

@@ -28,13 +28,12 @@ from hermes_memory_honcho.client import (
     Session,
     SessionConfiguration,
     SessionPeerConfig,
+    TimedClient,
     UnprocessableEntityError,
-    Wire,
     never_arrived,
 )
 from hermes_memory_honcho.names import (
     ALPHABET,
-    Among,
     Context,
     Entry,
     Excerpt,
@@ -42,6 +41,7 @@ from hermes_memory_honcho.names import (
     Place,
     Portrait,
     Queue,
+    SearchFilter,
 )
 from hermes_memory_honcho.settings import Observation, Settings
 from hermes_memory_honcho.texts import pieces, shortened, storable
@@ -63,7 +63,7 @@ _BROKE_OFF: Final = " … (the answer broke off here)"
 #: Pauses between looks for a write that timed out, and that the server may still carry out.
 PATIENCE: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 4.0)
 
-_ANYWHERE: Final = Among()
+_ANYWHERE: Final = SearchFilter()
 
 _T = TypeVar("_T")
 
@@ -73,7 +73,7 @@ class Service:
 
     def __init__(self, settings: Settings, names: Names) -> None:
         self.names = names
-        self.wire = Wire(settings)
+        self.wire = TimedClient(settings)
         self.honcho = self.wire.honcho(settings, names.workspace)
         self._settings = settings
         self._opened: set[Place] = set()
@@ -243,7 +243,13 @@ class Service:
         return frozenset()
 
     def search(
-        self, query: str, peer: str, limit: int, among: Among = _ANYWHERE, *, refresh: bool = True
+        self,
+        query: str,
+        peer: str,
+        limit: int,
+        among: SearchFilter = _ANYWHERE,
+        *,
+        refresh: bool = True,
     ) -> list[Excerpt]:
         """Messages of the person's sessions: all of them, or those of somebody else in there.
 
@@ -506,7 +512,7 @@ def _age(written: str) -> datetime:
         return datetime.min.replace(tzinfo=UTC)
 
 
-def _between(among: Among) -> dict[str, str]:
+def _between(among: SearchFilter) -> dict[str, str]:
     """A filter for the time: a day without an hour counts as a whole.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core import HermesError
 from hermes_core.service import Tool
-from hermes_memory_honcho.names import Among, Excerpt
+from hermes_memory_honcho.names import Excerpt, SearchFilter
 from hermes_memory_honcho.settings import LEVELS, Settings
 from hermes_memory_honcho.texts import around, clipped, storable
 
@@ -193,7 +193,7 @@ class Tools:
             max(args.get("max_tokens", _SEARCH_TOKENS), _FEWEST_TOKENS), _MOST_SEARCH_TOKENS
         )
         room = int(tokens) * _CHARS_PER_TOKEN
-        among = Among(*(args.get(name, "") for name in ("since", "until", "session")))
+        among = SearchFilter(*(args.get(name, "") for name in ("since", "until", "session")))
         among = among._replace(metadata=args.get("metadata", {}))
         # As many results as fit, if each has the usual length; the longest ones are cut.
         found = service.search(query, peer, max(3, min(20, room // _RESULT_CHARS)), among)

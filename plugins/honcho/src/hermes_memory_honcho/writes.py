@@ -11,7 +11,7 @@ from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
 from hermes_core.service import CompletedTurn, Delegation, Note, own_database
-from hermes_memory_honcho.names import Entry, Place, Said
+from hermes_memory_honcho.names import Entry, Place, Utterance
 from hermes_memory_honcho.service import Service
 from hermes_memory_honcho.settings import Settings
 from hermes_memory_honcho.texts import storable
@@ -43,7 +43,7 @@ class BufferedTurn(NamedTuple):
 
     key: str
     place: Place
-    said: Sequence[Said]
+    said: Sequence[Utterance]
     facts: Mapping[str, Any]
     again: bool = False
     said_at: float = 0.0
@@ -112,7 +112,7 @@ class TurnBuffer:
 def _read(row: tuple[Any, ...]) -> BufferedTurn:
     _, key, session, user, ai, content, tries = row
     said, facts, *more = json.loads(content)
-    place, spoken = Place(session, user, ai), [Said(*each) for each in said]
+    place, spoken = Place(session, user, ai), [Utterance(*each) for each in said]
     return BufferedTurn(key, place, spoken, facts, tries > 0, more[0] if more else 0.0)
 
 
@@ -218,7 +218,7 @@ class Writer:
     def turn(self, turn: CompletedTurn) -> None:
         """A turn: now, or with the others of its session."""
         place = self._names.place(turn.session_id)
-        said = [Said(place.user, turn.user), Said(place.ai, turn.assistant)]
+        said = [Utterance(place.user, turn.user), Utterance(place.ai, turn.assistant)]
         facts = {"session_id": turn.session_id}
         self._write(place, Entry(turn.id, said, facts, turn.attempt, turn.said_at))
 
@@ -227,7 +227,7 @@ class Writer:
         place = self._names.place(delegation.session_id)
         text = f"A subagent was asked: {delegation.task}\n\nIt answered: {delegation.result}"
         facts = {"session_id": delegation.session_id, "child": delegation.child_session_id}
-        said = [Said(place.ai, text)]
+        said = [Utterance(place.ai, text)]
         entry = Entry(delegation.id, said, facts, delegation.attempt, delegation.said_at)
         self._write(place, entry)
 

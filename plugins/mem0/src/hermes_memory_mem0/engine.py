@@ -18,7 +18,7 @@ from hermes_core import HermesError
 from hermes_core.service import BackendError, Cause, failure
 from hermes_memory_mem0.calls import SERVICE, explained, held_in_time, note, seconds_left, within
 from hermes_memory_mem0.memories import (
-    Added,
+    AddResult,
     EventState,
     Memory,
     Message,
@@ -38,7 +38,7 @@ from hermes_memory_mem0.settings import Engine
 T = TypeVar("T")
 
 
-class _Shared(NamedTuple, Generic[T]):
+class _SharedEngine(NamedTuple, Generic[T]):
     engine: T
     config: Any
     users: int
@@ -50,7 +50,7 @@ class Engines(Generic[T]):
     def __init__(self, close: Callable[[T], None]) -> None:
         self._close = close
         self._lock: Final = threading.Lock()
-        self._shared: dict[str, _Shared[T]] = {}
+        self._shared: dict[str, _SharedEngine[T]] = {}
 
     def take(self, place: str, config: Any, make: Callable[[], T]) -> T:
         """Return the engine of a place; call `release` when done.
@@ -63,7 +63,7 @@ class Engines(Generic[T]):
         with held_in_time(self._lock, place):
             shared = self._shared.get(place)
             if shared is None:
-                shared = _Shared(make(), config, 0)
+                shared = _SharedEngine(make(), config, 0)
                 # At exit and not later: Qdrant's destructor logs an error once modules are
                 # unloaded.
                 atexit.register(self._close_left)
@@ -342,10 +342,10 @@ def _give_deadlines(model: Any, block: dict[str, Any]) -> None:
         client = client.with_options(
             base_url=config["openai_base_url"], api_key=config.get("api_key")
         )
-    model.client = _Timely(client)
+    model.client = _TimedClient(client)
 
 
-class _Timely:
+class _TimedClient:
     """An OpenAI client whose requests take no longer than the call that they are for."""
 
     def __init__(self, client: Any) -> None:
@@ -408,7 +408,7 @@ class Oss:
         *,
         infer: bool,
         said_at: float = 0.0,
-    ) -> Added:
+    ) -> AddResult:
         """Store messages, or the facts in them: all or none.
 
         The engine goes on when one of the facts could not be embedded or stored. Then those that
@@ -429,7 +429,7 @@ class Oss:
                 with suppress(Exception):  # what failed first is what is to be said
                     memory.delete(each.id)
             raise call.error
-        return Added()
+        return AddResult()
 
     def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:
         """What fits a question."""

@@ -51,7 +51,7 @@ class EventState(Enum):
     FAILED = "failed"
 
 
-class Added(NamedTuple):
+class AddResult(NamedTuple):
     """Mem0's answer to an `Memories.add`.
 
     Attributes:
@@ -84,7 +84,7 @@ class Memories(Protocol):
         *,
         infer: bool,
         said_at: float = 0.0,
-    ) -> Added:
+    ) -> AddResult:
         """Store messages, or the facts in them.
 
         Args:

@@ -57,7 +57,7 @@ from hermes_memory_mem0.settings import (
     read_settings,
     schema,
 )
-from hermes_memory_mem0.tools import TOOLS, Toolbox, Use
+from hermes_memory_mem0.tools import TOOLS, Toolbox, ToolUse
 
 #: At the end of a session, to see what became of the last turns. Hosts allow it 5.
 _LAST_SECONDS: Final = 0.5
@@ -284,7 +284,7 @@ class Mem0Provider(ServiceProvider):
         """Search, add, update, delete."""
         return [Tool(each.schema, partial(self._use, each), each.writes) for each in TOOLS]
 
-    def _use(self, use: Use, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _use(self, use: ToolUse, arguments: dict[str, Any]) -> dict[str, Any]:
         memories, settings = self._ready()
         marks = self._marks(self.session_id)
         toolbox = Toolbox(memories, self._owner, marks, rerank=settings.rerank)

@@ -15,7 +15,7 @@ import httpx
 from hermes_core.service import BackendError, Cause, cause_of_status, failure, seconds_asked
 from hermes_memory_mem0.calls import SERVICE, held_in_time, seconds_left
 from hermes_memory_mem0.memories import (
-    Added,
+    AddResult,
     EventState,
     Memory,
     Message,
@@ -222,7 +222,7 @@ class Platform:
         *,
         infer: bool,
         said_at: float = 0.0,
-    ) -> Added:
+    ) -> AddResult:
         """Hand messages over; without ``infer`` they are stored at once.
 
         A turn that comes late, or once more, has the time at which it was said.
@@ -240,7 +240,7 @@ class Platform:
         if answer.get("status") == "FAILED":
             said = str(answer.get("message") or "")
             raise failure(Cause.BROKEN, service=SERVICE, where=self.where, detail=said)
-        return Added(str(answer.get("event_id") or ""))
+        return AddResult(str(answer.get("event_id") or ""))
 
     def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:
         """What fits a question."""
@@ -378,7 +378,7 @@ class Server:
         *,
         infer: bool,
         said_at: float = 0.0,
-    ) -> Added:
+    ) -> AddResult:
         """Store messages. An empty answer shows nothing: facts may have been lost."""
         body = {
             "messages": list(messages),
@@ -393,7 +393,7 @@ class Server:
         if not infer and not stored:
             detail = "it took a text and stored nothing"
             raise failure(Cause.BROKEN, service=SERVICE, where=self.where, detail=detail)
-        return Added(is_shown=bool(stored))
+        return AddResult(is_shown=bool(stored))
 
     def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:  # noqa: ARG002
         """What fits a question; the server has no reranker."""

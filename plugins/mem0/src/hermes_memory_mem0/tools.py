@@ -144,7 +144,7 @@ class Toolbox:
         return ""
 
 
-class Use(NamedTuple):
+class ToolUse(NamedTuple):
     """A tool: its schema, what it does, and whether that changes something."""
 
     schema: dict[str, Any]
@@ -153,10 +153,10 @@ class Use(NamedTuple):
 
 
 TOOLS: Final = (
-    Use(SEARCH, Toolbox.search, writes=False),
-    Use(ADD, Toolbox.add, writes=True),
-    Use(UPDATE, Toolbox.update, writes=True),
-    Use(DELETE, Toolbox.delete, writes=True),
+    ToolUse(SEARCH, Toolbox.search, writes=False),
+    ToolUse(ADD, Toolbox.add, writes=True),
+    ToolUse(UPDATE, Toolbox.update, writes=True),
+    ToolUse(DELETE, Toolbox.delete, writes=True),
 )
 
 

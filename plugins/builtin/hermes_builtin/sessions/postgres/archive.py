@@ -19,22 +19,22 @@ from hermes_builtin.sessions.archive import (
     NO_PLATFORMS,
     REPLACED,
     ROLES,
-    Found,
+    ArchiveProblem,
     Matches,
     Message,
     NewMessage,
     Period,
-    Problem,
     Progress,
     Reader,
     Scope,
+    SearchAnswer,
     SearchOptions,
     Session,
     SessionFacts,
     Span,
     Stats,
     TextOccurrences,
-    Titled,
+    TitleMatch,
     deletion_mark,
     facts_of,
     indexed_words,
@@ -44,7 +44,7 @@ from hermes_builtin.sessions.numbers import (
     SESSION_BITS,
     bounds,
 )
-from hermes_builtin.sessions.postgres.index import IS_PENDING, Backlog, PostgresIndex
+from hermes_builtin.sessions.postgres.index import IS_PENDING, PostgresIdleIndexer, PostgresIndex
 from hermes_builtin.sessions.postgres.reader import PostgresReader, scope_values
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of, sessions_where
@@ -63,7 +63,7 @@ from hermes_core.storage.logger import SafeLogger
 from hermes_core.storage.postgres import (
     Connection,
     Database,
-    Fault,
+    ServerFault,
     fault_of,
     from_text,
     is_temporary,
@@ -103,7 +103,7 @@ class PostgresArchive(Reader):
         self._totals = (0.0, Totals(0, 0))
         self._stored = 0
         self._index = PostgresIndex(database)
-        self._backlog = Backlog(self._index.add_some)
+        self._backlog = PostgresIdleIndexer(self._index.add_some)
 
     @property
     def where(self) -> str:
@@ -140,7 +140,7 @@ class PostgresArchive(Reader):
                     return stored[0]
                 # The connection was cut, maybe after the server had stored the turn. With the same
                 # key, another attempt stores it once.
-                if is_last or fault_of(error) is not Fault.UNREACHABLE:
+                if is_last or fault_of(error) is not ServerFault.UNREACHABLE:
                     raise
         self._forget_turns(len(messages))
         self._backlog.add(len(messages))
@@ -394,12 +394,12 @@ class PostgresArchive(Reader):
         with self._reader(scope) as reader:
             return reader.browse(scope, limit, hidden=hidden, profiles=profiles, within=within)
 
-    def search(self, query: Query, options: SearchOptions) -> Found:
+    def search(self, query: Query, options: SearchOptions) -> SearchAnswer:
         """The sessions that say most of what a query asks for."""
         with self.reading(options.scope) as reader:
             return reader.search(query, options)
 
-    def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
+    def titled(self, query: Query, options: SearchOptions) -> list[TitleMatch]:
         """The sessions whose titles a query asks for, those that it names exactly first."""
         with self._reader(options.scope) as reader:
             return reader.titled(query, options)
@@ -498,7 +498,7 @@ class PostgresArchive(Reader):
 
     def check(
         self, progress: Progress | None = None, *, newest: int | None = None
-    ) -> list[Problem]:
+    ) -> list[ArchiveProblem]:
         """Look at everything, also with the queries that the tool uses.
 
         The server has its own checksums; this looks at what only we can know.
@@ -513,23 +513,25 @@ class PostgresArchive(Reader):
         if len(problems) > _MOST_NAMED:
             more = len(problems) - _MOST_NAMED
             only = all(each.index_only for each in problems)
-            problems = [*problems[:_MOST_NAMED], Problem(f"and {more:,} more", only)]
+            problems = [*problems[:_MOST_NAMED], ArchiveProblem(f"and {more:,} more", only)]
         return problems
 
-    def _sessions_problems(self) -> Iterator[Problem]:
+    def _sessions_problems(self) -> Iterator[ArchiveProblem]:
         with self._transaction(EVERYBODY) as database:
             rows = database.execute(_MISCOUNTED).fetchall()
             damage = database.execute("SELECT * FROM hermes.archive_damage()").fetchall()
         for what, amount in damage:
-            yield Problem(f"{amount:,} {what}")
+            yield ArchiveProblem(f"{amount:,} {what}")
         for name, number, there, stored in rows:
             if name is None:
                 what = f"{there} messages belong to session number {number}, which is not there"
             else:
                 what = f"session {name}: {there} messages are there, {stored} were stored"
-            yield Problem(what)
+            yield ArchiveProblem(what)
 
-    def _index_problems(self, progress: Progress | None, newest: int | None) -> Iterator[Problem]:
+    def _index_problems(
+        self, progress: Progress | None, newest: int | None
+    ) -> Iterator[ArchiveProblem]:
         """Whether each message can be found by each of its words."""
         for rows, done, total in self._pages(newest):
             if progress is not None:
@@ -542,7 +544,7 @@ class PostgresArchive(Reader):
                     raise error
                 missing = self._missing(self._messages_of(missing))
             for each in missing:
-                yield Problem(f"index: message {each} is missing in it", index_only=True)
+                yield ArchiveProblem(f"index: message {each} is missing in it", index_only=True)
 
     def _missing(self, rows: Sequence[_Indexed]) -> list[int]:
         """The messages that can't be found by all of their words."""
@@ -576,7 +578,7 @@ class PostgresArchive(Reader):
             yield [_indexed(row) for row in rows], done, total
             below, done = rows[-1][0], done + len(rows)
 
-    def _search_problems(self) -> Iterator[Problem]:
+    def _search_problems(self) -> Iterator[ArchiveProblem]:
         """The tool's own queries, for words that are there."""
         for session in self.browse(EVERYBODY, _SEARCHED, hidden=True):
             message = next(iter(self.first(session, 1)), None)
@@ -587,7 +589,7 @@ class PostgresArchive(Reader):
             options = SearchOptions(EVERYBODY, frozenset((*ROLES, "")), limit=1, hidden=True)
             found = self.search(Query((Term(words[0]),)), options).hits
             if not found and self.first(session, 1):  # else somebody has deleted it just now
-                yield Problem(f"a search for {words[0]!r} finds nothing", index_only=True)
+                yield ArchiveProblem(f"a search for {words[0]!r} finds nothing", index_only=True)
 
     def repair(self, progress: Progress | None = None) -> dict[str, Any]:
         """Count the messages of sessions and build the index again; says what was done."""

@@ -15,7 +15,7 @@ from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.logger import SafeLogger
-from hermes_core.storage.postgres import Connection, Database, Fault, fault_of, from_text
+from hermes_core.storage.postgres import Connection, Database, ServerFault, fault_of, from_text
 
 logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 
@@ -94,7 +94,7 @@ class PostgresIndex:
         )
 
 
-class Backlog:
+class PostgresIdleIndexer:
     """Has messages indexed in a quiet moment, or at the end; whoever searches does it before."""
 
     def __init__(self, index_some: Callable[..., int]) -> None:
@@ -130,7 +130,7 @@ class Backlog:
             indexed = self._index_some(wait=False)
         except DatabaseError as error:
             # Others use the server: nothing is wrong, and the next search indexes what is left.
-            log = logger.debug if fault_of(error) is Fault.BUSY else logger.warning
+            log = logger.debug if fault_of(error) is ServerFault.BUSY else logger.warning
             log("sessions: the index is behind: %s", error)
             indexed = 0
         # None: all is done, or somebody else does it, or it can't be done now.

@@ -10,15 +10,15 @@ from hermes_builtin.sessions.archive import (
     ALWAYS,
     EVERYBODY,
     HIDDEN_SOURCES,
-    Found,
     Message,
     Period,
     Reader,
     Scope,
+    SearchAnswer,
     SearchOptions,
     Session,
     Span,
-    Titled,
+    TitleMatch,
     facts_of,
 )
 from hermes_builtin.sessions.numbers import OTHER, role_code, role_name, session_of
@@ -92,7 +92,7 @@ class PostgresReader(Reader):
 
     # -- searches -------------------------------------------------------------------------
 
-    def search(self, query: Query, options: SearchOptions) -> Found:
+    def search(self, query: Query, options: SearchOptions) -> SearchAnswer:
         """The sessions that say most of what a query asks for."""
         source = self._source(query, options)
         found = Search(source, query, options, self._totals(self._database)).found()
@@ -103,7 +103,7 @@ class PostgresReader(Reader):
             raise self._behind
         return found._replace(behind=str(self._behind))
 
-    def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
+    def titled(self, query: Query, options: SearchOptions) -> list[TitleMatch]:
         """The sessions whose titles a query asks for, those that it names exactly first."""
         return Search(self._source(query, options), query, options, Totals(0, 0)).titled()
 

@@ -16,22 +16,22 @@ from hermes_builtin.sessions.archive import (
     EVERYBODY,
     HIDDEN_SOURCES,
     REPLACED,
-    Found,
+    ArchiveProblem,
     Matches,
     Message,
     NewMessage,
     Period,
-    Problem,
     Progress,
     Reader,
     Scope,
+    SearchAnswer,
     SearchOptions,
     Session,
     SessionFacts,
     Span,
     Stats,
     TextOccurrences,
-    Titled,
+    TitleMatch,
     deletion_mark,
     facts_of,
 )
@@ -49,7 +49,7 @@ from hermes_builtin.sessions.source import Lineages
 from hermes_builtin.sessions.sqlite import maintenance
 from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.index import index_in_memory
-from hermes_builtin.sessions.sqlite.maintenance import Backlog, totals_of
+from hermes_builtin.sessions.sqlite.maintenance import SqliteIdleIndexer, totals_of
 from hermes_builtin.sessions.sqlite.repair import check, repair
 from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, append, name_session
@@ -84,7 +84,7 @@ class SqliteArchive(Reader):
         # Set at the first write that finds damage: writing on would destroy what `repair` can still
         # save.
         self._damage: DatabaseError | None = None
-        self._backlog = Backlog(self._file)
+        self._backlog = SqliteIdleIndexer(self._file)
 
     # -- writing --------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class SqliteArchive(Reader):
                     break
             return found
 
-    def search(self, query: Query, options: SearchOptions) -> Found:
+    def search(self, query: Query, options: SearchOptions) -> SearchAnswer:
         """The sessions that say most of what a query asks for."""
         try:
             with self._file.reading() as database:
@@ -288,7 +288,7 @@ class SqliteArchive(Reader):
             return self._search_in_memory(query, options, error)
         return self._search(query, options)
 
-    def titled(self, query: Query, options: SearchOptions) -> list[Titled]:
+    def titled(self, query: Query, options: SearchOptions) -> list[TitleMatch]:
         """The sessions whose titles a query asks for, those that it names exactly first."""
         with self._file.reading() as database:
             source = SqliteSource.of(database, query, options)
@@ -314,7 +314,7 @@ class SqliteArchive(Reader):
 
     def _search(
         self, query: Query, options: SearchOptions, behind: DatabaseError | None = None
-    ) -> Found:
+    ) -> SearchAnswer:
         newest = None
         if behind is not None:
             # First: what another process indexes from now on is found below.
@@ -326,7 +326,7 @@ class SqliteArchive(Reader):
 
     def _search_in_memory(
         self, query: Query, options: SearchOptions, why: DatabaseError, *, everything: bool = True
-    ) -> Found:
+    ) -> SearchAnswer:
         """Search messages that are not in the index, and can't be put into it now."""
         with (
             self._file.reading() as database,
@@ -398,7 +398,7 @@ class SqliteArchive(Reader):
 
     def check(
         self, progress: Progress | None = None, *, newest: int | None = None
-    ) -> list[Problem]:
+    ) -> list[ArchiveProblem]:
         """Look at everything, also with the queries that the tool uses."""
         behind = self.index_pending()  # if it can't be done, a look at everything says why
         if behind is not None and not is_unwritable(behind):

@@ -444,7 +444,7 @@ _BRIEFLY: Final = 0.5
 _CLOSING_SECONDS: Final = 1.0
 
 
-class Backlog:
+class SqliteIdleIndexer:
     """Indexes messages in a quiet moment, when somebody searches, or at the end."""
 
     def __init__(self, file: SqliteFile) -> None:

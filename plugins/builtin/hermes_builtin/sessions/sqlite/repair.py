@@ -16,7 +16,7 @@ from typing import Any, Final
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
     ROLES,
-    Problem,
+    ArchiveProblem,
     Progress,
     SearchOptions,
     facts_of,
@@ -56,7 +56,7 @@ def check(
     newest: int | None = None,
     *,
     is_behind: bool = False,
-) -> list[Problem]:
+) -> list[ArchiveProblem]:
     """What is wrong; nothing if all is well. ``newest``: see `Archive.check`.
 
     ``is_behind``: messages are not in the index, because nothing can be written. That is no
@@ -83,11 +83,11 @@ def check(
 
 def _step(
     file: SqliteFile,
-    look: Callable[[sqlite3.Connection], Iterator[Problem]],
+    look: Callable[[sqlite3.Connection], Iterator[ArchiveProblem]],
     *,
     index_only: bool,
-) -> list[Problem]:
-    found: list[Problem] = []
+) -> list[ArchiveProblem]:
+    found: list[ArchiveProblem] = []
     try:
         with file.reading() as database:
             for problem in look(database):
@@ -95,38 +95,38 @@ def _step(
                 if len(found) > 10 * _MOST_NAMED:
                     break
     except DatabaseError as error:
-        found.append(Problem(error.what, index_only))
+        found.append(ArchiveProblem(error.what, index_only))
     except (TypeError, ValueError, OverflowError) as error:  # a value that was never stored
-        found.append(Problem(f"holds what was never stored: {error}", index_only))
+        found.append(ArchiveProblem(f"holds what was never stored: {error}", index_only))
     return found
 
 
-def _tables(database: sqlite3.Connection) -> Iterator[Problem]:
+def _tables(database: sqlite3.Connection) -> Iterator[ArchiveProblem]:
     for table in _TABLES:
         # Table by table: `integrity_check` of the whole file stops after 100 problems, which may
         # all be in the index.
         for (line,) in database.execute(f"PRAGMA integrity_check({table})"):
             if line != "ok":
-                yield Problem(f"{table}: {line}")
+                yield ArchiveProblem(f"{table}: {line}")
 
 
-def _whole_file(database: sqlite3.Connection) -> Iterator[Problem]:
+def _whole_file(database: sqlite3.Connection) -> Iterator[ArchiveProblem]:
     """What is wrong outside of our tables is in the index, which can be rebuilt."""
     for (line,) in database.execute("PRAGMA integrity_check"):
         if line != "ok":
-            yield Problem(f"index: {line}", index_only=True)
+            yield ArchiveProblem(f"index: {line}", index_only=True)
 
 
-def _index(file: SqliteFile) -> Iterator[Problem]:
+def _index(file: SqliteFile) -> Iterator[ArchiveProblem]:
     try:
         with file.transaction() as database:
             if index_is_marked(database):
-                yield Problem("index: messages are missing in it", index_only=True)
+                yield ArchiveProblem("index: messages are missing in it", index_only=True)
             # FTS5's own check; it needs a transaction because it is written as an INSERT.
             database.execute("INSERT INTO archive_index (archive_index) VALUES ('integrity-check')")
     except DatabaseError as error:
         if not is_unwritable(error):
-            yield Problem(f"index: {error.what}", index_only=True)
+            yield ArchiveProblem(f"index: {error.what}", index_only=True)
 
 
 def pages(
@@ -147,16 +147,16 @@ def pages(
         after = rows[-1][0]
 
 
-def _messages(database: sqlite3.Connection) -> Iterator[Problem]:
+def _messages(database: sqlite3.Connection) -> Iterator[ArchiveProblem]:
     """Whether each message is what was stored."""
     for rows in pages(database, "at, size, checksum, content, extra"):
         for number, at, size, stored, content, extra in rows:
             # SQLite notices damage to its structure, not to the text itself. The checksum does.
             if stored != checksum(number, at, content, extra) or size != len(content):
-                yield Problem(f"message {number}: it is not what was stored")
+                yield ArchiveProblem(f"message {number}: it is not what was stored")
 
 
-def _sessions(database: sqlite3.Connection) -> Iterator[Problem]:
+def _sessions(database: sqlite3.Connection) -> Iterator[ArchiveProblem]:
     counts: dict[int, int] = {}
     for rows in pages(database, "1"):
         for number, _ in rows:
@@ -169,16 +169,20 @@ def _sessions(database: sqlite3.Connection) -> Iterator[Problem]:
         # The checksum is that of 0.1.0, without these two. An empty blob in place of an empty text
         # hides the conversation from its owner.
         if types != "texttext" or stored != session_checksum(*facts):
-            yield Problem(f"session {facts[0]}: what is said of it is not what was stored")
+            yield ArchiveProblem(f"session {facts[0]}: what is said of it is not what was stored")
         if there != messages:
-            yield Problem(f"session {facts[0]}: {there} messages are there, {messages} were stored")
+            yield ArchiveProblem(
+                f"session {facts[0]}: {there} messages are there, {messages} were stored"
+            )
     for number, there in counts.items():
-        yield Problem(f"{there} messages belong to session number {number}, which is not there")
+        yield ArchiveProblem(
+            f"{there} messages belong to session number {number}, which is not there"
+        )
 
 
 def _all_words(
     database: sqlite3.Connection, *, progress: Progress | None, newest: int | None
-) -> Iterator[Problem]:
+) -> Iterator[ArchiveProblem]:
     """Whether each message can be found by each of its words; by far the longest step."""
     source = SqliteSource(database)
     total = database.execute("SELECT count(*) FROM archive_messages").fetchone()[0]
@@ -196,11 +200,13 @@ def _all_words(
             words = list(dict.fromkeys(indexed_words(content, extra)))
             for at in range(0, len(words), _MOST_WORDS):
                 if not source.has(number, words[at : at + _MOST_WORDS]):
-                    yield Problem(f"index: message {number} is missing in it", index_only=True)
+                    yield ArchiveProblem(
+                        f"index: message {number} is missing in it", index_only=True
+                    )
                     break
 
 
-def _searches(database: sqlite3.Connection) -> Iterator[Problem]:
+def _searches(database: sqlite3.Connection) -> Iterator[ArchiveProblem]:
     """The tool's own queries, for words that are there."""
     for session in list(Sessions(database).newest(EVERYBODY, _SEARCHED)):
         row = database.execute(
@@ -215,15 +221,15 @@ def _searches(database: sqlite3.Connection) -> Iterator[Problem]:
         source = SqliteSource.of(database, query, options)
         answer = Search(source, query, options, totals_of(database)).found()
         if not answer.hits:
-            yield Problem(f"a search for {found[0]!r} finds nothing", index_only=True)
+            yield ArchiveProblem(f"a search for {found[0]!r} finds nothing", index_only=True)
 
 
-def _shortened(problems: list[Problem]) -> list[Problem]:
+def _shortened(problems: list[ArchiveProblem]) -> list[ArchiveProblem]:
     if len(problems) <= _MOST_NAMED:
         return problems
     rest = problems[_MOST_NAMED:]
     only = all(problem.index_only for problem in rest)
-    return [*problems[:_MOST_NAMED], Problem(f"and {len(rest):,} more", index_only=only)]
+    return [*problems[:_MOST_NAMED], ArchiveProblem(f"and {len(rest):,} more", index_only=only)]
 
 
 # -- Making a damaged archive whole again, after a copy that was verified -----------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_builtin.notes import Author, Notes, NotesError, Refused, operation, previews
+from hermes_builtin.notes import Author, Notes, NotesError, RefusalError, operation, previews
 from hermes_core.privacy.origin import IMPORT
 from hermes_core.storage.files import read_regular
 
@@ -31,7 +31,7 @@ _RULE: Final = re.compile(r"\s*([-*_=]\s*){3,}$")
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class ImportSummary:
     """What came of an import.
 
     Attributes:
@@ -143,7 +143,7 @@ def text_of(path: Path) -> str:
         raise NotesError(f"can't be read: {reason}", where=str(path), hint=todo) from error
 
 
-def stage(notes: Notes, target: str, entries: list[str], source: str) -> Staged:
+def stage(notes: Notes, target: str, entries: list[str], source: str) -> ImportSummary:
     """Have entries wait for a person.
 
     Args:
@@ -171,10 +171,10 @@ def stage(notes: Notes, target: str, entries: list[str], source: str) -> Staged:
         wanted = operation("add", text, None)._replace(origin=IMPORT)
         try:
             book.check([wanted])
-        except Refused as error:
+        except RefusalError as error:
             refused.append(f"{previews([text])[0]}: {error}")
             continue
         ids.append(
             notes.pending.stage(book.key, [wanted], Author("import"), f"it comes from {source}")
         )
-    return Staged(tuple(ids), len(entries) - len(ids) - len(refused), tuple(refused))
+    return ImportSummary(tuple(ids), len(entries) - len(ids) - len(refused), tuple(refused))
