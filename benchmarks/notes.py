@@ -59,19 +59,19 @@ print(json.dumps(result))
 
 OURS = """
 from pathlib import Path
-from hermes_builtin.notes import Notes, Operation, Author, Settings, snapshot
+from hermes_builtin.notes import Notes, Operation, Author, NotesSettings, snapshot
 import shutil
 def fill(size):
     global notes
     shutil.rmtree(home, ignore_errors=True)
-    notes = Notes(Path(home), Settings(memory_char_limit=100_000))
+    notes = Notes(Path(home), NotesSettings(memory_char_limit=100_000))
 def change(*operation):
     notes.notebooks["memory"].change([Operation(*operation)], Author())
 def add(text): change("add", text)
 def remove(text): change("remove", "", text)
 def replace(old, new): change("replace", new, old)
 def load():
-    fresh = Notes(Path(home), Settings(memory_char_limit=100_000))
+    fresh = Notes(Path(home), NotesSettings(memory_char_limit=100_000))
     block = snapshot(fresh.enabled())
     fresh.close()
     assert "Fact number" in block

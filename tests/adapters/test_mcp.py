@@ -315,6 +315,7 @@ def test_malformed_lines_do_not_end_a_server(over_stdio: subprocess.Popen[bytes]
     assert not answer(over_stdio, 4)["result"].get("isError")
 
 
+@pytest.mark.stress
 def test_a_client_that_is_killed_leaves_nothing_behind(
     machine: Machine, over_stdio: subprocess.Popen[bytes]
 ) -> None:
@@ -413,6 +414,7 @@ def test_notes_that_cannot_be_read_are_an_error_and_no_change(home: Path) -> Non
     assert "MEMORY.md" in served(read)
 
 
+@pytest.mark.stress
 def test_a_killed_client_of_http_does_not_disturb_others(over_http: str) -> None:
     headers = {"Authorization": "Bearer secret-token-1", "Content-Type": "application/json"}
     body = json.dumps(HELLO)

@@ -55,8 +55,8 @@ def replace(text, new): return store.replace("memory", text, new)
 OURS = f"""
 import json, os, sys
 from pathlib import Path
-from hermes_builtin.notes import Notes, Author, Settings
-notes = Notes(Path(os.environ["HERMES_HOME"]), Settings(memory_char_limit={LIMIT}))
+from hermes_builtin.notes import Notes, Author, NotesSettings
+notes = Notes(Path(os.environ["HERMES_HOME"]), NotesSettings(memory_char_limit={LIMIT}))
 tool = notes.tool(lambda *_: None, lambda _: None)
 def call(**arguments):
     return json.loads(tool.call({{"target": "memory", **arguments}}, Author("tool", "ours")))

@@ -33,6 +33,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("operation", ["add", "replace", "remove", "batch"])
 def test_a_fault_at_any_call_leaves_the_old_file_or_the_new_and_an_honest_answer(
     operation: str, shim: Path, tmp_path: Path

@@ -108,6 +108,7 @@ def test_writers_and_readers_in_processes_lose_nothing_and_see_whole_turns(home:
         assert set(search(archive, "asked")) == {f"writer-{number}" for number in range(many)}
 
 
+@pytest.mark.stress
 @pytest.mark.files_only
 def test_processes_that_begin_at_once_on_a_new_home_all_succeed(home: Path) -> None:
     many = 4 if STRESS else 3

@@ -377,6 +377,7 @@ def _damage(path: Path, content: bytes = b"not a database" * 300) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("name", "lost"),
     [
@@ -412,6 +413,7 @@ def test_an_invalid_config_keeps_no_note_from_being_deleted(machine):
     assert {*grep(machine.home)} <= {*receipt["searched"]["files_after"]}
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("what", [("--session", "session-3"), ("--user", "100100100")])
 @pytest.mark.parametrize("name", ["state.db", "memories/history.db", "outbox.db"])
 def test_a_damaged_store_keeps_no_other_from_forgetting_a_person(machine, what, name):

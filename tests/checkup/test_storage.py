@@ -607,6 +607,7 @@ def test_a_namespace_that_was_moved_away_can_be_deleted(
             assert (table, left) == (table, (0,))
 
 
+@pytest.mark.stress
 def test_forget_names_where_the_memory_was_before(full: Path, url: str, tmp_path: Path) -> None:
     migrate(full, url)
     assert former_storage.is_from_before(load_config(full), "memories/history.db")

@@ -68,6 +68,7 @@ def test_one_line_of_test_code_runs_the_whole_kit(project):
     assert "acme (hermes-memory-acme 1.0), contract 1.0, kit " in done.stdout
 
 
+@pytest.mark.stress
 def test_only_what_pytest_selects_is_run_and_what_is_not_run_has_a_reason(project):
     suites = (
         "conformance_suite('acme')",
@@ -83,6 +84,7 @@ def test_only_what_pytest_selects_is_run_and_what_is_not_run_has_a_reason(projec
     assert "unknown check HP999" in done.stdout
 
 
+@pytest.mark.stress
 def test_a_fault_fails_its_test_with_what_to_do_and_what_should_be_done_fails_as_expected(
     project, tmp_path
 ):

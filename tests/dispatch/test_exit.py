@@ -9,6 +9,7 @@ from support.scripts import run_script
 HOOKS = ["initialize", "prefetch", "queue_prefetch", "sync_turn", "on_turn_start", "shutdown"]
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("hook", HOOKS)
 def test_the_interpreter_ends_at_once_beside_a_provider_that_hangs(hook: str) -> None:
     done = run_script(

@@ -108,7 +108,7 @@ def shown_by(machine: Machine, *commands: list[str]) -> str:
     return shown
 
 
-@pytest.mark.scaled
+@pytest.mark.stress
 @pytest.mark.parametrize("state", ["", "ACME_BROKEN", "ACME_REGISTER"])
 def test_no_command_shows_it(
     machine: Machine,

@@ -204,6 +204,7 @@ def commanding(machine: Machine) -> Machine:
     return machine
 
 
+@pytest.mark.stress
 def test_a_command_of_the_active_provider_obeys_its_strict_pin(commanding: Machine) -> None:
     assert "hello from alpha" in commanding.run("alpha", "hello").done().out
     with (commanding.site.folder / "memory_alpha" / "commands.py").open("a") as file:

@@ -214,6 +214,7 @@ def test_what_is_no_file_where_one_is_expected_does_not_stop_list(machine, run, 
         assert listed["bad"]["problem"]
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("kind", [fifo, hole])
 def test_a_pinned_plugin_with_such_a_file_is_listed(machine, run, kind):
     folder = add_directory(machine.home, "bad")

@@ -51,6 +51,7 @@ def test_the_overview_names_what_does_not_work(home):
         page.close()
 
 
+@pytest.mark.stress
 def test_recall_shows_who_returned_what_and_corrects_it(home):
     add_facts = json.dumps(["The deploy key is with Ann.", "Kim is on call."])
     (home / "facts.json").write_text(add_facts, "utf-8")
@@ -76,6 +77,7 @@ def test_recall_shows_who_returned_what_and_corrects_it(home):
         page.close()
 
 
+@pytest.mark.stress
 def test_a_corrected_note_is_asked_for_again(home):
     configure(home)
     fill(home)
@@ -104,6 +106,7 @@ def test_an_empty_question_is_refused(home):
         page.close()
 
 
+@pytest.mark.stress
 def test_a_provider_that_hangs_holds_up_no_page(home):
     add_provider(home, "slow", on_recall="import time; time.sleep(3600)")
     configure(home, "  provider: slow\n  timeouts:\n    prefetch: 1\n")
@@ -157,6 +160,7 @@ def test_a_secret_is_only_set_or_not_set(home, monkeypatch):
         page.close()
 
 
+@pytest.mark.stress
 def test_enable_and_disable_with_the_trial_of_the_command(home):
     add_provider(home, "other")
     add_provider(home, "broken")

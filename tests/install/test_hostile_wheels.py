@@ -126,6 +126,7 @@ ONE_BY_ONE = [
 ]
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_what_affects_more_than_the_plugin_is_named_and_yes_does_not_accept_it(venv: Venv, name):
     if "data/data" in name and not (venv.folder / "bin").is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.commands import Machine
 from support.sites import MEMORY, provider_source
 from support.wheels import Venv, make_wheel
@@ -38,6 +39,7 @@ def test_a_package_is_disabled_then_removed_and_its_turns_wait(venv: Venv):
     assert not (venv.home / "plugins" / "one").exists()
 
 
+@pytest.mark.stress
 def test_what_is_ours_or_not_there_is_refused_by_name(venv: Venv):
     for name in ("builtin", "hermes-plugins", "Hermes_Plugins"):
         assert "that is hermes-plugins itself" in venv.run("uninstall", name, "--yes").failed()

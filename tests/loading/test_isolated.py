@@ -151,6 +151,7 @@ def write(data):
 """
 
 
+@pytest.mark.stress
 def test_a_child_that_dies_is_started_again_for_the_session(home: Path, monkeypatch) -> None:
     monkeypatch.setattr(isolation, "_LONGEST_WAIT", 0.0)
     add_plugin(home)
@@ -414,6 +415,7 @@ def test_a_child_that_dies_at_once_is_started_less_and_less_often() -> None:
 # -- the end ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(0)", "pass"])
 def test_the_child_ends_with_its_host(home: Path, end: str) -> None:
     # What has left the process group is found by its environment, where the system shows it.

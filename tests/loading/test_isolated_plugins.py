@@ -76,6 +76,7 @@ def test_the_commands_say_that_it_is_isolated(tmp_path: Path) -> None:
     assert "expected one of none, process, got 'proces'" in refused.err
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal")
 def test_its_own_set_up_asks_on_the_terminal(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "machine")

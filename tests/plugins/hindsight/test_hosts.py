@@ -171,6 +171,7 @@ def test_a_turn_costs_less_than_five_milliseconds_of_our_own(started):
     assert statistics.median(seconds) < 0.005
 
 
+@pytest.mark.stress
 def test_forget_with_the_provider_deletes_at_the_server_for_each_person(server, machine):
     for user in ("1001", "1002"):
         facts = {"platform": "telegram", "user_id": user}
