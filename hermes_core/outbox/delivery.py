@@ -460,7 +460,9 @@ class StreamDelivery:
                 created it after this session was opened, also in a new file.
         """
         with self.outbox.store.lock:
-            if self.busy or not self.open or not self.outbox.store.claim(stream):
+            # The worker read which streams are due a moment ago: a round may have failed since.
+            waits = self.outbox.store.clock() < self.paused_until
+            if self.busy or waits or not self.open or not self.outbox.store.claim(stream):
                 return False
             self.stream = stream
             self.mark_claimed()

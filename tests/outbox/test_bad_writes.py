@@ -86,6 +86,8 @@ def test_a_failure_of_ours_while_a_write_is_tried_is_told_and_not_repeated_at_on
         route = manager._writes._current  # type: ignore[union-attr]
         assert eventually(lambda: not route.busy)  # type: ignore[union-attr]
         assert outbox_of(manager)._deliver_due() > 1
+        # Nor does a worker start it that had read before the failure that the stream is due.
+        assert not route.try_start(route.stream)  # type: ignore[union-attr]
         assert said(provider) == ["turn"]
 
 
