@@ -11,8 +11,13 @@ from hermes_core.loading.compat._finder import OfferedModule, OfferFinder
 
 
 @pytest.fixture(autouse=True)
-def _few_distributions(few_distributions: None) -> None:
-    """A plugin is looked for in everything that is installed: these are hundreds."""
+def _few_distributions(request: pytest.FixtureRequest) -> None:
+    """A plugin is looked for in everything that is installed: these are hundreds.
+
+    hermes-agent's plugins are available only beside their SDKs.
+    """
+    if request.path.stem != "test_bundled":
+        request.getfixturevalue("few_distributions")
 
 
 @pytest.fixture(autouse=True)
