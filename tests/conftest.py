@@ -36,7 +36,7 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 1024**3
 settings.register_profile(
     "patient",
     deadline=None,
-    max_examples=100 if os.environ.get("HERMES_STRESS") else 25,
+    max_examples=100 if os.environ.get("HERMES_STRESS") else 15,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("patient")
