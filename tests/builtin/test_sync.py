@@ -341,6 +341,20 @@ def test_a_note_with_a_secret_stays_at_home(peers):
 # -- files that are lost, torn, copied or of another version --------------------------------------
 
 
+@pytest.mark.parametrize("file", [None, "0001.jsonl.tmp", ".syncthing.0001.jsonl.tmp"])
+def test_a_machine_whose_folder_is_there_before_its_log_is_waited_for(peers, file):
+    laptop, desk = peers
+    laptop.add("a note of the laptop")
+    laptop.sync()
+    folder = laptop.shared / "phone-3f09ab12"
+    folder.mkdir()
+    if file:
+        (folder / file).write_bytes(b'{"half')
+    report = desk.sync()
+    assert "a note of the laptop" in str(desk.entries())
+    assert report.incomplete == ("phone-3f09ab12",)
+
+
 def test_a_torn_file_is_read_to_its_last_whole_line_and_continued_later(peers):
     laptop, desk = peers
     for number in range(20):

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -155,7 +156,7 @@ class MachineLog:
         numbers = list(segments)
         return sum(
             segments[number].stat().st_size
-            for number, following in zip(numbers, [*numbers[1:], None], strict=True)
+            for number, following in zip_longest(numbers, numbers[1:])
             if following is None or not self._is_known(following, after)
         )
 
@@ -164,7 +165,8 @@ class MachineLog:
         self.is_incomplete, self.damage = False, ""
         last = after
         numbers = list(self.segments())
-        for number, following in zip(numbers, [*numbers[1:], None], strict=True):
+        self.is_incomplete = not numbers  # a service may create the folder before the file
+        for number, following in zip_longest(numbers, numbers[1:]):
             # Nobody reads again what is known, however long the log is.
             if following is not None and self._is_known(following, after):
                 continue
