@@ -98,6 +98,8 @@ def _said(turn: Mapping[str, Any]) -> str:
 
 
 def _is_telling(word: str) -> bool:
+    if word.isdigit() and len(word) <= _SHORTEST:
+        return False  # any answer may have a count or a time in it
     return len(word) >= _SHORTEST or not word.isalpha() or bool(_UNSPACED.search(word))
 
 

@@ -38,9 +38,9 @@ def address_problem(url: str) -> str:
 
 def _secret_problem(given: list[tuple[str, str]], *, has_password: bool) -> str:
     # config.yaml is copied, shown and committed; a password in it would be, too.
-    if has_password or any(key == "password" for key, _ in given):
+    if has_password or any(key.lower() == "password" for key, _ in given):
         return f"has a password in it; {_PASSWORD_HINT}"
-    if secret := next((key for key, _ in given if key in _SECRETS), ""):
+    if secret := next((key for key, _ in given if key.lower() in _SECRETS), ""):
         return f"has {secret} in it; {_SERVICE_HINT}"
     return ""
 

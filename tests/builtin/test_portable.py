@@ -199,6 +199,14 @@ WRONG = {
     "unknown": (b'{"type": "thing"}', "line 3: unknown type 'thing'"),
     "missing": (b'{"type": "session"}', "line 3: id is missing"),
     "wrong": (b'{"type": "session", "id": 3}', "line 3: id has a wrong value"),
+    "too large": (
+        b'{"type": "session", "id": "a", "started": 99999999999999999999}',
+        "line 3: started has a wrong value",
+    ),
+    "enormous": (
+        b'{"type": "session", "id": "a", "ended": 1' + b"0" * 400 + b"}",
+        "line 3: ended has a wrong value",
+    ),
     "infinite": (b'{"type": "session", "id": "x", "started": Infinity}', "started has a wrong"),
     "alone": (
         b'{"type": "message", "session": "x", "role": "user", "at": 1, "content": ""}',

@@ -53,6 +53,15 @@ def test_a_single_word_is_not_part_of_the_question():
     assert asked.judge("Rumpelstiltskin", "") is Judgement.RECALLED
 
 
+def test_a_number_that_any_answer_may_have_says_nothing():
+    turn = {"user_content": "In which room do we meet on Monday?", "assistant_content": "Room 12."}
+    counts, total = count_words([turn], [*TURNS, turn])
+    asked = question_about(turn, counts, total)
+    assert asked is None or asked.judge("0 memories found (took 12.12 ms)", "") is not (
+        Judgement.RECALLED
+    )
+
+
 def test_a_language_without_spaces_can_be_judged():
     asked = question(TURNS[2])
     assert asked.judge("用户住在柏林", "") is Judgement.RECALLED

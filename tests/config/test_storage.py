@@ -40,6 +40,7 @@ def test_a_database_is_opened_without_connecting(home):
         ("storage: postgresql://ann:hunter2@db/x", "has a password in it"),
         ("storage: postgresql://ann@db/x?password=hunter2", "has a password in it"),
         ("storage: postgresql://ann@db/x?sslpassword=hunter2", "has sslpassword in it"),
+        ("storage: postgresql://ann@db/x?SSLPASSWORD=hunter2", "has SSLPASSWORD in it"),
         ("storage: postgresql://ann@db/x?ssl%70assword=hunter2", "has sslpassword in it"),
         ("storage: postgresql://ann@db/x?oauth_client_secret=hunter2", "has oauth_client_secret"),
         ("storage: 'postgresql://ann@db/x?service=a#&password=hunter2'", "has a # in it"),

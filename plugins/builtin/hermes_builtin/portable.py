@@ -348,7 +348,7 @@ def _problem(record: Any) -> str:
         is_wrong = not isinstance(value, kinds) or (isinstance(value, bool) and name in fields)
         if name != "type" and is_wrong:
             return f"{name} has a wrong value"
-        if kinds is _NUMBER and not isfinite(value):
+        if kinds is _NUMBER and not _is_time(value):
             return f"{name} has a wrong value"
     return _deep_problem(record)
 
@@ -369,6 +369,11 @@ def _deep_problem(record: Mapping[str, Any]) -> str:
         if record["notebook"] != f"user/{person.folder}":
             return "the notebook is not that of this person"
     return ""
+
+
+def _is_time(value: float) -> bool:
+    """Whether a storage can take it: no larger integer fits into 64 bits."""
+    return abs(value) < 2**63 if isinstance(value, int) else isfinite(value)
 
 
 def _is_storable(value: Any) -> bool:
