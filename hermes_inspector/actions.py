@@ -341,7 +341,7 @@ def forget_request(home: Home, text: str, session: str, user: str, platform: str
         HermesError: It is not clear, or too short.
     """
     if sum(map(bool, (text, session, user))) != 1:
-        raise HermesError("say what to forget: a text, a conversation or a user")
+        raise HermesError("nothing to forget: enter a text, a conversation or a user")
     if text and (problem := needle_problem(text)):
         raise HermesError(problem, hint="use more words of it")
     return ForgetRequest(str(home.folder), text, session, user, platform)

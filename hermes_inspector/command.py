@@ -29,7 +29,8 @@ _CONNECTIONS: Final = 64
 def ui(home: str | None, port: int, host: str, no_open: bool, own_home: str | None) -> None:
     """Show and correct the memory in a browser.
 
-    The address has a token: who has it can read and change this memory. Press Ctrl-C to stop.
+    The address contains a token. Anyone who has it can read and change this memory. Press
+    Ctrl-C to stop.
     """
     try:
         import jinja2  # noqa: F401, PLC0415 - an extra

@@ -580,7 +580,7 @@ def _without_upgrade(tree: Tree) -> Tree:
     if len(kept) == len(tree.files):
         return tree
     folders = tuple(each for each in tree.folders if not _UPGRADE.fullmatch(each))
-    why = "upgrade.json: an upgrade that has not ended, which belongs to this environment"
+    why = "upgrade.json: an unfinished upgrade, which belongs to this environment"
     return Tree(kept, folders, (*tree.left_out, why))
 
 

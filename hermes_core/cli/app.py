@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "config": _Command("setup", "Show and change settings."),
     "demo": _Command("demo", "Show what memory does, in a temporary home."),
     "disable": _Command("providers", "Stop using the external provider."),
-    "doctor": _Command("checkup", "Test everything and say how to fix it."),
+    "doctor": _Command("checkup", "Find problems and show how to fix them."),
     "enable": _Command("providers", "Use NAME as the external memory provider."),
     "explain": _Command("checkup", "Show what an agent would recall for QUESTION."),
     "forget": _Command("forget", "Delete a fact, a conversation or a person."),
@@ -47,7 +47,7 @@ COMMANDS: Final = {
     "setup": _Command("setup", "Configure and enable a memory plugin."),
     "status": _Command("checkup", "Show what is active and whether it works."),
     "storage": _Command("storage", "Show, check and move what the home stores."),
-    "switch": _Command("switch", "Use another provider, and hand it the past."),
+    "switch": _Command("switch", "Switch to another provider and copy your history to it."),
     "uninstall": _Command("install", "Disable and uninstall a memory plugin."),
     "upgrade": _Command("upgrade", "Upgrade memory plugins; roll back if they fail."),
 }
@@ -164,7 +164,7 @@ def _check_home(_ctx: click.Context, _parameter: click.Parameter, value: str | N
 @click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")
 @click.pass_context
 def cli(ctx: click.Context, home: str | None, debug: bool) -> None:
-    """Manage the memory plugins of a Hermes agent."""
+    """Manage an agent's memory and its memory plugins."""
     # The text and not a path: each command resolves it, and reports an invalid home itself.
     ctx.obj = home
     if not debug:

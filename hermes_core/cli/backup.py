@@ -38,7 +38,7 @@ _passphrase_option = click.option(
 def backup_command(ctx: click.Context, /, file: Path, **given: Any) -> None:
     """Write the whole home to one file.
 
-    Agents may run meanwhile. Secrets are left out unless you add --with-secrets; then they are
+    Agents can keep running. Secrets are left out unless you add --with-secrets; then they are
     encrypted with a passphrase, which is asked for, or read from HERMES_BACKUP_PASSPHRASE or a
     file. Exit code 1 if something could not be copied.
     """

@@ -243,12 +243,12 @@ def _short(at: str | None) -> str:
 
 
 @click.command("doctor")
-@click.option("--write", is_flag=True, help="Also write to the provider, and recall it.")
+@click.option("--write", is_flag=True, help="Also write a test entry and recall it.")
 @click.option("--fix", is_flag=True, help="Fix what can be fixed safely; installs nothing.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.pass_context
 def doctor_command(ctx: click.Context, write: bool, fix: bool, json_wanted: bool) -> None:
-    """Test everything and say how to fix it.
+    """Find problems and show how to fix them.
 
     Exit code 1 if there is a problem.
     """

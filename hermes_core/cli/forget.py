@@ -103,7 +103,7 @@ def _request(home: Path, given: dict[str, Any]) -> ForgetRequest | None:
         if given["text"] is None and unfinished(home) is not None:
             return None
         raise HintedUsageError(
-            "say what to forget: a TEXT, --session or --user",
+            "nothing to forget: pass TEXT, --session or --user",
             hint="run `hermes-plugins forget --help`",
         )
     if text and (problem := needle_problem(text)):

@@ -21,7 +21,8 @@ def search_command(ctx: click.Context, words: tuple[str, ...], json_wanted: bool
     """Search the known memory plugins.
 
     Lists those that contain every word in their name, package, description, grade or
-    needs; without words, all. Reads the index of known plugins; no network is used.
+    needs; without words, all. Reads the index of known plugins.
+    Does not use the network.
     """
     run_search(SearchRequest(words, ctx.obj, json_wanted))
 
@@ -67,7 +68,7 @@ def _as_json(index: PluginIndex, home: Path) -> dict[str, object]:
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.pass_context
 def update_command(ctx: click.Context, source: str, json_wanted: bool) -> None:
-    """Replace the index by a newer one.
+    """Replace the index with a newer one.
 
     SOURCE is a file or an https URL. The index decides which package `install NAME`
     installs, so use one from a place that you trust. An older or invalid one is refused.

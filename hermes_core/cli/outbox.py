@@ -145,8 +145,9 @@ def _print_unreadable(error: DatabaseError, spool: OutboxSpool, *, json_wanted: 
 
 
 def _print_status(report: OutboxReport, active: ActiveProvider) -> None:
-    used = size(report.bytes) if report.bytes else "nothing"
-    say_field("outbox", f"{used} of {size(report.max_bytes)}")
+    limit = size(report.max_bytes).replace(".0 ", " ")
+    used = f"{size(report.bytes)} of {limit}" if report.bytes else f"empty (limit {limit})"
+    say_field("outbox", used)
     if not report.backlogs:
         say_field("waiting", "nothing")
     if report.spooled:

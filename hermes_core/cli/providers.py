@@ -94,8 +94,8 @@ def list_command(ctx: click.Context, everything: bool, json_wanted: bool) -> Non
 def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
     """Show the details of one provider.
 
-    Reads metadata only; no code of the plugin runs. If it is not installed, shows what
-    the index of known plugins says, and how to install it.
+    Reads metadata only; runs no plugin code. If it is not installed, shows what the
+    index of known plugins says, and how to install it.
     """
     home = resolve_home(ctx.obj)
     selection = read_selection(home)

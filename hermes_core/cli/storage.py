@@ -115,7 +115,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 @_json_option
 @click.pass_context
 def check_command(ctx: click.Context, json_wanted: bool) -> None:
-    """Check everything that the storage in use has.
+    """Check everything in the current storage.
 
     Exit code 1 if something is wrong.
     """
@@ -144,7 +144,9 @@ def _reported() -> Iterator[Report]:
 
 
 @storage_command.command("migrate")
-@click.option("--to", metavar="URL|files", default="", help="Where everything goes.")
+@click.option(
+    "--to", metavar="URL|files", default="", help="Destination: a PostgreSQL URL, or files."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be moved.")
 @click.option("--cancel", "cancelled", is_flag=True, help="End an interrupted migration.")
 @_json_option
@@ -155,8 +157,7 @@ def migrate_command(
     """Move everything to a database, or back to files.
 
     Copies, compares counts and checksums of both sides, and then changes memory.storage. The
-    source keeps its content, but takes no more changes. Run the same command again after an
-    interruption.
+    source is unchanged and now read-only. Run the same command again after an interruption.
     """
     if bool(to) == cancelled:
         raise HintedUsageError(
@@ -195,6 +196,6 @@ def _print_plan(plan: MigrationPlan, *, dry_run: bool) -> None:
         say_field("size", size(plan.bytes), _WIDTH)
         say("Nothing was changed.")
         return
-    say("Moved and verified. The source keeps its content, and takes no more changes.")
+    say("Moved and verified. The source is unchanged and now read-only.")
     for each in plan.agents:
         note(f"warning: {each} still runs with the old setting: restart it")

@@ -1,4 +1,4 @@
-"""`switch`: use another external provider, and hand it the past."""
+"""`switch`: use another external provider, and copy the history to it."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ _WIDTH: Final = 9
 
 @click.command("switch")
 @click.argument("name", shell_complete=complete_name)
-@click.option("--replay", is_flag=True, help="Hand it past turns and the notes.")
+@click.option("--replay", is_flag=True, help="Send past turns and notes to it.")
 @click.option(
     "--since", metavar="DATE", callback=past_time, help="Only turns since, for example, 2026-03-31."
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be handed over.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be sent.")
 @grant_option
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.pass_context
 def switch_command(ctx: click.Context, /, name: str, **given: Any) -> None:
-    """Use another provider, and hand it the past.
+    """Switch to another provider and copy your history to it.
 
     Sets NAME up if needed, tests it and enables it. With --replay, it first gets every past turn
-    and note from the archive, while the provider before it stays active. Run the same command
+    and note from the archive, while the previous provider stays active. Run the same command
     again after an interruption. Exit code 1 if something did not arrive, or is not recalled.
     """
     if given["since"] is not None and not given["replay"]:
@@ -261,6 +261,9 @@ def _print_estimate(found: Estimate) -> None:
         say_field(
             "left out", f"{amount(found.left_out, 'turn')} of cron jobs and subagents", _WIDTH
         )
+    if not (found.turns or found.notes or found.waiting):
+        say_field("time", "nothing to send", _WIDTH)
+        return
     pace = "by its calls so far" if found.measured else "a guess: it was never called here"
     say_field("time", f"about {span(found.seconds)} ({pace})", _WIDTH)
     if found.looks_up:

@@ -131,7 +131,7 @@ def upgrade_command(
 
 
 def _roll_back(manner: InstallOptions) -> None:
-    with progress("Restoring the version before"):
+    with progress("Restoring the previous version"):
         journal = undo_interrupted(manner.home)
     if manner.json:
         name, version = ("", "") if journal is None else (journal.name, journal.old)

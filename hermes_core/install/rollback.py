@@ -219,7 +219,7 @@ def prepare_folder(home: Path, target: Target, new: str) -> None:
     """Copy a directory plugin that is to be replaced, then write the journal."""
     assert target.directory is not None  # noqa: S101 - by whom we are called
     commit = (read_record(target.directory) or Record()).commit[:_SHORT]
-    old = f"{target.version} {commit}".strip() or "the version before"
+    old = f"{target.version} {commit}".strip() or "the previous version"
     backup = _new_backup(home)
     shutil.copytree(target.directory, backup / "folder", symlinks=True)
     place, pins = str(target.directory), _pins(home, target)
@@ -333,7 +333,7 @@ def undo_interrupted(home: Path) -> UpgradeJournal | None:
 
 
 def _restore_pins(home: Path, journal: UpgradeJournal) -> None:
-    """Pin the version before, if the new one was pinned already."""
+    """Pin the previous version, if the new one was pinned already."""
     old = {normalise(name): entry_of(name, values) for name, values in journal.pins.items()}
     with suppress(ConfigError):  # a damaged lock file is reported by every other command
         recorded = read_lock_file(home)

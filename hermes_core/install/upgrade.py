@@ -252,7 +252,7 @@ def newest(target: Target, source: Folder | Repository) -> str:
 
 
 def starts(config: Config, target: Target) -> bool:
-    """Whether the active provider is one of the target, and starts with the version before."""
+    """Whether the active provider is one of the target, and starts with the previous version."""
     begun = start(config, config.selection.choice) if _active(config, target) else None
     return begun is not None and not begun.error
 
@@ -275,7 +275,7 @@ def prove(config: Config, target: Target, new: str, *, started: bool) -> tuple[s
         config: What config.yaml says.
         target: What was upgraded.
         new: Its new version.
-        started: Whether the version before started: then this one has to start as well.
+        started: Whether the previous version started: then this one has to start as well.
 
     Returns:
         Why it does not work yet, if it loads: a missing key, or a service that does not answer.
@@ -292,7 +292,7 @@ def prove(config: Config, target: Target, new: str, *, started: bool) -> tuple[s
     if failed and not loaded:
         raise InstallError(
             f"{target.name} {new} does not load: {failed[0]}",
-            hint=f"{target.version or 'the version before'} is installed again",
+            hint=f"{target.version or 'the previous version'} is installed again",
         )
     problems = [problem for each in loaded for problem in each.check.problems]
     if active and loaded:
@@ -312,7 +312,7 @@ def _start_problems(config: Config, target: Target, new: str) -> list[str]:
         return [begun.error]
     raise InstallError(
         f"{target.name} {new} does not start: {begun.error}",
-        hint=f"{target.version or 'the version before'} is installed again",
+        hint=f"{target.version or 'the previous version'} is installed again",
     )
 
 

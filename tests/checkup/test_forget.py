@@ -174,7 +174,7 @@ def test_the_text_can_come_from_standard_input(machine):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ((), "say what to forget"),
+        ((), "nothing to forget"),
         (("x",), "too short"),
         (("a\u200bb",), "too short"),
         (("some text", "--session", "s"), "only one of TEXT"),

@@ -74,6 +74,12 @@ def test_a_dry_run_prints_the_estimate_and_changes_nothing(past: Past) -> None:
     assert (found["turns"], found["notes"], found["left_out"]) == (12, 1, 2)
 
 
+def test_a_dry_run_after_everything_arrived_says_that_there_is_nothing_to_send(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    result = past.machine.run("switch", "beta", "--replay", "--dry-run").done()
+    assert "time:     nothing to send" in result.lines
+
+
 def test_the_words_of_cron_jobs_and_subagents_are_left_out(past: Past) -> None:
     past.talk("c", 2, 1_700_500_000.0, source="cron")
     past.talk("d", 2, 1_700_500_000.0, source="subagent")

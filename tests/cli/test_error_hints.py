@@ -19,7 +19,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 FAILED = {
     "memory approve zz": ("nothing with the id zz is pending", "memory pending"),
     "memory reject zz": ("nothing with the id zz is pending", "memory pending"),
-    "memory remove zzz": ("No entry has 'zzz' in it.", "memory show"),
+    "memory remove zzz": ("No entry contains 'zzz'.", "memory show"),
     "memory undo 99": ("no such change", "memory history"),
     "memory allow zz": ("rejected nothing with the id zz", "memory show"),
     "install ./nosuch": ("./nosuch: no such file or folder", "give a package"),

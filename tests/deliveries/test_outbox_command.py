@@ -33,7 +33,7 @@ time.sleep(600)
 def test_an_empty_home_has_nothing_waiting_and_gets_no_file(machine):
     with machine.unchanged():
         lines = machine.run("outbox", "status").done().lines
-        assert lines == ["outbox:    nothing of 256.0 MB", "waiting:   nothing"]
+        assert lines == ["outbox:    empty (limit 256 MB)", "waiting:   nothing"]
         assert machine.json("outbox", "status")["bytes"] == 0
         assert machine.run("outbox", "list").done().out == "The outbox is empty.\n"
         assert machine.run("outbox", "retry").done().out == "Nothing is pending.\n"
@@ -51,7 +51,7 @@ def test_status_says_how_many_wait_since_when_and_why(down):
     assert "alpha (directory, active)" in out
     assert "2 writes, the oldest for" in out
     assert "when an agent runs" in out
-    assert "of 256.0 MB" in out
+    assert "of 256 MB" in out
 
 
 def test_what_waits_for_a_provider_that_is_not_active_says_so(down):

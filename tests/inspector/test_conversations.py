@@ -81,7 +81,7 @@ def test_a_search_marks_the_hit_and_leads_to_it(page):
 
 
 def test_a_search_that_finds_nothing_says_why(page):
-    assert "No conversation has these words." in page.get("/conversations?query=zebra")
+    assert "No conversation matches." in page.get("/conversations?query=zebra")
     assert "other users match" in page.get("/conversations?query=billing&user=nobody")
 
 
@@ -144,8 +144,8 @@ def test_a_conversation_is_forgotten_from_its_page(page):
 
 
 def test_forgetting_needs_one_subject_and_a_search(page):
-    assert "say what to forget" in page.post("/forget/look", 400)
-    assert "say what to forget" in page.post("/forget/look", 400, text="abcdef", user="ann")
+    assert "nothing to forget" in page.post("/forget/look", 400)
+    assert "nothing to forget" in page.post("/forget/look", 400, text="abcdef", user="ann")
     assert "too short" in page.post("/forget/look", 400, text="a")
     assert "search for it first" in page.post("/forget/delete", 400, job="x")
     assert "no `forget` was interrupted" in _finish(page)

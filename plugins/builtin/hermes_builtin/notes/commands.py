@@ -310,7 +310,8 @@ def edit(ctx: click.Context, target: str, user: str, platform: str, json_wanted:
 @memory.command()
 @click.option("--target", type=click.Choice(TARGETS), help="Show only this notebook.")
 @click.option("--limit", default=20, show_default=True, help="Show at most this many changes.")
-@of_user
+@click.option("--user", default="", help="Show changes to this user's USER.md.")
+@click.option("--platform", default="", help="The platform of that user.")
 @json_option
 @click.pass_context
 def history(ctx: click.Context, /, target: str | None, limit: int, **given: Any) -> None:

@@ -343,7 +343,7 @@ def _matching(entries: Sequence[str], old_text: str) -> int:
         return entries.index(old_text)
     found = [index for index, entry in enumerate(entries) if old_text in entry]
     if not found:
-        raise RefusalError(f"No entry has {previews([old_text])[0]!r} in it.", current=True)
+        raise RefusalError(f"No entry contains {previews([old_text])[0]!r}.", current=True)
     # Equal entries are one choice: whichever is changed, the result is the same.
     distinct = list(dict.fromkeys(entries[index] for index in found))
     if len(distinct) > 1:

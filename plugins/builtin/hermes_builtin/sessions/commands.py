@@ -170,7 +170,7 @@ def _date(at: float) -> str:
 @click.option("--user", default="", help="User to import for, if FILE names none.", callback=_as_id)
 @_platform_option
 @click.option("--profile", default="", help="Profile to import for, if FILE names none.")
-@click.option("--hidden", is_flag=True, help="Also those that are hidden in hermes-agent.")
+@click.option("--hidden", is_flag=True, help="Include conversations hidden in hermes-agent.")
 @_json_option
 @click.pass_context
 def import_command(
@@ -227,7 +227,7 @@ def import_command(
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@_user_option
+@click.option("--user", default="", help="Export only conversations of this user.", callback=_as_id)
 @_platform_option
 @click.pass_context
 def export(ctx: click.Context, file: Path | None, user: str | None, platform: str | None) -> None:
@@ -268,7 +268,7 @@ _WIDTH: Final = 60
 )
 @_user_option
 @_platform_option
-@click.option("--all", "hidden", is_flag=True, help="Also show those of subagents and tools.")
+@click.option("--all", "hidden", is_flag=True, help="Include conversations of subagents and tools.")
 @_json_option
 @click.pass_context
 def list_command(ctx: click.Context, /, limit: int, json_wanted: bool, **given: Any) -> None:

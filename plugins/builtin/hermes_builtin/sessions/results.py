@@ -109,7 +109,7 @@ def _why_nothing(archive: Archive, query: Query, options: SearchOptions) -> str:
     ):
         if archive.search(other, where).hits:
             return f"No match; {reason}."
-    return "No conversation has these words."
+    return "No conversation matches."
 
 
 # -- export -------------------------------------------------------------------------------------
