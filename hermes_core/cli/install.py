@@ -113,7 +113,11 @@ def install_command(ctx: click.Context, /, spec: str, **options: Any) -> None:
         spelling = "check the spelling, or see: hermes-plugins search"
         error.hint = suggestion(index, source.project) or spelling
         if known is not None:  # the spelling is right
-            error.hint = "the plugin is known, but not in this package index; see PIP_INDEX_URL"
+            error.hint = (
+                "the plugin is known, but not in this package index; see PIP_INDEX_URL"
+                if known.published
+                else index.install_steps(known)
+            )
         raise
 
 

@@ -366,7 +366,8 @@ class Table:
     """A table that can grow: its header is printed once, and its columns only get wider.
 
     On a terminal the columns are aligned, and the last one is wrapped at words: beside the
-    others if there is room, else below them. Of many columns, several of the last may be below.
+    others if there is room, else below them. Of many columns, several of the last may be below,
+    all but the last with their titles.
     A row is a paragraph if even that does not fit.
     """
 
@@ -389,7 +390,7 @@ class Table:
             _say_lines(layout.lines(self._header, header=True), bold)
         self._begun = True
         for row, state in zip(cells, states, strict=True):
-            _say_lines(layout.lines(row), partial(paint, state=state))
+            _say_lines(layout.lines(row, self._header), partial(paint, state=state))
 
 
 def _say_lines(lines: Iterable[str], style: Callable[[str], str]) -> None:
@@ -409,12 +410,12 @@ class _Layout(NamedTuple):
     header: bool = False
     gap: int = 2
 
-    def lines(self, row: Sequence[str], *, header: bool = False) -> list[str]:
+    def lines(
+        self, row: Sequence[str], titles: Sequence[str] = (), *, header: bool = False
+    ) -> list[str]:
         if not self.widths:
             return wrapped("  ".join(filter(None, row)), self.room, _BELOW)
         cells, rest = row[: len(self.widths)], row[len(self.widths) :]
-        # "-" says that there is no value, which needs no line.
-        last = "  ".join(each for each in rest if each and (len(rest) == 1 or each != "-"))
         start = sum(self.widths) + self.gap * len(self.widths)
         pairs = list(zip(cells, map(width_of, cells), self.widths, strict=True))
         if any(width > column for _, width, column in pairs):  # it does not fit its column
@@ -424,11 +425,25 @@ class _Layout(NamedTuple):
                 cell + " " * (column - width + self.gap) for cell, width, column in pairs
             )
             if self.beside:
-                return wrapped(line + last, self.room, start)
+                return wrapped(line + rest[0], self.room, start)
+        lines = wrapped(line.rstrip(), self.room, _BELOW)
         # The header of a column that is not there would be read as one more row.
         indent = start if self.beside else _BELOW
-        below = wrapped(" " * indent + last, self.room, indent) if last and not header else []
-        return [*wrapped(line.rstrip(), self.room, _BELOW), *below]
+        for text in () if header else _labelled(rest, titles[len(cells) :]):
+            lines += wrapped(" " * indent + text, self.room, indent)
+        return lines
+
+
+def _labelled(cells: Sequence[str], titles: Sequence[str]) -> Iterator[str]:
+    """The columns below a row: the last on its own line, the others before it with titles."""
+    *others, last = cells
+    # "-" says that there is no value, which needs no line.
+    pairs = zip(titles, others, strict=False)
+    labelled = [f"{title.lower()}: {cell}" for title, cell in pairs if cell not in ("", "-")]
+    if labelled:
+        yield "  ".join(labelled)
+    if last and (last != "-" or not others):
+        yield last
 
 
 def _layout(header: list[int], columns: list[list[int]], room: int) -> _Layout:

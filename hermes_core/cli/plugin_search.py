@@ -107,7 +107,15 @@ def _print_rows(rows: Sequence[dict[str, Any]], found: Sequence[IndexEntry]) -> 
     ]
     print_table(_HEADER, cells, ["active" if row["installed"] else "" for row in rows])
     if on_terminal():
+        _say_how_to_install(found)
+
+
+def _say_how_to_install(found: Sequence[IndexEntry]) -> None:
+    if any(each.published for each in found):
         say("To install one: hermes-plugins install NAME. Details: hermes-plugins info NAME")
+    if ours := ", ".join(each.name for each in found if not each.published):
+        say(f"Not on PyPI: {ours}. In a checkout of hermes-plugins, run: "
+            "hermes-plugins install ./plugins/NAME --build")  # fmt: skip
 
 
 def entry_as_json(index: PluginIndex, entry: IndexEntry, installed: str = "") -> dict[str, Any]:
@@ -181,7 +189,7 @@ def print_known(home: Path, name: str, *, json: bool) -> bool:
         return True
     say(f"{plain(entry.name)}  not installed")
     details = entry_details(entry)
-    details["install"] = index.install_command(entry)
+    details["install"] = index.install_steps(entry).removeprefix("run: ")
     details["also from"] = ", ".join(f"{each.name}@{each.distribution}" for each in others)
     width = max(map(len, details)) + 1 if on_terminal() else 0
     for label, value in details.items():

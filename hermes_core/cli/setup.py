@@ -51,6 +51,7 @@ from hermes_core.config.setup_journal import SetupJournal, commit, complete, rec
 from hermes_core.discovery import PUBLISHED, ProviderInfo, find_provider, manifest_of, scan
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, SecretsError, describe
+from hermes_core.install.index import read_index, suggestion
 from hermes_core.loading import LoadResult, counted
 from hermes_core.loading.activation import (
     deadlines_of,
@@ -152,13 +153,13 @@ def _chosen(config: Config, asking: bool) -> str:
     ]
     for line in lines:
         say(line)
+    index = read_index(config.home)
     for provider in (each for each in PUBLISHED if each in missing):
-        say(f"   {provider}  not installed: hermes-plugins install {provider}")
+        say(f"   {provider}  not installed; {suggestion(index, provider)}")
     if not found:
         raise HermesError(
             "no memory plugin is installed",
-            hint="install one, for example: hermes-plugins install mem0; see all: "
-            "hermes-plugins search",
+            hint="install one; to see what there is, run: hermes-plugins search",
         )
     if not asking:
         raise HintedUsageError(

@@ -265,7 +265,7 @@ def _suggestion(name: str, close: tuple[str, ...]) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     if published := nearest(name, PUBLISHED):
-        return f"run: hermes-plugins install {PUBLISHED[published[0]]}"
+        return f"to see how to install it, run: hermes-plugins info {published[0]}"
     return (
         "run `hermes-plugins list` to see what is installed, and `hermes-plugins search` for what "
         "can be installed"

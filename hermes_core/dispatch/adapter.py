@@ -44,7 +44,7 @@ from hermes_core.dispatch.redaction import (
     redacted_session,
 )
 from hermes_core.dispatch.values import plain_value
-from hermes_core.dispatch.worker import EventLoop, Job, Worker, as_exception
+from hermes_core.dispatch.worker import EventLoop, Job, Worker, as_exception, rounded
 from hermes_core.errors import (
     AgentEnded,
     DeadlineExceeded,
@@ -667,7 +667,7 @@ class ProviderAdapter:
     def _hung(self, job: Job) -> None:
         """Record a call that lost its thread. If somebody waited, they record it themselves."""
         if not job.awaited or job.label == "prefetch":  # a turn waits for half as long
-            error = DeadlineExceeded(f"still runs after {job.deadline:g} s")
+            error = DeadlineExceeded(f"still runs after {rounded(job.deadline)} s")
             self._record(job.label, job.deadline, error)
 
     def record_failure(self, hook: str, error: Exception, seconds: float = 0.0) -> None:

@@ -38,7 +38,7 @@ from hermes_core.dispatch.isolation_messages import (
     error_from,
     read_message,
 )
-from hermes_core.dispatch.worker import Worker
+from hermes_core.dispatch.worker import Worker, rounded
 from hermes_core.errors import (
     AgentEnded,
     DeadlineExceeded,
@@ -142,7 +142,7 @@ class _Child:
         try:
             found = self._first.get(timeout=seconds)
         except Empty:
-            self.stop(_End(f"did not load it within {seconds:g} s", DeadlineExceeded))
+            self.stop(_End(f"did not load it within {rounded(seconds)} s", DeadlineExceeded))
             found = self.end
         if isinstance(found, _End):
             raise found.error("its import")
@@ -180,7 +180,9 @@ class _Child:
             try:
                 answer = answers.get(timeout=seconds)
             except Empty:
-                self.stop(_End(f"did not answer within {seconds:g} s", DeadlineExceeded))
+                self.stop(
+                    _End(f"did not answer within {rounded(seconds or 0)} s", DeadlineExceeded)
+                )
                 continue
             if isinstance(answer, _End):
                 raise answer.error(hook)

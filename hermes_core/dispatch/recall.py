@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, Final, Self
 
 from hermes_core.dispatch.health import SLOW_SECONDS
-from hermes_core.dispatch.worker import Job, Worker, as_exception
+from hermes_core.dispatch.worker import Job, Worker, as_exception, rounded
 from hermes_core.errors import AnswerLate, DeadlineExceeded, ProviderPaused
 from hermes_core.provider import PARTS
 
@@ -153,10 +153,10 @@ class BoundedRecall:
             return job.result()
         self._in_vain += 1
         if job.claim():  # it has not started, and now never will
-            raise DeadlineExceeded(f"no answer within {budget:g} s: an earlier call is slow")
+            raise DeadlineExceeded(f"no answer within {rounded(budget)} s: an earlier call is slow")
         self._running = (asked, job)
         raise AnswerLate(
-            f"no answer within {budget:g} s; it may serve the next turn", hint=_SETTING
+            f"no answer within {rounded(budget)} s; it may serve the next turn", hint=_SETTING
         )
 
     def late(self) -> LateAnswer | None:

@@ -34,6 +34,11 @@ _POLL_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 15.0
 
 
+def rounded(seconds: float) -> str:
+    """Return a number of seconds for messages: a deadline may be what is left of a longer one."""
+    return f"{round(seconds, 2):g}"
+
+
 class Job:
     """One call, and its result once it has run.
 
@@ -287,10 +292,12 @@ class Worker:
             return job.result()
         if not self.wait_for(job, end - self._clock()):
             if job.claim():
-                raise DeadlineExceeded(f"no answer within {deadline:g} s: an earlier call is slow")
+                raise DeadlineExceeded(
+                    f"no answer within {rounded(deadline)} s: an earlier call is slow"
+                )
             job.deadline = 0  # no caller waits for it any more: it is overdue from now on
             self._replace_if_overdue()
-            raise DeadlineExceeded(f"no answer within {deadline:g} s")
+            raise DeadlineExceeded(f"no answer within {rounded(deadline)} s")
         return job.result()
 
     def wait_for(self, job: Job, seconds: float) -> bool:
@@ -563,7 +570,7 @@ class EventLoop:
                 raise
             if not loop.is_closed():
                 future.cancel()
-            raise DeadlineExceeded(f"no answer within {deadline:g} s") from None
+            raise DeadlineExceeded(f"no answer within {rounded(deadline)} s") from None
 
     def close(self) -> None:
         """Stop the loop; its thread closes it."""

@@ -33,6 +33,8 @@ PROJECT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 GRADES: Final = ("gold", "silver", "bronze", "none", "not graded")
 _MEMORIES: Final = ("local", "service", "both", "unknown")
 _HERMES_PLUGINS: Final = "hermes-plugins"
+#: The problem of a plugin that only a checkout of hermes-plugins has.
+_UNPUBLISHED: Final = "not on PyPI"
 _OTHER_INDEX: Final = "name the plugins.json of a hermes-plugins release"
 
 
@@ -79,6 +81,11 @@ class IndexEntry(NamedTuple):
         ordered = sorted(self.needs, key=lambda each: each.optional)
         return ", ".join(f"{each.name}{' (optional)' if each.optional else ''}" for each in ordered)
 
+    @property
+    def published(self) -> bool:
+        """Whether a package index has it. If not, its sources are in a checkout."""
+        return self.problem.partition(";")[0] != _UNPUBLISHED
+
     def is_project(self, distribution: str) -> bool:
         """Whether it is that distribution, however it is spelt."""
         return normalise(self.distribution) == normalise(distribution)
@@ -119,13 +126,20 @@ class PluginIndex(NamedTuple):
         return nearest(split_choice(name)[0], (each.name for each in self.entries))
 
     def install_command(self, entry: IndexEntry) -> str:
-        """The command that installs a plugin."""
+        """The command that installs a plugin; see ``install_steps`` for where it works."""
+        if not entry.published:
+            return f"hermes-plugins install ./plugins/{entry.name} --build"
         short = choose(self.named(entry.name)) == entry and bool(PROJECT.fullmatch(entry.name))
         # By its distribution, unless that is the name of another provider.
         other = not short and any(not each.is_project(entry.distribution)
                                   for each in self.named(entry.distribution))  # fmt: skip
         exact = f"{entry.distribution}=={entry.version}" if other else entry.distribution
         return f"hermes-plugins install {entry.name if short else exact}"
+
+    def install_steps(self, entry: IndexEntry) -> str:
+        """What to do to install a plugin, as the end of a hint."""
+        where = "" if entry.published else "in a checkout of hermes-plugins, "
+        return f"{where}run: {self.install_command(entry)}"
 
 
 def choose(same: Sequence[IndexEntry]) -> IndexEntry | None:
@@ -315,10 +329,11 @@ def refuse_stranger(index: PluginIndex, project: str, spec: str) -> None:
     if not same or index.packaged(project):
         return
     chosen = choose(same) or same[0]
+    exact = f"run: hermes-plugins install {chosen.distribution}{spec.removeprefix(project)}"
+    todo = exact if chosen.published else index.install_steps(chosen)
     raise PluginIndexError(
         f"the package {project} is not the plugin {chosen.name}, which is {chosen.distribution}",
-        hint=f"run: hermes-plugins install {chosen.distribution}{spec.removeprefix(project)}; "
-        f"if you want the other package: pip install {spec}",
+        hint=f"{todo}; if you want the other package: pip install {spec}",
     )
 
 
@@ -333,13 +348,17 @@ def suggestion(index: PluginIndex, name: str, installed: Sequence[str] = ()) -> 
     if same := index.find(name):
         chosen = choose(same)
         if chosen is not None:
-            return f"run: {index.install_command(chosen)}"
+            return index.install_steps(chosen)
         return f"choose one: {' or '.join(f'`{index.install_command(each)}`' for each in same)}"
     near = [each for each in index.near(name) if each not in installed]
     close = nearest(split_choice(name)[0], [*installed, *near])[:2]
     if not close or close[0] in installed:
         return ""  # an installed one is the better guess, and the error has it already
-    return f"did you mean {' or '.join(close)}? To install it: hermes-plugins install {close[0]}"
+    guess = f"did you mean {' or '.join(close)}?"
+    chosen = choose(index.named(close[0]))
+    if chosen is None or chosen.published:
+        return f"{guess} To install it: hermes-plugins install {close[0]}"
+    return f"{guess} To install it, {index.install_steps(chosen)}"
 
 
 # -- updating ----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from hermes_core.config.names import normalise
 from hermes_core.config.settings import ProviderConfigError, Sources, own_settings_of, secrets_in
 from hermes_core.config.setup_journal import complete, unsaved
 from hermes_core.discovery import (
+    PUBLISHED,
     ProviderInfo,
     find_provider,
     manifest_of,
@@ -133,6 +134,9 @@ def _how_to_get_back(selection: Selection, found: list[ProviderInfo]) -> str:
         return ""
     if pin.owner == "directory" or pin.owner.startswith("project:"):
         return "put its folder back, or run: hermes-plugins disable"
+    # How to install ours, only the index knows: it says which are on PyPI.
+    if pin.owner in PUBLISHED.values():
+        return f"to see how to install it, run: hermes-plugins info {selection.name}"
     return f"run: hermes-plugins install {pin.owner}"
 
 

@@ -211,7 +211,8 @@ def test_several_of_many_columns_go_below_the_others(terminal, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "TIME                 PROVIDER  HOOK                 OUTCOME",
         "2026-11-18 16:21:10  builtin   system_prompt_block  ok",
-        "    2.6 ms  14 B",
+        "    took: 2.6 ms  bytes: 14 B",
         "2026-11-18 16:21:10  sample    prefetch             failed",
-        "    2.6 ms  it broke",
+        "    took: 2.6 ms",
+        "    it broke",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +41,25 @@ def test_index_and_page_are_made_from_the_results(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["index.py", "--check"])
     assert maker.main() == 0
     assert page.main() == 0
+
+
+def test_the_page_names_failures_in_a_few_words(monkeypatch, tmp_path):
+    failures = {
+        "process": json.dumps({"problems": []}),
+        "prefetch": "ServerError: " + "a long reason " * 40,
+        "shutdown": "no answer within 4.99968 s",
+    }
+    result = {"distribution": "acme", "version": "1", "listing": [], "problem": ""}
+    (tmp_path / "results.json").write_text(json.dumps([{**result, "failures": failures}]))
+    (tmp_path / "page.md").write_text(f"{page.BEGIN}{page.END}")
+    monkeypatch.setattr(page, "HERE", tmp_path)
+    monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(sys, "argv", ["page.py"])
+    assert page.main() == 0
+    (shown,) = re.findall(r"\*\*acme\*\*: (.*)", (tmp_path / "page.md").read_text("utf-8"))
+    assert shown.startswith("process fails: it redirects standard output")
+    assert shown.endswith(" …; shutdown fails: no answer within 5 s")
+    assert len(shown) < 300
 
 
 def test_every_package_was_tried_in_the_version_that_the_list_names():

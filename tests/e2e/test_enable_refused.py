@@ -174,7 +174,7 @@ def test_an_unknown_name_gets_the_nearest_names(machine, arguments):
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("mem0", "run: hermes-plugins install mem0"),
+        ("mem0", "in a checkout of hermes-plugins, run: hermes-plugins install ./plugins/mem0 "),
         ("mem00", "did you mean mem0"),
         ("xyzzy", "run `hermes-plugins list` to see what is installed, and `hermes"),
     ],

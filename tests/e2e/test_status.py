@@ -91,6 +91,16 @@ def test_a_provider_that_was_enabled_and_is_gone_says_how_to_get_it_back(machine
     assert problem.endswith("(put its folder back, or run: hermes-plugins disable)")
 
 
+def test_ours_that_was_enabled_and_is_gone_says_how_to_get_it_back(machine):
+    machine.install("honcho", distribution="hermes-memory-honcho")
+    machine.run("enable", "honcho").done()
+    machine.uninstall("hermes-memory-honcho")
+    (problem,) = machine.json("status", code=1)["problems"]
+    assert problem.endswith("(to see how to install it, run: hermes-plugins info honcho)")
+    known = machine.run("info", "honcho").done().out
+    assert "in a checkout of hermes-plugins, run: hermes-plugins install ./plugins/honcho" in known
+
+
 def test_a_conflict_has_the_same_state_in_status_and_list(machine):
     machine.install("twice", distribution="first-owner")
     machine.install("twice", distribution="second-owner")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -13,9 +14,11 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from support.commands import Machine
+from support.commands import Machine, posix_only, run_on_terminal
 from support.wheels import Venv, make_provider_wheel
 
+from hermes_core.discovery import find_provider
+from hermes_core.errors import HermesError
 from hermes_core.install.index import (
     FILE_NAME,
     MAX_BYTES,
@@ -24,6 +27,7 @@ from hermes_core.install.index import (
     meant_by,
     read_index,
     refuse_stranger,
+    suggestion,
     update_index,
 )
 
@@ -57,6 +61,7 @@ PLUGINS = [
     plugin("twin", "twin-one"),
     plugin("twin", "twin-two"),
     plugin("ours", "hermes-memory-ours", made_for="hermes-plugins"),
+    plugin("unpublished", "hermes-memory-unpublished", problem="not on PyPI"),
     plugin("ours", "ours"),
 ]
 
@@ -154,6 +159,73 @@ def test_a_known_plugin_that_is_not_installed_comes_with_the_command(machine: Ma
         assert "`hermes-plugins install twin-one` or" in machine.run(command, "twin").err
 
 
+CHECKOUT = "in a checkout of hermes-plugins"
+BUILD = "hermes-plugins install ./plugins/unpublished --build"
+
+
+@pytest.mark.parametrize("command", ["enable", "setup", "bridge", "check"])
+def test_a_plugin_that_is_not_on_pypi_is_installed_from_a_checkout(machine: Machine, command):
+    for name in ("unpublished", "hermes-memory-unpublished"):
+        hint = machine.run(command, name).err.splitlines()[-1]
+        assert hint == f"hint: {CHECKOUT}, run: {BUILD}"
+    hint = machine.run(command, "unpublishd").err.splitlines()[-1]
+    assert hint.endswith(f"did you mean unpublished? To install it, {CHECKOUT}, run: {BUILD}")
+
+
+def test_info_and_search_say_how_to_install_what_is_not_on_pypi(machine: Machine):
+    assert f"install: {CHECKOUT}, run: {BUILD}" in machine.run("info", "unpublished").done().lines
+    (row,) = machine.json("search", "unpublished")["plugins"]
+    assert (row["install"], row["problem"]) == (BUILD, "not on PyPI")
+    assert f"{CHECKOUT}, run: {BUILD};" in machine.run("install", "unpublished==1.0").failed()
+
+
+@posix_only
+def test_search_on_a_terminal_names_what_pypi_does_not_have(machine: Machine):
+    _, shown = run_on_terminal(machine, "search", "unpublished", columns=200)
+    assert "hermes-plugins install NAME" not in shown
+    assert "Not on PyPI: unpublished. In a checkout of hermes-plugins, run: " in shown
+    _, shown = run_on_terminal(machine, "search", columns=200)
+    assert "hermes-plugins install NAME" in shown
+
+
+@posix_only
+def test_what_a_plugin_needs_has_a_line_where_its_column_does_not_fit(machine: Machine):
+    rows = [plugin("a" * 20, "b" * 30, needs=[KEY, URL]), plugin("c" * 20, "d" * 30)]
+    (machine.home / FILE_NAME).write_text(index_text(*rows))
+    _, shown = run_on_terminal(machine, "search", columns=80)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", shown).splitlines()
+    assert lines[0].split() == ["NAME", "PACKAGE", "GRADE", "MEMORIES"]
+    assert lines[2:4] == [
+        "    needs: ACME_API_KEY, ACME_URL (optional)",
+        f"    Memory of {'a' * 20}.",
+    ]
+    assert lines[5] == f"    Memory of {'c' * 20}."
+
+
+def test_no_page_and_no_hint_installs_by_name_what_is_not_on_pypi(tmp_path: Path):
+    index = read_index(tmp_path)
+    names = [
+        name
+        for each in index.entries
+        if not each.published
+        for name in (each.name, each.distribution)
+    ]
+    assert "honcho" in names
+    dead = re.compile(rf"\binstall (?:{'|'.join(names)})(?![\w-])")
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("plugins/*/README.md")]
+    found = [f"{page}: {each}" for page in pages for each in dead.findall(page.read_text("utf-8"))]
+    assert found == []
+    shown = [suggestion(index, name) for name in names]
+    shown += [suggestion(index, f"{name}x") for name in names]
+    shown += [index.install_command(each) for each in index.entries if not each.published]
+    for name in names:  # of a program, without the index
+        with pytest.raises(HermesError) as unknown:
+            find_provider(name, [])
+        shown.append(unknown.value.hint)
+    assert [each for each in shown if dead.search(each)] == []
+
+
 def test_an_installed_plugin_is_the_better_guess(machine: Machine):
     machine.install("mnemosim")
     assert "did you mean mnemosim?" in machine.run("enable", "mnemosi").failed()
@@ -209,6 +281,7 @@ def test_a_package_that_is_not_there_gets_a_suggestion(venv: Venv):
     (venv.home / FILE_NAME).write_text(index_text())
     assert "did you mean mnemosyne" in venv.run("install", "mnemosin", "--yes").failed()
     assert "not in this package index" in venv.run("install", "mnemosyne", "--yes").failed()
+    assert f"{CHECKOUT}, run: {BUILD}" in venv.run("install", "unpublished", "--yes").failed()
 
 
 # -- updates ---------------------------------------------------------------------------------------
@@ -233,7 +306,7 @@ def test_a_newer_index_replaces_the_old_one_and_says_what_moved(machine: Machine
     done = update_index(machine.home, str(file), today=TODAY)
     assert done.changed
     assert done.added == ("fresh",)
-    assert done.removed == ("acme-lite", "mnemosyne", "ours", "twin")
+    assert done.removed == ("acme-lite", "mnemosyne", "ours", "twin", "unpublished")
     assert done.moved == (("acme", "memory-acme", "other-acme"),)
     assert not update_index(machine.home, str(file), today=TODAY).changed
     assert [each.split("\t")[0] for each in machine.run("search").done().lines] == ["acme", "fresh"]

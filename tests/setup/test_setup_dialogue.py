@@ -171,7 +171,7 @@ def test_without_a_name_one_chooses_from_what_is_installed(machine, dialogue):
     shown = talk.wait_for(r"(?s).*Which one[^\n]*: ")
     numbers = dict(re.findall(r"(\d)\. (\w+)", shown))
     assert set(numbers.values()) == {"acme", "beta"}
-    assert "not installed: hermes-plugins install honcho" in shown
+    assert "hermes-plugins install ./plugins/honcho --build" in " ".join(shown.split())
     assert "builtin" not in shown
     talk.type("7\n")
     talk.wait_for(r"Which one[^\n]*: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def _remarks(result: dict[str, Any]) -> str:
         found.append(f"also registers {result['registers']}, not run here")
     if result.get("recalls_in_session") and not result.get("recalls"):
         found.append("recalls only within a session")
-    found += [f"{hook} fails: {error}" for hook, error in result.get("failures", {}).items()]
+    failures = result.get("failures", {}).items()
+    found += [f"{hook} fails: {_failure(error)}" for hook, error in failures]
     tools = result.get("tools") or {}
     if any(tools.values()):
         counts = ", ".join(f"{count} {kind}" for kind, count in tools.items() if count)
@@ -87,6 +89,17 @@ def _remarks(result: dict[str, Any]) -> str:
         found.append(f"checks failed: {', '.join(failed)}")
     remarks = dict.fromkeys(" ".join(each.split()) for each in found if each)
     return "; ".join(remarks).replace("|", "/") or "no remarks"
+
+
+def _failure(error: str) -> str:
+    """Return what failed, in a few words."""
+    if error.startswith("{"):  # the report of the process, which `run.py` reads from stdout
+        return "it redirects standard output to standard error"
+    error = re.sub(r"\d+\.\d{3,}(?= s\b)", lambda each: f"{round(float(each[0]), 2):g}", error)
+    return textwrap.shorten(error, _MAX_FAILURE, placeholder=" …")
+
+
+_MAX_FAILURE = 160
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ class Mem0Provider(ServiceProvider):
     def unavailable_reason(self) -> str:
         """What is missing."""
         if find_spec("mem0") is None:
-            return "mem0ai is not installed: pip install hermes-memory-mem0"
+            return "mem0ai is not installed: pip install 'mem0ai>=2.2,<3'"
         # Its settings may come from config.yaml, which is not known here.
         if self._is_checked:
             return ""
