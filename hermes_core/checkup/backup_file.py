@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
@@ -158,27 +157,29 @@ def manifest_of(data: dict[str, Any]) -> Manifest:
 def work_folder(beside: Path, kind: str) -> Iterator[Path]:
     """A private folder beside a path, which is removed afterwards.
 
-    One that a killed process left is removed by the next one that works here.
+    Those of any name that killed processes left there are removed by the next one.
     """
     parent = beside.parent
-    name = f".{beside.name}.{kind}-"
-    for each in parent.glob(f"{glob_escaped(name)}*"):
+    for each in list(parent.glob(f".*.{kind}-{'[0-9a-f]' * 8}")):
         with suppress(OSError, LockTimeoutError):
-            with file_lock(each / "lock", 0):
-                pass
-            shutil.rmtree(each)
-    folder = parent / f"{name}{os.urandom(4).hex()}"
+            _remove_abandoned(each)
+    folder = parent / f".{beside.name}.{kind}-{os.urandom(4).hex()}"
     folder.mkdir(mode=0o700)
     try:
         with file_lock(folder / "lock", 0):
+            (folder / "begun").touch()
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def glob_escaped(name: str) -> str:
-    """A name in which no character has a meaning for `glob`."""
-    return re.sub(r"([*?\[])", r"[\1]", name)
+def _remove_abandoned(folder: Path) -> None:
+    # In a new folder there is nothing, or the lock alone until it is taken.
+    if folder.is_symlink() or all(each.name == "lock" for each in folder.iterdir()):
+        return
+    with file_lock(folder / "lock", 0):
+        pass
+    shutil.rmtree(folder)
 
 
 def publish(made: Path, file: Path) -> None:

@@ -29,6 +29,7 @@ from hermes_core.checkup.backup_file import CHECKSUM, MANIFEST
 from hermes_core.checkup.handed import Handed
 from hermes_core.checkup.restore import BackupError, restore
 from hermes_core.errors import HermesError, SecretsError
+from hermes_core.storage.files import file_lock
 
 pytestmark = [posix_only, pytest.mark.usefixtures("few_distributions")]
 
@@ -653,6 +654,24 @@ def _killed_at(number: int, run: Callable[[Callable[[str], None]], object]) -> b
         finally:
             os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("kind", ["backup", "restore"])
+def test_what_killed_processes_left_is_removed_whatever_its_name(small, tmp_path, kind):
+    for name in ("day1.zip", "day[2].zip", "in_use", "starting"):
+        left = tmp_path / f".{name}.{kind}-0123abcd"
+        left.mkdir()
+        (left / "lock").touch()
+        if name != "starting":
+            (left / "copy.db").write_text("private")
+    (tmp_path / f".notes.{kind}-of-mine").mkdir()
+    with file_lock(tmp_path / f".in_use.{kind}-0123abcd" / "lock", 0):
+        create_backup(small, tmp_path / "day3.zip")
+        restore(tmp_path / "day3.zip", tmp_path / "new")
+    assert {each.name for each in tmp_path.glob(f".*.{kind}-*")} == {
+        f".{name}.{kind}-{end}"
+        for name, end in (("in_use", "0123abcd"), ("starting", "0123abcd"), ("notes", "of-mine"))
+    }
 
 
 @pytest.mark.stress
