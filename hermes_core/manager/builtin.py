@@ -38,11 +38,11 @@ class BuiltinCalls:
             methods.mirror_to(self._notes.from_builtin)
             methods.report_to(self._on_unstored_note, self._on_spooled_turn)
 
-    @time_limit(ARCHIVE_SECONDS)
     def call(self, hook: str, arguments: Mapping[str, Any]) -> None:
         """Call a hook, within the time that a turn may wait for the archive."""
         if self.adapter is not None:
-            outcome = self._hooks.only(self.adapter, hook)(**arguments)
+            with time_limit(ARCHIVE_SECONDS):
+                outcome = self._hooks.only(self.adapter, hook)(**arguments)
             if hook == "sync_turn" and outcome.error is not None:
                 self._unstored[hook].add(self.adapter.error_text(outcome.error))
 

@@ -11,7 +11,7 @@ from support.commands import wait_until
 from support.postgres_faults import FleetHome, OwnServer
 from support.tcp_proxy import Proxy
 
-from hermes_core.manager import _manager
+from hermes_core.manager import builtin
 from hermes_core.storage.postgres import database as postgres
 
 pytestmark = pytest.mark.xdist_group("postgres-faults")
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("postgres-faults")
 @pytest.fixture(autouse=True)
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn gives up after half a second, so that these tests don't wait for it."""
-    monkeypatch.setattr(_manager, "ARCHIVE_SECONDS", 0.5)
+    monkeypatch.setattr(builtin, "ARCHIVE_SECONDS", 0.5)
 
 
 def test_a_server_that_is_down_at_the_start(server: OwnServer, fleet_home: FleetHome) -> None:
