@@ -510,6 +510,21 @@ def test_a_damaged_line_is_a_problem_until_its_machine_continues(peers, monkeypa
 
 
 @pytest.mark.files_only
+@pytest.mark.parametrize("first", [0, 2])
+def test_two_damaged_lines_in_a_row_are_damage(peers, first):
+    laptop, desk = peers
+    for number in range(6):
+        laptop.add(f"note {number}")
+    laptop.sync()
+    lines = log_of(laptop).read_bytes().splitlines(keepends=True)
+    lines[first : first + 2] = [b"garbage line\n"] * 2
+    log_of(laptop).write_bytes(b"".join(lines))
+    report = desk.sync()
+    assert f"line {first + 1} of 0001.jsonl is damaged" in report.problems[0]
+    assert report.incomplete == ()
+
+
+@pytest.mark.files_only
 def test_a_damaged_end_of_a_segment_is_damage_too(peers, monkeypatch):
     monkeypatch.setattr(state, "SEGMENT_BYTES", 1000)
     laptop, desk = peers
