@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from support.disks import small_disk
 from support.storages import Storage, scaled
 from support.synced import Peer, transfer
 
-from hermes_builtin.notes import COMMAND, Author, Person, operation
+from hermes_builtin.notes import COMMAND, Author, NotesError, Person, operation
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sync import SyncError, state, sync_folder
@@ -295,6 +295,74 @@ def test_what_is_forgotten_leaves_the_folder_and_all_machines(peers):
     assert desk.sessions()["s-1"][0] == ""
 
 
+def traces(peer: Peer, text: bytes) -> list[str]:
+    """The files of a home that have a text."""
+    files = [each for each in peer.home.rglob("*") if each.is_file()]
+    return [str(each.relative_to(peer.home)) for each in files if text in each.read_bytes()]
+
+
+def undo_all(peer: Peer) -> None:
+    with closing(peer.notes()) as notes, suppress(NotesError):
+        for _ in range(4):
+            notes.undo(None, Author(COMMAND))
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_note_that_is_forgotten_leaves_the_history_of_every_machine(peers, is_held):
+    laptop, desk = peers
+    held = desk if is_held else laptop
+    held.add("lives in Maple Street")
+    held.add("has a dog")
+    for peer in (laptop, desk, laptop):
+        peer.sync()
+    with closing(desk.notes()) as notes:
+        again = [operation("replace", "moved away", "lives in Maple Street")]
+        notes.pending.stage("memory", again, Author(COMMAND))
+        other = notes.pending.stage("memory", [operation("add", "a", None)], Author(COMMAND))
+    desk.remove("has a dog")
+    desk.add("has a cat")
+    forget(laptop, text="maple street")
+    for peer in (laptop, desk, laptop, desk):
+        peer.sync()
+    assert traces(desk, b"Maple") == traces(laptop, b"Maple") == []
+    with closing(desk.notes()) as notes:
+        assert not notes.history.matching(lambda text: "Maple" in text)
+        assert [each.id for each in notes.pending.all()] == [other]
+    undo_all(desk)
+    for peer in (desk, laptop):
+        peer.sync()
+        assert not [each for each in peer.entries() if "Maple" in each]
+
+
+def test_only_what_is_forgotten_leaves_the_history(peers):
+    laptop, desk = peers
+    for text in ("lives in Maple Street", "has a dog"):
+        laptop.add(text)
+    laptop.sync()
+    desk.sync()
+    laptop.remove("has a dog")
+    forget(laptop, text="maple street")
+    laptop.sync()
+    assert desk.sync().received.removed_notes == 2
+    assert desk.entries() == []
+    with closing(desk.notes()) as notes:
+        assert notes.history.matching(lambda text: text == "has a dog")
+        notes.undo(None, Author(COMMAND))
+    assert desk.entries() == ["has a dog"]
+
+
+def test_a_note_that_a_new_machine_has_by_itself_is_not_forgotten(peers):
+    laptop, desk = peers
+    laptop.add("likes tea")
+    laptop.sync()
+    forget(laptop, text="likes tea")
+    laptop.sync()
+    desk.add("likes tea")
+    for peer in (desk, laptop):
+        peer.sync()
+    assert desk.entries() == laptop.entries() == ["likes tea"]
+
+
 def test_a_person_who_is_forgotten_leaves_no_trace_in_the_folder(peers):
     laptop, desk = peers
     with closing(laptop.notes().of(ADA)) as notes:
@@ -439,6 +507,21 @@ def test_a_damaged_line_is_a_problem_until_its_machine_continues(peers, monkeypa
     report = desk.sync()
     assert (report.problems, report.incomplete) == ((), ())
     assert sorted(desk.entries()) == sorted(laptop.entries())
+
+
+@pytest.mark.files_only
+@pytest.mark.parametrize("first", [0, 2])
+def test_two_damaged_lines_in_a_row_are_damage(peers, first):
+    laptop, desk = peers
+    for number in range(6):
+        laptop.add(f"note {number}")
+    laptop.sync()
+    lines = log_of(laptop).read_bytes().splitlines(keepends=True)
+    lines[first : first + 2] = [b"garbage line\n"] * 2
+    log_of(laptop).write_bytes(b"".join(lines))
+    report = desk.sync()
+    assert f"line {first + 1} of 0001.jsonl is damaged" in report.problems[0]
+    assert report.incomplete == ()
 
 
 @pytest.mark.files_only

@@ -24,6 +24,7 @@ from hermes_builtin.notes.entries import (
 from hermes_builtin.notes.guard import HiddenText, without_secrets
 from hermes_builtin.notes.guard_decisions import GuardDecisions, RefusedWrite
 from hermes_builtin.notes.history import Change, History, origin_after_repeat
+from hermes_builtin.notes.history_file import Matches
 from hermes_builtin.notes.notebook import (
     COMMAND,
     PAGE,
@@ -336,6 +337,33 @@ class Notes:
     def blocked(self) -> list[RefusedWrite]:
         """Writes that the guard refused."""
         return self.decisions.blocked()
+
+    def forget(self, key: str, matches: Matches) -> int:
+        """Remove entries of a notebook, and all that is recorded of their texts.
+
+        Returns:
+            How many there were in it.
+        """
+        book = self.book(key)
+        entries = [each for each in book.read().entries if matches(each)]
+        changes = self.history.matching(matches) if self.history.exists else []
+        recorded = [each for _, target, having in changes if target == key for each in having]
+        blocked = [each for each in self.decisions.matching(matches) if each.target == key]
+        texts = [*entries, *recorded, *(each.text for each in blocked)]
+        # First what is recorded of the texts: it is found by them.
+        self.decisions.erase([each.id for each in blocked], texts)
+        if book.text.exists:
+            book.forget(matches)
+        elif self.history.exists:
+            self.history.erase(key, matches)
+        self._forget_pending(key, matches)
+        return len(entries)
+
+    def _forget_pending(self, key: str, matches: Matches) -> None:
+        for write in self.pending.all():
+            texts = [text for each in write.operations for text in (each.content, each.old_text)]
+            if write.target == key and any(map(matches, texts)):
+                self.pending.erase(write.id)
 
     def _objected(self) -> Iterator[str]:
         for notebook in self.all_notebooks():

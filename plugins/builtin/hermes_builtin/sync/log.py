@@ -206,8 +206,10 @@ class MachineLog:
         lines = list(self.segment(number))
         with _opened(self.folder / segment_name(number)) as file:
             file.seek(lines[-1].end if lines else 0)
-            torn, following = file.readline(_LONGEST_LINE), file.readline(_LONGEST_LINE)
-        has_following = _HEAD.match(following, _BODY) and following.endswith(b"\n")
+            torn = file.readline(_LONGEST_LINE)
+            # A service transfers a file from its start, so a second complete line is no torn end.
+            following = file.readline(_LONGEST_LINE)
+        has_following = following.endswith(b"\n")
         is_damaged = torn.endswith(b"\n") and (has_following or not (is_last or following))
         return f"line {len(lines) + 1} of {segment_name(number)}" if is_damaged else ""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -51,7 +52,6 @@ class NotesResult:
     sent_removals: int = 0
     conflicts: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
-    erases: bool = False
 
 
 def note_hash(text: str) -> str:
@@ -130,12 +130,12 @@ class NotesSync:
         history = self._history(key)
         replaced = _successors(history, gone, new)
         known = {hashed for entries in history for hashed in entries}
-        erased = {hashed for hashed in gone if hashed not in known}
-        self._result.erases |= bool(erased)
+        # A home whose history is lost has not forgotten its notes.
+        erased = {hashed for hashed in gone if history and hashed not in known}
         self._result.sent += len(new)
         self._result.sent_removals += len(gone.keys() - replaced.keys())
         if not dry_run:
-            self._write(key, new, gone, replaced)
+            self._write(key, new, gone, replaced, erased)
 
     def _write(
         self,
@@ -143,6 +143,7 @@ class NotesSync:
         new: Mapping[str, str],
         gone: Mapping[str, list[Tag]],
         replaced: Mapping[str, str],
+        erased: AbstractSet[str],
     ) -> None:
         origins = self._notes.history.recorded_origins(new.values())
         with self._state.publishing() as publish, self._state.transaction() as database:
@@ -154,11 +155,11 @@ class NotesSync:
                     "text": text,
                 }
                 self._fold_note(database, publish(record), record)
-            removed = [tag for old in gone if old not in replaced for tag in gone[old]]
-            if removed:
-                publish(_removal(removed, erase=self._result.erases))
-                _remove(database, removed)
-            if self._result.erases:
+            for hashes in (gone.keys() - replaced.keys() - erased, erased):
+                if removed := [tag for old in sorted(hashes) for tag in gone[old]]:
+                    publish(_removal(removed, erase=hashes is erased))
+                    _remove(database, removed)
+            if erased:
                 self._state.set(erase="yes")
 
     def _lost(
@@ -193,7 +194,6 @@ class NotesSync:
         """Append that a user's notebook is gone: `forget --user` leaves nothing of it."""
         tags = [tag for each in self._live(notebook).values() for tag in each]
         self._result.sent_removals += len(tags)
-        self._result.erases = True
         if not dry_run:
             with self._state.publishing() as publish, self._state.transaction() as database:
                 publish(_removal(tags, erase=True))
@@ -275,6 +275,7 @@ class NotesSync:
         keys |= {str(line.record["notebook"]) for _, line in lines if line.kind == NOTE}
         before = {key: self._live(notebook_id(key)) for key in sorted(keys)}
         notes: dict[str, Record] = {}
+        erased = self._erased(lines)
         for log, line in lines:
             tag = Tag.of(log.machine, line)
             if line.kind == NOTE:
@@ -283,14 +284,46 @@ class NotesSync:
             else:
                 _remove(database, [Tag(str(m), int(s)) for m, s in line.record["tags"]])
                 if line.record.get("erase"):
-                    self._result.erases = True
                     self._state.set(erase="yes")
             self._state.set_read(log.machine, "notes", line.seq)
         for key, old in before.items():
-            self._change(key, old, notes, token)
+            self._change(key, old, notes, erased.get(notebook_id(key), set()), token)
+
+    def _erased(self, lines: list[tuple[MachineLog, Line]]) -> dict[str, set[str]]:
+        """The notes that other machines have forgotten, by notebook."""
+        rows = self._state.rows("SELECT machine, seq, notebook, hash FROM notes")
+        known = {Tag(machine, seq): (notebook, hashed) for machine, seq, notebook, hashed in rows}
+        # Lines of an earlier run are read again if it was interrupted, in any order.
+        known |= {
+            Tag.of(log.machine, line): (
+                notebook_id(str(line.record["notebook"])),
+                note_hash(line.record["text"]),
+            )
+            for log, line in lines
+            if line.kind == NOTE
+        }
+        found: dict[str, set[str]] = {}
+        for _, line in lines:
+            if line.kind != REMOVE or not line.record.get("erase"):
+                continue
+            for machine, seq in line.record["tags"]:
+                if note := known.get(Tag(str(machine), int(seq))):
+                    found.setdefault(note[0], set()).add(note[1])
+        return found
+
+    def _forget(self, key: str, hashes: AbstractSet[str]) -> None:
+        """Remove notes from a notebook and from its history."""
+        self._result.removed += self._notes.forget(key, lambda text: note_hash(text) in hashes)
+        if self._notes.history.exists:
+            self._notes.database.erase_free_space()
 
     def _change(
-        self, key: str, old: Mapping[str, Any], notes: Mapping[str, Record], token: str
+        self,
+        key: str,
+        old: Mapping[str, Any],
+        notes: Mapping[str, Record],
+        erased: AbstractSet[str],
+        token: str,
     ) -> None:
         """Do to a notebook what the logs did since."""
         now = self._live(notebook_id(key))
@@ -301,7 +334,10 @@ class NotesSync:
         local = {note_hash(each): each for each in book.read().entries}
         added = [h for h in now if h not in old and h not in local and h not in done]
         # What an interrupted run has added may have been removed elsewhere since.
-        removed = [local[h] for h in {**old, **came} if h not in now and h in local]
+        gone = {h: None for h in {**old, **came} if h not in now}
+        if forgotten := gone.keys() & erased:
+            self._forget(key, forgotten)
+        removed = [local[h] for h in gone if h in local and h not in forgotten]
         # Only what the logs have just said: the rest was here, and a person has removed it.
         texts = [str(notes[h]["text"]) for h in added if h in notes]
         if not texts and not removed:
