@@ -218,7 +218,9 @@ def test_a_turn_arrives_at_the_service(release, name, home, monkeypatch, refused
             assert wait_until(place.arrived, 300)
         finally:
             manager.shutdown_all()
-    assert refused == []
+    # On a busy machine, a thread of the test before may still import its own plugin.
+    others = tuple(f"plugins.memory.{each}" for each in SERVICES if each != name)
+    assert [each for each in refused if not each.startswith(others)] == []
     assert [each for each in manager.warnings if "in plain text" not in each] == []
 
 
