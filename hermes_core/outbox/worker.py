@@ -361,8 +361,9 @@ class Outbox:
 
     def _correct_times(self, now: float) -> None:
         """Notice a clock that went back, perhaps before this process began."""
-        went_back = now < self._now - LONGEST_SKIPPED_WAIT
-        if went_back or self._now == inf:
+        first = self._now == inf
+        went_back = not first and now < self._now - LONGEST_SKIPPED_WAIT
+        if went_back or first:
             # Without a jump that we have seen, a service may have asked to wait for up to a day.
             longest = LONGEST_SKIPPED_WAIT if went_back else 2 * DAY
             self.store.correct_times(latest=now + longest)

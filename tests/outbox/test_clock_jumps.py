@@ -96,6 +96,22 @@ def test_a_process_that_starts_after_the_clock_went_back_waits_for_nothing(home:
     assert said(provider) == ["first", "second"]
 
 
+def test_a_process_that_starts_leaves_a_service_alone_that_asked_for_hours(home: Path) -> None:
+    clock = Clock(NOW)
+    error = ConnectionError("busy")
+    error.retry_after = 8 * 3600.0  # type: ignore[attr-defined]
+
+    def busy(*_: Any, **__: Any) -> None:
+        raise error
+
+    with session(home, Recorder(sync_turn=busy), clock=clock, shutdown=0.5) as manager:
+        manager.sync_all("turn", "answer")
+        assert settled(manager)
+    with session(home, Recorder(), clock=clock) as manager:
+        outbox_of(manager)._deliver_due()  # the first look of a process corrects times
+        assert outbox_of(manager).store.open_streams()[0].due == NOW + 8 * 3600
+
+
 def test_a_claim_from_the_future_of_another_machine_does_not_last_for_years(home: Path) -> None:
     clock = Clock(NOW)
     with closing(opened(home, clock)) as store:
