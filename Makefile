@@ -43,7 +43,7 @@ builtin := tests/builtin --ignore-glob='*/test_sessions_*'
 sessions := $(wildcard tests/builtin/test_sessions_*.py)
 outbox := tests/outbox tests/deliveries
 commands := tests/e2e tests/cli tests/call_log
-homes := tests/checkup tests/secrets
+homes := tests/checkup tests/backup tests/secrets
 plugins := tests/plugins
 dispatch := tests/dispatch tests/manager
 loading := tests/loading tests/compat

@@ -543,7 +543,7 @@ class BuiltinMethods(Protocol):
         """
 
     def storage_parts(self, home: Path, database: Any, /) -> list[Any]:
-        """Return the notes and conversations as `storage.parts.StoragePart`, conversations first.
+        """Return the conversations, then the notes, as `storage.migration.StoragePart`.
 
         ``database`` is a `storage.postgres.Database`, or None for the files of the home.
         """

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_core.checkup.forget_provider import ask_provider
-from hermes_core.checkup.former_storage import left_at
 from hermes_core.checkup.journal import Journal
 from hermes_core.checkup.receipt import (
     ProviderReceipt,
@@ -47,6 +46,7 @@ from hermes_core.config.setup_journal import recover
 from hermes_core.errors import HermesError
 from hermes_core.loading.activation import activate_builtin
 from hermes_core.provider import ForgetRequest, folded
+from hermes_core.storage.files import read_regular, replace_file
 from hermes_core.storage.processes import users_of
 from hermes_core.storage.search import ENCODINGS, FileSearchResult
 
@@ -56,6 +56,11 @@ _JOURNAL: Final = Journal(
 RECEIPTS: Final = "receipts"
 _DELETING: Final = "docs/fleet.md, Delete a namespace; then remove its line from storage-left.txt"
 INTERRUPTED: Final = "a `forget` was interrupted; not everything is deleted"
+
+#: Where the memory was before, a line each: no search of the home's files finds it there.
+LEFT: Final = "storage-left.txt"
+_MOVED_FILES: Final = ("state.db", "sessions.db", "outbox.db", "memories/", "pending/")
+_MOST_LEFT_BYTES: Final = 10_000_000
 
 #: An agent may store more of it meanwhile; whoever stores all the time is named instead.
 _PASSES: Final = 3
@@ -359,3 +364,30 @@ def _named(home: Path, path: Path, subject: Subject) -> str:
 def _safe(text: str, subject: Subject) -> str:
     """A text for the receipt; its own words if it contains what is to be forgotten."""
     return "(not shown: it contains what was forgotten)" if subject.names.found_in(text) else text
+
+
+# -- Where the memory of a home was before it moved: no search of its files finds it there --------
+
+
+def left_at(home: Path) -> list[str]:
+    """The namespaces of databases from which the memory of a home was moved away."""
+    try:
+        return read_regular(home / LEFT, _MOST_LEFT_BYTES).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [f"{LEFT}, which can't be read ({error.strerror or error})"]
+
+
+def note_left(home: Path, where: str, *, in_use: bool = False) -> None:
+    """Remember that a namespace keeps what it has, or that it is in use again."""
+    known = left_at(home)
+    others = [each for each in known if each != where]
+    lines = others if in_use else [*others, where]
+    if lines != known:
+        replace_file(home / LEFT, "".join(f"{each}\n" for each in lines).encode(), mode=0o600)
+
+
+def is_from_before(config: Config, name: str) -> bool:
+    """Whether a file of the home has what it remembered before it moved to a database."""
+    return bool(config.storage) and name.startswith(_MOVED_FILES)

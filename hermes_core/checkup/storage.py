@@ -1,7 +1,7 @@
 """`storage`: where a home stores what, whether that works, and moving it to another storage.
 
 A migration copies the conversations first, while agents may run. Then it freezes the source
-(`storage.frozen`), copies the rest, compares counts and checksums of both sides, changes
+(`storage.migration`), copies the rest, compares counts and checksums of both sides, changes
 ``memory.storage`` and hands the spool over. A journal in the home says how far it is; every step
 may be repeated, so the same command goes on after a crash at any point. The content of the source
 is never changed.
@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_core.checkup.forget import exclusive
-from hermes_core.checkup.former_storage import note_left
+from hermes_core.checkup.forget import exclusive, note_left
 from hermes_core.checkup.journal import Journal
 from hermes_core.config import Config, load_config
 from hermes_core.config.config_file import FILES
@@ -30,8 +29,7 @@ from hermes_core.outbox.part import OutboxPart
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import BuiltinMethods
 from hermes_core.storage.address import address_problem, shown_address
-from hermes_core.storage.frozen import MOVED_HINT
-from hermes_core.storage.parts import Progress, StoragePart, counted, no_progress
+from hermes_core.storage.migration import MOVED_HINT, Progress, StoragePart, counted, no_progress
 from hermes_core.storage.processes import users_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import click
 
-from hermes_core.checkup.backup import create_backup
-from hermes_core.checkup.backup_file import Manifest
-from hermes_core.checkup.restore import RestoreResult, read_manifest, restore
+from hermes_core.backup.backup import create_backup
+from hermes_core.backup.format import Manifest
+from hermes_core.backup.restore import RestoreResult, read_manifest, restore
 from hermes_core.cli.output import amount, note, plain, print_json, progress, say, size
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.errors import SecretsError

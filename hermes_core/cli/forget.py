@@ -14,12 +14,12 @@ from hermes_core.checkup.forget import (
     begin,
     exclusive,
     finish,
+    is_from_before,
     is_gone,
     resume,
     unfinished,
 )
 from hermes_core.checkup.forget_provider import ProviderAnswer, ask_provider
-from hermes_core.checkup.former_storage import is_from_before
 from hermes_core.checkup.receipt import Receipt
 from hermes_core.checkup.survey import Subject, Survey, needle_problem, subject_of, survey
 from hermes_core.cli.output import (

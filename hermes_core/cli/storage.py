@@ -33,8 +33,8 @@ from hermes_core.cli.output import (
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import Config, load_config
 from hermes_core.storage.home import resolve_home
+from hermes_core.storage.migration import Progress, counted
 from hermes_core.storage.outages import remembered_outages
-from hermes_core.storage.parts import Progress, counted
 
 _json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 _WIDTH: Final = 14

@@ -31,8 +31,8 @@ from hermes_core.outbox.failures import (
     skipped_wait,
 )
 from hermes_core.outbox.records import NO_LIMITS, TURN, FailureLimits, StreamKey, Write, WriteState
-from hermes_core.storage.frozen import is_frozen
 from hermes_core.storage.logger import logger
+from hermes_core.storage.migration import is_frozen
 
 if TYPE_CHECKING:
     from hermes_core.outbox.worker import Outbox

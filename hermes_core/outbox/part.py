@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from hermes_core.outbox.records import StreamKey, WriteState
 from hermes_core.outbox.sqlite import OutboxFile
 from hermes_core.outbox.store import OutboxStore, open_store
-from hermes_core.storage.frozen import (
+from hermes_core.storage.migration import (
+    Digest,
+    Progress,
     Tables,
     freeze_file,
     freeze_namespace,
     thaw_file,
     thaw_namespace,
 )
-from hermes_core.storage.parts import Digest, Progress
 from hermes_core.storage.processes import machine_of
 from hermes_core.storage.sql import Connection
 

@@ -27,7 +27,7 @@ from hermes_core.storage.descriptors import (
 )
 from hermes_core.storage.files import file_lock
 from hermes_core.storage.forks import close_before_fork
-from hermes_core.storage.frozen import is_frozen
+from hermes_core.storage.migration import is_frozen
 from hermes_core.storage.sqlite_connection import (
     HINTS,
     LOCK_SECONDS,

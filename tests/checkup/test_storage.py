@@ -24,7 +24,7 @@ from hermes_builtin.notes.commands import memory
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_core import DatabaseError, HermesError, MemoryManager, SessionContext
-from hermes_core.checkup import forget, former_storage, storage, survey
+from hermes_core.checkup import forget, storage, survey
 from hermes_core.cli.forget import forget_command
 from hermes_core.cli.storage import storage_command
 from hermes_core.config import load_config
@@ -34,7 +34,7 @@ from hermes_core.outbox.admin import entries, open_store
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import ForgetRequest
 from hermes_core.storage.address import shown_address
-from hermes_core.storage.parts import Progress, counted, no_progress
+from hermes_core.storage.migration import Progress, counted, no_progress
 from hermes_core.storage.postgres import shared_database
 
 FILES = ("state.db", "outbox.db", "memories", "pending")
@@ -610,7 +610,7 @@ def test_a_namespace_that_was_moved_away_can_be_deleted(
 @pytest.mark.stress
 def test_forget_names_where_the_memory_was_before(full: Path, url: str, tmp_path: Path) -> None:
     migrate(full, url)
-    assert former_storage.is_from_before(load_config(full), "memories/history.db")
+    assert forget.is_from_before(load_config(full), "memories/history.db")
     done = CliRunner().invoke(forget_command, ["Where is Bonn, bob", "--yes"])
     assert done.exit_code == 1
     assert "these files are from before" in done.output
@@ -622,7 +622,7 @@ def test_forget_names_where_the_memory_was_before(full: Path, url: str, tmp_path
     said = forget.always_unreachable(config, subject, asked=False)
 
     assert any(f"{shown_address(url)} (default): the memory before" in each for each in said)
-    assert not former_storage.is_from_before(config, "memories/history.db")
+    assert not forget.is_from_before(config, "memories/history.db")
 
 
 @pytest.mark.parametrize("part", ["archive_messages", "outbox_writes", "notes_changes"])

@@ -24,7 +24,7 @@ MOST = 1_000_000
 #: Calls are counted in these modules: each of their functions is a step. The first has the order.
 MODULES = (
     "checkup/storage.py", "storage_parts.py", "sqlite/rows.py", "postgres/rows.py",
-    "storage/frozen.py", "outbox/part.py", "storage/files.py", "config/editor.py",
+    "storage/migration.py", "outbox/part.py", "storage/files.py", "config/editor.py",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from hermes_core.errors import DatabaseError
-from hermes_core.storage.frozen import FROZEN_STATE, MOVED_HINT
+from hermes_core.storage.migration import FROZEN_STATE, MOVED_HINT
 
 #: Less than that is no time to answer in.
 _LEAST_SECONDS: Final = 0.05

@@ -38,7 +38,7 @@ from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.session_merge import MessageIds, SessionMerge
 from hermes_builtin.sessions.spool import Spool
 from hermes_core import HermesError
-from hermes_core.checkup.backup_file import publish, work_folder
+from hermes_core.backup.format import publish, work_folder
 from hermes_core.checkup.listing import Listing, list_memories, read_memories
 from hermes_core.config import load_config
 from hermes_core.errors import CHECK_FOLDER

@@ -45,7 +45,7 @@ from hermes_core.privacy.origin import ASSISTANT, is_external
 from hermes_core.storage.logger import SafeLogger
 
 if TYPE_CHECKING:
-    from hermes_core.storage.parts import StoragePart
+    from hermes_core.storage.migration import StoragePart
     from hermes_core.storage.postgres import Database
 
 Mirror = Callable[[str, str, str, dict[str, Any]], None]

@@ -27,15 +27,17 @@ from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.sqlite.rows import SqliteRows
 from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
-from hermes_core.storage.frozen import (
+from hermes_core.storage.migration import (
     MOVED_HINT,
+    Digest,
+    Progress,
+    StoragePart,
     Tables,
     freeze_file,
     freeze_namespace,
     thaw_file,
     thaw_namespace,
 )
-from hermes_core.storage.parts import Digest, Progress, StoragePart
 from hermes_core.storage.sql import Connection
 
 if TYPE_CHECKING:

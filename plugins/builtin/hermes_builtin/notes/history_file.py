@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 from hermes_builtin.notes.entries import NotesError, split, text_hash
 from hermes_core.errors import DatabaseError
 from hermes_core.privacy.origin import ASSISTANT, PERSON
-from hermes_core.storage.frozen import why_file_is_frozen
 from hermes_core.storage.logger import SafeLogger
+from hermes_core.storage.migration import why_file_is_frozen
 from hermes_core.storage.sql import Connection
 from hermes_core.storage.sqlite import SqliteFile
 from hermes_core.storage.sqlite_connection import Schema

@@ -27,9 +27,9 @@ from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file, sync_folder
-from hermes_core.storage.frozen import is_frozen
 from hermes_core.storage.home import ensure_folder
 from hermes_core.storage.lines import append_line, ends_with_line, fields_of, line_of, lines_of
+from hermes_core.storage.migration import is_frozen
 from hermes_core.storage.sqlite_connection import error_code, is_damage
 
 logger = logging.getLogger("hermes_builtin")

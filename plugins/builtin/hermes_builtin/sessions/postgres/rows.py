@@ -11,7 +11,7 @@ from hermes_builtin.sessions.archive import Message, Session
 from hermes_builtin.sessions.numbers import OTHER, place_of, role_code
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of
-from hermes_core.storage.frozen import (
+from hermes_core.storage.migration import (
     Tables,
     freeze_namespace,
     thaw_namespace,

@@ -12,7 +12,7 @@ from hermes_builtin.sessions.archive import Message, Session
 from hermes_builtin.sessions.numbers import OTHER, message_id, place_of, role_code
 from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.tables import checksum, session_checksum
-from hermes_core.storage.frozen import Tables, freeze_file, thaw_file, why_file_is_frozen
+from hermes_core.storage.migration import Tables, freeze_file, thaw_file, why_file_is_frozen
 
 # A search puts messages into the index, which changes another column of their session.
 _TABLES: Final[Tables] = {

@@ -19,8 +19,8 @@ from hermes_builtin.portable import export_file, import_file
 from hermes_builtin.sessions.importers import import_file as import_conversations
 from hermes_builtin.sessions.location import locate
 from hermes_core import HermesError, MemoryManager
-from hermes_core.checkup.backup import create_backup
-from hermes_core.checkup.restore import is_proper, restore
+from hermes_core.backup.backup import create_backup
+from hermes_core.backup.restore import is_proper, restore
 
 FAST = True
 pytestmark = posix_only

@@ -24,10 +24,10 @@ from support.commands import Machine, posix_only, run_on_terminal
 from support.forget_home import KEPT, count, fill, in_child
 
 from hermes_core import MemoryManager
-from hermes_core.checkup.backup import create_backup
-from hermes_core.checkup.backup_file import CHECKSUM, MANIFEST
+from hermes_core.backup.backup import create_backup
+from hermes_core.backup.format import CHECKSUM, MANIFEST
+from hermes_core.backup.restore import BackupError, restore
 from hermes_core.checkup.handed import Handed
-from hermes_core.checkup.restore import BackupError, restore
 from hermes_core.errors import HermesError, SecretsError
 from hermes_core.storage.files import file_lock
 
@@ -224,7 +224,7 @@ import sys
 from pathlib import Path
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
-from hermes_core.checkup.backup import create_backup
+from hermes_core.backup.backup import create_backup
 home = Path(sys.argv[1])
 create_backup(home, home.with_name("b.zip"))
 print([each for each in opened if each.startswith(str(home)) and ".db" in each])
@@ -242,7 +242,7 @@ def test_no_database_of_the_home_is_opened_by_anybody_but_sqlite(machine):
 
 
 def test_notes_wait_for_whoever_changes_them(small, tmp_path, monkeypatch):
-    from hermes_core.checkup import backup
+    from hermes_core.backup import backup
     from hermes_core.storage.files import LockTimeoutError, file_lock
 
     monkeypatch.setattr(backup, "_LOCK_SECONDS", 0.05)

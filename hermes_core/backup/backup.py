@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from hermes_core import __version__
-from hermes_core.checkup.backup_file import (
+from hermes_core.backup.format import (
     CHECKSUM,
     HOME,
     MANIFEST,
@@ -42,7 +42,7 @@ from hermes_core.checkup.backup_file import (
     publish,
     work_folder,
 )
-from hermes_core.checkup.backup_secrets import LARGEST, SecretSearch
+from hermes_core.backup.secret_search import LARGEST, SecretSearch
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.config import Config, load_config
 from hermes_core.dispatch import SingleProvider

@@ -23,8 +23,8 @@ from itertools import count as counting
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
-from hermes_core.checkup.backup import CHUNK, Progress, Step
-from hermes_core.checkup.backup_file import (
+from hermes_core.backup.backup import CHUNK, Progress, Step
+from hermes_core.backup.format import (
     CHECKSUM,
     FORMAT,
     HOME,

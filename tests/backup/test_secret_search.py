@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from hermes_core.checkup import backup_secrets
-from hermes_core.checkup.backup import create_backup
-from hermes_core.checkup.backup_secrets import SecretSearch
-from hermes_core.checkup.restore import restore
+from hermes_core.backup import secret_search
+from hermes_core.backup.backup import create_backup
+from hermes_core.backup.restore import restore
+from hermes_core.backup.secret_search import SecretSearch
 from hermes_core.secrets import Secrets
 
 #: No search by format finds this one.
@@ -116,7 +116,7 @@ def test_what_was_said_is_copied_as_it_is(home, tmp_path, name):
 
 
 def test_a_large_file_is_searched_wherever_its_parts_end(monkeypatch):
-    monkeypatch.setattr(backup_secrets, "_LONGEST_SECRET", 500)
+    monkeypatch.setattr(secret_search, "_LONGEST_SECRET", 500)
     content = ("ä" * 700 + KNOWN + "x" * 300 + PEM + "y" * 900 + KNOWN).encode()
     expected = content.replace(KNOWN.encode(), b"*").replace(PEM.strip().encode(), b"*")
     for size in (7, 64, 501, 1000, 5000):
