@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -24,7 +23,7 @@ from inspect import Parameter, Signature
 from itertools import count
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_core.dispatch.call import Deadlines
 from hermes_core.dispatch.isolation_messages import (
@@ -56,7 +55,9 @@ from hermes_core.provider import (
     hand_over,
 )
 from hermes_core.session import SessionContext
-from hermes_core.storage.child import end_child
+
+if TYPE_CHECKING:
+    import subprocess
 
 #: The variable with the token of a child; a child of `checkup` may have another one besides.
 ISOLATED: Final = "HERMES_PLUGINS_ISOLATED"
@@ -244,6 +245,8 @@ class _Child:
 
     def _exit(self) -> str:
         """How the process ended, which closed its end of the pipe."""
+        import subprocess  # noqa: PLC0415 - as in `stop`
+
         try:
             code = self._launched.process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -257,6 +260,11 @@ class _Child:
 
     def stop(self, end: _End) -> None:
         """End the process and all that it started; whoever waits for an answer gets ``end``."""
+        # 10 ms, which only an agent with an isolated plugin pays: starting one has imported them.
+        import subprocess  # noqa: PLC0415
+
+        from hermes_core.storage.child import end_child  # noqa: PLC0415
+
         with self._lock:
             if self.end is not None:
                 return

@@ -60,6 +60,8 @@ _INSERT: Final = (
 )
 #: More than there are.
 _ALL: Final = 2**62
+#: SQLite takes at least 999 values in a statement.
+_VALUES: Final = 500
 
 
 class Change(NamedTuple):
@@ -417,11 +419,17 @@ class History:
 
     def _recorded(self, database: Connection, texts: Iterable[str]) -> dict[str, str]:
         """The origins of those texts that have one."""
-        query = f"SELECT origin FROM origins WHERE {self._file.of_home('origins')} AND hash = ?"  # noqa: S608
-        rows = (
-            (text, database.execute(query, (text_hash(text),)).fetchone()) for text in set(texts)
-        )
-        return {text: str(row[0]) for text, row in rows if row is not None}
+        texts_by_hash = {text_hash(text): text for text in texts}
+        found: dict[str, str] = {}
+        hashes = list(texts_by_hash)
+        own = self._file.of_home("origins")
+        for start in range(0, len(hashes), _VALUES):
+            some = hashes[start : start + _VALUES]
+            marks = ", ".join("?" * len(some))
+            query = f"SELECT hash, origin FROM origins WHERE {own} AND hash IN ({marks})"  # noqa: S608
+            rows = database.execute(query, some).fetchall()
+            found.update((texts_by_hash[hashed], str(origin)) for hashed, origin in rows)
+        return found
 
     def _record(self, database: Connection, origins: Mapping[str, str]) -> None:
         known = self._recorded(database, origins)
