@@ -43,7 +43,7 @@ def pending(archive):
         return is_pending(database)
 
 
-def wait_until(condition, seconds=10.0):
+def wait_until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)

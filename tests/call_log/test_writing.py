@@ -232,7 +232,7 @@ def test_a_process_that_ends_without_a_close_ends_at_once_and_quietly(home):
         from support.calls import A_CALL
         from hermes_core.call_log import CallLog
         log = CallLog.of(Path({str(home)!r}))
-        for _ in range(20_000):
+        for _ in range(9_000):
             log.add(A_CALL)
         """
     )

@@ -109,16 +109,18 @@ def test_a_plugin_that_is_not_available_says_why_and_what_to_do(machine):
 
 
 @pytest.mark.parametrize(
-    ("body", "cause"),
+    ("body", "deadline", "cause"),
     [
-        pytest.param("raise OSError('no disk')", "no disk", marks=pytest.mark.stress),
-        ("import time; time.sleep(600)", "0.3 s"),
-        ("import os; os._exit(7)", "7"),
+        pytest.param("raise OSError('no disk')", 60, "no disk", marks=pytest.mark.stress),
+        ("import time; time.sleep(600)", 0.3, "0.3 s"),
+        ("import os; os._exit(7)", 60, "7"),
     ],
 )
-def test_a_plugin_that_fails_when_asked_whether_it_is_available_is_refused(machine, body, cause):
+def test_a_plugin_that_fails_when_asked_whether_it_is_available_is_refused(
+    machine, body, deadline, cause
+):
     machine.install("alpha", GOOD.replace("return True", body))
-    machine.write_config(CONFIG + "  deadlines: {available: 0.3}\n")
+    machine.write_config(CONFIG + f"  deadlines: {{available: {deadline}}}\n")
     with machine.unchanged():
         line = machine.run("enable", "alpha").failed()
     assert "plugin alpha" in line
