@@ -254,45 +254,148 @@ def test_only_the_command_and_the_web_modules_know_the_web():
     assert found == {"app", "command", "pages"}
 
 
-#: Who else may open a SQLite file, and why.
-OWN_CONNECTIONS = {
-    "storage/sqlite.py": "has the class",
-    "sessions/sqlite/maintenance.py": "cuts a damaged index out of the schema",
-    "sessions/sqlite/repair.py": "copies a damaged file, which the class refuses",
-    "hermes_memory_mem0/engine.py": "erases what was deleted from files of mem0ai and Qdrant",
-    "scaffold/project/src/hermes_memory_acme/store.py": "is an author's code",
+#: Everything that runs as ours: what is imported, and what a plugin of ours adds.
+ALL_OURS = (CORE, ROOT / "plugins", ROOT / "hermes_adapters", INSPECTOR)
+
+#: Who opens a SQLite file, and why.
+OPENS_SQLITE = {
+    "hermes_core/storage/sqlite_connection.py": "all other connections come from here",
+    "hermes_core/storage/snapshot.py": "writes the copy of a database, which has no schema of ours",
+    "plugins/builtin/hermes_builtin/sessions/sqlite/maintenance.py": "cuts a damaged index out of "
+    "the schema",
+    "plugins/builtin/hermes_builtin/sessions/sqlite/repair.py": "copies a damaged file, which a "
+    "connection of ours refuses",
+    "plugins/mem0/src/hermes_memory_mem0/engine.py": "erases what was deleted from files of mem0ai "
+    "and Qdrant",
 }
 
 
-def test_every_sqlite_file_is_opened_through_one_class():
-    found = [
-        where(path, node.lineno)
-        for folder in (CORE, ROOT / "plugins")
+def test_only_these_files_open_sqlite():
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ALL_OURS
         for path, tree in sources(folder)
+        if opens_sqlite(tree)
+    }
+    assert found == set(OPENS_SQLITE)
+
+
+@pytest.mark.parametrize(
+    ("code", "opens"),
+    [
+        ("import sqlite3\nsqlite3.connect(path)", True),
+        ("import sqlite3 as sql\nwork = partial(sql.connect, path)", True),
+        ("from sqlite3 import connect", True),
+        ("from sqlite3.dbapi2 import connect as opened", True),
+        ("import sqlite3\nsqlite3.Connection(path)", True),
+        ("from sqlite3 import Connection\nConnection(path)", True),
+        ("from sqlite3 import Connection\ndef read(database: Connection): ...", False),
+        (
+            "import sqlite3, psycopg\ntry:\n    psycopg.connect(url)\nexcept sqlite3.Error: ...",
+            False,
+        ),
+    ],
+)
+def test_a_file_that_opens_sqlite_is_found_however_it_is_written(code, opens):
+    assert opens_sqlite(ast.parse(code)) == opens
+
+
+def opens_sqlite(tree: ast.Module) -> bool:
+    """Whether a module uses `sqlite3.connect`, or calls `sqlite3.Connection`, by any name."""
+    modules, classes = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [each for each in node.names if each.name.split(".")[0] == "sqlite3"]
+            modules |= {each.asname or "sqlite3" for each in names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sqlite3":
+            if any(each.name == "connect" for each in node.names):
+                return True
+            classes |= {
+                each.asname or each.name for each in node.names if each.name == "Connection"
+            }
+    used = {
+        ast.unparse(node.func if isinstance(node, ast.Call) else node)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("sqlite3.connect")
-        if not path.as_posix().endswith(tuple(OWN_CONNECTIONS))
-    ]
-    assert found == []
+        if isinstance(node, ast.Call)
+        or (isinstance(node, ast.Attribute) and node.attr == "connect")
+    }
+    places = {f"{each}{part}" for each in modules for part in ("", ".dbapi2")}
+    return not used.isdisjoint(
+        classes | {f"{place}.{name}" for place in places for name in ("connect", "Connection")}
+    )
+
+
+#: Who asks a provider, or what may be one, for its members outside of dispatch, and why.
+LOOKS_INTO_A_PROVIDER = {
+    "hermes_core/loading/loader.py: hasattr(type(value), member)": "whether it is a provider",
+    "hermes_core/loading/loader.py: hasattr(value, member)": "whether it is a provider",
+    "hermes_core/install/_bridge_template.py: hasattr(type(value), each)": "whether it is a "
+    "provider, in hermes-agent, where nothing of ours can be imported",
+    "hermes_core/install/_bridge_template.py: hasattr(value, each)": "as above",
+    "hermes_core/storage/child.py: getattr(value, each)": "encodes the fields of a NamedTuple",
+}
+#: What a provider is called in our code, without underscores before it.
+PROVIDER_NAMES = {
+    "active", "builtin", "candidate", "external", "instance", "memory_provider", "memoryprovider",
+    "plugin", "provider", "providers", "single", "target", "value",
+}  # fmt: skip
+#: `value` and `target` may be anything; they count where a member of a provider may be asked for.
+VAGUE = {"target", "value"}
 
 
 def test_a_provider_is_looked_into_only_where_it_is_called():
     """What a provider may have is declared in provider.py; only dispatch asks whether it has it."""
-    wrong = [
-        f"{where(path, node.lineno)}: {ast.unparse(node)}"
-        for path, tree in sources(CORE)
-        if unit(path) not in ("dispatch", "conformance")
+    found = {
+        f"{path.relative_to(ROOT).as_posix()}: {ast.unparse(node)}"
+        for folder in ALL_OURS
+        for path, tree in sources(folder)
+        if not path.is_relative_to(CORE) or unit(path) not in ("dispatch", "conformance")
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _looks_into_a_provider(node)
-    ]
-    assert wrong == []
+        if isinstance(node, ast.Call) and looks_into_a_provider(node, members_of_providers())
+    }
+    assert found == set(LOOKS_INTO_A_PROVIDER)
 
 
-def _looks_into_a_provider(call: ast.Call) -> bool:
-    function = call.func.id if isinstance(call.func, ast.Name) else ""
-    if function not in ("getattr", "hasattr") or not call.args:
+@pytest.mark.parametrize(
+    ("code", "looks"),
+    [
+        ('getattr(provider, "probe", None)', True),
+        ("hasattr(self._provider, name)", True),
+        ('hasattr(type(self.external), "forget")', True),
+        ("getattr(active.provider.__class__, name)", True),
+        ('getattr(manager.providers[0], "probe")', True),
+        ('getattr(thing, "on_session_end", None)', True),
+        ('getattr(value, "status", None)', False),
+        ("getattr(value, name)", True),
+        ("getattr(module, name)", False),
+    ],
+)
+def test_a_look_into_a_provider_is_found_however_it_is_written(code, looks):
+    call = ast.parse(code, mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert looks_into_a_provider(call, members_of_providers()) == looks
+
+
+def looks_into_a_provider(call: ast.Call, members: frozenset[str]) -> bool:
+    if not isinstance(call.func, ast.Name) or call.func.id not in ("getattr", "hasattr"):
         return False
-    return ast.unparse(call.args[0]).split(".")[-1].lower() in ("provider", "memoryprovider")
+    who, member = ast.unparse(call.args[0]), call.args[1]
+    who = re.sub(r"^type\((.*)\)$", r"\1", who).removesuffix(".__class__")
+    who = re.sub(r"\[.*\]$", "", who).split(".")[-1].lstrip("_").lower()
+    asked = member.value if isinstance(member, ast.Constant) else None
+    if asked in members:
+        return True
+    return who in PROVIDER_NAMES and (who not in VAGUE or asked is None)
+
+
+@cache
+def members_of_providers() -> frozenset[str]:
+    """The methods that are a provider's alone: nothing else has a member of such a name."""
+    tree = parsed(CORE / "hookspecs.py")
+    classes = (each for each in tree.body if isinstance(each, ast.ClassDef))
+    hooks = next(each for each in classes if each.name == "MemoryHooks")
+    names = {each.name for each in hooks.body if isinstance(each, ast.FunctionDef)}
+    return frozenset(names - {"initialize", "shutdown"})
 
 
 MUTABLE = re.compile(
@@ -310,20 +413,81 @@ def test_state_that_plugins_share_is_on_a_short_list():
     assert _shared_state(ROOT / "plugins") == set(PLUGINS_SHARED_STATE)
 
 
+@pytest.mark.parametrize(
+    "folder", [ROOT / "hermes_adapters", INSPECTOR], ids=lambda each: each.name
+)
+def test_adapters_and_the_page_share_no_state(folder):
+    assert _shared_state(folder) == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("_SEEN = {}", ["_SEEN"]),
+        ("_TABLE = {1: 2}", []),
+        ("class Counter:\n    count = 0\ndef work():\n    Counter.count += 1", ["Counter.count"]),
+        ("class A:\n    def work(self):\n        type(self).last = self", ["type(self).last"]),
+        ("class A:\n    def work(self):\n        self.__class__.last = 1", ["self.__class__.last"]),
+        ("class A:\n    @classmethod\n    def work(cls):\n        cls.seen[1] = 2", ["cls.seen"]),
+        ("class A:\n    seen = []", ["A.seen"]),
+        ("class A:\n    seen: Mapping[str, int] = {}", []),
+        ("def work(one: A):\n    one.last = 1", []),
+    ],
+)
+def test_state_that_a_process_shares_is_found_however_it_is_written(code, names):
+    assert list(_shared(ast.parse(code))) == names
+
+
 def _shared_state(folder: Path) -> set[str]:
     return {
         f"{path.relative_to(folder).as_posix()}: {name}"
         for path, tree in sources(folder)
-        for name, value in _assignments(tree)
-        if _is_mutable(value)
+        for name in _shared(tree)
     }
 
 
-def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    for node in tree.body:
+def _shared(tree: ast.Module) -> Iterator[str]:
+    """The names of a module, and the attributes of classes, that are changed while it runs."""
+    yield from (name for name, value in _assignments(tree) if _is_mutable(value))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from (
+                f"{node.name}.{name}" for name, value in _assignments(node) if _is_mutable(value)
+            )
+        yield from map(ast.unparse, filter(_is_of_a_class, _targets(node)))
+
+
+def _targets(node: ast.AST) -> Iterator[ast.expr]:
+    """What a statement assigns or deletes; of a subscript, what it is a part of."""
+    if isinstance(node, ast.Assign | ast.Delete):
+        targets = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        targets = [node.target]
+    else:
+        return
+    for target in targets:
+        for each in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+            while isinstance(each, ast.Subscript):
+                each = each.value  # noqa: PLW2901
+            yield each
+
+
+def _is_of_a_class(target: ast.expr) -> bool:
+    """Whether it is an attribute of a class, which has a CapWords name."""
+    of = r"(\w+\.)*_*[A-Z]\w*[a-z]\w*|cls|type\(.*\)|.*\.__class__"
+    return (
+        isinstance(target, ast.Attribute)
+        and re.fullmatch(of, ast.unparse(target.value)) is not None
+    )
+
+
+def _assignments(scope: ast.Module | ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    for node in scope.body:
         if isinstance(node, ast.Assign):
             yield ast.unparse(node.targets[0]), node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            if isinstance(scope, ast.ClassDef) and "Mapping[" in ast.unparse(node.annotation):
+                continue  # the default of a field, which nobody may change
             yield ast.unparse(node.target), node.value
 
 
@@ -370,42 +534,77 @@ def test_no_function_rebinds_a_name_of_its_module():
 
 IMPORT_ALL = """
 import os, pkgutil, sys, threading
-import hermes_core
-seen = []
+import hermes_builtin, hermes_core
+done = []
 def audit(event, args):
     writes = event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+")
     if writes or event.startswith(("socket.", "subprocess.", "os.fork", "os.putenv", "os.mkdir")):
-        seen.append((event, *map(str, args[:2])))
+        done.append((event, *map(str, args[:2])))
+# The clock, random numbers, files, processes: functions in C that ours call while it is imported.
+OUTSIDE = {"posix", "nt", "time", "_socket", "_random", "_posixsubprocess", "_io"}
+# click looks for a translation of the texts that are its own.
+HARMLESS = {"fspath", "StringIO", "BytesIO", "stat"}
+def profile(frame, event, function):
+    if event != "c_call":
+        return
+    module = function.__module__ or type(function.__self__).__module__
+    if module not in OUTSIDE | {"random"} or function.__name__ in HARMLESS:
+        return
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        if frame.f_globals.get("__name__", "").startswith("hermes_"):
+            done.append((f"{module}.{function.__name__}", frame.f_code.co_filename, frame.f_lineno))
+            return
+        frame = frame.f_back
 environment, stdout, finders = dict(os.environ), sys.stdout, list(sys.meta_path)
 names = [
     each.name
-    for each in pkgutil.walk_packages(hermes_core.__path__, "hermes_core.")
+    for package in (hermes_core, hermes_builtin)
+    for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     if ".compat" not in each.name and ".scaffold.project" not in each.name
     and not each.name.endswith("__main__")
 ]
 import asyncio, multiprocessing, subprocess, pytest  # what they do is theirs
 sys.addaudithook(audit)
 sys.dont_write_bytecode = True
-for name in names:
+sys.setprofile(profile)
+for name in [*names, *sys.argv[1:]]:
     __import__(name)
+sys.setprofile(None)
 assert len(names) > 40, names
 assert dict(os.environ) == environment
 assert (sys.stdout, sys.meta_path) == (stdout, finders)
 assert threading.active_count() == 1
-assert seen == [], seen
+assert done == [], done
 """
 
 
 def test_importing_does_no_work():
-    """No thread, no process, no file, no socket, and nothing of the interpreter changed."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", IMPORT_ALL],
+    """No thread, no process, no file, no clock, and nothing of the interpreter changed."""
+    done = imported()
+    assert done.returncode == 0, done.stderr
+
+
+def test_work_of_an_import_is_seen(tmp_path):
+    work = ["os.urandom(8)", "uuid.uuid4()", "time.monotonic()", "random.random()", "os.getpid()"]
+    lines = ["import os, random, time, uuid", *work, "open(os.devnull).close()"]
+    (tmp_path / "hermes_busy.py").write_text("\n".join(lines))
+    last = imported("hermes_busy", folder=tmp_path).stderr.splitlines()[-1]
+    for number in range(2, len(lines) + 1):
+        assert f"hermes_busy.py', {number})" in last
+
+
+def imported(*more: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Import all modules of the wheel, and others, in a process of their own."""
+    source = (
+        f"import sys; sys.path.insert(0, {str(folder)!r})\n{IMPORT_ALL}" if folder else IMPORT_ALL
+    )
+    return subprocess.run(
+        [sys.executable, "-P", "-c", source, *more],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
 
 
 #: A file that is longer has two subjects.
@@ -470,3 +669,81 @@ def _says_over_what(module: ast.Module) -> bool:
         if isinstance(statement, ast.Assign)
         for call in ast.walk(statement)
     )
+
+
+#: What Python has on POSIX only; a test module that needs it when it is imported can't be collected
+#: on Windows.
+POSIX_MODULES = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+POSIX_NAMES = {
+    "os": {
+        "WNOHANG", "WUNTRACED", "chown", "chroot", "fchown", "fork", "forkpty", "getegid",
+        "geteuid", "getgid", "getloadavg", "getpgid", "getuid", "killpg", "lchown", "mkfifo",
+        "openpty", "posix_spawn", "register_at_fork", "setgid", "setsid", "setuid", "statvfs",
+        "sysconf", "uname",
+    },
+    "signal": {
+        "SIGALRM", "SIGCHLD", "SIGCONT", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT", "SIGSTOP",
+        "SIGTSTP", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGXFSZ", "alarm", "setitimer",
+    },
+    "socket": {"AF_UNIX"},
+    "time": {"tzset"},
+}  # fmt: skip
+
+
+def test_tests_can_be_collected_on_windows():
+    wrong = [
+        f"{where(path, line)}: {name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for line, name in _posix_at_import(parsed(path))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("import resource", ["resource"]),
+        ("from fcntl import flock", ["fcntl"]),
+        ("KILLED = -signal.SIGKILL", ["signal.SIGKILL"]),
+        ("@skipif(os.getuid() == 0)\ndef test(): ...", ["os.getuid"]),
+        ("class Test:\n    user = os.geteuid()", ["os.geteuid"]),
+        ("def test(signal=signal.SIGHUP): ...", ["signal.SIGHUP"]),
+        ("def test():\n    import resource\n    os.getuid()", []),
+        ("WORK = [lambda: os.fork()]", []),
+        ("MAKE = os.mkfifo if hasattr(os, 'mkfifo') else Path.mkdir", []),
+        ("if os.name == 'posix':\n    import resource", []),
+    ],
+)
+def test_what_windows_lacks_is_found_in_a_module_of_tests(code, names):
+    assert [name for _, name in _posix_at_import(ast.parse(code))] == names
+
+
+def _posix_at_import(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in _run_at_import(tree):
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names if each.name in POSIX_MODULES]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module] if node.module in POSIX_MODULES else []
+        elif isinstance(node, ast.Attribute):
+            is_posix = node.attr in POSIX_NAMES.get(ast.unparse(node.value), ())
+            names = [ast.unparse(node)] if is_posix else []
+        else:
+            continue
+        yield from ((node.lineno, name) for name in names)
+
+
+def _run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a module that run when it is imported on Windows: no bodies of functions."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+            for each in [*node.decorator_list, *defaults]:
+                yield from (each, *_run_at_import(each))
+        elif isinstance(node, ast.If | ast.IfExp) and _asks_for_posix(node.test):
+            continue
+        elif not isinstance(node, ast.Lambda):
+            yield from (node, *_run_at_import(node))
+
+
+def _asks_for_posix(test: ast.expr) -> bool:
+    return any(word in ast.unparse(test) for word in ("hasattr(os,", "os.name", "sys.platform"))

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from hermes_core.errors import HermesError
@@ -38,8 +38,6 @@ _COLOURS: Final = {
     "no-provider": 90,
 }
 _BOLD: Final = 1
-#: Precedes the codes of colours. It is random, so that no text of a plugin contains it.
-_MARK: Final = f"\033{os.urandom(8).hex()}["
 #: Control characters, C1 codes, direction marks, line and paragraph separators, and others that
 #: can't be seen. Joiners are part of emoji and of many scripts, and do no harm.
 _STEERING: Final = (
@@ -77,7 +75,7 @@ class SafeStream:
     def __init__(self, stream: TextIO) -> None:
         #: For rich, which moves the cursor, and gets text that is plain already.
         self.unsafe = stream
-
+        _mark()  # the same for all threads, which come later
         self.buffer = _SafeBuffer(self)
 
     def __getattr__(self, name: str) -> Any:
@@ -90,8 +88,8 @@ class SafeStream:
         if privacy is not None:
             text = privacy.without_secrets(text)
         safe = text.translate(_ESCAPES)
-        if _MARK in text:
-            safe = safe.replace(_MARK.translate(_ESCAPES), "\033[")
+        if _mark() in text:
+            safe = safe.replace(_mark().translate(_ESCAPES), "\033[")
         self.unsafe.write(safe)
         return len(text)
 
@@ -150,7 +148,15 @@ def bold(text: str) -> str:
 
 
 def _styled(text: str, code: int) -> str:
-    return f"{_MARK}{code}m{text}{_MARK}0m" if code and on_terminal() and _has_colours() else text
+    if not code or not on_terminal() or not _has_colours():
+        return text
+    return f"{_mark()}{code}m{text}{_mark()}0m"
+
+
+@cache
+def _mark() -> str:
+    """Return what precedes the codes of colours. No text of a plugin contains it: it is random."""
+    return f"\033{os.urandom(8).hex()}["
 
 
 def _has_colours() -> bool:
@@ -267,7 +273,7 @@ def width_of(text: str) -> int:
     if "\033" in text:
         import re  # noqa: PLC0415 - few lines have colours
 
-        text = re.sub(rf"{re.escape(_MARK)}[0-9;]*m", "", text)
+        text = re.sub(rf"{re.escape(_mark())}[0-9;]*m", "", text)
     text = text.translate(_ESCAPES)
     if text.isascii():
         return len(text)

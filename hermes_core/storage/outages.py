@@ -31,14 +31,19 @@ class Outage:
 
 #: So long is it worth knowing. After that, whoever needs the server tries it.
 _SECONDS: Final = 10.0
-# Module state: a server can't be reached by the whole process. With the time of each.
-_KNOWN: Final[dict[str, tuple[float, Outage]]] = {}
 
 
-class _Remembering:
-    """How many commands want to remember each outage until they end."""
+class _KnownOutages:
+    """The outages by address, each with its time, and who wants to remember them for longer."""
 
-    commands = 0
+    def __init__(self) -> None:
+        self.by_url: dict[str, tuple[float, Outage]] = {}
+        #: How many commands want to remember each outage until they end.
+        self.commands = 0
+
+
+# Module state: a server can't be reached by the whole process.
+_KNOWN: Final = _KnownOutages()
 
 
 @contextmanager
@@ -47,22 +52,22 @@ def remembered_outages() -> Iterator[None]:
 
     For a command that looks at everything and ends: it waits for each server once.
     """
-    _Remembering.commands += 1
+    _KNOWN.commands += 1
     try:
         yield
     finally:
-        _Remembering.commands -= 1
+        _KNOWN.commands -= 1
 
 
 def outages_are_remembered() -> bool:
     """Whether a server that could not be reached is not asked again."""
-    return _Remembering.commands > 0
+    return _KNOWN.commands > 0
 
 
 def known_outages() -> tuple[Outage, ...]:
     """The servers that could not be reached a moment ago."""
     since = -inf if outages_are_remembered() else monotonic() - _SECONDS
-    return tuple(each for at, each in list(_KNOWN.values()) if at >= since)
+    return tuple(each for at, each in list(_KNOWN.by_url.values()) if at >= since)
 
 
 def known_outage(url: str) -> Outage | None:
@@ -73,9 +78,9 @@ def known_outage(url: str) -> Outage | None:
 def note_outages(outages: Iterable[Outage]) -> None:
     """Remember servers that could not be reached, by this process or by its child."""
     now = monotonic()
-    _KNOWN.update((each.url, (now, each)) for each in outages)
+    _KNOWN.by_url.update((each.url, (now, each)) for each in outages)
 
 
 def end_outage(url: str) -> None:
     """Forget it: the server answers."""
-    _KNOWN.pop(url, None)
+    _KNOWN.by_url.pop(url, None)

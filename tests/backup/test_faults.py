@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -51,6 +50,8 @@ def in_child(work: Callable[[], object], *, largest: int | None = None) -> tuple
     child = os.fork()
     if child == 0:
         if largest is not None:
+            import resource  # not on Windows
+
             resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
         text = ""
         try:

@@ -9,7 +9,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -67,8 +66,8 @@ def test_what_was_acknowledged_before_a_kill_is_there(home: Path) -> None:
         name = f"killed-{number}"
         worker = start(APPENDS, home, name)
         assert worker.stdout is not None
-        last = worker.stdout.readline()
-        time.sleep(0.013 * (number % 7))
+        for _ in range(1 + number % 7):  # each time after another turn, in the middle of the next
+            last = worker.stdout.readline()
         worker.send_signal(signal.SIGKILL)
         rest, errors = worker.communicate(timeout=60)
         lines = [line for line in (last + rest).split("\n")[:-1] if line]

@@ -115,7 +115,9 @@ def test_forks_in_the_middle_of_a_burst_lose_and_damage_nothing(home):
             log.close()
             os._exit(0)
         children.append(child)
-        time.sleep(0.05)
+        before = added
+        while added == before:  # the next one in another burst
+            time.sleep(0.001)
     for child in children:
         os.waitpid(child, 0)
     stop.set()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from time import sleep
 from typing import Any
 
 import pytest
 from support.observers import FULL
-from support.providers import TOOL, Clock, Gate, Recorder
+from support.providers import TOOL, Clock, Gate, Recorder, eventually
 
 from hermes_core import HermesError, MemoryManager, Outcome, hookimpl
 from hermes_core.dispatch import observers
+from hermes_core.dispatch.observers import Observer
 from hermes_core.dispatch.worker import Worker
 
 
@@ -204,47 +204,71 @@ def test_an_asynchronous_observer_does_not_break_the_turn() -> None:
 
 
 def test_two_observers_that_hang_cost_their_time_once() -> None:
+    asked: list[str] = []
     with Gate() as gate:
 
         class Eye:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
             @hookimpl
             def prefetch(self):
+                asked.append(self.name)
                 gate()
 
         manager = _manager()
-        manager.add_observer("one", Eye())
-        manager.add_observer("two", Eye())
+        manager.add_observer("one", Eye("one"))
+        manager.add_observer("two", Eye("two"))
+        assert manager.prefetch_all("q") == "recalled"
         assert manager.prefetch_all("q") == "recalled"
         health = manager.health()
         gate.open()
         manager.shutdown_all()
+    assert sorted(asked) == ["one", "two"]
     assert {health[f"observer:{each}"]["prefetch"].breaker for each in ("one", "two")} == {"open"}
 
 
-def test_an_observer_that_is_asked_twice_at_once_has_its_time_twice(
+def test_an_observer_that_is_asked_several_times_at_once_has_its_time_for_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock = Clock()
+    class Watched(Clock):
+        looks = 0
+
+        def __call__(self) -> float:
+            self.looks += 1
+            return super().__call__()
+
+    clock = Watched()
+    callers = 4
+    waiting: list[str] = []
+    step = Observer._step
+
+    def counted(self: Observer, hook: str, call: Any) -> Any:
+        waiting.append(hook)
+        return step(self, hook, call)
 
     class Eye:
         @hookimpl
         def prefetch(self):
+            # Each caller is there, and the others wait for this one, before its time passes.
+            assert eventually(lambda: len(waiting) == callers)
             clock.now += 0.03
-            sleep(0.02)  # meanwhile the others come
+            looks = clock.looks
+            assert eventually(lambda: clock.looks > looks + 1)  # whoever waits has noticed
 
     monkeypatch.setattr(observers, "Worker", partial(Worker, clock=clock))
-    monkeypatch.setattr(observers.Observer, "SECONDS", 0.05)
+    monkeypatch.setattr(Observer, "SECONDS", 0.05)
+    monkeypatch.setattr(Observer, "_step", counted)
     manager = _manager()
     manager.add_observer("eye", Eye())
-    callers = [threading.Thread(target=manager.prefetch_all, args=("q",)) for _ in range(4)]
-    for each in callers:
+    threads = [threading.Thread(target=manager.prefetch_all, args=("q",)) for _ in range(callers)]
+    for each in threads:
         each.start()
-    for each in callers:
+    for each in threads:
         each.join()
     health = manager.health()["observer:eye"]["prefetch"]
     manager.shutdown_all()
-    assert health.failures == 0
-    assert health.breaker == "closed"
+    assert (health.calls, health.failures, health.breaker) == (callers, 0, "closed")
 
 
 def test_a_value_that_can_not_be_compared_does_not_break_the_turn() -> None:

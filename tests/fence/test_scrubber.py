@@ -3,20 +3,19 @@ from __future__ import annotations
 import os
 import re
 from itertools import pairwise
-from time import process_time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fences import texts
+from support.growth import assert_linear
 
 from hermes_core import RecalledText, StreamScrubber, fenced
 
 BLOCK = fenced([RecalledText("honcho", "- likes tea\n- [ ] buys milk")], max_chars=1_000).text
 OPENING, CLOSING = "<memory-context>", "</memory-context>"
 LONGEST_TAG = 64
-#: CPU time is measured: what grows with the square of the length would take minutes.
-MANY = 50_000 if os.environ.get("HERMES_STRESS") else 10_000
+LONGEST_FLOOD = 1_000_000 if os.environ.get("HERMES_STRESS") else 200_000
 
 
 def scrubbed(*chunks: str) -> str:
@@ -194,20 +193,24 @@ def test_the_next_stream_begins_anew(end: str):
 
 @pytest.mark.scaled
 @pytest.mark.parametrize(
-    "flood",
+    "piece",
     [
-        "<" * 20 * MANY,
-        "<memory-" * 2 * MANY,
-        "<memory-context>x" * MANY,
-        "<memory-context " * MANY,
-        "\n<memory-context>\n" * MANY,
-        "<" + "\u200b" * 20 * MANY,
-        ("<mem" + "\u200b" * 50) * (MANY * 2 // 5),
-        "</memory-context>" * MANY,
+        "<",
+        "<memory-",
+        "<memory-context>x",
+        "<memory-context ",
+        "\n<memory-context>\n",
+        "\u200b",
+        "<mem" + "\u200b" * 50,
+        "</memory-context>",
     ],
 )
 @pytest.mark.parametrize("size", [7, 10**7])
-def test_a_flood_takes_no_longer_than_its_length(flood: str, size: int):
-    begin = process_time()
-    scrubbed(*(flood[start : start + size] for start in range(0, len(flood), size)))
-    assert process_time() - begin < 10
+def test_a_flood_takes_no_longer_than_its_length(piece: str, size: int):
+    assert_linear(
+        lambda flood: scrubbed(
+            *(flood[start : start + size] for start in range(0, len(flood), size))
+        ),
+        lambda length: "<" + piece * (length // len(piece)),
+        LONGEST_FLOOD,
+    )

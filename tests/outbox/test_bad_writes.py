@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from support.journals import texts
-from support.outboxes import open_store, outbox_of, rows, session
-from support.providers import Recorder, eventually, raising
+from support.outboxes import open_store, outbox_of, rows, session, settled
+from support.providers import Clock, Recorder, eventually, raising
 
 from hermes_core import MemoryManager, MemoryProvider, WriteRefused
 from hermes_core.outbox import WriteState
@@ -178,27 +178,24 @@ def test_a_refusal_is_final_for_its_write_and_for_no_other(home: Path) -> None:
 
 def test_what_was_set_aside_is_tried_again_later_and_leaves_when_it_arrives(home: Path) -> None:
     provider = Recorder(sync_turn=failing_for("bad", error=KeyError("x")))
-    now = [1_000_000.0]
-    with session(home, provider) as manager:
-        outbox = outbox_of(manager)
-        outbox.store.clock = lambda: now[0]
+    clock = Clock(1_000_000.0)
+    with session(home, provider, clock=clock) as manager:
         manager.sync_all("bad", "answer")
         manager.sync_all("good", "answer")
         for _ in range(3):
-            assert eventually(lambda: not any(route.busy for route in outbox._sessions))
-            now[0] += 10
-            outbox.wake()
-            time.sleep(0.05)
-        assert eventually(lambda: [row[1] for row in rows(manager)] == [WriteState.SKIPPED])
+            assert settled(manager)
+            clock.now += 10
+        assert settled(manager)
+        assert [row[1] for row in rows(manager)] == [WriteState.SKIPPED]
         before = len(said(provider))
-        now[0] += 200
-        outbox.wake()
-        assert eventually(lambda: len(said(provider)) > before)
-        assert eventually(lambda: rows(manager, "state, attempts, due > 1000200") != [])
+        clock.now += 200
+        assert settled(manager)
+        assert len(said(provider)) == before + 1
+        assert [row[2] for row in rows(manager, "state, attempts, due > 1000200")] == [1]
         provider.answers["sync_turn"] = None
-        now[0] += 4000
-        outbox.wake()
-        assert eventually(lambda: rows(manager) == [])
+        clock.now += 4000
+        assert settled(manager)
+        assert rows(manager) == []
     assert said(provider)[-1] == "bad"
 
 

@@ -26,9 +26,17 @@ BEGIN = """
     {storage}
     manager.add_provider(Journal())
     manager.initialize_all("s1")
+    said = 0
     def talk():
+        global said
         while True:
             manager.sync_all("more", "answer")
+            said += 1
+    def until(condition):
+        while not condition():
+            time.sleep(0.005)
+    def overdue():
+        return any(each.overdue for each in manager._external._workers.values())
 """
 
 
@@ -42,7 +50,7 @@ ENDINGS = {
     "sys.exit": ("sys.exit(3)", 3),
     "os._exit": ("os._exit(4)", 4),
     "exception": ("raise RuntimeError('the host fails')", 1),
-    "threads": ("threading.Thread(target=talk, daemon=True).start(); time.sleep(0.05)", 0),
+    "threads": ("threading.Thread(target=talk, daemon=True).start(); until(lambda: said > 9)", 0),
 }
 
 
@@ -59,9 +67,8 @@ def test_a_process_ends_beside_a_write_that_hangs_and_loses_nothing(
         + f"""
     for number in range(5):
         manager.sync_all(f"turn {{number}}", "answer")
-    while not noted(home, "begin"):
-        time.sleep(0.005)
-    time.sleep({0.15 if write < 1 else 0})
+    until(lambda: noted(home, "begin"))
+    until(lambda: overdue() or {write} > 1)
     {statement}
 """,
         timeout=30,

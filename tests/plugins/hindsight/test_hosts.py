@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import statistics
 import subprocess
 import sys
-import time
-from types import SimpleNamespace
 
 import pytest
 from support.commands import Machine
@@ -140,35 +136,6 @@ def test_a_part_of_an_old_note_is_looked_for_again_after_a_failure(home, server)
     provider.shutdown()
     assert next(failures, None) is None
     assert server.texts("b") == ["likes black tea"]
-
-
-@pytest.mark.stress
-def test_a_turn_costs_less_than_five_milliseconds_of_our_own(started):
-    provider = started(bank_id="b")
-
-    class AtOnce:
-        """An SDK whose server answers at once."""
-
-        async def arecall(self, *_: object, **__: object) -> object:
-            return SimpleNamespace(results=[SimpleNamespace(text="The colour is teal.")])
-
-        async def aretain_batch(self, *_: object, **__: object) -> object:
-            return SimpleNamespace(success=True)
-
-        async def aclose(self) -> None:
-            pass
-
-    clients = provider._made.service._made
-    real, clients[os.getpid()] = clients[os.getpid()], AtOnce()
-    seconds = []
-    for number in range(50):
-        begin = time.process_time()
-        provider.prefetch("colour?")
-        provider.sync_turn("a", "b", turn_id=f"t{number}", attempt=1)
-        provider.queue_prefetch("colour?")
-        seconds.append(time.process_time() - begin)
-    clients[os.getpid()] = real
-    assert statistics.median(seconds) < 0.005
 
 
 @pytest.mark.stress
