@@ -1,10 +1,10 @@
 """`switch`: another external provider, and with it the past.
 
 `replay` hands a provider what the archive and the notes have, through the outbox. It notes a batch
-as begun (`handed.py`), stores it there in one transaction, notes it as done, delivers it, and goes
-on with the next. So whatever is done is delivered or waits in the outbox. A process that ends
-between these steps leaves one batch that the next run stores again, with the same event ids and as
-a second attempt: a provider that can look a turn up gets it once.
+as begun (`replayed_turns.py`), stores it there in one transaction, notes it as done, delivers it,
+and goes on with the next. So whatever is done is delivered or waits in the outbox. A process that
+ends between these steps leaves one batch that the next run stores again, with the same event ids
+and as a second attempt: a provider that can look a turn up gets it once.
 
 The provider that was active before stays active until the new one has everything: agents go on
 with it, and what they say meanwhile is in the archive, too.
@@ -28,7 +28,6 @@ from hermes_core.call_log import hook_health
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.checkup.deliveries import ActiveProvider, active_provider
 from hermes_core.checkup.doctor import Finding, start_provider
-from hermes_core.checkup.handed import Handed
 from hermes_core.checkup.journal import Journal
 from hermes_core.checkup.recall_sample import (
     CONTROL,
@@ -37,6 +36,7 @@ from hermes_core.checkup.recall_sample import (
     count_words,
     question_about,
 )
+from hermes_core.checkup.replayed_turns import ReplayedTurns
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.names import normalise, split_choice
 from hermes_core.config.storage import home_database
@@ -90,7 +90,7 @@ _GUESS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """How far the replay to one provider is. What it was handed is in `Handed`.
+    """How far the replay to one provider is. What it was handed is in `ReplayedTurns`.
 
     Attributes:
         provider: The provider's name.
@@ -437,12 +437,12 @@ def _sessions(config: Config, replay: Replay) -> Iterator[dict[str, Any]]:
 
 def _ahead(config: Config, replay: Replay) -> Iterator[tuple[dict[str, Any], list[_Turn]]]:
     """Each session with its turns that are still to be handed over; changes nothing."""
-    with closing(Handed(config.home, replay.key, replay.began)) as handed:
+    with closing(ReplayedTurns(config.home, replay.key, replay.began)) as handed:
         for session in _sessions(config, replay):
             yield session, _turns_ahead(replay, session, handed)
 
 
-def _turns_ahead(replay: Replay, session: Mapping[str, Any], handed: Handed) -> list[_Turn]:
+def _turns_ahead(replay: Replay, session: Mapping[str, Any], handed: ReplayedTurns) -> list[_Turn]:
     """The turns of a session that are still to be handed over, each with its event id."""
     context = SessionContext.from_keywords(session["session"], session["keywords"])
     key = StreamKey.of(*replay.whose, context)
@@ -509,7 +509,7 @@ class _Replayer:
         )
         self._store = self._outbox.store
         self._replay = planned(config, (active.provider, active.owner), wanted.since)
-        self._handed = Handed(config.home, self._replay.key, self._replay.began)
+        self._handed = ReplayedTurns(config.home, self._replay.key, self._replay.began)
 
     def close(self) -> None:
         self._handed.close()

@@ -83,12 +83,12 @@ class _HelpFormatter(click.HelpFormatter):
         return super().getvalue().replace(self._JOINING, "-")
 
 
-class _Context(click.Context):
+class _HelpContext(click.Context):
     formatter_class = _HelpFormatter
 
 
 def _with_our_help(command: click.Command) -> click.Command:
-    command.context_class = _Context
+    command.context_class = _HelpContext
     for each in getattr(command, "commands", {}).values():
         _with_our_help(each)
     return command
@@ -97,7 +97,7 @@ def _with_our_help(command: click.Command) -> click.Command:
 class _Commands(click.Group):
     """Finds commands by name, and imports the module of a command when it is run."""
 
-    context_class = _Context
+    context_class = _HelpContext
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted({*COMMANDS, *own_commands()})

@@ -35,7 +35,7 @@ _SECONDS: Final = 10.0
 _KNOWN: Final[dict[str, tuple[float, Outage]]] = {}
 
 
-class _Remembering:
+class _LongCommands:
     """How many commands want to remember each outage until they end."""
 
     commands = 0
@@ -47,16 +47,16 @@ def remembered_outages() -> Iterator[None]:
 
     For a command that looks at everything and ends: it waits for each server once.
     """
-    _Remembering.commands += 1
+    _LongCommands.commands += 1
     try:
         yield
     finally:
-        _Remembering.commands -= 1
+        _LongCommands.commands -= 1
 
 
 def outages_are_remembered() -> bool:
     """Whether a server that could not be reached is not asked again."""
-    return _Remembering.commands > 0
+    return _LongCommands.commands > 0
 
 
 def known_outages() -> tuple[Outage, ...]:

@@ -36,7 +36,7 @@ _LONGEST_PASSAGE: Final = 60
 Matches = Callable[[str], bool]
 
 
-class _Parts:
+class _ForgetFindings:
     """What the parts of a `forget` found. A damaged one does not keep the others from running."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class _Parts:
 def forget(request: ForgetRequest) -> ForgetReport:
     """Find what a request means in the notes and conversations of a home, and delete it."""
     home = Path(request.home)
-    parts = _Parts()
+    parts = _ForgetFindings()
     # The spool first: what it hands over later must not have it any more.
     parts.run(partial(_forget_spool, home, request))
     with parts.noting(), closing(_notes(home, parts)) as notes:
@@ -75,7 +75,7 @@ def forget(request: ForgetRequest) -> ForgetReport:
     return ForgetReport(items, tuple(dict.fromkeys(parts.problems)))
 
 
-def _notes(home: Path, parts: _Parts) -> Notes:
+def _notes(home: Path, parts: _ForgetFindings) -> Notes:
     """The notes of a home; those in its files if nobody can tell where they are."""
     try:
         return Notes.open(home, load_config(home).memory)
@@ -130,7 +130,7 @@ def _passages(archive: Archive, sessions: list[Session]) -> list[str]:
 # -- notes --------------------------------------------------------------------------------------
 
 
-def _forget_entries(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
+def _forget_entries(notes: Notes, request: ForgetRequest, parts: _ForgetFindings) -> None:
     """Entries of notebooks, and every other place that has their text."""
     matches = Needles.of(request.text).found_in
     books = [each for each in notes.all_notebooks() if each.text.exists]
@@ -191,7 +191,7 @@ class _Origins(NamedTuple):
     key: str = ""  # of the person's own USER.md
 
 
-def _forget_origins(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
+def _forget_origins(notes: Notes, request: ForgetRequest, parts: _ForgetFindings) -> None:
     """A person's own notebook, and which session a note was made in."""
     said = sessions_of_request(request).get("sessions", ())
     names = {name for each in said for name in (each["session"], each["id"])}

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hermes_memory_mem0.memories import AddResult, Memory
+from hermes_memory_mem0.memories import AddResult, Mem0Memory
 
 
 class AtOnce:
@@ -23,7 +23,7 @@ class AtOnce:
         return AddResult()
 
     def search(self, owner, query, limit, *, rerank):
-        return [Memory(str(number), "Ann drinks tea.") for number in range(limit)]
+        return [Mem0Memory(str(number), "Ann drinks tea.") for number in range(limit)]
 
     def open(self):
         pass
