@@ -33,6 +33,8 @@ _MORE_TIME: Final = (
 )
 
 
+# Not `SessionContext`, which passes on what the host said: ids that may be numbers or None. A
+# plugin sends ids to a service, so each is a text here, "" if it is not known; the home is a path.
 class SessionStart(NamedTuple):
     """The arguments of ``initialize``. ``config`` is empty if the host reads no settings."""
 
