@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hermes_builtin.imported import forget_imported
 from hermes_builtin.items import forget_items
@@ -23,6 +23,7 @@ from hermes_builtin.sessions.request import linked
 from hermes_builtin.sessions.spool import Spool
 from hermes_core import DatabaseError, ForgetItem, ForgetReport, ForgetRequest, HermesError
 from hermes_core.config import load_config
+from hermes_core.provider import ArchivedSession, RequestSessions
 from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.search import Needles
 
@@ -84,7 +85,7 @@ def _notes(home: Path, parts: _ForgetFindings) -> Notes:
         return Notes(home)
 
 
-def sessions_of_request(request: ForgetRequest) -> dict[str, Any]:
+def sessions_of_request(request: ForgetRequest) -> RequestSessions:
     """Whose memories a request is about; see `BuiltinMethods.sessions_of_request`."""
     home = Path(request.home)
     platforms: set[str] = set()
@@ -95,10 +96,12 @@ def sessions_of_request(request: ForgetRequest) -> dict[str, Any]:
         return _sessions_of_request(home, request, platforms)
     except (HermesError, OSError) as error:
         # The other stores can be emptied without it.
-        return {"platforms": sorted(platforms), "problem": str(error)}
+        return RequestSessions(platforms=tuple(sorted(platforms)), problem=str(error))
 
 
-def _sessions_of_request(home: Path, request: ForgetRequest, platforms: set[str]) -> dict[str, Any]:
+def _sessions_of_request(
+    home: Path, request: ForgetRequest, platforms: set[str]
+) -> RequestSessions:
     with _archive(home) as archive:
         chosen = _sessions(archive, request)
         if request.user_id:
@@ -107,14 +110,13 @@ def _sessions_of_request(home: Path, request: ForgetRequest, platforms: set[str]
         if request.text:
             # One of each person: memories of a provider belong to people, not to sessions.
             chosen = list({each.owner: each for each in archive.sessions(EVERYBODY)}.values())
-        return {
-            "platforms": sorted(platforms),
-            "sessions": [
-                {"session": each.name or each.id, "id": each.id, "keywords": keywords_of(each)}
-                for each in chosen
-            ],
-            "passages": [] if request.text else _passages(archive, chosen),
-        }
+        return RequestSessions(
+            tuple(
+                ArchivedSession(each.name or each.id, keywords_of(each), each.id) for each in chosen
+            ),
+            () if request.text else tuple(_passages(archive, chosen)),
+            tuple(sorted(platforms)),
+        )
 
 
 def _passages(archive: Archive, sessions: list[Session]) -> list[str]:
@@ -193,8 +195,8 @@ class _Origins(NamedTuple):
 
 def _forget_origins(notes: Notes, request: ForgetRequest, parts: _ForgetFindings) -> None:
     """A person's own notebook, and which session a note was made in."""
-    said = sessions_of_request(request).get("sessions", ())
-    names = {name for each in said for name in (each["session"], each["id"])}
+    said = sessions_of_request(request).sessions
+    names = {name for each in said for name in (each.session, each.id)}
     key = ""
     if request.user_id:
         key = f"user/{Person(request.platform, request.user_id).folder}"
