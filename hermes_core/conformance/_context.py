@@ -207,7 +207,7 @@ class CheckContext:
         available = driver.ask("is_available")
         if not available.value:
             why = driver.ask("unavailable_reason").value
-            return f"{UNAVAILABLE}: {why or 'the plugin gives no reason'}"
+            return f"{UNAVAILABLE}: {why or 'the plugin returned no reason'}"
         answer = self.initialize(driver, session, **more)
         return f"its initialize {failure_text(answer.error)}" if answer.error is not None else ""
 
@@ -269,7 +269,7 @@ class CheckContext:
         """Return whether a turn is recalled within the time that the options allow."""
         # Waits for the result, not for a fixed time: a fast plugin is checked in two seconds, and
         # a slow one does not fail. That something is NOT recalled is checked only after this.
-        seconds = _OFFLINE if self.cut_off() else self.options.limits.settle
+        seconds = _OFFLINE if self.cut_off() else self.options.limits.wait
         return self.until(lambda: marker in self.recall(driver, session, topic), seconds)
 
     def recall(self, driver: Driver, session: str, topic: str = "parrot") -> str:
@@ -284,7 +284,7 @@ class CheckContext:
 
     def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Return whether a condition becomes true in time."""
-        limit = self.options.limits.settle if seconds is None else seconds
+        limit = self.options.limits.wait if seconds is None else seconds
         end = time.monotonic() + limit
         while not condition():
             # Checked after the condition, so that it is evaluated once more at the end of the

@@ -199,7 +199,7 @@ class _KitRun:
         if isinstance(lines[-1], CheckStart):
             begun = next(each for each in checks if each.id == lines[-1].check)
             if begun.alone and stuck:
-                how = f"{self._options.limits.settle:g} s after shutdown its process had not ended"
+                how = f"{self._options.limits.wait:g} s after shutdown its process had not ended"
             yield self._late(begun) if code is None else _ended(begun, code, how)
 
     def _unloadable(self, what: str, step: str, hint: str = "") -> ProviderLoadError:
@@ -350,7 +350,7 @@ def run_checks(
             # Returning ends the interpreter normally, with atexit handlers and non-daemon threads:
             # that is what is checked.
             if each.alone and result.state == PASSED:
-                end_after(options.limits.settle)  # the check is about the exit
+                end_after(options.limits.wait)  # the check is about the exit
                 return
             writer.write(result)
     os._exit(0)  # don't wait for the plugin's threads

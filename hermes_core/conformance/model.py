@@ -102,7 +102,7 @@ class Limits(NamedTuple):
     prefetch: float = 4.0
     call: float = 10.0  # any call; after that it counts as hanging
     check: float = 90.0  # a whole check; after that its process is ended
-    settle: float = 10.0  # until a write is recalled, threads end, the process exits
+    wait: float = 10.0  # until a write is recalled, threads end, the process exits
     recalled: int = 32_000
     prompt: int = 8_000
 

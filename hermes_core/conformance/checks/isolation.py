@@ -209,7 +209,7 @@ def recall_knows_its_session(context: CheckContext) -> None:
 
     # Several times: some plugins prepare on a thread, so that the answer of one round is in the
     # next. Bounded by a tenth of the usual time, since good plugins use all of it.
-    if driver.has("queue_prefetch") and context.until(mixed, context.options.limits.settle / 10):
+    if driver.has("queue_prefetch") and context.until(mixed, context.options.limits.wait / 10):
         raise CheckFailure(
             "what queue_prefetch prepared for one session was recalled in another",
             where=driver.where("prefetch"),

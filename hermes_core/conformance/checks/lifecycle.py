@@ -234,7 +234,7 @@ def threads_end(context: CheckContext) -> None:
     if not context.until(lambda: not left()):
         raise CheckFailure(
             f"threads still running: {', '.join(sorted(set(left())))}",
-            expected=f"no threads {context.options.limits.settle:g} s after shutdown",
+            expected=f"no threads {context.options.limits.wait:g} s after shutdown",
             where=driver.where("shutdown"),
         )
 
