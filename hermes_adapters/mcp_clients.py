@@ -207,7 +207,7 @@ def _content(path: Path) -> str:
 @click.argument("client", metavar="CLIENT", type=click.Choice(sorted(_CLIENTS)))
 @click.option("--print", "print_only", is_flag=True, help="Show the entry and change nothing.")
 @click.option("--undo", is_flag=True, help="Remove the entry.")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--read-only", is_flag=True, help="Offer nothing that changes the memory.")
 @click.option("--user", default="", metavar="ID", help="Serve the memory of this user.")
 @click.pass_obj

@@ -34,7 +34,7 @@ _ROLES: Final = {"user": "They", "assistant": "The agent"}
 
 _UPLOAD_SECONDS: Final = 100.0  # a long text takes the server longer than a turn
 
-_yes = click.option("--yes", is_flag=True, help="Do it without asking.")
+_yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
