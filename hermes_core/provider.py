@@ -125,7 +125,7 @@ _INVISIBLE: Final = (
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
 )
-#: A shorter text is found in many words: it has to be one itself.
+#: Shorter texts must match a whole word.
 _SHORTEST_PART: Final = 4
 
 

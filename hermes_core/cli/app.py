@@ -57,7 +57,7 @@ BUILTIN_HELP: Final = {
     "export": "Write notes and conversations as JSON lines.",
     "import": "Add the notes and conversations of an export.",
     "mcp": "Serve the memory to MCP clients such as Claude Code.",
-    "memory": "Show and change the notes that the agent keeps.",
+    "memory": "Show and change the notes that the agent stores.",
     "sessions": "Search and manage past conversations.",
     "sync": "Share notes and conversations through a folder.",
     "ui": "Show and correct the memory in a browser.",

@@ -239,7 +239,7 @@ class _Child:
             if call is not None and "part" not in message:
                 del self._calls[number]  # type: ignore[arg-type]
         if call is None:  # answered twice, or never asked: a copy of the process, or an attack
-            raise MessageError("sent an answer that nobody asked for")
+            raise MessageError("sent an unexpected answer")
         call.answers.put(message)
 
     def _exit(self) -> str:

@@ -29,7 +29,7 @@ class Outage:
     seconds: float
 
 
-#: So long is it worth knowing. After that, whoever needs the server tries it.
+#: How long an outage is remembered. After that, the next caller tries the server.
 _SECONDS: Final = 10.0
 # Module state: a server can't be reached by the whole process. With the time of each.
 _KNOWN: Final[dict[str, tuple[float, Outage]]] = {}

@@ -141,8 +141,8 @@ class Conversations:
             self._archive = where.open_shared(durable=_is_durable(self._settings))
             if where.theirs is not None and self._archive.once("told of hermes-agent"):
                 logger.warning(
-                    "sessions: hermes-agent keeps its conversations in %s; ours are in %s. "
-                    "To search its too, run: hermes-plugins sessions import %s",
+                    "sessions: hermes-agent stores conversations in %s, hermes-plugins in %s. "
+                    "To search both, run: hermes-plugins sessions import %s",
                     where.theirs, where.path.name if where.path else where.shown, where.theirs,
                 )  # fmt: skip
         return self._archive
