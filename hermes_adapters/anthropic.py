@@ -96,7 +96,7 @@ class _Notebook(NamedTuple):
         )
 
 
-class _Change(NamedTuple):
+class _FileEdit(NamedTuple):
     """The text that a file shall have, and what to answer then."""
 
     text: str
@@ -146,7 +146,7 @@ def _read(path: str) -> Generator[dict[str, Any], str, _Notebook]:
     return _Notebook(path, tuple(map(str, found.get("entries") or ())))
 
 
-def _change(book: _Notebook, change: _Change) -> _Calls:
+def _change(book: _Notebook, change: _FileEdit) -> _Calls:
     """Make the operations that turn the notebook's text into another, all or none of them."""
     operations = [*_operations(book.entries, _entries(change.text))]
     if not operations:
@@ -211,11 +211,11 @@ def _rename(old: str, new: str) -> _Calls:
     raise ToolError(f"{old} can't be renamed. It is one of {' and '.join(_FILES)}")
 
 
-def _create(book: _Notebook, command: Any) -> _Change:
-    return _Change(_text(command, "file_text"), f"File created successfully at: {book.path}")
+def _create(book: _Notebook, command: Any) -> _FileEdit:
+    return _FileEdit(_text(command, "file_text"), f"File created successfully at: {book.path}")
 
 
-def _str_replace(book: _Notebook, command: Any) -> _Change:
+def _str_replace(book: _Notebook, command: Any) -> _FileEdit:
     old, new, text = _text(command, "old_str"), _text(command, "new_str"), book.text
     found = [at for at in range(len(text)) if old and text.startswith(old, at)]
     if not found:
@@ -233,10 +233,10 @@ def _str_replace(book: _Notebook, command: Any) -> _Change:
     begin = max(line - 2, 0)
     snippet = _numbered(after.split("\n")[begin : line + 3], begin + 1)
     done = "The memory file has been edited. Here is the snippet showing the change"
-    return _Change(after, f"{done} (with line numbers):\n{snippet}")
+    return _FileEdit(after, f"{done} (with line numbers):\n{snippet}")
 
 
-def _insert(book: _Notebook, command: Any) -> _Change:
+def _insert(book: _Notebook, command: Any) -> _FileEdit:
     text, line, lines = _text(command, "insert_text"), command.insert_line, book.text.split("\n")
     if not isinstance(line, int) or not 0 <= line <= len(lines):
         raise ToolError(
@@ -248,11 +248,11 @@ def _insert(book: _Notebook, command: Any) -> _Change:
     is_beside = not above or not below or _SEPARATOR in (above[-1], below[0])
     edge = [_SEPARATOR] if is_beside else []
     after = "\n".join([*above, *edge, text, *edge, *below])
-    return _Change(after, f"The file {book.path} has been edited.")
+    return _FileEdit(after, f"The file {book.path} has been edited.")
 
 
-def _delete(book: _Notebook, _: Any) -> _Change:
-    return _Change("", f"Successfully deleted {book.path}")
+def _delete(book: _Notebook, _: Any) -> _FileEdit:
+    return _FileEdit("", f"Successfully deleted {book.path}")
 
 
 _CHANGES: Final = {

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from hermes_adapters.frameworks import require, scrubbed
 from hermes_adapters.people import MemoryOwner, SessionManagers, in_thread
-from hermes_core import HermesError, defused
+from hermes_core import HermesError, defuse
 
 require("langgraph", extra="langgraph", tested=">=1.2,<1.3")
 require("langchain", extra="langgraph", tested=">=1.4,<1.5")
@@ -228,8 +228,8 @@ def _defused(message: HumanMessage) -> HumanMessage:
     """What a user wrote must not look like recalled text."""
     content = message.content
     if isinstance(content, str):
-        return message.model_copy(update={"content": defused(content)})
-    parts = [{**each, "text": defused(each["text"])}
+        return message.model_copy(update={"content": defuse(content)})
+    parts = [{**each, "text": defuse(each["text"])}
              if isinstance(each, dict) and isinstance(each.get("text"), str) else each
              for each in content]  # fmt: skip
     return message.model_copy(update={"content": parts})

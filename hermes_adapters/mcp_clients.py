@@ -52,7 +52,7 @@ _CLIENTS: Final = {
 }
 
 
-class _Change(NamedTuple):
+class _ConfigChange(NamedTuple):
     """A new text of a file, and the lines that make the difference."""
 
     text: str
@@ -71,7 +71,7 @@ def _entry(home: str | None, read_only: bool, user: str) -> dict[str, Any]:
     return {"command": command, "args": [*place, "mcp", *flags]}
 
 
-def _in_json(text: str, table: str, entry: dict[str, Any]) -> _Change:
+def _in_json(text: str, table: str, entry: dict[str, Any]) -> _ConfigChange:
     given = _parsed_json(text)
     servers = _servers(given, table)
     wanted = {**given, table: {**servers, NAME: entry}}
@@ -88,7 +88,7 @@ def _in_json(text: str, table: str, entry: dict[str, Any]) -> _Change:
     for at in places:
         new = text[:at] + lines + after + text[at:]
         if _is_same(new, wanted):
-            return _Change(new, lines + after)
+            return _ConfigChange(new, lines + after)
     raise HermesError(
         "the entry can't be added without changing something else",
         hint="add it by hand: see --print",
@@ -135,7 +135,7 @@ def _parsed_toml(text: str) -> dict[str, Any]:
         raise HermesError(f"the file is not TOML: {error}", hint="correct it first") from error
 
 
-def _in_toml(text: str, table: str, entry: dict[str, Any]) -> _Change:
+def _in_toml(text: str, table: str, entry: dict[str, Any]) -> _ConfigChange:
     given = _parsed_toml(text)
     servers = _servers(given, table)
     lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in entry.items())
@@ -149,7 +149,7 @@ def _in_toml(text: str, table: str, entry: dict[str, Any]) -> _Change:
             "the entry can't be added without changing something else",
             hint="add it by hand: see --print",
         )
-    return _Change(text + added, added)
+    return _ConfigChange(text + added, added)
 
 
 def _undone(text: str, client: _Client) -> str:
@@ -207,7 +207,7 @@ def _content(path: Path) -> str:
 @click.argument("client", metavar="CLIENT", type=click.Choice(sorted(_CLIENTS)))
 @click.option("--print", "print_only", is_flag=True, help="Show the entry and change nothing.")
 @click.option("--undo", is_flag=True, help="Remove the entry.")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--read-only", is_flag=True, help="Offer nothing that changes the memory.")
 @click.option("--user", default="", metavar="ID", help="Serve the memory of this user.")
 @click.pass_obj

@@ -35,7 +35,7 @@ from pydantic_ai.tools import DeferredToolRequests, ToolDefinition  # noqa: E402
 from pydantic_ai.toolsets import AgentToolset, FunctionToolset  # noqa: E402
 from pydantic_core import to_json  # noqa: E402
 
-from hermes_core import Messages, StreamScrubber, defused  # noqa: E402
+from hermes_core import Messages, StreamScrubber, defuse  # noqa: E402
 
 
 class Memory(AbstractCapability[Any]):
@@ -199,7 +199,7 @@ def _defused(message: ModelMessage) -> ModelMessage:
     if not isinstance(message, ModelRequest):
         return message
     parts = [
-        replace(each, content=defused(each.content))
+        replace(each, content=defuse(each.content))
         if isinstance(each, UserPromptPart) and isinstance(each.content, str)
         else each
         for each in message.parts

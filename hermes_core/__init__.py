@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         Block,
         RecalledText,
         StreamScrubber,
-        defused,
-        fenced,
+        build_block,
+        defuse,
         without_fences,
     )
     from hermes_core.hookspecs import Messages, hookimpl
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     )
     from hermes_core.manager.from_config import redactor_for
     from hermes_core.manager.prompts import TRIVIAL_PROMPT_RE, is_trivial_prompt
-    from hermes_core.privacy import Redacted, Redactor
+    from hermes_core.privacy import RedactionResult, Redactor
     from hermes_core.provider import (
         ForgetItem,
         ForgetReport,
@@ -131,7 +131,7 @@ __all__ = [
     "RecallStatus",
     "RecalledText",
     "Recollection",
-    "Redacted",
+    "RedactionResult",
     "Redactor",
     "SecretsError",
     "Selection",
@@ -149,9 +149,9 @@ __all__ = [
     "WriteRefused",
     "WrongReturnType",
     "__version__",
-    "defused",
+    "build_block",
+    "defuse",
     "discover",
-    "fenced",
     "file_lock",
     "hand_over",
     "hook_health",
@@ -213,8 +213,8 @@ _MODULES: Final = {
     "Block": "fence",
     "RecalledText": "fence",
     "StreamScrubber": "fence",
-    "defused": "fence",
-    "fenced": "fence",
+    "defuse": "fence",
+    "build_block": "fence",
     "without_fences": "fence",
     # For observers and for type annotations of providers.
     "Messages": "hookspecs",
@@ -235,7 +235,7 @@ _MODULES: Final = {
     "TRIVIAL_PROMPT_RE": "manager.prompts",
     "is_trivial_prompt": "manager.prompts",
     # For plugins and hosts that send text elsewhere.
-    "Redacted": "privacy",
+    "RedactionResult": "privacy",
     "Redactor": "privacy",
     # What the author of a plugin implements.
     "ForgetItem": "provider",

@@ -125,7 +125,7 @@ _INVISIBLE: Final = (
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
 )
-#: A shorter text is found in many words: it has to be one itself.
+#: Shorter texts must match a whole word.
 _SHORTEST_PART: Final = 4
 
 
@@ -178,6 +178,10 @@ class MemoryItem(NamedTuple):
     text: str
     created: float = 0.0
     metadata: Mapping[str, Any] = {}
+
+
+#: The order of memories in an export, by the fields of its lines: by person, then by id.
+MEMORY_ORDER: Final = ("platform", "user_id", "chat_id", "profile", "id")
 
 
 class MemoryPage(NamedTuple):
@@ -467,6 +471,72 @@ class SupportsListing(Protocol):
         """
 
 
+class ArchivedSession(NamedTuple):
+    """A session of the archive.
+
+    Attributes:
+        session: Its id, as the host called it.
+        keywords: Those of ``initialize``, as far as they are known.
+        id: Its id in the archive.
+    """
+
+    session: str
+    keywords: Mapping[str, Any]
+    id: str = ""
+
+
+class PastSession(NamedTuple):
+    """A session of the archive, with its turns.
+
+    Attributes:
+        session: Its id, as the host called it.
+        keywords: Those of ``initialize``, as far as they are known.
+        turns: Reads its turns: for each the arguments of ``sync_turn``, and ``at``, its time.
+        place: Its start and its id, the order of sessions.
+        is_primary: Whether it is of the agent itself, not of a job or a subagent.
+        is_imported: Whether it was imported.
+    """
+
+    session: str
+    keywords: Mapping[str, Any]
+    turns: Callable[[], Iterable[dict[str, Any]]]
+    place: tuple[float, str] = (0.0, "")
+    is_primary: bool = True
+    is_imported: bool = False
+
+
+class PastNote(NamedTuple):
+    """A note that is there now.
+
+    Attributes:
+        session: The session to which it is assigned.
+        keywords: The keywords of ``initialize`` for the person whose note it is.
+        at: Since when it has been there; 0.0 if that is not known.
+        change: The arguments of ``on_memory_write`` that add it.
+    """
+
+    session: str
+    keywords: Mapping[str, Any]
+    at: float
+    change: Mapping[str, Any]
+
+
+class RequestSessions(NamedTuple):
+    """Whose memories a `ForgetRequest` is about.
+
+    Attributes:
+        sessions: Those to be deleted; for a text, one of each person.
+        passages: Texts from sessions to be deleted, to search files for.
+        platforms: Those on which the user is known.
+        problem: Why the conversations can't be read; "" if they can.
+    """
+
+    sessions: tuple[ArchivedSession, ...] = ()
+    passages: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    problem: str = ""
+
+
 @runtime_checkable
 class BuiltinMethods(Protocol):
     """What the host uses of the built-in provider beyond the contract.
@@ -523,24 +593,19 @@ class BuiltinMethods(Protocol):
     ) -> list[dict[str, Any]]:
         """Return the turns of one archived session, for ``outbox backfill``."""
 
-    def sessions_since(self, home: Path, since: float, /) -> Iterator[dict[str, Any]]:
+    def sessions_since(self, home: Path, since: float, /) -> Iterator[PastSession]:
         """Yield the sessions in which a person spoke since then, each with its turns."""
 
     def past_sessions(
         self, home: Path, since: float, until: float, begin: tuple[float, str], /
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[PastSession]:
         """Yield the sessions with turns in a period, in the order in which they began.
 
-        Each has its ``session``, ``keywords``, ``place`` (its start and id; those before ``begin``
-        are left out), ``is_primary``, ``is_imported``, and ``turns``, a function that reads them.
+        Those whose ``place`` is before ``begin`` are left out.
         """
 
-    def past_notes(self, home: Path, memory: Mapping[str, Any], /) -> Iterator[dict[str, Any]]:
-        """Yield the notes that are there now, the oldest first.
-
-        Each has its ``session``, ``keywords``, ``at`` (0.0 if not known) and ``change``, the
-        arguments of ``on_memory_write``.
-        """
+    def past_notes(self, home: Path, memory: Mapping[str, Any], /) -> Iterator[PastNote]:
+        """Yield the notes that are there now, the oldest first."""
 
     def storage_parts(self, home: Path, database: Any, /) -> list[Any]:
         """Return the conversations, then the notes, as `storage.migration.StoragePart`.
@@ -551,14 +616,8 @@ class BuiltinMethods(Protocol):
     def spooled(self, home: Path, /, *, seconds: float = 0) -> tuple[int, str]:
         """Return how many turns wait in the spool, and why; store them first, for so long."""
 
-    def sessions_of_request(self, request: ForgetRequest, /) -> dict[str, Any]:
-        """Return whose memories a request is about.
-
-        ``sessions`` are those to be deleted, or for a text one of each person: each with its
-        ``session`` and ``keywords``. ``passages`` are texts from sessions to be deleted, to search
-        files for. ``platforms`` are those on which the user is known. If the conversations can't be
-        read, there is a ``problem`` instead of sessions.
-        """
+    def sessions_of_request(self, request: ForgetRequest, /) -> RequestSessions:
+        """Return whose memories a request is about."""
 
 
 #: The protocols whose methods are hooks, too.

@@ -200,6 +200,8 @@ class _NoteWriter:
         who = {"user_id": person.user_id} if person.user_id else {}
         given = {"platform": person.platform, **who}
         self.session = SessionContext.from_keywords(_SESSION, given)
+        # Not through a manager, as `command_notes.writable` of the commands does it: a manager
+        # loads the external provider, and no page waits for that.
         self._builtin = BuiltinProvider()
         self._builtin.initialize(
             _SESSION, hermes_home=str(config.home), provider_config=config.memory, **given
@@ -424,7 +426,7 @@ def drop_write(home: Home, number: int) -> ActionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialResult:
+class EnableResult:
     """What came of enabling a provider.
 
     Attributes:
@@ -444,7 +446,7 @@ class TrialResult:
     withheld: tuple[str, ...] = ()
 
 
-def enable_provider(home: Home, name: str, grants: tuple[str, ...] = ()) -> TrialResult:
+def enable_provider(home: Home, name: str, grants: tuple[str, ...] = ()) -> EnableResult:
     """Load a provider in a child process; if it works, make it the active one."""
     recover(home.folder)
     config = home.config()
@@ -455,7 +457,7 @@ def enable_provider(home: Home, name: str, grants: tuple[str, ...] = ()) -> Tria
     check = tested.check
     if not check.problems:
         enable(config, tested)
-    return TrialResult(
+    return EnableResult(
         info.name,
         not check.problems,
         check.problems,

@@ -87,7 +87,7 @@ class Jobs:
         job = BackgroundJob(secrets.token_hex(8), kind, title, about, self._clock())
         with self._lock:
             if sum(each.running and each.kind == kind for each in self._jobs.values()) >= _WAITING:
-                raise HermesError("too much is waiting already", hint="try again in a moment")
+                raise HermesError("too many jobs are queued", hint="try again in a moment")
             self._jobs[job.id] = job
             self._forget_old()
             worker = self._workers.get(kind)

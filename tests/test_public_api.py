@@ -27,9 +27,11 @@ PUBLIC_PACKAGES = (
     "hermes_core.testing",
 )
 #: Types that nobody has to name: what our own conformance checks receive, what connects a
-#: conversation with its manager, and hermes-agent's types behind a plugin's context.
+#: conversation with its manager, how a configuration says that writes are stored, and
+#: hermes-agent's types behind a plugin's context.
 INTERNAL = {
     "CheckContext",
+    "OutboxSettings",
     *("CallQueue", "ConversationSlot", "_Exchange"),
     *("PlatformActions", "PluginRegistration", "PluginState"),
 }

@@ -41,7 +41,7 @@ _MASK: Final = "[redacted: secret]"
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class SecretSearchResult:
     """What is in a file.
 
     Attributes:
@@ -75,7 +75,7 @@ class SecretSearch:
         """Whether a file of the home has what was said."""
         return _CONTENT.fullmatch(name) is not None
 
-    def examine(self, name: str, content: bytes, *, keeps: bool = False) -> Examined:
+    def examine(self, name: str, content: bytes, *, keeps: bool = False) -> SecretSearchResult:
         """Search a small file.
 
         Args:
@@ -84,15 +84,17 @@ class SecretSearch:
             keeps: Mask secrets in it also if it has settings: the rest is of little use without it.
         """
         if b"\0" in content:  # not a text
-            return Examined()
+            return SecretSearchResult()
         text = _decoded(content)
         if not _SETTINGS.fullmatch(name):
             found = self._redactor.unmistakable(text)
             has_key = any("PRIVATE KEY" in each for each in found)
             masked = _without(text, found)
-            return Examined(bool(found), None if has_key or not found else _encoded(masked))
+            return SecretSearchResult(
+                bool(found), None if has_key or not found else _encoded(masked)
+            )
         masked = mask_settings(self._redactor.redact(text).value)
-        return Examined(masked != text, _encoded(masked) if keeps else None)
+        return SecretSearchResult(masked != text, _encoded(masked) if keeps else None)
 
     def masked(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """The parts of a large file without known secrets and private keys, some at a time."""

@@ -62,7 +62,7 @@ class ChildResults(Generic[Result]):
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _LastLine:
     """The last line of a child that reached its end; with the error, if it was one.
 
     ``outages``: the servers that it could not reach, so that the parent does not try in vain.
@@ -106,7 +106,7 @@ def run_plugin_code(
         results = list(read_lines(answer))
     # Without the last line the child did not reach its end, whatever its exit code: a plugin may
     # call os._exit(0).
-    if results and isinstance(results[-1], _End):
+    if results and isinstance(results[-1], _LastLine):
         note_outages(results[-1].outages)
         return ChildResults(tuple(results[:-1]), results[-1].problem)
     ended = f"ended the process that loaded it (exit code {code})"
@@ -187,9 +187,9 @@ def _write_results(
             try:
                 for each in function_called(function)(*arguments, **keywords):
                     writer.write(each)
-                writer.write(_End(outages=known_outages()))
+                writer.write(_LastLine(outages=known_outages()))
             except BaseException as error:  # noqa: BLE001 - the file is the only way to report it
-                writer.write(_End(describe(error), known_outages()))
+                writer.write(_LastLine(describe(error), known_outages()))
     os._exit(0)  # does not wait for a plugin's threads
 
 

@@ -45,7 +45,7 @@ from hermes_core.config import Config
 from hermes_core.config.setup_journal import recover
 from hermes_core.errors import HermesError
 from hermes_core.loading.activation import activate_builtin
-from hermes_core.provider import ForgetRequest, folded
+from hermes_core.provider import ArchivedSession, ForgetRequest, folded
 from hermes_core.storage.files import read_regular, replace_file
 from hermes_core.storage.processes import users_of
 from hermes_core.storage.search import ENCODINGS, FileSearchResult
@@ -127,7 +127,10 @@ def begin(
 
 
 def _save(home: Path, journal: ForgetJournal) -> None:
-    _JOURNAL.write(home, asdict(journal))
+    values = asdict(journal)
+    # By their names: `asdict` does not look into named tuples.
+    values["subject"]["sessions"] = [each._asdict() for each in journal.subject.sessions]
+    _JOURNAL.write(home, values)
 
 
 def unfinished(home: Path) -> ForgetJournal | None:
@@ -144,7 +147,8 @@ def _parsed(home: Path, data: dict[str, Any]) -> ForgetJournal:
     said = data.pop("subject")
     # `_asdict` is not called for a named tuple within a dataclass: JSON has a list of it.
     request = ForgetRequest(*said["request"])._replace(home=str(home))
-    subject = Subject(request, tuple(said["sessions"]), tuple(said["passages"]))
+    sessions = tuple(ArchivedSession(**each) for each in said["sessions"])
+    subject = Subject(request, sessions, tuple(said["passages"]))
     return ForgetJournal(subject=subject, **data)
 
 

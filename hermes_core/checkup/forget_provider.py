@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.checkup.survey import Subject, counted, needle_problem, subject_of
@@ -15,7 +14,7 @@ from hermes_core.config import Config, load_config
 from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, describe
 from hermes_core.loading.activation import Activation, activate, activate_builtin, deadlines_of
-from hermes_core.provider import ForgetReport, ForgetRequest
+from hermes_core.provider import ArchivedSession, ForgetReport, ForgetRequest
 from hermes_core.session import SessionContext
 
 
@@ -47,21 +46,20 @@ def ask_provider(config: Config, subject: Subject, *, delete: bool) -> ProviderA
     return ProviderAnswer(dict(found), reasons, failures)
 
 
-def _people(subject: Subject) -> list[Mapping[str, Any]]:
+def _people(subject: Subject) -> list[ArchivedSession]:
     """The sessions to start the provider with: one of each person, or those to be deleted."""
     request = subject.request
-    asked = {"session": request.session_id, "keywords": {}}
-    if request.user_id:
-        asked["keywords"] = {"platform": request.platform, "user_id": request.user_id}
+    of_user = {"platform": request.platform, "user_id": request.user_id}
+    asked = ArchivedSession(request.session_id, of_user if request.user_id else {})
     sessions = [*subject.sessions, *([] if subject.sessions and not request.text else [asked])]
     if request.session_id:
         return sessions
-    by_person = {SessionContext.from_keywords("", s["keywords"]).identity: s for s in sessions}
+    by_person = {SessionContext.from_keywords("", s.keywords).identity: s for s in sessions}
     return list(by_person.values())
 
 
 def forget_at_provider(
-    home: Path, request: ForgetRequest, people: Sequence[Mapping[str, Any]]
+    home: Path, request: ForgetRequest, people: Sequence[ArchivedSession]
 ) -> Iterator[ProviderAnswer]:
     """In the child process: start the provider for each person, and have it forget."""
     config = load_config(home)
@@ -78,11 +76,11 @@ def forget_at_provider(
 
 
 def _forget_as(
-    config: Config, activation: Activation, request: ForgetRequest, person: Mapping[str, Any]
+    config: Config, activation: Activation, request: ForgetRequest, person: ArchivedSession
 ) -> ProviderAnswer:
     name = config.selection.name
-    session = str(person["session"])
-    context = SessionContext.from_keywords(session, person["keywords"])
+    session = person.session
+    context = SessionContext.from_keywords(session, person.keywords)
     keywords = replace(context, hermes_home=str(config.home)).keywords()
     values = activation.settings.values if activation.settings else None
     assert activation.provider is not None  # noqa: S101 - there was no error

@@ -20,12 +20,11 @@ from hermes_core.dispatch import SingleProvider
 from hermes_core.errors import HermesError, describe
 from hermes_core.loading.activation import Activation, activate, deadlines_of
 from hermes_core.privacy import without_secrets
-from hermes_core.provider import MemoryItem, MemoryPage
+from hermes_core.provider import MEMORY_ORDER, MemoryItem, MemoryPage
 from hermes_core.session import SessionContext
 from hermes_core.storage.child import map_texts
 
 _DEFAULT_PROFILE: Final = SessionContext("").agent_identity
-_ORDER: Final = ("platform", "user_id", "chat_id", "profile", "id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def read_memories(file: Path) -> Iterator[dict[str, Any]]:
         for line in lines:
             with suppress(ValueError):  # the last one, of a child that was ended
                 record = json.loads(line)
-                places.append((tuple(str(record.get(key, "")) for key in _ORDER), at))
+                places.append((tuple(str(record.get(key, "")) for key in MEMORY_ORDER), at))
             at += len(line)
         for _, place in sorted(places):
             lines.seek(place)

@@ -34,6 +34,7 @@ from hermes_core.outbox import (
     open_outbox,
 )
 from hermes_core.outbox.admin import BackfillResult, add_archived, refill_missed
+from hermes_core.outbox.records import ProviderKey
 from hermes_core.session import SessionContext
 
 _SLACK_SECONDS: Final = 10.0
@@ -262,7 +263,7 @@ def backfill(home: Path, since: float | None) -> Iterator[BackfillResult]:
                 hint="run: hermes-plugins enable NAME",
             )
         sessions = builtin.sessions_since(config.home, since)
-        added = add_archived(store, (active.provider, active.owner), sessions, mask)
+        added = add_archived(store, ProviderKey(active.provider, active.owner), sessions, mask)
         done = done._replace(added=added.added, known=added.known, no_room=added.no_room)
     store.close()
     # The damaged file was set aside, and with it the list of what was missed: only --since helps.

@@ -18,7 +18,7 @@ from hermes_core.outbox.failures import Fault, fault_of
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartResult:
     """What came of starting a provider.
 
     Attributes:
@@ -30,7 +30,7 @@ class Start:
     is_service: bool = False
 
 
-def start(config: Config, choice: str) -> Start | None:
+def start(config: Config, choice: str) -> StartResult | None:
     """Start a provider in a child process; None if it is not set up, so that it can't start.
 
     Args:
@@ -46,10 +46,10 @@ def start(config: Config, choice: str) -> Start | None:
     )
     if done.results:
         return done.results[0]
-    return Start(done.problem) if done.problem else None
+    return StartResult(done.problem) if done.problem else None
 
 
-def start_in_child(home: Path, choice: str) -> Iterator[Start]:
+def start_in_child(home: Path, choice: str) -> Iterator[StartResult]:
     """Activate a provider, initialise it, and shut it down."""
     config = candidate(load_config(home), choice, ())
     activation = activate(config)
@@ -62,7 +62,9 @@ def start_in_child(home: Path, choice: str) -> Iterator[Start]:
         try:
             session = scratch_session(home, SCRATCH)
             error = single.call("initialize", session_id=SCRATCH, extra=session).error
-            yield Start() if error is None else Start(describe(error), _is_service(error))
+            yield (
+                StartResult() if error is None else StartResult(describe(error), _is_service(error))
+            )
             single.call("shutdown")
         finally:
             single.close(deadlines.shutdown)

@@ -6,12 +6,12 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hermes_core.call_log import forget_calls
 from hermes_core.checkup.child_process import LineWriter, read_lines, run_child
@@ -23,10 +23,12 @@ from hermes_core.outbox import StreamKey, admin
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import (
     BUILTIN,
+    ArchivedSession,
     ForgetItem,
     ForgetReport,
     ForgetRequest,
     MemoryProvider,
+    RequestSessions,
     folded,
 )
 from hermes_core.session import SessionContext
@@ -84,7 +86,7 @@ class Subject:
     """
 
     request: ForgetRequest
-    sessions: tuple[Mapping[str, Any], ...] = ()
+    sessions: tuple[ArchivedSession, ...] = ()
     passages: tuple[str, ...] = ()
 
     @property
@@ -124,7 +126,7 @@ class Subject:
         if not request.session_id:
             return False
         known = [
-            (each["session"], SessionContext.from_keywords("", each["keywords"]).identity)
+            (each.session, SessionContext.from_keywords("", each.keywords).identity)
             for each in self.sessions
         ]
         # A session that the archive does not have goes by its name alone.
@@ -169,19 +171,19 @@ def subject_of(config: Config, request: ForgetRequest, provider: MemoryProvider)
             can tell.
     """
     builtin = as_builtin(provider)
-    known = builtin.sessions_of_request(request) if builtin is not None else {}
+    known = builtin.sessions_of_request(request) if builtin is not None else RequestSessions()
     if request.user_id and not request.platform:
         request = request._replace(platform=_platform(config, request.user_id, known))
-        known = builtin.sessions_of_request(request) if builtin is not None else {}
-    return Subject(request, tuple(known.get("sessions", ())), tuple(known.get("passages", ())))
+        known = builtin.sessions_of_request(request) if builtin is not None else RequestSessions()
+    return Subject(request, known.sessions, known.passages)
 
 
-def _platform(config: Config, user: str, known: Mapping[str, Any]) -> str:
+def _platform(config: Config, user: str, known: RequestSessions) -> str:
     """The platform of a user."""
     hint = "say which one you mean with --platform"
     try:
-        platforms = {*known.get("platforms", ()), *_platforms_in_outbox(config, user)}
-        problem = known.get("problem", "")
+        platforms = {*known.platforms, *_platforms_in_outbox(config, user)}
+        problem = known.problem
     except (HermesError, OSError) as error:
         platforms, problem = set(), describe(error)
     if problem:
@@ -337,7 +339,7 @@ def _calls(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:
     matches = Needles.of(subject.request.text).found_in
     sessions: set[str] = set()
     if not subject.request.text:
-        sessions = {str(each["session"]) for each in subject.sessions}
+        sessions = {each.session for each in subject.sessions}
         sessions |= {subject.request.session_id} - {""}
     count = forget_calls(config.home, matches, sessions, delete=delete)
     return ForgetReport((ForgetItem("call log", count),))

@@ -1,10 +1,10 @@
 """`switch`: another external provider, and with it the past.
 
 `replay` hands a provider what the archive and the notes have, through the outbox. It notes a batch
-as begun (`handed.py`), stores it there in one transaction, notes it as done, delivers it, and goes
-on with the next. So whatever is done is delivered or waits in the outbox. A process that ends
-between these steps leaves one batch that the next run stores again, with the same event ids and as
-a second attempt: a provider that can look a turn up gets it once.
+as begun (`replayed_turns.py`), stores it there in one transaction, notes it as done, delivers it,
+and goes on with the next. So whatever is done is delivered or waits in the outbox. A process that
+ends between these steps leaves one batch that the next run stores again, with the same event ids
+and as a second attempt: a provider that can look a turn up gets it once.
 
 The provider that was active before stays active until the new one has everything: agents go on
 with it, and what they say meanwhile is in the archive, too.
@@ -28,7 +28,6 @@ from hermes_core.call_log import hook_health
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.checkup.deliveries import ActiveProvider, active_provider
 from hermes_core.checkup.doctor import Finding, start_provider
-from hermes_core.checkup.handed import Handed
 from hermes_core.checkup.journal import Journal
 from hermes_core.checkup.recall_sample import (
     CONTROL,
@@ -37,6 +36,7 @@ from hermes_core.checkup.recall_sample import (
     count_words,
     question_about,
 )
+from hermes_core.checkup.replayed_turns import ReplayedTurns
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.names import normalise, split_choice
 from hermes_core.config.storage import home_database
@@ -51,8 +51,8 @@ from hermes_core.loading.activation import (
 from hermes_core.manager.from_config import fresh_instance, redactor_for
 from hermes_core.outbox import Outbox, Stream, StreamKey, admin, deliver_inherited, open_outbox
 from hermes_core.outbox.admin import NewWrite
-from hermes_core.outbox.records import turn_id
-from hermes_core.provider import BuiltinMethods
+from hermes_core.outbox.records import ProviderKey, turn_id
+from hermes_core.provider import BuiltinMethods, PastNote, PastSession
 from hermes_core.session import SessionContext
 
 JOURNAL: Final = "switch.json"
@@ -90,7 +90,7 @@ _GUESS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """How far the replay to one provider is. What it was handed is in `Handed`.
+    """How far the replay to one provider is. What it was handed is in `ReplayedTurns`.
 
     Attributes:
         provider: The provider's name.
@@ -126,9 +126,9 @@ class Replay:
         return f"{normalise(self.provider)}@{self.owner}"
 
     @property
-    def whose(self) -> tuple[str, str]:
-        """The provider and its owner, as the outbox has them."""
-        return self.provider, self.owner
+    def target(self) -> ProviderKey:
+        """The provider, as the outbox has it."""
+        return ProviderKey(self.provider, self.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,26 +232,26 @@ def interrupted(home: Path) -> list[str]:
         return ["NAME"]  # running it says what is wrong
 
 
-def planned(config: Config, whose: tuple[str, str], since: float | None) -> Replay:
+def planned(config: Config, target: ProviderKey, since: float | None) -> Replay:
     """The replay that a run would make: the one that was interrupted, the next, or a new one.
 
     Each begins with the oldest turns: some may have been imported since the last run.
     """
-    known = replays(config.home).get(Replay(*whose).key)
+    known = replays(config.home).get(Replay(*target).key)
     # A date that a person names starts again: the provider may have lost what it had.
     if known is None or (since is not None and (known.finished or since != known.asked)):
         start = since or 0.0
         now = time.time()
-        return Replay(*whose, now, start, start, now, looks_up=_was_used(config, whose))
+        return Replay(*target, now, start, start, now, looks_up=_was_used(config, target))
     if known.finished:
         known = replace(known, finished=0.0, looks_up=True, has_notes=False)
     return replace(known, since=known.asked, until=time.time())
 
 
-def _was_used(config: Config, whose: tuple[str, str]) -> bool:
+def _was_used(config: Config, target: ProviderKey) -> bool:
     store = admin.open_store(config, set_aside=False)
     try:
-        return store.database.exists and admin.was_used(store, whose)
+        return store.database.exists and admin.was_used(store, target)
     finally:
         store.close()
 
@@ -281,9 +281,9 @@ def candidate(config: Config, choice: str, grants: Sequence[str]) -> Config:
     return config._replace(selection=selection)
 
 
-def estimate(config: Config, whose: tuple[str, str], since: float | None) -> Estimate:
+def estimate(config: Config, target: ProviderKey, since: float | None) -> Estimate:
     """What a replay would hand over; changes nothing."""
-    replay = planned(config, whose, since)
+    replay = planned(config, target, since)
     found = Estimate(
         looks_up=replay.looks_up,
         handed=replay.turns + (replay.notes if replay.has_notes else 0),
@@ -291,7 +291,7 @@ def estimate(config: Config, whose: tuple[str, str], since: float | None) -> Est
     )
     for session, ahead in _ahead(config, replay):
         turns = [turn for _, turn in ahead]
-        if not session["is_primary"]:
+        if not session.is_primary:
             found = replace(found, left_out=found.left_out + len(turns))
             continue
         found = replace(
@@ -299,11 +299,11 @@ def estimate(config: Config, whose: tuple[str, str], since: float | None) -> Est
             turns=found.turns + len(turns),
             sessions=found.sessions + bool(turns),
             characters=found.characters + sum(map(_length, turns)),
-            imported=found.imported + (len(turns) if session["is_imported"] else 0),
+            imported=found.imported + (len(turns) if session.is_imported else 0),
         )
     past = () if replay.has_notes else _builtin(config).past_notes(config.home, config.memory)
     notes = list(past)
-    length = sum(len(each["change"]["content"]) for each in notes)
+    length = sum(len(each.change["content"]) for each in notes)
     seconds, measured = _pace(config.home, replay.provider)
     return replace(
         found,
@@ -324,10 +324,10 @@ def _pace(home: Path, provider: str) -> tuple[float, bool]:
     return (turns[0], True) if turns else (_GUESS, False)
 
 
-def has_more(config: Config, whose: tuple[str, str]) -> bool:
+def has_more(config: Config, target: ProviderKey) -> bool:
     """Whether something was said that a finished replay did not hand over."""
-    replay = _next_pass(replays(config.home)[Replay(*whose).key])
-    return any(turns for session, turns in _ahead(config, replay) if session["is_primary"])
+    replay = _next_pass(replays(config.home)[Replay(*target).key])
+    return any(turns for session, turns in _ahead(config, replay) if session.is_primary)
 
 
 def prove(config: Config, choice: str, grants: Sequence[str]) -> ChildResults[Finding]:
@@ -356,13 +356,13 @@ class ReplayRequest:
 
 
 def run_replay(
-    config: Config, whose: tuple[str, str], wanted: ReplayRequest, show: Callable[[int], None]
+    config: Config, target: ProviderKey, wanted: ReplayRequest, show: Callable[[int], None]
 ) -> ReplayResult:
     """Hand a provider its past, in a child process.
 
     Args:
         config: What config.yaml says.
-        whose: The provider and its owner.
+        target: The provider.
         wanted: What the person wants.
         show: Called with the number of turns and notes that have arrived so far.
     """
@@ -371,8 +371,8 @@ def run_replay(
     store = admin.open_store(config, set_aside=True)
 
     def arrived() -> object:
-        replay = replays(config.home).get(Replay(*whose).key)
-        waiting = [each.writes for each in _own_streams(store.waiting_streams(), whose)]
+        replay = replays(config.home).get(Replay(*target).key)
+        waiting = [each.writes for each in _own_streams(store.waiting_streams(), target)]
         done = replay.turns + replay.notes if replay else 0
         show(max(done - sum(waiting), 0))
         return replay, waiting
@@ -390,12 +390,12 @@ def run_replay(
     if done.results:
         return done.results[-1]
     return replace(
-        _result(config, replays(config.home).get(Replay(*whose).key)), reason=done.problem
+        _result(config, replays(config.home).get(Replay(*target).key)), reason=done.problem
     )
 
 
-def _own_streams(streams: Sequence[Stream], whose: tuple[str, str]) -> list[Stream]:
-    return [each for each in streams if ActiveProvider(*whose).owns(each.key)]
+def _own_streams(streams: Sequence[Stream], target: ProviderKey) -> list[Stream]:
+    return [each for each in streams if ActiveProvider(*target).owns(each.key)]
 
 
 def _result(config: Config, replay: Replay | None) -> ReplayResult:
@@ -407,7 +407,7 @@ def _result(config: Config, replay: Replay | None) -> ReplayResult:
         backlogs = admin.report(store).backlogs if store.database.exists else ()
     finally:
         store.close()
-    own = [each for each in backlogs if ActiveProvider(*replay.whose).owns(each)]
+    own = [each for each in backlogs if ActiveProvider(*replay.target).owns(each)]
     return ReplayResult(
         replay.turns,
         replay.notes,
@@ -429,26 +429,26 @@ def _builtin(config: Config) -> BuiltinMethods:
     return builtin
 
 
-def _sessions(config: Config, replay: Replay) -> Iterator[dict[str, Any]]:
+def _sessions(config: Config, replay: Replay) -> Iterator[PastSession]:
     """The sessions of a pass."""
     builtin = _builtin(config)
     return builtin.past_sessions(config.home, replay.since, replay.until, (0.0, ""))
 
 
-def _ahead(config: Config, replay: Replay) -> Iterator[tuple[dict[str, Any], list[_Turn]]]:
+def _ahead(config: Config, replay: Replay) -> Iterator[tuple[PastSession, list[_Turn]]]:
     """Each session with its turns that are still to be handed over; changes nothing."""
-    with closing(Handed(config.home, replay.key, replay.began)) as handed:
+    with closing(ReplayedTurns(config.home, replay.key, replay.began)) as handed:
         for session in _sessions(config, replay):
             yield session, _turns_ahead(replay, session, handed)
 
 
-def _turns_ahead(replay: Replay, session: Mapping[str, Any], handed: Handed) -> list[_Turn]:
+def _turns_ahead(replay: Replay, session: PastSession, handed: ReplayedTurns) -> list[_Turn]:
     """The turns of a session that are still to be handed over, each with its event id."""
-    context = SessionContext.from_keywords(session["session"], session["keywords"])
-    key = StreamKey.of(*replay.whose, context)
+    context = SessionContext.from_keywords(session.session, session.keywords)
+    key = StreamKey.of(*replay.target, context)
     seen: Counter[float] = Counter()
     turns: list[_Turn] = []
-    for turn in session["turns"]():
+    for turn in session.turns():
         turns.append((turn_id(key, turn["at"], seen[turn["at"]]), turn))
         seen[turn["at"]] += 1
     done = handed.done([event for event, _ in turns])
@@ -508,8 +508,8 @@ class _Replayer:
             database=home_database(config.home, config.memory),
         )
         self._store = self._outbox.store
-        self._replay = planned(config, (active.provider, active.owner), wanted.since)
-        self._handed = Handed(config.home, self._replay.key, self._replay.began)
+        self._replay = planned(config, ProviderKey(active.provider, active.owner), wanted.since)
+        self._handed = ReplayedTurns(config.home, self._replay.key, self._replay.began)
 
     def close(self) -> None:
         self._handed.close()
@@ -541,13 +541,13 @@ class _Replayer:
         cursor = self._replay
         present = {each.event_id for each in admin.entries(self._store)}
         for session in _sessions(self._config, cursor):
-            if not session["is_primary"]:
+            if not session.is_primary:
                 continue
-            key = admin.key_of(self._store, cursor.whose, session)
+            key = admin.key_of(self._store, cursor.target, session)
             for event, turn in _turns_ahead(self._replay, session, self._handed):
                 if event in present:
                     continue
-                payload = admin.turn_payload(turn, session["session"], self._mask)
+                payload = admin.turn_payload(turn, session.session, self._mask)
                 batch.append(NewWrite(key, event, payload, turn["at"]))
                 cursor = replace(
                     cursor,
@@ -593,7 +593,7 @@ class _Replayer:
         notes = list(self._builtin.past_notes(self._config.home, self._config.memory))
         present = {each.event_id for each in admin.entries(self._store)}
         batch = [each for each in map(self._note, notes) if each.event_id not in present]
-        length = sum(len(each["change"]["content"]) for each in notes)
+        length = sum(len(each.change["content"]) for each in notes)
         cursor = replace(
             self._replay,
             has_notes=True,
@@ -602,15 +602,15 @@ class _Replayer:
         )
         return self._hand_over(batch, cursor)
 
-    def _note(self, note: Mapping[str, Any]) -> NewWrite:
-        context = SessionContext.from_keywords(note["session"], note["keywords"])
-        key = StreamKey.of(*self._replay.whose, context)
-        change = note["change"]
+    def _note(self, note: PastNote) -> NewWrite:
+        context = SessionContext.from_keywords(note.session, note.keywords)
+        key = StreamKey.of(*self._replay.target, context)
+        change = note.change
         # By its text: a note is there once.
         text = "\0".join((*key, change["target"], change["content"]))
         event = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         payload = dumps(self._mask(change), default=str)
-        return NewWrite(key, event, payload, note["at"] or time.time(), "on_memory_write")
+        return NewWrite(key, event, payload, note.at or time.time(), "on_memory_write")
 
     def _mask(self, value: Any) -> Any:
         return self._redactor.redact(value).value
@@ -635,7 +635,7 @@ class _Replayer:
         return ""
 
     def _waiting(self) -> list[Stream]:
-        return _own_streams(self._store.waiting_streams(), self._replay.whose)
+        return _own_streams(self._store.waiting_streams(), self._replay.target)
 
     def _deliver(self, streams: Sequence[Stream]) -> str:
         """Try each stream once; the last error."""
@@ -685,21 +685,21 @@ class _Replayer:
     def _sample(self) -> Iterator[tuple[StreamKey, Question | None]]:
         """Questions about turns from the whole time, without secrets; None if there is none."""
         whole = replace(self._replay, since=self._replay.asked)
-        places = [each["place"] for each in _sessions(self._config, whole) if each["is_primary"]]
+        places = [each.place for each in _sessions(self._config, whole) if each.is_primary]
         step = max(len(places) // _SAMPLE, 1)
-        wanted = set(map(tuple, places[::step][:_SAMPLE]))
+        wanted = set(places[::step][:_SAMPLE])
         chosen: list[tuple[StreamKey, list[dict[str, Any]]]] = []
         for session in _sessions(self._config, whole) if wanted else ():
-            turns = list(session["turns"]()) if tuple(session["place"]) in wanted else []
+            turns = list(session.turns()) if session.place in wanted else []
             if turns:
                 middle = len(turns) // 2
                 some = [*turns[middle:], *turns[:middle]][:_CANDIDATES]
-                key = admin.key_of(self._store, whole.whose, session)
+                key = admin.key_of(self._store, whole.target, session)
                 chosen.append((key, [self._mask(each) for each in some]))
         said = (
             turn
             for session in (_sessions(self._config, whole) if chosen else ())
-            for turn in session["turns"]()
+            for turn in session.turns()
         )
         counts, total = count_words((turn for _, turns in chosen for turn in turns), said)
         for key, turns in chosen:

@@ -57,7 +57,7 @@ BUILTIN_HELP: Final = {
     "export": "Write notes and conversations as JSON lines.",
     "import": "Add the notes and conversations of an export.",
     "mcp": "Serve the memory to MCP clients such as Claude Code.",
-    "memory": "Show and change the notes that the agent keeps.",
+    "memory": "Show and change the notes that the agent stores.",
     "sessions": "Search and manage past conversations.",
     "sync": "Share notes and conversations through a folder.",
     "ui": "Show and correct the memory in a browser.",
@@ -83,12 +83,12 @@ class _HelpFormatter(click.HelpFormatter):
         return super().getvalue().replace(self._JOINING, "-")
 
 
-class _Context(click.Context):
+class _HelpContext(click.Context):
     formatter_class = _HelpFormatter
 
 
 def _with_our_help(command: click.Command) -> click.Command:
-    command.context_class = _Context
+    command.context_class = _HelpContext
     for each in getattr(command, "commands", {}).values():
         _with_our_help(each)
     return command
@@ -97,7 +97,7 @@ def _with_our_help(command: click.Command) -> click.Command:
 class _Commands(click.Group):
     """Finds commands by name, and imports the module of a command when it is run."""
 
-    context_class = _Context
+    context_class = _HelpContext
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted({*COMMANDS, *own_commands()})

@@ -109,8 +109,8 @@ def check_command(
         return
     if not plugin:
         raise HintedUsageError(
-            "give the name of the plugin, or the path of its folder",
-            hint="run `hermes-plugins list` to see the names",
+            "the plugin's name is missing",
+            hint="name a folder, or an installed plugin: hermes-plugins list",
         )
     # Before the plugin is loaded, and with the exit code of a wrong command line.
     unknown = set(given["skip"]) - {each.id for each in all_checks()}

@@ -96,7 +96,7 @@ def _print_update(done: IndexUpdate) -> None:
             say_field(label, plain(", ".join(names)))
     if done.removed:
         warn("`hermes-plugins install` of a removed name now installs the package of that name, "
-             "which may be a stranger's")  # fmt: skip
+             "which may belong to somebody else")  # fmt: skip
     for name, was, now in done.moved:
         # What a person typed before now means another package.
         warn(f"`hermes-plugins install {name}` now installs {now}, before {was}")

@@ -163,7 +163,7 @@ def _chosen(config: Config, asking: bool) -> str:
         )
     if not asking:
         raise HintedUsageError(
-            "give the name of the plugin", hint=f"run: hermes-plugins setup {found[0].name}"
+            "the plugin's name is missing", hint=f"run: hermes-plugins setup {found[0].name}"
         )
     number = click.prompt("Which one", type=click.IntRange(1, len(found)), err=True)
     chosen: ProviderInfo = found[number - 1]

@@ -58,7 +58,7 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
     Exit code 1 if the storage can't be used, if the memory has moved elsewhere, or if a migration
     was interrupted.
     """
-    with progress("Looking at the storage"), remembered_outages():
+    with progress("Checking the storage"), remembered_outages():
         report = storage_status(_config(ctx))
     if json_wanted:
         print_json(**report.as_json())
@@ -182,7 +182,7 @@ def _cancel(config: Config, *, json_wanted: bool) -> None:
     elif target:
         say(f"The migration to {plain(target)} is cancelled. What it copied stays there, unused.")
     else:
-        say("No migration was interrupted. The storage in use takes changes.")
+        say("No migration was interrupted. The storage in use accepts changes.")
 
 
 def _print_plan(plan: MigrationPlan, *, dry_run: bool) -> None:
@@ -191,7 +191,7 @@ def _print_plan(plan: MigrationPlan, *, dry_run: bool) -> None:
     for name, counts in plan.counts.items():
         say_field(name, _counted(counts), _WIDTH)
     if waits := _spooled(plan):
-        say_field("spool", f"{waits}, handed over later", _WIDTH)
+        say_field("spool", f"{waits}, stored later", _WIDTH)
     if dry_run:
         say_field("size", size(plan.bytes), _WIDTH)
         say("Nothing was changed.")

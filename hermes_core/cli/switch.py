@@ -41,6 +41,7 @@ from hermes_core.config import Config
 from hermes_core.config.names import normalise
 from hermes_core.discovery import ProviderInfo
 from hermes_core.errors import HermesError
+from hermes_core.outbox.records import ProviderKey
 from hermes_core.provider import BUILTIN
 from hermes_core.storage.processes import users_of
 
@@ -102,7 +103,7 @@ class _Switch:
         self.config = config
         self.info = info
         self._given = given
-        self._whose = info.name, info.owner
+        self._target = ProviderKey(info.name, info.owner)
         self._proof = ""
 
     @property
@@ -136,7 +137,7 @@ class _Switch:
         if not self._given["replay"]:
             return Estimate()
         with progress("Reading the archive"):
-            return estimate(self.config, self._whose, self._given["since"])
+            return estimate(self.config, self._target, self._given["since"])
 
     # -- the switch -------------------------------------------------------------------------
 
@@ -148,7 +149,7 @@ class _Switch:
         if before or not self.config.selection.name:
             enable(self.config, tested)
         # What an agent said through the old provider while this one was enabled.
-        if self._given["replay"] and has_more(self.config, self._whose):
+        if self._given["replay"] and has_more(self.config, self._target):
             result = self._replayed(tested, result)
         works = not (result.undelivered or (result.sampled and not result.recalled))
         if self._given["json_wanted"]:
@@ -205,7 +206,7 @@ class _Switch:
                 left = (total - done) * (time.monotonic() - began) / done if done else found.seconds
                 step.show(f"Handing over to {self.info.name}, {span(left)} left")
 
-            result = run_replay(self.config, self._whose, wanted, show)
+            result = run_replay(self.config, self._target, wanted, show)
         if result.reason:
             self._fail(result, found.turns + found.notes + found.handed)
         return result

@@ -199,7 +199,7 @@ def _look(target: Target, manner: InstallOptions) -> Upgrade:
     """Find out whether there is a newer version. Installs nothing."""
     if target.directory is not None:
         source = source_of(target)
-        with progress(f"Looking at {target.name}"):
+        with progress(f"Checking {target.name}"):
             new = newest(target, source)
         return Upgrade(target, "available" if new else "up to date", new, source=source)
     check_source(target)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hermes_core.config.document import Document, read_document, read_text, type_name
+from hermes_core.config.document import YamlDocument, read_document, read_text, type_name
 from hermes_core.config.lock_file import LockEntry, Pin, PluginFacts, entry_of, read_lock_file
 from hermes_core.config.names import name_problem, nearest, normalise, split_choice
 from hermes_core.errors import ConfigError
@@ -185,7 +185,7 @@ def load_config(home: Path) -> Config:
     )
 
 
-def _read(home: Path) -> tuple[Document, dict[str, LockEntry]]:
+def _read(home: Path) -> tuple[YamlDocument, dict[str, LockEntry]]:
     """config.yaml and the lock file of one moment.
 
     `enable` replaces the two one after the other. The lock file is read last, since a pin is
@@ -201,7 +201,7 @@ def _read(home: Path) -> tuple[Document, dict[str, LockEntry]]:
     return document, recorded
 
 
-def _selection(document: Document, recorded: Mapping[str, LockEntry]) -> Selection:
+def _selection(document: YamlDocument, recorded: Mapping[str, LockEntry]) -> Selection:
     memory = _expect(document, ("memory",), document.data.get("memory"), dict, "a mapping") or {}
     choice = provider_choice(document, memory.get("provider"))
     name, owner = split_choice(choice)
@@ -236,7 +236,7 @@ def _selection(document: Document, recorded: Mapping[str, LockEntry]) -> Selecti
     )
 
 
-def pins_in(document: Document) -> dict[str, LockEntry]:
+def pins_in(document: YamlDocument) -> dict[str, LockEntry]:
     """The entries that older versions wrote to ``memory.pins``, by normalised name."""
     memory = _expect(document, ("memory",), document.data.get("memory"), dict, "a mapping") or {}
     section = _expect(document, _PINS, memory.get("pins"), dict, "a mapping") or {}
@@ -250,7 +250,7 @@ def pins_in(document: Document) -> dict[str, LockEntry]:
     return found
 
 
-def provider_choice(document: Document, value: Any) -> str:
+def provider_choice(document: YamlDocument, value: Any) -> str:
     """``memory.provider``: a string, or nothing."""
     keys = ("memory", "provider")
     # Its own message, since a list is what people try to activate two providers.
@@ -264,7 +264,9 @@ def provider_choice(document: Document, value: Any) -> str:
     return choice.strip()
 
 
-def _expect(document: Document, keys: tuple[str, ...], value: Any, kind: type, name: str) -> Any:
+def _expect(
+    document: YamlDocument, keys: tuple[str, ...], value: Any, kind: type, name: str
+) -> Any:
     if value is None or isinstance(value, kind):
         return value
     what = f"expected {name}, got {type_name(value)}"
@@ -368,7 +370,7 @@ _BOUNDS: Final = {
 }
 
 
-def validate(document: Document) -> tuple[str, ...]:
+def validate(document: YamlDocument) -> tuple[str, ...]:
     """Raise one `ConfigError` with every problem; return the warnings."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow; `list` does not need it
     from referencing import Registry  # noqa: PLC0415
@@ -398,7 +400,7 @@ def example_of(keys: tuple[str, ...], value: object) -> str:
     return str(section.get("examples", [""])[0])
 
 
-def _explain(document: Document, error: ValidationError) -> str:
+def _explain(document: YamlDocument, error: ValidationError) -> str:
     keys = tuple(str(part) for part in error.absolute_path)
     return f"{document.where(keys)}: {_cause(keys, error)}"
 
@@ -424,14 +426,14 @@ def _cause(keys: tuple[str, ...], error: ValidationError) -> str:
     return " ".join(error.message.split())
 
 
-def _section(document: Document, *keys: str) -> dict[Any, Any]:
+def _section(document: YamlDocument, *keys: str) -> dict[Any, Any]:
     found: Any = document.data
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
 
 
-def _odd_values(document: Document) -> list[str]:
+def _odd_values(document: YamlDocument) -> list[str]:
     """What a JSON Schema can't say."""
     memory = _section(document, "memory")
     found = []
@@ -459,7 +461,7 @@ def _odd_values(document: Document) -> list[str]:
     return found
 
 
-def _odd_storage(document: Document, memory: Mapping[str, Any]) -> list[str]:
+def _odd_storage(document: YamlDocument, memory: Mapping[str, Any]) -> list[str]:
     checks = {"storage": address_problem, "storage_namespace": namespace_problem}
     problems = {
         key: problem
@@ -475,7 +477,7 @@ def _is_switch(word: str) -> bool:
     return word.strip().casefold() in (*_APPROVAL, *_NO_APPROVAL)
 
 
-def _unknown_keys(document: Document) -> tuple[list[str], list[str]]:
+def _unknown_keys(document: YamlDocument) -> tuple[list[str], list[str]]:
     from difflib import get_close_matches  # noqa: PLC0415 - slow; `list` does not need it
 
     problems: list[str] = []

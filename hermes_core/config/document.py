@@ -205,7 +205,7 @@ _MARK: Final = "\ufeff"
 _STRING: Final = "tag:yaml.org,2002:str"
 
 
-class Document(NamedTuple):
+class YamlDocument(NamedTuple):
     """A parsed file. ``mark`` is its byte order mark, which is not part of the text."""
 
     path: Path
@@ -248,13 +248,13 @@ def find_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] 
     return found
 
 
-def read_document(home: Path) -> Document:
+def read_document(home: Path) -> YamlDocument:
     """Parse config.yaml. A missing file is an empty one; everything else is an error."""
     path = home / FILE_NAME
     return parse_document(path, read_text(path))
 
 
-def parse_document(path: Path, text: str) -> Document:
+def parse_document(path: Path, text: str) -> YamlDocument:
     """Parse the text of a config.yaml."""
     mark = _MARK if text.startswith(_MARK) else ""
     text = text.removeprefix(_MARK)
@@ -272,7 +272,7 @@ def parse_document(path: Path, text: str) -> Document:
             where=f"{path.name}:1",
             hint=f"correct {path}",
         )
-    return Document(path, text, data, mark)
+    return YamlDocument(path, text, data, mark)
 
 
 def read_text(path: Path) -> str:

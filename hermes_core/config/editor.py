@@ -18,7 +18,7 @@ import yaml
 
 from hermes_core.config.config_file import example_of, pins_in, validate
 from hermes_core.config.document import (
-    Document,
+    YamlDocument,
     YamlProblem,
     find_entry,
     nodes,
@@ -332,7 +332,7 @@ def change_config(home: Path, changes: Mapping[KeyPath, Any], *, valid: bool = F
         _replace(document, _with_pins_moved(home, document, text))
 
 
-def _check_changed(document: Document, text: str, changes: Mapping[KeyPath, Any]) -> None:
+def _check_changed(document: YamlDocument, text: str, changes: Mapping[KeyPath, Any]) -> None:
     """Raise `ConfigError` about the new values, unless the file would be valid with them."""
     try:
         validate(parse_document(document.path, text))
@@ -381,7 +381,7 @@ def change_plugins(
             write_lock_file(home, new)
 
 
-def _with_pins_moved(home: Path, document: Document, text: str) -> str:
+def _with_pins_moved(home: Path, document: YamlDocument, text: str) -> str:
     """Add the entries in ``memory.pins`` to the lock file; return the text without them."""
     changed = parse_document(document.path, text)
     if not _is_there(changed.data, _PINS):
@@ -393,7 +393,7 @@ def _with_pins_moved(home: Path, document: Document, text: str) -> str:
     return _without_pins(document, text)
 
 
-def _without_pins(document: Document, text: str) -> str:
+def _without_pins(document: YamlDocument, text: str) -> str:
     """The text without ``memory.pins``; with it where it can't be removed alone.
 
     That does no harm, since the lock file wins.
@@ -407,7 +407,7 @@ def _without_pins(document: Document, text: str) -> str:
         return text
 
 
-def _replace(document: Document, text: str) -> None:
+def _replace(document: YamlDocument, text: str) -> None:
     if text != document.text:
         replace_file(document.path, (document.mark + text).encode())
 
@@ -430,7 +430,7 @@ def _locked(home: Path) -> Iterator[None]:
         ) from error
 
 
-def edited(document: Document, changes: Mapping[KeyPath, Any]) -> str:
+def edited(document: YamlDocument, changes: Mapping[KeyPath, Any]) -> str:
     """The text after all changes, if it says what was meant and nothing else."""
     text = document.text
     for keys, value in changes.items():

@@ -15,7 +15,13 @@ from typing import Any, Final
 from hermes_core.config.fields import Field, Value, active_fields, read_fields, validate_values
 from hermes_core.conformance._driver import Answer, Driver, Places, failure_text
 from hermes_core.conformance._watch import Event, ThreadsAndProcesses, Watch
-from hermes_core.conformance.model import NEEDS_NETWORK, UNAVAILABLE, Failed, Options, Skipped
+from hermes_core.conformance.model import (
+    NEEDS_NETWORK,
+    UNAVAILABLE,
+    CheckFailure,
+    CheckSkip,
+    Options,
+)
 from hermes_core.discovery import ProviderInfo
 from hermes_core.loading import load_provider
 from hermes_core.manager.tools import ToolError, normalise_schema
@@ -151,7 +157,7 @@ class CheckContext:
         """Return two providers; skip if the plugin always returns the same object."""
         first, second = self.driver(), self.driver()
         if first.provider is second.provider:
-            raise Skipped("its entry point always returns the same object, so there can't be two")
+            raise CheckSkip("its entry point always returns the same object, so there can't be two")
         return first, second
 
     def cut_off(self) -> bool:
@@ -189,19 +195,19 @@ class CheckContext:
         """Start a session; skip if that fails, because another check reports it."""
         # Tried once per process. Without this, each check would wait for the same deadline.
         if self.plugin.no_start:
-            raise Skipped(self.plugin.no_start)
+            raise CheckSkip(self.plugin.no_start)
         problem = self._start_problem(driver, session, more)
         if problem:
             # What fails with the settings of one check says nothing about the others.
             self.plugin.no_start = problem if "provider_config" not in more else None
-            raise Skipped(problem)
+            raise CheckSkip(problem)
         return driver
 
     def _start_problem(self, driver: Driver, session: str, more: Mapping[str, Any]) -> str:
         available = driver.ask("is_available")
         if not available.value:
             why = driver.ask("unavailable_reason").value
-            return f"{UNAVAILABLE}: {why or 'the plugin gives no reason'}"
+            return f"{UNAVAILABLE}: {why or 'the plugin returned no reason'}"
         answer = self.initialize(driver, session, **more)
         return f"its initialize {failure_text(answer.error)}" if answer.error is not None else ""
 
@@ -218,7 +224,7 @@ class CheckContext:
     def overridden(self, hook: str, otherwise: str) -> None:
         """Skip unless the plugin overrides the method."""
         if not self.drivers[0].has(hook):
-            raise Skipped(otherwise)
+            raise CheckSkip(otherwise)
 
     # -- recall ----------------------------------------------------------------------------
 
@@ -231,7 +237,7 @@ class CheckContext:
     def recalling(self) -> None:
         """Skip unless the plugin recalls."""
         if not self.recalls():
-            raise Skipped(self.plugin.no_recall)
+            raise CheckSkip(self.plugin.no_recall)
 
     def _recall_problem(self) -> str:
         # In a separate home, so that the turn of this test is not found by the check that asked.
@@ -263,7 +269,7 @@ class CheckContext:
         """Return whether a turn is recalled within the time that the options allow."""
         # Waits for the result, not for a fixed time: a fast plugin is checked in two seconds, and
         # a slow one does not fail. That something is NOT recalled is checked only after this.
-        seconds = _OFFLINE if self.cut_off() else self.options.limits.settle
+        seconds = _OFFLINE if self.cut_off() else self.options.limits.wait
         return self.until(lambda: marker in self.recall(driver, session, topic), seconds)
 
     def recall(self, driver: Driver, session: str, topic: str = "parrot") -> str:
@@ -278,7 +284,7 @@ class CheckContext:
 
     def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Return whether a condition becomes true in time."""
-        limit = self.options.limits.settle if seconds is None else seconds
+        limit = self.options.limits.wait if seconds is None else seconds
         end = time.monotonic() + limit
         while not condition():
             # Checked after the condition, so that it is evaluated once more at the end of the
@@ -331,7 +337,7 @@ def no_events(events: list[Event], kind: str, doing: str, where: str) -> None:
     """Fail if there are events of a kind."""
     seen = list(dict.fromkeys(each.what for each in events if each.kind == kind))
     if seen:
-        raise Failed(f"{doing}: {', '.join(seen[:3])}", where=where)
+        raise CheckFailure(f"{doing}: {', '.join(seen[:3])}", where=where)
 
 
 _GOOD: Final[Mapping[str, Any]] = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Any, Final, NamedTuple
 
-from hermes_core.conformance.model import NEEDS_NETWORK, Failed, Limits, Skipped
+from hermes_core.conformance.model import NEEDS_NETWORK, CheckFailure, CheckSkip, Limits
 from hermes_core.dispatch import Invocation, method_of, overrides
 from hermes_core.dispatch.worker import EventLoop, Worker
 from hermes_core.errors import DeadlineExceeded, ProviderPaused, describe
@@ -127,14 +127,19 @@ class Driver:
         return self.sound(hook, self.ask(hook, *args, **keywords)).value
 
     def sound(self, hook: str, answer: Answer, doing: str = "") -> Answer:
-        """Return the answer; raise `Failed` for an error, or `Skipped` if it needs the network."""
+        """Return the answer.
+
+        Raises:
+            CheckFailure: The call failed.
+            CheckSkip: It needs the network.
+        """
         if answer.error is None:
             return answer
         # A TypeError would be there with a network too, so it must not hide behind "needs
         # network".
         if hook in _CUT_OFF and self._cut_off() and not isinstance(answer.error, _BUGS):
-            raise Skipped(f"its {hook} {NEEDS_NETWORK}")
-        raise Failed(
+            raise CheckSkip(f"its {hook} {NEEDS_NETWORK}")
+        raise CheckFailure(
             f"{hook}{doing} {failure_text(answer.error)}",
             expected=f"{hook}{doing} returns",
             where=self.places.of_error(answer.error) or self.where(hook),

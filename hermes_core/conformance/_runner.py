@@ -42,11 +42,11 @@ from hermes_core.conformance.model import (
     PASSED,
     SKIPPED,
     Check,
-    Failed,
+    CheckFailure,
+    CheckSkip,
     Options,
     Report,
     Result,
-    Skipped,
 )
 from hermes_core.discovery import ProviderInfo
 from hermes_core.errors import HermesError, ProviderLoadError, describe
@@ -91,7 +91,7 @@ def check_plugin(
         if each.id in options.skip
     ]
     batches = _batches([each for each in wanted if each.id not in options.skip])
-    run = _Run(info, options, begun)
+    run = _KitRun(info, options, begun)
     # The threads only wait: each batch runs in its own process.
     with ThreadPoolExecutor(max(len(batches), 1)) as pool:
         try:
@@ -135,7 +135,7 @@ def _batches(checks: Sequence[Check]) -> list[list[Check]]:
     return [batch for batch in (together, *alone) if batch]
 
 
-class _Run:
+class _KitRun:
     """One run of the kit."""
 
     def __init__(
@@ -165,7 +165,7 @@ class _Run:
             # the rest.
             new = list(self._process(left))
             if not new:  # it ended between two checks: counts as a failure of the next one
-                new = [Result.failure(left[0], Failed("its process ended before this check"))]
+                new = [Result.failure(left[0], CheckFailure("its process ended before this check"))]
             done += new
             ids = {each.id for each in new}
             left = [each for each in left if each.id not in ids]
@@ -199,7 +199,7 @@ class _Run:
         if isinstance(lines[-1], CheckStart):
             begun = next(each for each in checks if each.id == lines[-1].check)
             if begun.alone and stuck:
-                how = f"{self._options.limits.settle:g} s after shutdown its process had not ended"
+                how = f"{self._options.limits.wait:g} s after shutdown its process had not ended"
             yield self._late(begun) if code is None else _ended(begun, code, how)
 
     def _unloadable(self, what: str, step: str, hint: str = "") -> ProviderLoadError:
@@ -277,7 +277,7 @@ def _ended(check: Check, code: int | None, how: str) -> Result:
     # Its process ended by itself in time, which is what the check asks for.
     if check.alone and code == 0:
         return Result.of(check, PASSED)
-    return Result.failure(check, Failed(how))
+    return Result.failure(check, CheckFailure(how))
 
 
 #: Files in the scratch folder: the results, and the stacks of a process that was killed.
@@ -350,7 +350,7 @@ def run_checks(
             # Returning ends the interpreter normally, with atexit handlers and non-daemon threads:
             # that is what is checked.
             if each.alone and result.state == PASSED:
-                end_after(options.limits.settle)  # the check is about the exit
+                end_after(options.limits.wait)  # the check is about the exit
                 return
             writer.write(result)
     os._exit(0)  # don't wait for the plugin's threads
@@ -371,13 +371,13 @@ def run(check: Check, plugin: LoadedPlugin) -> Result:
     try:
         check.run(context)
         result = Result.of(check, PASSED)
-    except Skipped as reason:
+    except CheckSkip as reason:
         result = Result.of(check, SKIPPED, reason=str(reason))
-    except Failed as failed:
+    except CheckFailure as failed:
         result = Result.failure(check, failed)
     except Exception as error:  # noqa: BLE001 - the plugin's objects may do anything
         where = plugin.places.of_error(error)
-        result = Result.failure(check, Failed(describe(error), where=where))
+        result = Result.failure(check, CheckFailure(describe(error), where=where))
     finally:
         # In every case, so that one check can't influence the next.
         context.close()

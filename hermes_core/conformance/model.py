@@ -29,7 +29,7 @@ UNAVAILABLE: Final = "it is not available here"
 NEEDS_NETWORK: Final = "needs the network; --live checks it with a backend on this machine"
 
 
-class Failed(Exception):  # noqa: N818 - reads as what happened
+class CheckFailure(Exception):  # noqa: N818 - reads as what happened
     """A check failed.
 
     ``where`` is a place in the plugin; ``fix`` replaces the check's if it says more.
@@ -45,7 +45,7 @@ class Failed(Exception):  # noqa: N818 - reads as what happened
         self.fix = fix
 
 
-class Skipped(Exception):  # noqa: N818 - reads as what happened
+class CheckSkip(Exception):  # noqa: N818 - reads as what happened
     """A check could not run."""
 
 
@@ -102,7 +102,7 @@ class Limits(NamedTuple):
     prefetch: float = 4.0
     call: float = 10.0  # any call; after that it counts as hanging
     check: float = 90.0  # a whole check; after that its process is ended
-    settle: float = 10.0  # until a write is recalled, threads end, the process exits
+    wait: float = 10.0  # until a write is recalled, threads end, the process exits
     recalled: int = 32_000
     prompt: int = 8_000
 
@@ -170,7 +170,7 @@ class Result:
         return replace(known, **details)
 
     @classmethod
-    def failure(cls, check: Check, failed: Failed) -> Result:
+    def failure(cls, check: Check, failed: CheckFailure) -> Result:
         """Build a failed result; empty parts come from the check."""
         return cls.of(
             check,

@@ -93,7 +93,7 @@ class _Call(NamedTuple):
     answers: SimpleQueue[Any]
 
 
-class _End(NamedTuple):
+class _ChildEnd(NamedTuple):
     """Why a child ended, and what the calls raise that it was running."""
 
     reason: str
@@ -134,7 +134,7 @@ class _Child:
         self._logged = 0
         self.attributes: dict[str, Any] = dict(ATTRIBUTES)
         #: Why it ended; None while it runs.
-        self.end: _End | None = None
+        self.end: _ChildEnd | None = None
         self.seconds = 0.0
         Worker(f"memory-{name}-pipe", linger=0).submit(self._read)
 
@@ -143,9 +143,9 @@ class _Child:
         try:
             found = self._first.get(timeout=seconds)
         except Empty:
-            self.stop(_End(f"did not load it within {rounded(seconds)} s", DeadlineExceeded))
+            self.stop(_ChildEnd(f"did not load it within {rounded(seconds)} s", DeadlineExceeded))
             found = self.end
-        if isinstance(found, _End):
+        if isinstance(found, _ChildEnd):
             raise found.error("its import")
         return dict(found)
 
@@ -170,7 +170,7 @@ class _Child:
         try:
             self._writer.send(message)
         except OSError:
-            self.stop(_End("closed its pipe"))
+            self.stop(_ChildEnd("closed its pipe"))
 
     def set_environment(self, environment: Mapping[str, str]) -> None:
         """Set variables in the child."""
@@ -182,15 +182,15 @@ class _Child:
                 answer = answers.get(timeout=seconds)
             except Empty:
                 self.stop(
-                    _End(f"did not answer within {rounded(seconds or 0)} s", DeadlineExceeded)
+                    _ChildEnd(f"did not answer within {rounded(seconds or 0)} s", DeadlineExceeded)
                 )
                 continue
-            if isinstance(answer, _End):
+            if isinstance(answer, _ChildEnd):
                 raise answer.error(hook)
             if "part" not in answer:
                 return answer
             hand_over(str(answer["part"]))
-        self.stop(_End("sent too many parts of an answer"))
+        self.stop(_ChildEnd("sent too many parts of an answer"))
         raise ProviderCallError("its process sent too many parts of an answer")
 
     def running(self, lane: Lane) -> str:
@@ -203,15 +203,15 @@ class _Child:
 
     def _read(self) -> None:
         """On its own thread: hand out answers until the pipe is closed."""
-        end = _End("")
+        end = _ChildEnd("")
         try:
             for message in self._messages():
                 self._accept(message)
         except MessageError as error:
-            end = _End(str(error))
+            end = _ChildEnd(str(error))
         except (OSError, ValueError):
             pass  # it was closed on our side
-        self.stop(end if end.reason else _End(self._exit()))
+        self.stop(end if end.reason else _ChildEnd(self._exit()))
         if self._launched.process.stdout is not None:
             self._launched.process.stdout.close()
 
@@ -240,7 +240,7 @@ class _Child:
             if call is not None and "part" not in message:
                 del self._calls[number]  # type: ignore[arg-type]
         if call is None:  # answered twice, or never asked: a copy of the process, or an attack
-            raise MessageError("sent an answer that nobody asked for")
+            raise MessageError("sent an unexpected answer")
         call.answers.put(message)
 
     def _exit(self) -> str:
@@ -258,7 +258,7 @@ class _Child:
 
     # -- the end ---------------------------------------------------------------------------
 
-    def stop(self, end: _End) -> None:
+    def stop(self, end: _ChildEnd) -> None:
         """End the process and all that it started; whoever waits for an answer gets ``end``."""
         # 10 ms, which only an agent with an isolated plugin pays: starting one has imported them.
         import subprocess  # noqa: PLC0415
@@ -371,7 +371,7 @@ class IsolatedProvider:
                         setattr(self, hook, _RemoteMethod(self._call, hook, parameters))
                 self.name = str(loaded["name"])
             except (TypeError, ValueError, KeyError, AttributeError) as error:
-                child.stop(_End("sent something that is not an answer"))
+                child.stop(_ChildEnd("sent something that is not an answer"))
                 raise ProviderCallError("its process sent something unreadable") from error
             return loaded
 
@@ -395,7 +395,7 @@ class IsolatedProvider:
         self._closed = True
         child = self._child
         if child is not None and self._pid == os.getpid():
-            child.stop(_End("was ended", AgentEnded))
+            child.stop(_ChildEnd("was ended", AgentEnded))
 
     def __del__(self) -> None:
         with suppress(Exception):
@@ -418,7 +418,7 @@ class IsolatedProvider:
             shape = _SHAPES.get(hook)
             return value if shape is None or value is None else shape(*value)
         except (MessageError, KeyError, TypeError) as error:
-            child.stop(_End("sent an answer that can't be read"))
+            child.stop(_ChildEnd("sent an answer that can't be read"))
             raise ProviderCallError("its process sent an answer that can't be read") from error
 
     def _ready(self, hook: str) -> _Child | None:
@@ -429,7 +429,7 @@ class IsolatedProvider:
             child = self._child
             if child is not None and child.end is None and (hung := child.running(lane)):
                 # The host waits for a call of a lane until its deadline, and no longer.
-                child.stop(_End(f"was ended, because {hung} hung,", DeadlineExceeded))
+                child.stop(_ChildEnd(f"was ended, because {hung} hung,", DeadlineExceeded))
             if child is not None and child.end is None:
                 return child
             if self._closed:
@@ -458,7 +458,7 @@ class IsolatedProvider:
             try:
                 self._resume()
             except Exception as error:
-                child.stop(_End("could not be initialised"))
+                child.stop(_ChildEnd("could not be initialised"))
                 raise ProviderPaused(
                     f"its process was started again, and initialize failed: {describe(error)}"
                 ) from error
@@ -485,7 +485,7 @@ class IsolatedProvider:
     def _loaded(self, child: _Child) -> dict[str, Any]:
         loaded = child.loaded(self._deadlines.load + _START_SECONDS)
         if "error" in loaded:
-            child.stop(_End("could not load it"))
+            child.stop(_ChildEnd("could not load it"))
             raise error_from(loaded["error"], self._known)
         return loaded
 

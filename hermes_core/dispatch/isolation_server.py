@@ -34,7 +34,7 @@ from hermes_core.hookspecs import HOOKS, Lane
 from hermes_core.provider import PARTS, ForgetRequest, MemoryProvider
 
 
-class _Parts(list[str]):
+class _EarlyParts(list[str]):
     """What `hand_over` returns early, sent as it comes."""
 
     def __init__(self, send: Callable[[str], None]) -> None:
@@ -110,7 +110,7 @@ class ProviderServer:
         number, hook = request["id"], request["hook"]
         set_caller(self._instance)
         if hook == "prefetch":
-            PARTS.set(_Parts(lambda text: self._send({"id": number, "part": text})))
+            PARTS.set(_EarlyParts(lambda text: self._send({"id": number, "part": text})))
         try:
             value = self._value(hook, request["args"], request["keywords"])
             answer: dict[str, Any] = {"value": value}

@@ -93,7 +93,7 @@ class StreamScrubber:
         block = self._block
         begins_line = re.search(_LINE_BEGINS, self._tail) is not None
         if not tag["slash"]:
-            self._release()  # no block contains a tag: `defused` has seen to that
+            self._release()  # `defuse` leaves no tag in a block
             self._block = _Block(tag[0], alone=begins_line and not self._code.is_open())
             self._move(tag[0])
         elif block is not None and (block.has_note or (block.is_alone and begins_line)):

@@ -1,6 +1,6 @@
 """The tags of the fence: how to make forged ones harmless, and how to remove them from a text.
 
-`defused` finds tags in every spelling that a model could read as one, because recalled text may
+`defuse` finds tags in every spelling that a model could read as one, because recalled text may
 contain tags that were forged on purpose. `without_fences` finds those with plain brackets.
 """
 
@@ -32,7 +32,7 @@ _TAG: Final = (
 )
 
 
-def defused(text: str) -> str:
+def defuse(text: str) -> str:
     """Return a text whose fence tags are harmless but still visible: ``[memory-context]``.
 
     The result is never longer than the text. Tags are not removed: that could form a new tag

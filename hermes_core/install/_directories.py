@@ -298,7 +298,7 @@ def _git(ours: Path, checkout: Path, *arguments: str) -> CommandResult:
     """Run git with a repository that we made: it looks for no other one."""
     program = shutil.which("git")
     if program is None:
-        raise InstallError("git is not installed", hint="install git, or give a folder instead")
+        raise InstallError("git is not installed", hint="install git, or use a folder instead")
     # Without a terminal, git has to fail instead of waiting for a password.
     prompt = "1" if sys.stdin.isatty() else "0"
     options = [word for each in _NEUTRAL for word in ("-c", each)]
@@ -317,7 +317,7 @@ def _failure(repository: Repository, done: CommandResult) -> InstallError:
     reasons = _REASON.findall(done.err) or done.err.strip().splitlines()[-1:]
     if _MISSING.search(done.err):
         what = f"has no revision {repository.revision or 'HEAD'}"
-        hint = "give a branch, a tag or a full commit id"
+        hint = "use a branch, a tag or a full commit id"
     elif _ABSENT.search(done.err):
         what, hint = "no git repository found", "check the URL, and your access to it"
     else:

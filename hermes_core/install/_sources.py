@@ -122,7 +122,7 @@ def read_source(text: str) -> Package | Folder | Repository:
 
 
 _EXAMPLES: Final = (
-    "give a package from the index, a wheel, a folder with a plugin.yaml, or a git URL"
+    "name a package from the index, a wheel, a folder with a plugin.yaml, or a git URL"
 )
 
 

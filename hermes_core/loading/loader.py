@@ -331,7 +331,7 @@ def provider_from(value: Any, name: str, progress: Progress, attribute: str = ""
         return cast("MemoryProvider", value)
     if callable(value):
         return _from_callable(value, name, progress, attribute)
-    raise TypeError(f"{type(value).__name__} is neither a provider nor a way to get one")
+    raise TypeError(f"{type(value).__name__} is not a MemoryProvider, a subclass or a factory")
 
 
 def looks_like_provider(value: Any) -> bool:

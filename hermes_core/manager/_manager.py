@@ -93,7 +93,6 @@ class MemoryManager:
         self._recall = Recall(self._hooks, context_max_chars)
         self._external: ProviderAdapter | None = None
         self._writes: OutboxWriter | None = None
-        #: How the outbox is stored; `from_config` sets it before it adds the provider.
         self._outbox_settings: OutboxSettings | None = None
         self._log_calls = log_calls
         self._call_log: CallLog | None = None
@@ -123,6 +122,11 @@ class MemoryManager:
         from hermes_core.manager.from_config import assemble  # noqa: PLC0415 - discovery, YAML, jsonschema
 
         return assemble(cls, home)[0]
+
+    def configure(self, outbox: OutboxSettings, warnings: Iterable[str] = ()) -> None:
+        """Set what config.yaml says of the outbox, before an external provider is added."""
+        self._outbox_settings = outbox
+        self._warnings = tuple(warnings)
 
     # -- providers ------------------------------------------------------------------------
 
@@ -274,8 +278,7 @@ class MemoryManager:
         **kwargs: Any,
     ) -> None:
         """Continue with another session; earlier writes still belong to the old one."""
-        # Without an id there is no session that turns could belong to.
-        if not new_session_id:
+        if not new_session_id:  # there is no session that turns could belong to
             return
         # First, and on this thread: the next turn may arrive before the provider has handled the
         # change, and must carry the new id.
@@ -308,8 +311,7 @@ class MemoryManager:
             parent_session_id: The one that it follows, if that matters.
             reason: Why, for the providers.
         """
-        # Both go through the outbox's order: the end is queued for the old stream, the switch after
-        # it.
+        # In the outbox's order: the end is queued for the old stream, the switch after it.
         self.on_session_end(messages)
         self.on_session_switch(
             new_session_id, parent_session_id=parent_session_id, reset=True, reason=reason
@@ -322,8 +324,7 @@ class MemoryManager:
 
         Args:
             session_id: The session that begins or is resumed.
-            end_session: Whether leaving it ends the session. False if it goes on later, for example
-                in the next request of a web server.
+            end_session: Whether leaving it ends the session; False if a later one resumes it.
             **who: As for `initialize_all`.
         """
         from hermes_core.manager.conversation import Conversation, ConversationSlot  # noqa: PLC0415 - the fence: hosts may do without

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from hermes_core.errors import HermesError
-from hermes_core.fence import StreamScrubber, defused
+from hermes_core.fence import StreamScrubber, defuse
 from hermes_core.manager.recall import Recollection
 from hermes_core.session import SessionContext
 
@@ -66,7 +66,7 @@ class _Exchange:
 
     def _sent(self) -> str:
         """The user's message, as the model gets it."""
-        return "\n\n".join(filter(None, (defused(self.text), self.context)))
+        return "\n\n".join(filter(None, (defuse(self.text), self.context)))
 
     @property
     def context(self) -> str:
@@ -134,7 +134,7 @@ def _defused(message: Mapping[str, Any]) -> dict[str, Any]:
     """Copy a message; what a user wrote must not look like recalled text."""
     copy = dict(message)
     if copy.get("role") == "user" and isinstance(copy.get("content"), str):
-        copy["content"] = defused(copy["content"])
+        copy["content"] = defuse(copy["content"])
     return copy
 
 

@@ -89,7 +89,14 @@ def assemble(
     # Registered before anything can fail below: variables that the provider needs are set in this
     # process's environment until then.
     manager.when_closed(activation.lease.release)
-    manager._outbox_settings = outbox_settings(config, activation)  # noqa: SLF001 - ours to build
+    manager.configure(
+        outbox_settings(config, activation),
+        (
+            *config.own_warnings,
+            *activation.warnings,
+            *([] if config.redacts else ["memory.redact is off: secrets are not masked"]),
+        ),
+    )
     if activation.error is not None:
         problems.append(activation.error)
     elif activation.provider is not None and not manager.add_provider(
@@ -101,11 +108,6 @@ def assemble(
     manager.setting_rows = tuple(settings_rows(activation))
     problems += _observe(manager, config)
     manager.problems = tuple(problems)
-    manager._warnings = (  # noqa: SLF001 - ours to build
-        *config.own_warnings,
-        *activation.warnings,
-        *([] if config.redacts else ["memory.redact is off: secrets are not masked"]),
-    )
     for problem in manager.problems:
         logger.error("memory: %s", problem)
     for warning in manager.warnings:

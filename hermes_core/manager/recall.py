@@ -83,7 +83,7 @@ class Recall:
             return Recollection("", tuple(outcomes), (f"everything: {describe(error)}",))
 
     def _fenced(self, outcomes: Sequence[Outcome], builtin: BuiltinMethods | None) -> Recollection:
-        from hermes_core.fence import RecalledText, fenced  # noqa: PLC0415 - hosts may do without
+        from hermes_core.fence import RecalledText, build_block  # noqa: PLC0415 - hosts may do without
 
         parts = [
             RecalledText(
@@ -96,7 +96,7 @@ class Recall:
             if isinstance(each.value, str)
         ]
         scan = None if builtin is None else partial(_objections, builtin)
-        block = fenced(parts, max_chars=self._max_chars, scan=scan)
+        block = build_block(parts, max_chars=self._max_chars, scan=scan)
         return Recollection(block.text, tuple(outcomes), block.left_out)
 
 

@@ -13,9 +13,10 @@ from hermes_core.config import Config
 from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
 from hermes_core.outbox import store as stores
-from hermes_core.outbox.records import USED, Stream, StreamKey, WriteState, turn_id
+from hermes_core.outbox.records import USED, ProviderKey, Stream, StreamKey, WriteState, turn_id
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxStore
+from hermes_core.provider import PastSession
 from hermes_core.session import SessionContext
 from hermes_core.storage.sql import Connection
 
@@ -380,12 +381,12 @@ def add_writes(store: OutboxStore, writes: Sequence[NewWrite]) -> bool:
     return store.database.change(work)
 
 
-def was_used(store: OutboxStore, whose: tuple[str, str]) -> bool:
-    """Whether anything was stored for a provider and its owner before; see `USED`."""
+def was_used(store: OutboxStore, provider: ProviderKey) -> bool:
+    """Whether anything was stored for a provider before; see `USED`."""
     own = store.database.of_home("streams")
     query = f"SELECT 1 FROM streams WHERE {own} AND provider = ? AND owner = ? LIMIT 1"
     return store.database.read(
-        lambda connection: connection.execute(query, whose).fetchone() is not None
+        lambda connection: connection.execute(query, provider).fetchone() is not None
     )
 
 
@@ -537,22 +538,22 @@ def _payload(arguments: dict[str, Any], mask: Mask) -> str:
 
 
 def add_archived(
-    store: OutboxStore, whose: tuple[str, str], sessions: Iterable[Mapping[str, Any]], mask: Mask
+    store: OutboxStore, provider: ProviderKey, sessions: Iterable[PastSession], mask: Mask
 ) -> BackfillResult:
     """Add archived turns that are not in the outbox.
 
     Args:
         store: The outbox.
-        whose: The provider that gets them, and its owner.
-        sessions: Each with its ``session``, ``keywords`` and ``turns``.
+        provider: The provider that gets them.
+        sessions: Those that have the turns.
         mask: Removes secrets.
     """
     added = known = 0
     present = entries(store)
     ids = {each.event_id for each in present}
     for session in sessions:
-        key = key_of(store, whose, session)
-        turns = session["turns"]
+        key = key_of(store, provider, session)
+        turns = list(session.turns())
         own = [each for each in present if _is_same(each.key, key)]
         wait = {_turn_of(turns, each) for each in own if each.hook == "sync_turn"}
         for place, turn in enumerate(turns):
@@ -561,15 +562,15 @@ def add_archived(
                 known += 1
                 continue
             # It may have been delivered when it was said: a provider that can, looks it up.
-            payload = turn_payload(turn, session["session"], mask)
+            payload = turn_payload(turn, session.session, mask)
             if not add_write(store, NewWrite(key, event_id, payload, turn["at"], attempts=1)):
                 return BackfillResult(added=added, known=known, no_room=True)
             added += 1
     return BackfillResult(added=added, known=known)
 
 
-def key_of(store: OutboxStore, whose: tuple[str, str], session: Mapping[str, Any]) -> StreamKey:
+def key_of(store: OutboxStore, provider: ProviderKey, session: PastSession) -> StreamKey:
     """Return the key that the session's own manager used, if it is known."""
-    archived = SessionContext.from_keywords(session["session"], session["keywords"])
-    key = StreamKey.of(*whose, archived)
+    archived = SessionContext.from_keywords(session.session, session.keywords)
+    key = StreamKey.of(*provider, archived)
     return known_key(store, key) or key

@@ -10,13 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.dispatch import DELIVERY, Delivery, HookCalls, Job, ProviderAdapter
-from hermes_core.errors import (
-    AgentEnded,
-    DatabaseError,
-    ProviderPaused,
-    WriteRefused,
-    describe,
-)
+from hermes_core.errors import AgentEnded, DatabaseError, ProviderPaused, WriteRefused, describe
 from hermes_core.hookspecs import ADDED, HOOKS, MemoryHooks
 from hermes_core.outbox.failures import (
     DAY,
@@ -30,7 +24,15 @@ from hermes_core.outbox.failures import (
     retry_after,
     skipped_wait,
 )
-from hermes_core.outbox.records import NO_LIMITS, TURN, FailureLimits, StreamKey, Write, WriteState
+from hermes_core.outbox.records import (
+    NO_LIMITS,
+    TURN,
+    FailureLimits,
+    StreamKey,
+    Write,
+    WriteContent,
+    WriteState,
+)
 from hermes_core.storage.logger import logger
 from hermes_core.storage.migration import is_frozen
 
@@ -620,20 +622,20 @@ class SessionStream(StreamDelivery):
         store = self.outbox.in_this_process().store
         kind = self.turns if hook == TURN else self.others
         with store.lock:
-            event = (event_id, hook, payload)
+            content = WriteContent(event_id, hook, payload)
             if self.outbox.spool.exists:  # what waits there goes first
-                self._spool(event)
+                self._spool(content)
                 return None
             # Other writes come after the turns before them: the turns' delivery starts them.
             behind = kind is self.others and self.turns.active
             waits = store.clock() < max(self.turns.due, kind.due, self.paused_until)
             claim = not self.busy and not waits
             try:
-                self.stream, claimed = store.put(self.key, self.stream, event, claim=claim)
+                self.stream, claimed = store.put(self.key, self.stream, content, claim=claim)
             except DatabaseError as error:
                 if not (store.database.is_remote or is_frozen(error)):
                     raise
-                self._spool(event, str(error))
+                self._spool(content, str(error))
                 return None
             if claim and claimed:
                 self.mark_claimed(kind)
@@ -648,9 +650,9 @@ class SessionStream(StreamDelivery):
             self.outbox.wake()  # another process has the stream: it delivers, or we do later
         return end
 
-    def _spool(self, event: tuple[str, str, str], why: str = "") -> None:
+    def _spool(self, content: WriteContent, why: str = "") -> None:
         """Keep a write in a file until the server takes it."""
-        self.outbox.spool.add(self.key, event, why)
+        self.outbox.spool.add(self.key, content, why)
         logger.warning("memory: a write waits for the outbox in the spool")
         self.outbox.wake()
 

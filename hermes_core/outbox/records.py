@@ -35,6 +35,18 @@ class WriteState(StrEnum):
 USED: Final = "{}"
 
 
+class ProviderKey(NamedTuple):
+    """What identifies a provider in the outbox: another owner is another program.
+
+    Attributes:
+        provider: The provider's name.
+        owner: The distribution that it came from.
+    """
+
+    provider: str
+    owner: str
+
+
 class StreamKey(NamedTuple):
     """What identifies a stream: one session of one provider, as its manager started it.
 
@@ -92,6 +104,20 @@ def _people(key: StreamKey) -> tuple[str, ...]:
     # One person's ids stay those of the first version. Of several, each has their own.
     platform, user, chat, profile = key.context.identity
     return tuple(map(identity_text, (platform, user, chat, profile))) if user or chat else ()
+
+
+class WriteContent(NamedTuple):
+    """A write that is to be stored.
+
+    Attributes:
+        event_id: Its identity.
+        hook: The method of the provider.
+        payload: The arguments of its hook, as JSON and without secrets.
+    """
+
+    event_id: str
+    hook: str
+    payload: str
 
 
 class Write(NamedTuple):

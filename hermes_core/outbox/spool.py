@@ -15,7 +15,7 @@ from time import time  # bound before a plugin can replace it
 from typing import Final
 
 from hermes_core.errors import DatabaseError
-from hermes_core.outbox.records import StreamKey
+from hermes_core.outbox.records import StreamKey, WriteContent
 from hermes_core.outbox.store import DEFAULT_MAX_MB, OutboxFull, OutboxStore
 from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
@@ -90,12 +90,12 @@ class OutboxSpool:
 
     # -- writing --------------------------------------------------------------------------
 
-    def add(self, key: StreamKey, event: tuple[str, str, str], why: str = "") -> None:
+    def add(self, key: StreamKey, content: WriteContent, why: str = "") -> None:
         """Store a write behind all others.
 
         Args:
             key: The stream that it belongs to.
-            event: Its event id, its hook and its content.
+            content: What to store.
             why: Why the server did not take it; by default, as for the one before it.
 
         Raises:
@@ -105,15 +105,15 @@ class OutboxSpool:
         try:
             ensure_folder(self._folder)
             with self._locked():
-                self._add(key, event, why)
+                self._add(key, content, why)
         except OSError as error:
             where = str(self._path)
             raise DatabaseError(f"the write can't be stored: {error}", where=where) from error
 
-    def _add(self, key: StreamKey, event: tuple[str, str, str], why: str) -> None:
+    def _add(self, key: StreamKey, content: WriteContent, why: str) -> None:
         before = self._cut()
         self._reason = why or self._reason
-        line = line_of(asdict(SpooledWrite(*key, *event, time(), self._reason)))
+        line = line_of(asdict(SpooledWrite(*key, *content, time(), self._reason)))
         if before + len(line) > self._max_bytes:
             raise OutboxFull(
                 f"the spool of the outbox is full ({self._max_bytes / 1e6:g} MB): this write is"
@@ -182,9 +182,9 @@ class OutboxSpool:
 
     @staticmethod
     def _put(store: OutboxStore, write: SpooledWrite, before: str) -> None:
-        event = (write.event_id, write.hook, write.payload)
+        content = WriteContent(write.event_id, write.hook, write.payload)
         try:
-            store.put(write.key, 0, event, claim=False, spooled_after=before, created=write.at)
+            store.put(write.key, 0, content, claim=False, spooled_after=before, created=write.at)
         except OutboxFull as error:  # it is stored without its content: `backfill` finds the turn
             logger.error("memory: %s", error)
 

@@ -25,6 +25,7 @@ from hermes_core.outbox.records import (
     Stream,
     StreamKey,
     Write,
+    WriteContent,
     WriteState,
 )
 from hermes_core.outbox.sqlite import OutboxFile
@@ -135,7 +136,7 @@ class OutboxStore:
         self,
         key: StreamKey,
         stream: int,
-        event: tuple[str, str, str],
+        content: WriteContent,
         *,
         claim: bool,
         spooled_after: str | None = None,
@@ -146,7 +147,7 @@ class OutboxStore:
         Args:
             key: The stream that it belongs to.
             stream: The number of that stream; 0 if not known.
-            event: Its event id, its hook and its content.
+            content: What to store.
             claim: Whether to claim the stream; not if it is claimed already.
             spooled_after: For a write of the spool, the event id of the one before it; "" for the
                 first. The same transaction stores that it was handed over; see `handed_over`.
@@ -161,7 +162,7 @@ class OutboxStore:
             OutboxFull: There is no room. The write is stored without its content.
         """
         now = self.clock() if created is None else created
-        event_id, hook, payload = event
+        event_id, hook, payload = content
 
         def work(connection: Connection) -> tuple[int, bool, bool]:
             # Another process may have removed an empty stream, or set the whole file aside.

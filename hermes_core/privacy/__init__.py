@@ -10,7 +10,7 @@ error_text   masks secrets in errors that people read
 
 from __future__ import annotations
 
-from hermes_core.privacy._redactor import Redacted, Redactor
+from hermes_core.privacy._redactor import RedactionResult, Redactor
 from hermes_core.privacy.error_text import (
     mask_error,
     masked,
@@ -18,4 +18,11 @@ from hermes_core.privacy.error_text import (
     without_secrets,
 )
 
-__all__ = ["Redacted", "Redactor", "mask_error", "masked", "remember_secrets", "without_secrets"]
+__all__ = [
+    "RedactionResult",
+    "Redactor",
+    "mask_error",
+    "masked",
+    "remember_secrets",
+    "without_secrets",
+]

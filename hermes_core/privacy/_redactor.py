@@ -29,7 +29,7 @@ _CONTAINERS: Final = (dict, list, tuple)
 _UNMISTAKABLE: Final = 12
 
 
-class Redacted(NamedTuple):
+class RedactionResult(NamedTuple):
     """A value of the same shape without secrets, and the kinds of secrets that were masked."""
 
     value: Any
@@ -48,7 +48,7 @@ class Redactor:
         self._known = KnownSecrets(known)
         self._formats = formats
 
-    def redact(self, value: Any, *, known_only: bool = False) -> Redacted:
+    def redact(self, value: Any, *, known_only: bool = False) -> RedactionResult:
         """Return a value that may leave the machine.
 
         What is a secret anywhere in the value is masked everywhere in it.
@@ -63,7 +63,7 @@ class Redactor:
         """
         formats = self._formats and not known_only
         if not (formats or self._known):
-            return Redacted(value, ())
+            return RedactionResult(value, ())
         strings = _Strings(value)
         # One text instead of many: the searches start with a substring search, whose cost per call
         # would dominate for the dozens of short strings in a message.
@@ -81,9 +81,9 @@ class Redactor:
         if self._known:
             found.update(dict.fromkeys(self._known.found_in(text), _KNOWN))
         if not found:
-            return Redacted(value, ())
+            return RedactionResult(value, ())
         mask = _Mask(found)
-        return Redacted(_Rewriter(mask.applied).of(value), mask.kinds())
+        return RedactionResult(_Rewriter(mask.applied).of(value), mask.kinds())
 
     def unmistakable(self, text: str) -> set[str]:
         """The known secrets and the private keys in a text, as they are written there."""

@@ -121,7 +121,7 @@ def failure(
     return kind(what, cause=cause, where=place, hint=advice, retry_after=retry_after)
 
 
-def seconds_asked(retry_after: str) -> float:
+def parse_retry_after(retry_after: str) -> float:
     """Return the seconds of a ``Retry-After`` header (a number or a date), or 0.0."""
     try:
         seconds = float(retry_after)

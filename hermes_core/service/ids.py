@@ -46,14 +46,14 @@ class Alphabet(NamedTuple):
         return re.sub(f"[^{self.allowed}]+", self.filler, text)
 
 
-def made_id(text: str, alphabet: Alphabet) -> str:
+def make_id(text: str, alphabet: Alphabet) -> str:
     """Return the id of a text: the text itself if it fits, else one with a hash."""
     if alphabet.takes(text) and not _HASHED.fullmatch(text):
         return text
     return _with_hash(text, text, alphabet)
 
 
-def expanded_id(template: str, values: Mapping[str, str], alphabet: Alphabet) -> str:
+def expand_id(template: str, values: Mapping[str, str], alphabet: Alphabet) -> str:
     """Return the id for a template such as ``hermes-{profile}-{user}``.
 
     A field without a value is left out with its separator, as hermes-agent does. Values that
@@ -173,7 +173,7 @@ def is_local(platform: str) -> bool:
 
 
 def person_name(folder: Path, platform: str, user_id: str, chat_id: str = "") -> str:
-    """Return a text for who talks, from which `made_id` makes an id that nobody else has.
+    """Return a text for who talks, from which `make_id` makes an id that nobody else has.
 
     It is the user id for the first one of that id, and "" for the person at the terminal. For
     anybody else it contains a NUL, which no id of the first kind does.

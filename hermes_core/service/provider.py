@@ -33,7 +33,9 @@ _MORE_TIME: Final = (
 )
 
 
-class Start(NamedTuple):
+# Not `SessionContext`, which passes on what the host said: ids that may be numbers or None. A
+# plugin sends ids to a service, so each is a text here, "" if it is not known; the home is a path.
+class SessionStart(NamedTuple):
     """The arguments of ``initialize``. ``config`` is empty if the host reads no settings."""
 
     session_id: str
@@ -101,7 +103,7 @@ class Delegation(NamedTuple):
     said_at: float = 0.0
 
 
-class Ending(NamedTuple):
+class SessionEnd(NamedTuple):
     """The end of a session, with its whole conversation."""
 
     id: str
@@ -111,7 +113,7 @@ class Ending(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecallResult:
     """What was found for a message, and how many memories that is."""
 
     text: str = ""
@@ -162,7 +164,7 @@ class ServiceProvider(MemoryProvider):
     recall_setting: ClassVar[str] = "timeout"
 
     def __init__(self) -> None:
-        self._start: Start | None = None
+        self._start: SessionStart | None = None
         self._context = SessionContext()
         self._recalled = 0
         self._queue: WriteQueue | None = None
@@ -172,14 +174,14 @@ class ServiceProvider(MemoryProvider):
     # -- what a plugin implements -------------------------------------------------------------
 
     @abstractmethod
-    def connect(self, start: Start) -> None:
+    def connect(self, start: SessionStart) -> None:
         """Prepare the client without calling the service, which may be unreachable just now."""
 
     def disconnect(self) -> None:
         """Release what `connect` made. May be called twice."""
 
     @abstractmethod
-    def recall(self, query: str, session_id: str) -> Recalled:
+    def recall(self, query: str, session_id: str) -> RecallResult:
         """Return what the service finds for a message."""
 
     def warm(self, query: str, session_id: str) -> None:
@@ -196,7 +198,7 @@ class ServiceProvider(MemoryProvider):
     def write_delegation(self, delegation: Delegation) -> None:
         """Store the result of a subagent."""
 
-    def write_ending(self, ending: Ending) -> None:
+    def write_ending(self, ending: SessionEnd) -> None:
         """Do what the service needs at the end of a session."""
 
     def switch(self, old: str, new: str, *, parent: str, reset: bool, rewound: bool) -> None:
@@ -221,7 +223,7 @@ class ServiceProvider(MemoryProvider):
     # -- for plugins ---------------------------------------------------------------------------
 
     @property
-    def start(self) -> Start:
+    def start(self) -> SessionStart:
         """The arguments of `initialize`.
 
         Raises:
@@ -409,7 +411,7 @@ class ServiceProvider(MemoryProvider):
         session = self.session_id
 
         def write(key: str, nth: int) -> None:
-            self.write_ending(Ending(key, nth, session, messages))
+            self.write_ending(SessionEnd(key, nth, session, messages))
 
         self._write("a session's end", event_id, attempt, write)
 
@@ -471,13 +473,13 @@ class ServiceProvider(MemoryProvider):
             return ProbeResult(ok=False, detail=str(error))
 
 
-def _started(session_id: str, kwargs: dict[str, Any]) -> Start:
+def _started(session_id: str, kwargs: dict[str, Any]) -> SessionStart:
     # Ids may be numbers (Telegram's are): plugins get text in every case.
     # An id may be 0: only None and "" mean that it is not known.
     given = {name: str(value) for name, value in kwargs.items() if value not in (None, "")}
     session = SessionContext.from_keywords(session_id, given)
-    known = {name: getattr(session, name, None) for name in Start._fields}
-    return Start(
+    known = {name: getattr(session, name, None) for name in SessionStart._fields}
+    return SessionStart(
         **{name: value for name, value in known.items() if value is not None},
         home=Path(session.hermes_home),
         context=session.agent_context,

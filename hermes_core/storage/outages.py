@@ -29,7 +29,7 @@ class Outage:
     seconds: float
 
 
-#: So long is it worth knowing. After that, whoever needs the server tries it.
+#: How long an outage is remembered. After that, the next caller tries the server.
 _SECONDS: Final = 10.0
 
 

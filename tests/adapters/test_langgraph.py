@@ -14,7 +14,7 @@ from support.commands import Machine
 from support.lazy import Lazy
 
 from hermes_builtin.items import LARGEST
-from hermes_core import MemoryManager, RecalledText, fenced
+from hermes_core import MemoryManager, RecalledText, build_block
 
 pytestmark = pytest.mark.xdist_group("langgraph")
 
@@ -82,7 +82,7 @@ def test_recalled_text_is_sent_but_not_stored(
     home: Path, memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = RecalledText("honcho", "They like tea.")
-    block = fenced([part], max_chars=1000).text
+    block = build_block([part], max_chars=1000).text
     monkeypatch.setattr(MemoryManager, "recall_block", lambda *_, **__: block)
     said = lg.model(f"Tea. {block}")
     agent = lg.create_agent(said, middleware=[memory()], system_prompt="Be kind.")

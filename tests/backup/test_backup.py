@@ -28,7 +28,7 @@ from hermes_core import MemoryManager
 from hermes_core.backup.backup import create_backup
 from hermes_core.backup.format import CHECKSUM, MANIFEST
 from hermes_core.backup.restore import BackupError, restore
-from hermes_core.checkup.handed import Handed
+from hermes_core.checkup.replayed_turns import ReplayedTurns
 from hermes_core.errors import HermesError, SecretsError
 from hermes_core.storage.files import file_lock
 
@@ -273,17 +273,17 @@ def test_the_cursor_of_a_switch_is_not_ahead_of_the_outbox(machine, tmp_path):
 
 
 def test_the_turns_of_a_replay_are_not_ahead_of_the_outbox(machine, tmp_path):
-    with closing(Handed(machine.home, "beta@x", 1.0)) as handed:
+    with closing(ReplayedTurns(machine.home, "beta@x", 1.0)) as handed:
         handed.finish(["first"])
 
     def step(name: str) -> None:
         if name == "outbox.db":
-            with closing(Handed(machine.home, "beta@x", 1.0)) as later:
+            with closing(ReplayedTurns(machine.home, "beta@x", 1.0)) as later:
                 later.finish(["second"])
 
     create_backup(machine.home, tmp_path / "b.zip", step=step)
     restore(tmp_path / "b.zip", tmp_path / "new")
-    with closing(Handed(tmp_path / "new", "beta@x", 1.0)) as handed:
+    with closing(ReplayedTurns(tmp_path / "new", "beta@x", 1.0)) as handed:
         assert handed.done(["first", "second"]) == {"first"}
 
 

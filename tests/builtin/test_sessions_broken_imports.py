@@ -165,7 +165,7 @@ def test_a_database_that_is_not_hermes_agents_is_refused_by_name(
 
 
 def test_an_import_without_a_file_says_what_is_missing(machine: Machine) -> None:
-    assert "give the file to import" in machine.run("sessions", "import").misused()
+    assert "FILE is missing" in machine.run("sessions", "import").misused()
     assert not (machine.home / "state.db").exists()
 
 

@@ -165,11 +165,11 @@ def test_turns_for_the_outbox_are_those_of_the_person(home: Path) -> None:
         keywords = {**facts, "agent_identity": "default"}
         (turn,) = archived_turns(home, "chat", keywords)
         assert turn["user_content"] == f"word{number}"
-    found = {each["turns"][0]["user_content"]: each for each in sessions_since(home, 0)}
+    found = {next(each.turns())["user_content"]: each for each in sessions_since(home, 0)}
     for number, facts in enumerate(people):
         session = found[f"word{number}"]
-        assert session["session"] == "chat"
-        assert session["keywords"] == {**facts, "agent_identity": "default"}
+        assert session.session == "chat"
+        assert session.keywords == {**facts, "agent_identity": "default"}
 
 
 # -- archives from before --------------------------------------------------------------------------

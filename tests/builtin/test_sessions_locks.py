@@ -19,7 +19,7 @@ from support.commands import Machine
 from support.scripts import run_script
 
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, Scope, SessionFacts
-from hermes_builtin.sessions.hermes_agent import place
+from hermes_builtin.sessions.hermes_agent import archive_files
 from hermes_builtin.sessions.importers import import_file
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core.errors import HermesError
@@ -95,7 +95,7 @@ CALLS: dict[str, Callable[[SqliteArchive], Any]] = {
     "repair": lambda archive: archive.repair(),
     "close": lambda archive: archive.close(),
     "delete": lambda archive: archive.delete([first_session(archive)]),
-    "place": lambda archive: place(archive.path.parent),
+    "place": lambda archive: archive_files(archive.path.parent),
 }
 
 

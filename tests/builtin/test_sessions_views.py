@@ -18,7 +18,7 @@ from support.talks import StartTalk, past, talks
 
 from hermes_builtin import BuiltinProvider
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
-from hermes_builtin.sessions.hermes_agent import place
+from hermes_builtin.sessions.hermes_agent import archive_files
 from hermes_builtin.sessions.importers import NotImportedError, import_file
 from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core import MemoryManager
@@ -247,7 +247,7 @@ def test_they_make_room_for_the_tables_of_hermes_agent(tmp_path: Path) -> None:
 
 def test_our_file_is_not_taken_for_that_of_hermes_agent(tmp_path: Path) -> None:
     fill(tmp_path / "state.db")
-    assert place(tmp_path) == (tmp_path / "state.db", None)
+    assert archive_files(tmp_path) == (tmp_path / "state.db", None)
     other = tmp_path / "other" / "state.db"
     other.parent.mkdir()
     shutil.copy(tmp_path / "state.db", other)

@@ -22,7 +22,7 @@ FAILED = {
     "memory remove zzz": ("No entry contains 'zzz'.", "memory show"),
     "memory undo 99": ("no such change", "memory history"),
     "memory allow zz": ("rejected nothing with the id zz", "memory show"),
-    "install ./nosuch": ("./nosuch: no such file or folder", "give a package"),
+    "install ./nosuch": ("./nosuch: no such file or folder", "name a package"),
     "export nosuch/x": ("can't be written", "check that the folder exists"),
     "restore nosuch": ("no such file", "check the path"),
     "storage migrate --to foo": ("expected files, or postgresql://", "--to files"),

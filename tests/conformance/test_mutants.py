@@ -29,7 +29,7 @@ def register(ctx):
 #: At full size every mutant meets every check; else the checks that it is known to fail.
 STRESS = bool(os.environ.get("HERMES_STRESS"))
 #: How long faults are waited for that never go away.
-SETTLE = 2.0 if STRESS else 0.5
+WAIT = 2.0 if STRESS else 0.5
 #: What is about the end of a process needs a real one.
 ALONE = {each.id for each in all_checks() if each.alone}
 LEVELS = {each.id: each.level for each in all_checks()}
@@ -111,6 +111,6 @@ def test_a_mutant_fails_its_check_and_no_other_that_must_hold(number, tmp_path, 
     # The end of the process is its own mutant's business: it costs a process each.
     every = tuple(each for each in LEVELS if each != EXIT or number == EXIT)
     only = every if STRESS else (number, *sorted(also))
-    options = Options(env=env, only=only, limits=Limits(**{"settle": SETTLE, **limits}))
+    options = Options(env=env, only=only, limits=Limits(**{"wait": WAIT, **limits}))
     assert failed(info, options) - also == {number}
     assert not {each for each in also if LEVELS[each] == MUST}

@@ -331,6 +331,6 @@ def test_a_busy_machine_gets_more_time_and_nothing_else():
     limits = Limits()
     assert limits.for_load(0.2) == limits
     busy = limits.for_load(2.5)
-    assert (busy.call, busy.settle, busy.sync) == (25.0, 25.0, 1.25)
+    assert (busy.call, busy.wait, busy.sync) == (25.0, 25.0, 1.25)
     assert (busy.recalled, busy.prompt) == (limits.recalled, limits.prompt)
     assert limits.for_load(50.0) == limits.for_load(4.0)

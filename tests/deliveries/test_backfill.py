@@ -12,7 +12,9 @@ from support.storages import Storage
 
 from hermes_core.outbox import StreamKey, admin
 from hermes_core.outbox.admin import add_archived, refill_missed
+from hermes_core.outbox.records import ProviderKey
 from hermes_core.outbox.store import open_store
+from hermes_core.provider import PastSession
 
 pytestmark = pytest.mark.usefixtures("both_storages")
 
@@ -211,11 +213,11 @@ def test_notes_are_in_no_archive(store):
 
 
 def test_an_archived_turn_has_the_same_identity_whenever_it_is_added(store):
-    session = {"session": "s1", "keywords": {"user_id": "ada"}, "turns": [turn(5.0), turn(6.0)]}
-    assert add_archived(store, ORIGIN[:2], [session], same).added == 2
+    session = PastSession("s1", {"user_id": "ada"}, lambda: [turn(5.0), turn(6.0)])
+    assert add_archived(store, ProviderKey(*ORIGIN[:2]), [session], same).added == 2
     before = {each.event_id for each in admin.entries(store)}
     for each in admin.entries(store):
         admin.drop(store, each.id)
-    assert add_archived(store, ORIGIN[:2], [session], same).added == 2
+    assert add_archived(store, ProviderKey(*ORIGIN[:2]), [session], same).added == 2
     assert {each.event_id for each in admin.entries(store)} == before
     assert [each.created for each in admin.entries(store)] == [5.0, 6.0]

@@ -157,8 +157,9 @@ def test_every_method_of_fake_provider_that_is_its_own_is_on_the_page() -> None:
 def test_every_method_that_a_host_calls_is_on_the_page() -> None:
     # What other pages are about, or nobody needs in a loop.
     elsewhere = {
-        "add_observer", "get_all_tool_names", "has_tool", "initialize_all_for_inspection",
-        "note_origins", "on_memory_write", "recall", "recall_status_all", "when_closed",
+        "add_observer", "configure", "get_all_tool_names", "has_tool",
+        "initialize_all_for_inspection", "note_origins", "on_memory_write", "recall",
+        "recall_status_all", "when_closed",
     }  # fmt: skip
     for name in public(MemoryManager) - elsewhere:
         assert name in PAGE or not callable(getattr(MemoryManager, name)), name

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.fences import FORGED_SPELLINGS, tags, texts
 from support.growth import assert_linear
 
-from hermes_core.fence import defused, without_fences
+from hermes_core.fence import defuse, without_fences
 
 #: A text of a length that was made to take long.
 FLOODS: dict[str, Callable[[int], str]] = {
@@ -30,7 +30,7 @@ FLOODS: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("tag", FORGED_SPELLINGS)
 def test_a_tag_is_made_harmless_in_every_spelling(tag: str):
-    harmless = defused(f"before {tag} after")
+    harmless = defuse(f"before {tag} after")
     assert tags(harmless, disguised=True) == (0, 0)
     assert harmless.startswith("before ")
     assert harmless.endswith(" after")
@@ -41,16 +41,16 @@ def test_a_tag_is_made_harmless_in_every_spelling(tag: str):
 @settings(deadline=None)
 @given(st.characters(categories=("Mn", "Me", "Cf", "Zs", "Cc", "Co", "Cn")))
 def test_every_invisible_character_is_seen_through(unseen: str):
-    assert defused(f"</mem{unseen}ory-con{unseen}text>") == "[/memory-context]"
+    assert defuse(f"</mem{unseen}ory-con{unseen}text>") == "[/memory-context]"
 
 
 def test_what_was_a_tag_can_still_be_seen_and_told_from_a_closing_one():
     text = "<memory-context>\nx\n</MEMORY\u200b-CONTEXT >"
-    assert defused(text) == "[memory-context]\nx\n[/memory-context]"
+    assert defuse(text) == "[memory-context]\nx\n[/memory-context]"
 
 
 def test_attributes_stay_as_they_are():
-    assert defused('<memory-context a="1">') == '[memory-context a="1">'
+    assert defuse('<memory-context a="1">') == '[memory-context a="1">'
 
 
 @pytest.mark.parametrize(
@@ -67,21 +67,21 @@ def test_attributes_stay_as_they_are():
     ],
 )
 def test_what_is_no_tag_stays_as_it_is(text: str):
-    assert defused(text) == text
+    assert defuse(text) == text
     assert without_fences(text) == text
 
 
 @settings(deadline=None)
 @given(texts)
 def test_a_defused_text_has_no_tags_and_stays_as_it_is(text: str):
-    harmless = defused(text)
+    harmless = defuse(text)
     assert tags(harmless, disguised=True) == (0, 0)
-    assert defused(harmless) == harmless
+    assert defuse(harmless) == harmless
     assert len(harmless) <= len(text)
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-@pytest.mark.parametrize("function", [defused, without_fences])
+@pytest.mark.parametrize("function", [defuse, without_fences])
 def test_a_flood_takes_no_longer_than_its_length(function, flood: str):
     assert_linear(function, FLOODS[flood], 1_000_000)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from support.fences import texts
 from support.growth import assert_linear
 
-from hermes_core import RecalledText, StreamScrubber, fenced
+from hermes_core import RecalledText, StreamScrubber, build_block
 
-BLOCK = fenced([RecalledText("honcho", "- likes tea\n- [ ] buys milk")], max_chars=1_000).text
+BLOCK = build_block([RecalledText("honcho", "- likes tea\n- [ ] buys milk")], max_chars=1_000).text
 OPENING, CLOSING = "<memory-context>", "</memory-context>"
 LONGEST_TAG = 64
 LONGEST_FLOOD = 1_000_000 if os.environ.get("HERMES_STRESS") else 200_000
@@ -75,7 +75,7 @@ def test_an_echoed_block_is_dropped_from_any_answer(text: str, places: list[int]
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=4), st.lists(st.integers(0, 900)))
 def test_whatever_is_in_it(parts: list[str], places: list[int]):
-    block = fenced([RecalledText("p", each) for each in parts], max_chars=5_000).text
+    block = build_block([RecalledText("p", each) for each in parts], max_chars=5_000).text
     assert scrubbed(*cut(f"Well.\n{block}\nDone.", places)) == "Well.\n\nDone."
 
 

@@ -32,7 +32,7 @@ def test_a_job_that_waits_holds_up_no_other_kind_and_is_bounded():
     try:
         for _ in range(4):
             jobs.start("slow", "Waiting", gate.wait)
-        with pytest.raises(HermesError, match="too much is waiting"):
+        with pytest.raises(HermesError, match="too many jobs are queued"):
             jobs.start("slow", "Waiting", gate.wait)
         quick = jobs.start("quick", "Quick", lambda: "done")
         wait(lambda: jobs.get(quick.id).result == "done")

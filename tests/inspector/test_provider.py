@@ -161,7 +161,7 @@ def test_a_secret_is_only_set_or_not_set(home, monkeypatch):
 
 
 @pytest.mark.stress
-def test_enable_and_disable_with_the_trial_of_the_command(home):
+def test_enable_and_disable_with_the_test_of_the_command(home):
     add_provider(home, "other")
     add_provider(home, "broken")
     (home / "plugins" / "broken" / "__init__.py").write_text(

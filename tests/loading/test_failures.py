@@ -138,7 +138,7 @@ def test_a_value_that_names_no_object(failure, value):
 @pytest.mark.parametrize("value", ["42", "'text'", "None", "[1]", "{}", "object()"])
 def test_a_value_that_is_no_provider_and_no_way_to_one(failure, value):
     error = failure(f"plugin = {value}\n", "MODULE:plugin")
-    assert "provider" in str(error)
+    assert "is not a MemoryProvider" in str(error)
 
 
 @pytest.mark.parametrize("kind", ["dict", "int", "object", "Thing"])

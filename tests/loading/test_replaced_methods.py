@@ -47,7 +47,9 @@ def test_a_plugin_that_allows_no_more_open_files_costs_no_turn(home: Path) -> No
     assert questions(home) == ["question 0", "question 1"]
 
 
-@pytest.mark.parametrize("broken", ["hermes_builtin.provider.scan", "hermes_core.fence.fenced"])
+@pytest.mark.parametrize(
+    "broken", ["hermes_builtin.provider.scan", "hermes_core.fence.build_block"]
+)
 def test_recalled_text_that_cannot_be_checked_does_not_end_the_turn(
     home: Path, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

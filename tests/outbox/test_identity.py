@@ -14,6 +14,8 @@ from support.outboxes import open_store
 from hermes_core import MemoryManager, SessionContext
 from hermes_core.outbox import StreamKey
 from hermes_core.outbox.admin import add_archived, entries
+from hermes_core.outbox.records import ProviderKey
+from hermes_core.provider import PastSession
 
 pytestmark = pytest.mark.usefixtures("both_storages")
 
@@ -71,16 +73,18 @@ def test_a_turn_of_one_is_not_taken_for_the_same_turn_of_another(home: Path) -> 
     store = open_store(home)
     turn = {"at": 1.0, "user_content": "hi", "assistant_content": "ho", "messages": None}
     sessions = [
-        {
-            "session": "same",
-            "keywords": {"platform": platform, "user_id": user, "agent_identity": "default"},
-            "turns": [turn],
-        }
+        PastSession(
+            "same",
+            {"platform": platform, "user_id": user, "agent_identity": "default"},
+            lambda: [turn],
+        )
         for platform in ("telegram", "discord")
         for user in ("1", "2")
     ]
     for _ in range(2):
-        result = add_archived(store, ("journal", ""), sessions, lambda arguments: arguments)
+        result = add_archived(
+            store, ProviderKey("journal", ""), sessions, lambda arguments: arguments
+        )
     assert result.known == 4
     found = entries(store)
     people = {each.key.context.identity[:2] for each in found}

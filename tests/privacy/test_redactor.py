@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.canaries import CANARIES, body
 
 from hermes_core import HermesError
-from hermes_core.privacy import Redacted, Redactor
+from hermes_core.privacy import RedactionResult, Redactor
 
 TOKEN = "ghp" + "_" + body(36)
 KNOWN = "canary/4711'0815 ü"
@@ -144,12 +144,12 @@ def test_masking_what_is_masked_changes_nothing(data):
     secret = data.draw(st.sampled_from([*CANARIES])).secret
     redactor = Redactor([secret[:20], "redacted", "secret"])
     once = redactor.redact(data.draw(embedded(secret))).value
-    assert redactor.redact(once) == Redacted(once, ())
+    assert redactor.redact(once) == RedactionResult(once, ())
 
 
 @given(st.recursive(st.text() | st.integers() | st.none(), st.lists))
 def test_any_text_can_be_looked_at(value):
-    assert isinstance(Redactor().redact(value), Redacted)
+    assert isinstance(Redactor().redact(value), RedactionResult)
 
 
 @pytest.mark.parametrize("canary", CANARIES)

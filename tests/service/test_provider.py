@@ -11,7 +11,7 @@ from hermes_core.service import (
     BackendError,
     Cause,
     CompletedTurn,
-    Recalled,
+    RecallResult,
     ServiceProvider,
     Tool,
     cause_of_status,
@@ -45,7 +45,7 @@ class Acme(ServiceProvider):
     def recall(self, query, session_id):
         self._reach()
         found = [turn.user for turn in self.kept if query in turn.user]
-        return Recalled("\n".join(found), len(found))
+        return RecallResult("\n".join(found), len(found))
 
     def write_turn(self, turn):
         self._reach()

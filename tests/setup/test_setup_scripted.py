@@ -238,7 +238,7 @@ def test_without_a_name_it_shows_what_there_is_and_what_there_could_be(machine):
     assert "1. acme  Memory by Acme." in result.out
     assert "honcho  not installed; in a checkout of hermes-plugins, run: " in result.out
     assert result.err == (
-        "hermes-plugins: give the name of the plugin\nhint: run: hermes-plugins setup acme\n"
+        "hermes-plugins: the plugin's name is missing\nhint: run: hermes-plugins setup acme\n"
     )
 
 

@@ -8,7 +8,7 @@ from hermes_core.conformance import Limits, Options, Report
 from hermes_core.discovery import ProviderInfo
 
 #: For plugins that hang: they are not waited for.
-QUICK = Limits(load=3.0, call=2.0, settle=1.0, check=10.0)
+QUICK = Limits(load=3.0, call=2.0, wait=1.0, check=10.0)
 
 
 def acme(entry_point: str = "hermes_memory_acme:AcmeProvider", **more: Any) -> ProviderInfo:

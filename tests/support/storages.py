@@ -52,8 +52,8 @@ class Storage:
         return (
             "from hermes_core.outbox.writer import OutboxSettings; "
             "from hermes_core.storage.postgres import shared_database; "
-            "manager._outbox_settings = "
-            f"OutboxSettings(database=shared_database({self.url!r}, {self.namespace!r}))"
+            "manager.configure("
+            f"OutboxSettings(database=shared_database({self.url!r}, {self.namespace!r})))"
         )
 
     @property

@@ -52,7 +52,7 @@ from hermes_core import (
     RecalledText,
     RecallStatus,
     Recollection,
-    Redacted,
+    RedactionResult,
     Redactor,
     SecretsError,
     Selection,
@@ -69,9 +69,9 @@ from hermes_core import (
     UnknownProviderError,
     WriteRefused,
     WrongReturnType,
-    defused,
+    build_block,
+    defuse,
     discover,
-    fenced,
     file_lock,
     hand_over,
     hook_health,
@@ -199,9 +199,9 @@ def recalled(manager: MemoryManager) -> None:
     found = manager.recall("hello")
     assert_type(found, Recollection)
     assert_type(found.outcomes, tuple[Outcome, ...])
-    block = fenced([RecalledText("notebook", "tea")], max_chars=1_000)
+    block = build_block([RecalledText("notebook", "tea")], max_chars=1_000)
     assert_type(block, Block)
-    assert_type(defused(without_fences(block.text)), str)
+    assert_type(defuse(without_fences(block.text)), str)
 
 
 def a_home(home: Path) -> None:
@@ -212,7 +212,7 @@ def a_home(home: Path) -> None:
     assert_type(config.selection.pin, Pin | None)
     redactor = redactor_for(config, ["secret"])
     assert_type(redactor, Redactor)
-    assert_type(redactor.redact("text"), Redacted)
+    assert_type(redactor.redact("text"), RedactionResult)
     with file_lock(home / "lock", 1.0):
         assert_type(replace_file(home / "file", b"text"), bool)
     assert_type(read_calls(home), list[tuple[int, LoggedCall]])

@@ -7,7 +7,7 @@ import os
 from hermes_core.conformance._context import CheckContext, no_events
 from hermes_core.conformance._driver import Answer, Driver, failure_text
 from hermes_core.conformance._watch import NETWORK, PROCESS, WRITE, Event, files
-from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, CheckSkip, check
 
 
 def _asked(context: CheckContext) -> tuple[Driver, Answer, list[Event]]:
@@ -30,7 +30,7 @@ def answers_with_a_bool(context: CheckContext) -> None:
     driver, answer, _ = _asked(context)
     driver.sound("is_available", answer)
     if not isinstance(answer.value, bool):
-        raise Failed(f"it returned {answer.value!r}", where=driver.where("is_available"))
+        raise CheckFailure(f"it returned {answer.value!r}", where=driver.where("is_available"))
 
 
 @check(
@@ -65,7 +65,7 @@ def writes_nothing(context: CheckContext) -> None:
     no_events(events, WRITE, "it opened a file for writing", where)
     new = sorted({*files(context.home), *files(user)} - before)
     if new:
-        raise Failed(f"it created {new[0].name}", where=where)
+        raise CheckFailure(f"it created {new[0].name}", where=where)
 
 
 @check(
@@ -95,7 +95,7 @@ def is_quick(context: CheckContext) -> None:
     # Loading is not included: only the call is timed.
     limit = context.options.limits.available
     if answer.seconds > limit:
-        raise Failed(
+        raise CheckFailure(
             f"it took {answer.seconds:.2f} s",
             expected=f"an answer within {limit:g} s",
             where=driver.where("is_available"),
@@ -116,7 +116,7 @@ def is_honest(context: CheckContext) -> None:
     """
     driver, answer, _ = _asked(context)
     if answer.error is not None:
-        raise Skipped(f"is_available {failure_text(answer.error)}")
+        raise CheckSkip(f"is_available {failure_text(answer.error)}")
     if not answer.value:
         context.start(driver)  # skips, with the reason
     driver.sound("initialize", context.initialize(driver, "session-1"))
@@ -144,8 +144,8 @@ def gives_a_reason(context: CheckContext) -> None:
     reason = driver.call("unavailable_reason")
     where = driver.where("unavailable_reason") or driver.where("is_available")
     if not isinstance(reason, str):
-        raise Failed(f"it returned {reason!r}", expected="a str", where=where)
+        raise CheckFailure(f"it returned {reason!r}", expected="a str", where=where)
     if answer.value is False and not reason.strip():
-        raise Failed("is_available returned False, and the reason is empty", where=where)
+        raise CheckFailure("is_available returned False, and the reason is empty", where=where)
     if len(reason.splitlines()) > 1:
-        raise Failed(f"it returned {len(reason.splitlines())} lines", where=where)
+        raise CheckFailure(f"it returned {len(reason.splitlines())} lines", where=where)

@@ -9,7 +9,7 @@ from typing import Final
 from hermes_core.conformance._context import CheckContext
 from hermes_core.conformance._driver import Driver
 from hermes_core.conformance._watch import holding
-from hermes_core.conformance.model import MUST, Failed, Skipped, check
+from hermes_core.conformance.model import MUST, CheckFailure, CheckSkip, check
 
 # 8 x 5 turns use the 40 topics below.
 _THREADS: Final = 8
@@ -29,13 +29,13 @@ def _together(context: CheckContext, jobs: list[Callable[[], None]]) -> None:
     """Run jobs at the same time, and raise the first error."""
     # All start at the same moment; otherwise the first may be done before the last one starts.
     gate = threading.Barrier(len(jobs))
-    errors: list[Failed | Skipped] = []
+    errors: list[CheckFailure | CheckSkip] = []
 
     def run(job: Callable[[], None]) -> None:
         gate.wait(context.options.limits.call)
         try:
             job()
-        except (Failed, Skipped) as error:
+        except (CheckFailure, CheckSkip) as error:
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(job,), daemon=True) for job in jobs]
@@ -47,7 +47,7 @@ def _together(context: CheckContext, jobs: list[Callable[[], None]]) -> None:
     if errors:
         raise errors[0]
     if any(each.is_alive() for each in threads):
-        raise Failed("concurrent calls did not return: possibly a deadlock")
+        raise CheckFailure("concurrent calls did not return: possibly a deadlock")
 
 
 @check(
@@ -95,7 +95,7 @@ def _all_there(context: CheckContext, driver: Driver, markers: dict[str, str]) -
     # A turn that is in its files is not lost, only recalled for another question.
     if not context.until(found) and not all(holding(context.home, each) for each in lost.values()):
         happened = f"{len(lost)} of {len(markers)} turns were lost"
-        raise Failed(happened, where=driver.where("sync_turn"))
+        raise CheckFailure(happened, where=driver.where("sync_turn"))
 
 
 @check(

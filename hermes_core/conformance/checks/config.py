@@ -11,7 +11,7 @@ from typing import Any
 from hermes_core.config.fields import Field, SchemaError, read_fields
 from hermes_core.conformance._context import CheckContext
 from hermes_core.conformance._watch import holding, shared_with_others
-from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, CheckSkip, check
 
 
 @check(
@@ -32,7 +32,7 @@ def schema_is_sound(context: CheckContext) -> None:
     except SchemaError as error:
         # Without our own introduction, which names the method that `where` has.
         happened = error.what.partition("malformed: ")[2] or error.what
-        raise Failed(happened, where=driver.where("get_config_schema")) from error
+        raise CheckFailure(happened, where=driver.where("get_config_schema")) from error
 
 
 @check(
@@ -46,7 +46,7 @@ def fields_are_described(context: CheckContext) -> None:
     silent = [each.key for each in context.plugin.fields if not each.description.strip()]
     if silent:
         where = context.driver().where("get_config_schema")
-        raise Failed(f"no description for {', '.join(silent)}", where=where)
+        raise CheckFailure(f"no description for {', '.join(silent)}", where=where)
 
 
 @check(
@@ -68,7 +68,7 @@ def settings_have_a_place(context: CheckContext) -> None:
     homeless = [str(each.get("key")) for each in plain if not each.get("env_var")]
     if homeless:
         happened = f"{', '.join(homeless)} has no env_var, and there is no save_config"
-        raise Failed(happened, where=driver.where("get_config_schema"))
+        raise CheckFailure(happened, where=driver.where("get_config_schema"))
 
 
 @check(
@@ -88,14 +88,14 @@ def settings_are_kept(context: CheckContext) -> None:
     if driver.ask("save_config", dict(values), str(context.home)).error is not None:
         # It may validate its values. Those from its author must be accepted.
         driver.call("save_config", context.likely_settings(), str(context.home))
-        raise Skipped("it rejects the kit's sample values and accepts the configured ones")
+        raise CheckSkip("it rejects the kit's sample values and accepts the configured ones")
     changed, later = _sample(context.plugin.fields)
     driver.call("save_config", dict(changed), str(context.home))
     for key, word in later.items():
         if not holding(context.home, word):
             # Distinguishes "written only once" from "never written".
             old = " (the first value is stored)" if holding(context.home, words[key]) else ""
-            raise Failed(
+            raise CheckFailure(
                 f"{key} is not in any file below hermes_home after the second call{old}",
                 where=driver.where("save_config"),
             )
@@ -174,7 +174,7 @@ def secrets_stay_secret(context: CheckContext) -> None:
         places = (context.home, context.plugin.user, Path.cwd(), Path(tempfile.gettempdir()))
         found = [file for place in places for file in holding(place, str(value))]
         if found:
-            raise Failed(
+            raise CheckFailure(
                 f"the value of {key} is in {found[0].name}", where=driver.where("save_config")
             )
 
@@ -196,4 +196,4 @@ def settings_are_private(context: CheckContext) -> None:
     exposed = shared_with_others(context.home)
     if exposed:
         where = driver.where("save_config")
-        raise Failed("; ".join(exposed[:3]), expected="mode 0600", where=where)
+        raise CheckFailure("; ".join(exposed[:3]), expected="mode 0600", where=where)

@@ -8,7 +8,7 @@ from typing import Any
 from hermes_core.config.names import normalise
 from hermes_core.conformance._context import CheckContext, no_events
 from hermes_core.conformance._watch import NETWORK, PROCESS, WRITE
-from hermes_core.conformance.model import MUST, SHOULD, Failed, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, check
 from hermes_core.discovery import MEMORY_GROUP, read_manifest
 from hermes_core.dispatch import method_of
 from hermes_core.hookspecs import HOOKS
@@ -27,7 +27,7 @@ def names_agree(context: CheckContext) -> None:
     """
     name = context.plugin.first.name
     if normalise(name) != context.info.key:
-        raise Failed(
+        raise CheckFailure(
             f"`name` is {name!r}",
             expected=f"{context.info.name!r}, as in the list",
             where=context.plugin.places.of(type(context.plugin.first)),
@@ -52,7 +52,7 @@ def name_is_stable(context: CheckContext) -> None:
     first.shut()
     names |= {first.provider.name}
     if len(names) > 1:
-        raise Failed(
+        raise CheckFailure(
             f"it was {' and '.join(sorted(map(repr, names)))}",
             where=context.plugin.places.of(type(first.provider)),
         )
@@ -75,7 +75,7 @@ def has_every_method(context: CheckContext) -> None:
     # Its default is initialize itself.
     missing = [hook for hook in missing if hook != "initialize_for_inspection"]
     if missing:
-        raise Failed(
+        raise CheckFailure(
             f"missing: {', '.join(missing)}",
             where=context.plugin.places.of(type(provider)),
         )
@@ -97,7 +97,7 @@ def group_is_right(context: CheckContext) -> None:
     declared = importlib.metadata.distribution(context.info.distribution).entry_points
     groups = {each.group for each in declared if each.name == context.info.name}
     if MEMORY_GROUP not in groups:
-        raise Failed(
+        raise CheckFailure(
             f"{context.info.distribution} declares it in {', '.join(sorted(groups)) or 'no group'}",
             where="entry_points.txt",
         )
@@ -120,7 +120,7 @@ def manifest_is_valid(context: CheckContext) -> None:
     """
     _, problem = _manifest(context)
     if problem:
-        raise Failed(problem, where="plugin.yaml")
+        raise CheckFailure(problem, where="plugin.yaml")
 
 
 @check(
@@ -137,10 +137,10 @@ def manifest_agrees(context: CheckContext) -> None:
     known = {normalise(context.plugin.first.name), context.info.key}
     if name is not None and normalise(str(name)) not in known:
         happened = f"its name is {name!r}, the provider's {context.plugin.first.name!r}"
-        raise Failed(happened, where="plugin.yaml")
+        raise CheckFailure(happened, where="plugin.yaml")
     if context.info.distribution and version is not None and str(version) != context.info.version:
         happened = f"its version is {version}, the distribution's {context.info.version}"
-        raise Failed(happened, where="plugin.yaml")
+        raise CheckFailure(happened, where="plugin.yaml")
 
 
 @check(
@@ -156,7 +156,7 @@ def import_is_cheap(context: CheckContext) -> None:
     """
     seconds, limit = context.plugin.loading.cpu, context.options.limits.import_cpu
     if seconds > limit:
-        raise Failed(
+        raise CheckFailure(
             f"{seconds:.1f} s of CPU time (`python -X importtime` shows for what)",
             expected=f"at most {limit:g} s of CPU time",
         )
@@ -190,7 +190,7 @@ def loading_leaves_nothing(context: CheckContext) -> None:
     loading = context.plugin.loading
     no_events(list(loading.events), WRITE, "it wrote a file while loading", "")
     if loading.threads:
-        raise Failed(f"it left a thread running: {', '.join(loading.threads)}")
+        raise CheckFailure(f"it left a thread running: {', '.join(loading.threads)}")
 
 
 @check(
@@ -213,4 +213,4 @@ def describes_itself(context: CheckContext) -> None:
         missing += [] if context.info.description else ["no description"]
         missing += [] if context.info.version else ["no version"]
     if missing:
-        raise Failed(f"the metadata has {' and '.join(missing)}", where="its metadata")
+        raise CheckFailure(f"the metadata has {' and '.join(missing)}", where="its metadata")

@@ -7,7 +7,7 @@ import secrets
 from hermes_core.conformance._context import CheckContext
 from hermes_core.conformance._driver import Driver
 from hermes_core.conformance._watch import holding
-from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, CheckSkip, check
 
 
 @check(
@@ -27,9 +27,11 @@ def users_do_not_mix(context: CheckContext) -> None:
     marker = context.remember(first, "session-1")
     # First that it is recalled for its owner: otherwise "not recalled for another" proves nothing.
     if not context.finds(first, marker, "session-1"):
-        raise Skipped("a turn is not recalled for the user who said it")
+        raise CheckSkip("a turn is not recalled for the user who said it")
     if marker in context.recall(second, "session-2"):
-        raise Failed("a turn of one user was recalled for another", where=second.where("prefetch"))
+        raise CheckFailure(
+            "a turn of one user was recalled for another", where=second.where("prefetch")
+        )
 
 
 @check(
@@ -51,11 +53,13 @@ def homes_do_not_mix(context: CheckContext) -> None:
     marker = context.remember(first, "session-1")
     # A failure and not a skip: `recalling` has shown that a single home works.
     if not context.finds(first, marker, "session-1"):
-        raise Failed(
+        raise CheckFailure(
             "a turn was lost when another home was opened", where=first.where("initialize")
         )
     if marker in context.recall(second, "session-2"):
-        raise Failed("a turn of one home was recalled in another", where=second.where("initialize"))
+        raise CheckFailure(
+            "a turn of one home was recalled in another", where=second.where("initialize")
+        )
 
 
 @check(
@@ -77,12 +81,14 @@ def sessions_do_not_disturb(context: CheckContext) -> None:
     # One session ends while the other continues: it must not close what they share.
     first.sound("shutdown", first.shut())
     if not context.finds(second, theirs, "session-2", "tortoise"):
-        raise Failed("the turn of the second session was lost", where=second.where("sync_turn"))
+        raise CheckFailure(
+            "the turn of the second session was lost", where=second.where("sync_turn")
+        )
     second.sound("shutdown", second.shut())
     # A new session, so that the turn comes from storage and not from the memory of an object.
     third = context.started("session-3")
     if not context.finds(third, ours, "session-3", "parrot"):
-        raise Failed("the turn of the first session was lost", where=first.where("sync_turn"))
+        raise CheckFailure("the turn of the first session was lost", where=first.where("sync_turn"))
 
 
 @check(
@@ -107,7 +113,7 @@ def others_do_not_write(context: CheckContext) -> None:
         found = marker in context.recall(main, f"session-after-{kind}", kind)
         main.shut()
         if found:
-            raise Failed(
+            raise CheckFailure(
                 f"a turn of the context {kind!r} was stored", where=driver.where("sync_turn")
             )
 
@@ -121,7 +127,7 @@ def _keeps_sessions(context: CheckContext, driver: Driver, session: str) -> None
     context.remember(driver, session)
     # Waits only if the plugin recalls here; otherwise its write may never come.
     if not holding(context.home, session) and not (context.recalls() and _stored(context, session)):
-        raise Skipped("it stores no session ids below the home, so the kit can't check it")
+        raise CheckSkip("it stores no session ids below the home, so the kit can't check it")
 
 
 @check(
@@ -142,7 +148,7 @@ def switch_moves_writes(context: CheckContext) -> None:
     driver.call("sync_turn", "My tortoise is called Tom.", "Noted.", session_id="")
     driver.shut()
     if not holding(context.home, new):
-        raise Failed(
+        raise CheckFailure(
             "the files contain the old session id and not the new one",
             where=driver.where("on_session_switch") or driver.where("sync_turn"),
         )
@@ -164,7 +170,7 @@ def turns_keep_their_session(context: CheckContext) -> None:
     context.remember(driver, other, "tortoise")
     driver.shut()
     if not holding(context.home, other):
-        raise Failed(
+        raise CheckFailure(
             "the files do not contain the id of the keyword", where=driver.where("sync_turn")
         )
 
@@ -189,7 +195,7 @@ def recall_knows_its_session(context: CheckContext) -> None:
         (theirs, "session-3", "tortoise"),
     ):
         if not context.finds(driver, marker, session, topic):
-            raise Failed(
+            raise CheckFailure(
                 f"a turn of {session} is not recalled in {session}; the provider was initialised "
                 "with session-1",
                 where=driver.where("prefetch"),
@@ -203,8 +209,8 @@ def recall_knows_its_session(context: CheckContext) -> None:
 
     # Several times: some plugins prepare on a thread, so that the answer of one round is in the
     # next. Bounded by a tenth of the usual time, since good plugins use all of it.
-    if driver.has("queue_prefetch") and context.until(mixed, context.options.limits.settle / 10):
-        raise Failed(
+    if driver.has("queue_prefetch") and context.until(mixed, context.options.limits.wait / 10):
+        raise CheckFailure(
             "what queue_prefetch prepared for one session was recalled in another",
             where=driver.where("prefetch"),
         )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from hermes_core.conformance._context import CheckContext, conversation
 from hermes_core.conformance._driver import Answer, Driver
 from hermes_core.conformance._watch import LoggingState, ProcessState, printed_since
-from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, CheckSkip, check
 from hermes_core.dispatch import method_of
 
 _MESSAGES: Final = conversation("Where is the key?", "Under the mat.")
@@ -100,11 +100,11 @@ def any_order(context: CheckContext) -> None:
     while it is empty. Real hosts make each of these calls.
     """
     driver = context.started()
-    skipped: Skipped | None = None
+    skipped: CheckSkip | None = None
     for hook, arguments, keywords in _ANY_ORDER:
         try:
             driver.call(hook, *arguments, **keywords)
-        except Skipped as reason:  # the other hooks are still checked
+        except CheckSkip as reason:  # the other hooks are still checked
             skipped = reason
     if skipped is not None:
         raise skipped
@@ -157,7 +157,7 @@ def takes_unknown_keywords(context: CheckContext) -> None:
     if closed:
         shown = ", ".join(f"{hook}{signature(each)}" for hook, each in closed.items())
         where = driver.where(next(iter(closed)))
-        raise Failed(f"no **kwargs: {shown}", where=where)
+        raise CheckFailure(f"no **kwargs: {shown}", where=where)
 
 
 def _open(method: Any) -> bool:
@@ -190,7 +190,7 @@ def prints_nothing(context: CheckContext) -> None:
 def _silent(printed: str, moment: str) -> None:
     if printed:
         first = printed.splitlines()[0][:120]
-        raise Failed(f"it printed {len(printed)} characters {moment}, first: {first}")
+        raise CheckFailure(f"it printed {len(printed)} characters {moment}, first: {first}")
 
 
 @check(
@@ -203,7 +203,7 @@ def _silent(printed: str, moment: str) -> None:
 def leaves_the_process_alone(context: CheckContext) -> None:
     """They belong to the whole process, which other plugins and agents share."""
     if context.plugin.loading.changes:
-        raise Failed(f"while loading: {'; '.join(context.plugin.loading.changes)}")
+        raise CheckFailure(f"while loading: {'; '.join(context.plugin.loading.changes)}")
     driver = context.driver()
     # After loading, whose changes are reported above.
     before = ProcessState()
@@ -212,7 +212,7 @@ def leaves_the_process_alone(context: CheckContext) -> None:
     driver.shut()
     changes = before.changes()
     if changes:
-        raise Failed("; ".join(changes))
+        raise CheckFailure("; ".join(changes))
 
 
 @check(
@@ -232,9 +232,9 @@ def threads_end(context: CheckContext) -> None:
     # Compared with the state before loading: the first session starts threads that all share.
     left = context.plugin.before.new_threads
     if not context.until(lambda: not left()):
-        raise Failed(
+        raise CheckFailure(
             f"threads still running: {', '.join(sorted(set(left())))}",
-            expected=f"no threads {context.options.limits.settle:g} s after shutdown",
+            expected=f"no threads {context.options.limits.wait:g} s after shutdown",
             where=driver.where("shutdown"),
         )
 
@@ -256,7 +256,7 @@ def processes_end(context: CheckContext) -> None:
     left = context.plugin.before.new_processes
     if not context.until(lambda: not left()):
         numbers = ", ".join(map(str, left()))
-        raise Failed(f"processes still running: {numbers}", where=driver.where("shutdown"))
+        raise CheckFailure(f"processes still running: {numbers}", where=driver.where("shutdown"))
 
 
 @check(
@@ -311,7 +311,7 @@ def ends_fast(context: CheckContext) -> None:
 
 def _in_time(driver: Driver, hook: str, answer: Answer, limit: float) -> None:
     if answer.seconds > limit:
-        raise Failed(
+        raise CheckFailure(
             f"it took {answer.seconds:.1f} s",
             expected=f"a return within {limit:g} s",
             where=driver.where(hook),
@@ -330,7 +330,7 @@ def leaves_logging_alone(context: CheckContext) -> None:
     gets nothing. A handler on the root logger prints every line of every library a second time.
     """
     if context.plugin.loading.logging:
-        raise Failed(f"while loading: {'; '.join(context.plugin.loading.logging)}")
+        raise CheckFailure(f"while loading: {'; '.join(context.plugin.loading.logging)}")
     driver = context.driver()
     # After loading, whose changes are reported above.
     before = LoggingState()
@@ -339,4 +339,4 @@ def leaves_logging_alone(context: CheckContext) -> None:
     driver.shut()
     changes = before.changes()
     if changes:
-        raise Failed("; ".join(changes))
+        raise CheckFailure("; ".join(changes))

@@ -7,7 +7,7 @@ import secrets
 from hermes_core.conformance._context import CheckContext
 from hermes_core.conformance._driver import Driver
 from hermes_core.conformance.checks.turns import accepts
-from hermes_core.conformance.model import MUST, SHOULD, Failed, Skipped, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, CheckSkip, check
 
 
 @check(
@@ -65,10 +65,10 @@ def mirror_follows(context: CheckContext) -> None:
     _note(driver, "add", f"The parrot is called {first}.")
     # A plugin may store notes without recalling them in `prefetch`.
     if not context.finds(driver, first, "session-1"):
-        raise Skipped("it does not recall notes")
+        raise CheckSkip("it does not recall notes")
     _note(driver, "replace", f"The parrot is called {second}.", f"The parrot is called {first}.")
     if not context.finds(driver, second, "session-1"):
-        raise Failed("the new text is not recalled after a replacement", where=_where(driver))
+        raise CheckFailure("the new text is not recalled after a replacement", where=_where(driver))
     _gone(context, driver, first, "the old text is still recalled after a replacement")
     _note(driver, "remove", "", f"The parrot is called {second}.")
     _gone(context, driver, second, "the text is still recalled after a removal")
@@ -83,7 +83,7 @@ def _note(driver: Driver, action: str, content: str, old: str = "") -> None:
 def _gone(context: CheckContext, driver: Driver, marker: str, otherwise: str) -> None:
     # Waits until it is gone: a removal may run in the background.
     if not context.until(lambda: marker not in context.recall(driver, "session-1")):
-        raise Failed(otherwise, where=_where(driver))
+        raise CheckFailure(otherwise, where=_where(driver))
 
 
 def _where(driver: Driver) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes_core.conformance._context import CheckContext
-from hermes_core.conformance.model import MUST, SHOULD, Failed, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, check
 
 
 @check(
@@ -20,11 +20,11 @@ def prompt_is_static(context: CheckContext) -> None:
     first = driver.call("system_prompt_block")
     where = driver.where("system_prompt_block")
     if not isinstance(first, str):
-        raise Failed(f"it returned {first!r:.80}", expected="a str", where=where)
+        raise CheckFailure(f"it returned {first!r:.80}", expected="a str", where=where)
     # Turns with tools and a note: what a plugin might count or quote in the block.
     context.take_turns(driver)
     if driver.call("system_prompt_block") != first:
-        raise Failed("it changed after two turns", where=where)
+        raise CheckFailure("it changed after two turns", where=where)
 
 
 @check(
@@ -39,7 +39,7 @@ def prompt_is_bounded(context: CheckContext) -> None:
     limit = context.options.limits.prompt
     text = driver.call("system_prompt_block")
     if isinstance(text, str) and len(text) > limit:
-        raise Failed(
+        raise CheckFailure(
             f"{len(text):,} characters",
             expected=f"at most {limit:,}",
             where=driver.where("system_prompt_block"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from hermes_core.conformance._context import CheckContext
 from hermes_core.conformance._driver import Driver
 from hermes_core.conformance._watch import WRITE, Event, files, shared_with_others
-from hermes_core.conformance.model import MUST, SHOULD, Failed, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, check
 
 
 @check(
@@ -44,7 +44,7 @@ def stays_at_home(context: CheckContext) -> None:
     )
     if outside:
         shown = [each.replace(str(context.plugin.user), "~") for each in outside[:3]]
-        raise Failed(f"it wrote {', '.join(shown)}", where=driver.where("initialize"))
+        raise CheckFailure(f"it wrote {', '.join(shown)}", where=driver.where("initialize"))
 
 
 def _written(events: list[Event]) -> list[Path]:
@@ -78,7 +78,9 @@ def files_are_private(context: CheckContext) -> None:
     driver.shut()
     exposed = shared_with_others(context.home)
     if exposed:
-        raise Failed("; ".join(exposed[:3]), expected="mode 0600", where=driver.where("initialize"))
+        raise CheckFailure(
+            "; ".join(exposed[:3]), expected="mode 0600", where=driver.where("initialize")
+        )
 
 
 @check(
@@ -93,4 +95,4 @@ def says_what_to_back_up(context: CheckContext) -> None:
     value = driver.call("backup_paths")
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
         where = driver.where("backup_paths")
-        raise Failed(f"it returned {value!r:.80}", expected="a list of str", where=where)
+        raise CheckFailure(f"it returned {value!r:.80}", expected="a list of str", where=where)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hermes_core.conformance._context import CheckContext, kind_of, sample_arguments, sound_schemas
 from hermes_core.conformance._driver import Driver
-from hermes_core.conformance.model import MUST, SHOULD, Failed, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, check
 from hermes_core.manager.tools import MAX_TOOLS, RESERVED, ToolError, normalise_schema
 from hermes_core.provider import BUILTIN
 
@@ -39,14 +39,14 @@ def schemas_are_valid(context: CheckContext) -> None:
     given = driver.call("get_tool_schemas")
     where = driver.where("get_tool_schemas")
     if not isinstance(given, list | tuple):
-        raise Failed(f"it returned a {type(given).__name__}", expected="a list", where=where)
+        raise CheckFailure(f"it returned a {type(given).__name__}", expected="a list", where=where)
     if len(given) > MAX_TOOLS:
-        raise Failed(f"it offers {len(given)} tools, the limit is {MAX_TOOLS}", where=where)
+        raise CheckFailure(f"it offers {len(given)} tools, the limit is {MAX_TOOLS}", where=where)
     for schema in given:
         try:
             normalise_schema(schema)
         except ToolError as error:
-            raise Failed(error.what, where=where) from error
+            raise CheckFailure(error.what, where=where) from error
 
 
 @check(
@@ -64,7 +64,7 @@ def schemas_are_safe(context: CheckContext) -> None:
     for schema in sound_schemas(driver):
         for problem in _refused(schema["parameters"]):
             happened = f"{schema['name']}: {problem}"
-            raise Failed(happened, where=driver.where("get_tool_schemas"))
+            raise CheckFailure(happened, where=driver.where("get_tool_schemas"))
 
 
 def _refused(parameters: dict[str, Any]) -> Iterator[str]:
@@ -111,12 +111,12 @@ def tools_are_described(context: CheckContext) -> None:
     where = driver.where("get_tool_schemas")
     for schema in driver.ask("get_tool_schemas").value or ():
         if isinstance(schema, dict) and isinstance(schema.get("function"), dict):
-            raise Failed(f"{schema['function'].get('name')} is wrapped", where=where)
+            raise CheckFailure(f"{schema['function'].get('name')} is wrapped", where=where)
     for schema in sound_schemas(driver):
         text = str(schema["description"])
         if not text.strip() or len(text) > _DESCRIPTION:
             happened = f"{schema['name']} has a description of {len(text.strip())} characters"
-            raise Failed(happened, expected=f"1 to {_DESCRIPTION} characters", where=where)
+            raise CheckFailure(happened, expected=f"1 to {_DESCRIPTION} characters", where=where)
 
 
 @check(
@@ -134,10 +134,10 @@ def names_are_its_own(context: CheckContext) -> None:
     where = driver.where("get_tool_schemas")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise Failed(f"{', '.join(twice)} occurs twice", where=where)
+        raise CheckFailure(f"{', '.join(twice)} occurs twice", where=where)
     taken = [] if context.info.source == BUILTIN else sorted(RESERVED & set(names))
     if taken:
-        raise Failed(f"{', '.join(taken)} is reserved for the built-in", where=where)
+        raise CheckFailure(f"{', '.join(taken)} is reserved for the built-in", where=where)
 
 
 def _each(context: CheckContext) -> Iterator[tuple[Driver, dict[str, Any]]]:
@@ -156,14 +156,14 @@ def _must_be_json(driver: Driver, name: str, args: Any, doing: str) -> None:
     where = driver.where("handle_tool_call")
     if not isinstance(answer.value, str):
         kind = type(answer.value).__name__
-        raise Failed(
+        raise CheckFailure(
             f"{name} with {doing} returned a {kind}", expected="a JSON string", where=where
         )
     try:
         json.loads(answer.value, parse_constant=_no_number)
     except ValueError as error:
         shown = answer.value[:80]
-        raise Failed(
+        raise CheckFailure(
             f"{name} with {doing} returned {shown!r}", expected="a JSON string", where=where
         ) from error
 
@@ -236,7 +236,7 @@ def unknown_tools_are_answered(context: CheckContext) -> None:
     driver = context.started()
     if not driver.has("handle_tool_call"):
         if sound_schemas(driver):
-            raise Failed("it offers tools but has no handle_tool_call", where="")
+            raise CheckFailure("it offers tools but has no handle_tool_call", where="")
         return
     _must_be_json(driver, "no_such_tool", {"query": "parrot"}, "arguments")
 
@@ -258,7 +258,7 @@ def tools_stay(context: CheckContext) -> None:
     after = {schema["name"] for schema in sound_schemas(driver)}
     if before != after:
         names = ", ".join(sorted(before ^ after))
-        raise Failed(
+        raise CheckFailure(
             f"{names} is offered only {'before' if before - after else 'after'} initialize",
             where=driver.where("get_tool_schemas"),
         )

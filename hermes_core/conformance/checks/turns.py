@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hermes_core.conformance._context import CheckContext, conversation
 from hermes_core.conformance._driver import Answer, Driver
-from hermes_core.conformance.model import MUST, SHOULD, Failed, check
+from hermes_core.conformance.model import MUST, SHOULD, CheckFailure, check
 from hermes_core.dispatch import method_of
 
 # Other scripts, joined emoji, right-to-left text and its controls, a combining accent, NUL, a line
@@ -44,7 +44,7 @@ def accepts(driver: Driver, hook: str, keyword: str) -> None:
     known = parameters.get(keyword)
     named = known is not None and known.kind is not Parameter.POSITIONAL_ONLY
     if not named and Parameter.VAR_KEYWORD not in kinds:
-        raise Failed(f"the signature is {hook}{signature(method)}", where=driver.where(hook))
+        raise CheckFailure(f"the signature is {hook}{signature(method)}", where=driver.where(hook))
 
 
 @check(
@@ -65,7 +65,7 @@ def sync_is_fast(context: CheckContext) -> None:
     # The fastest of two: a pause of a busy machine must not fail the check.
     fastest = min(each.seconds for each in answers[1:])
     if fastest > limit:
-        raise Failed(
+        raise CheckFailure(
             f"it took {fastest:.2f} s",
             expected=f"a return within {limit:g} s",
             where=driver.where("sync_turn"),
@@ -130,7 +130,7 @@ def recall_is_text(context: CheckContext) -> None:
         answer = driver.sound("prefetch", _prefetch(driver))
         if not isinstance(answer.value, str):
             where = driver.where("prefetch")
-            raise Failed(f"it returned {answer.value!r:.80} {moment}", where=where)
+            raise CheckFailure(f"it returned {answer.value!r:.80} {moment}", where=where)
         _sync(driver, "My parrot is called Polly.", "Noted.")
 
 
@@ -153,7 +153,7 @@ def recall_is_in_time(context: CheckContext) -> None:
         max(limit * 1.5, limit + 0.5), "prefetch", "parrot", session_id="session-1"
     )
     if answer.seconds > limit:
-        raise Failed(
+        raise CheckFailure(
             f"no answer within {answer.seconds:.1f} s",
             expected=f"an answer within {limit:g} s",
             where=driver.where("prefetch"),
@@ -174,7 +174,9 @@ def nothing_is_empty(context: CheckContext) -> None:
     driver = context.started(user_id=f"{context.person}-new")
     value = driver.sound("prefetch", _prefetch(driver)).value
     if isinstance(value, str) and value.strip():
-        raise Failed(f"it returned {value[:80]!r} in an empty home", where=driver.where("prefetch"))
+        raise CheckFailure(
+            f"it returned {value[:80]!r} in an empty home", where=driver.where("prefetch")
+        )
 
 
 @check(
@@ -192,7 +194,7 @@ def recall_is_bounded(context: CheckContext) -> None:
         context.until(lambda: bool(_prefetch(driver).value))
     value = _prefetch(driver).value
     if isinstance(value, str) and len(value) > limit:
-        raise Failed(
+        raise CheckFailure(
             f"{len(value):,} characters after a turn of 1 MB",
             expected=f"at most {limit:,} characters",
             where=driver.where("prefetch"),
@@ -217,14 +219,14 @@ def turns_come_back(context: CheckContext) -> None:
     if not found and context.cut_off():
         context.recalling()  # skips, with the reason
     if not found:
-        raise Failed(
+        raise CheckFailure(
             "prefetch does not return it in the same session", where=driver.where("prefetch")
         )
     driver.sound("shutdown", driver.shut())
     # A new object, so that the turn has to come from storage.
     later = context.started("session-2")
     if not context.finds(later, marker, "session-2"):
-        raise Failed(
+        raise CheckFailure(
             "prefetch does not return it in the next session", where=driver.where("initialize")
         )
 
@@ -255,7 +257,7 @@ def compression_is_text(context: CheckContext) -> None:
         value: Any = driver.call("on_pre_compress", messages)
         if not isinstance(value, str):
             where = driver.where("on_pre_compress")
-            raise Failed(f"it returned {value!r:.80}", where=where)
+            raise CheckFailure(f"it returned {value!r:.80}", where=where)
 
 
 @check(
@@ -273,7 +275,7 @@ def status_is_one(context: CheckContext) -> None:
     # By attributes: hermes-agent's class of that name is another one than ours.
     parts = ("provider_label", "count", "glyph")
     if value is not None and not all(hasattr(value, part) for part in parts):
-        raise Failed(f"it returned {value!r:.80}", where=driver.where("recall_status"))
+        raise CheckFailure(f"it returned {value!r:.80}", where=driver.where("recall_status"))
 
 
 # A turn as hosts pass it: with a tool call, its answer, and nested values.
@@ -317,7 +319,7 @@ def messages_stay_as_they_are(context: CheckContext) -> None:
     changed = [hook for hook, given in lists.items() if given != list(_TOOL_TURN)]
     if changed:
         hook = changed[0]
-        raise Failed(
+        raise CheckFailure(
             f"after {hook}, {_change(lists[hook])}",
             expected=f"the {len(_TOOL_TURN)} messages as they were",
             where=driver.where(hook),

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_core.fence import RecalledText, StreamScrubber, fenced, without_fences
+from hermes_core.fence import RecalledText, StreamScrubber, build_block, without_fences
 from hermes_core.manager import CONTEXT_MAX_CHARS
 from hermes_core.manager import MemoryManager as OurManager
 from hermes_core.manager.prompts import (  # noqa: F401 - offered
@@ -118,7 +118,7 @@ def build_memory_context_block(raw_context: str) -> str:
     """Return recalled text in a fence; "" if there is none."""
     if not raw_context or not raw_context.strip():
         return ""
-    return fenced([RecalledText("memory", raw_context)], max_chars=CONTEXT_MAX_CHARS).text
+    return build_block([RecalledText("memory", raw_context)], max_chars=CONTEXT_MAX_CHARS).text
 
 
 def sanitize_context(text: str) -> str:

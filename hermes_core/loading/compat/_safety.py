@@ -139,14 +139,14 @@ def open_credentialed_url(
         opener_factory: Makes the opener; it is given the handler of redirects.
         ssl_context: For this request alone.
     """
-    redirects = _SameOrigin(request.full_url)
+    redirects = _SameOriginRedirects(request.full_url)
     if opener_factory is not None:
         return opener_factory(redirects).open(request, timeout=timeout)
     secure = [] if ssl_context is None else [urllib.request.HTTPSHandler(context=ssl_context)]
     return urllib.request.build_opener(redirects, *secure).open(request, timeout=timeout)
 
 
-class _SameOrigin(urllib.request.HTTPRedirectHandler):
+class _SameOriginRedirects(urllib.request.HTTPRedirectHandler):
     def __init__(self, url: str) -> None:
         self._origin = _origin(url)
 

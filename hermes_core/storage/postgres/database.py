@@ -470,7 +470,7 @@ class Database:
         return make_conninfo("", **values)
 
     def _configure_first(self, connection: Connection) -> None:
-        """Set up a new connection; whoever waits for it hears why that failed."""
+        """Set up a new connection; the waiting caller gets the error."""
         try:
             self._configure(connection)
         except psycopg.Error as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hermes_builtin.imported import forget_imported
 from hermes_builtin.items import forget_items
@@ -23,6 +23,7 @@ from hermes_builtin.sessions.request import linked
 from hermes_builtin.sessions.spool import Spool
 from hermes_core import DatabaseError, ForgetItem, ForgetReport, ForgetRequest, HermesError
 from hermes_core.config import load_config
+from hermes_core.provider import ArchivedSession, RequestSessions
 from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.search import Needles
 
@@ -36,7 +37,7 @@ _LONGEST_PASSAGE: Final = 60
 Matches = Callable[[str], bool]
 
 
-class _Parts:
+class _ForgetFindings:
     """What the parts of a `forget` found. A damaged one does not keep the others from running."""
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class _Parts:
 def forget(request: ForgetRequest) -> ForgetReport:
     """Find what a request means in the notes and conversations of a home, and delete it."""
     home = Path(request.home)
-    parts = _Parts()
+    parts = _ForgetFindings()
     # The spool first: what it hands over later must not have it any more.
     parts.run(partial(_forget_spool, home, request))
     with parts.noting(), closing(_notes(home, parts)) as notes:
@@ -75,7 +76,7 @@ def forget(request: ForgetRequest) -> ForgetReport:
     return ForgetReport(items, tuple(dict.fromkeys(parts.problems)))
 
 
-def _notes(home: Path, parts: _Parts) -> Notes:
+def _notes(home: Path, parts: _ForgetFindings) -> Notes:
     """The notes of a home; those in its files if nobody can tell where they are."""
     try:
         return Notes.open(home, load_config(home).memory)
@@ -84,7 +85,7 @@ def _notes(home: Path, parts: _Parts) -> Notes:
         return Notes(home)
 
 
-def sessions_of_request(request: ForgetRequest) -> dict[str, Any]:
+def sessions_of_request(request: ForgetRequest) -> RequestSessions:
     """Whose memories a request is about; see `BuiltinMethods.sessions_of_request`."""
     home = Path(request.home)
     platforms: set[str] = set()
@@ -95,10 +96,12 @@ def sessions_of_request(request: ForgetRequest) -> dict[str, Any]:
         return _sessions_of_request(home, request, platforms)
     except (HermesError, OSError) as error:
         # The other stores can be emptied without it.
-        return {"platforms": sorted(platforms), "problem": str(error)}
+        return RequestSessions(platforms=tuple(sorted(platforms)), problem=str(error))
 
 
-def _sessions_of_request(home: Path, request: ForgetRequest, platforms: set[str]) -> dict[str, Any]:
+def _sessions_of_request(
+    home: Path, request: ForgetRequest, platforms: set[str]
+) -> RequestSessions:
     with _archive(home) as archive:
         chosen = _sessions(archive, request)
         if request.user_id:
@@ -107,14 +110,13 @@ def _sessions_of_request(home: Path, request: ForgetRequest, platforms: set[str]
         if request.text:
             # One of each person: memories of a provider belong to people, not to sessions.
             chosen = list({each.owner: each for each in archive.sessions(EVERYBODY)}.values())
-        return {
-            "platforms": sorted(platforms),
-            "sessions": [
-                {"session": each.name or each.id, "id": each.id, "keywords": keywords_of(each)}
-                for each in chosen
-            ],
-            "passages": [] if request.text else _passages(archive, chosen),
-        }
+        return RequestSessions(
+            tuple(
+                ArchivedSession(each.name or each.id, keywords_of(each), each.id) for each in chosen
+            ),
+            () if request.text else tuple(_passages(archive, chosen)),
+            tuple(sorted(platforms)),
+        )
 
 
 def _passages(archive: Archive, sessions: list[Session]) -> list[str]:
@@ -130,7 +132,7 @@ def _passages(archive: Archive, sessions: list[Session]) -> list[str]:
 # -- notes --------------------------------------------------------------------------------------
 
 
-def _forget_entries(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
+def _forget_entries(notes: Notes, request: ForgetRequest, parts: _ForgetFindings) -> None:
     """Entries of notebooks, and every other place that has their text."""
     matches = Needles.of(request.text).found_in
     books = [each for each in notes.all_notebooks() if each.text.exists]
@@ -191,10 +193,10 @@ class _Origins(NamedTuple):
     key: str = ""  # of the person's own USER.md
 
 
-def _forget_origins(notes: Notes, request: ForgetRequest, parts: _Parts) -> None:
+def _forget_origins(notes: Notes, request: ForgetRequest, parts: _ForgetFindings) -> None:
     """A person's own notebook, and which session a note was made in."""
-    said = sessions_of_request(request).get("sessions", ())
-    names = {name for each in said for name in (each["session"], each["id"])}
+    said = sessions_of_request(request).sessions
+    names = {name for each in said for name in (each.session, each.id)}
     key = ""
     if request.user_id:
         key = f"user/{Person(request.platform, request.user_id).folder}"

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_builtin.items import text_parts
+from hermes_core.provider import MEMORY_ORDER
 from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.sqlite import SqliteFile
 from hermes_core.storage.sqlite_connection import Schema
 
 Record = Mapping[str, Any]
 
-#: By person and id: the order of an export.
-_ORDER: Final = ("platform", "user_id", "chat_id", "profile", "id")
 _PAGE: Final = 1000
 
 
@@ -56,7 +55,7 @@ def _text(content: bytes) -> str:
 
 def place_of(record: Record) -> bytes:
     """Where a memory is in the order of an export."""
-    parts = (_bytes(str(record.get(key, ""))) for key in _ORDER)
+    parts = (_bytes(str(record.get(key, ""))) for key in MEMORY_ORDER)
     return b"\0\0".join(each.replace(b"\0", b"\0\1") for each in parts)
 
 

@@ -14,6 +14,7 @@ from hermes_builtin.sessions.archive import EVERYBODY, NO_PLATFORMS, NOBODY, Arc
 from hermes_builtin.sessions.conversations import keywords_of, turns_of
 from hermes_builtin.sessions.location import locate
 from hermes_core.privacy.origin import ASSISTANT
+from hermes_core.provider import PastNote, PastSession
 from hermes_core.session import TERMINAL
 
 #: The session of notes that are passed on later: they may come from many.
@@ -22,7 +23,7 @@ _SESSION: Final = "hermes-plugins"
 
 def past_sessions(
     home: Path, since: float, until: float, begin: tuple[float, str]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[PastSession]:
     """The sessions with turns in a period, in the order in which they began.
 
     Args:
@@ -30,24 +31,20 @@ def past_sessions(
         since: Turns from this time on.
         until: Turns before this time.
         begin: Leave out sessions before the one with this start and id.
-
-    Yields:
-        ``session``, ``keywords``, ``place`` (start and id), ``is_primary``, ``is_imported``, and
-        ``turns``, which reads them.
     """
     with closing(locate(home).open()) as archive:
         sessions = sorted(archive.sessions(EVERYBODY), key=_place)
         for session in sessions:
             if session.active < since or session.started >= until or _place(session) < begin:
                 continue
-            yield {
-                "session": session.name or session.id,
-                "keywords": _keywords(session),
-                "place": _place(session),
-                "is_primary": session.source not in NOBODY,
-                "is_imported": archive.imported("", session.id) > 0,
-                "turns": partial(_turns, archive, session, since, until),
-            }
+            yield PastSession(
+                session.name or session.id,
+                _keywords(session),
+                partial(_turns, archive, session, since, until),
+                _place(session),
+                is_primary=session.source not in NOBODY,
+                is_imported=archive.imported("", session.id) > 0,
+            )
 
 
 def _place(session: Session) -> tuple[float, str]:
@@ -68,7 +65,7 @@ def _turns(
             yield turn
 
 
-def past_notes(home: Path, memory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def past_notes(home: Path, memory: Mapping[str, Any]) -> Iterator[PastNote]:
     """The notes that are there now, each once, the oldest first.
 
     Notes that the guard hides from the model are left out.
@@ -76,10 +73,6 @@ def past_notes(home: Path, memory: Mapping[str, Any]) -> Iterator[dict[str, Any]
     Args:
         home: Whose notes.
         memory: The section ``memory`` of config.yaml.
-
-    Yields:
-        ``session``, ``keywords``, ``at`` (0.0 if not known), and ``change``: the arguments of
-        ``on_memory_write``.
     """
     with closing(Notes.open(home, memory)) as notes:
         found = [
@@ -88,31 +81,27 @@ def past_notes(home: Path, memory: Mapping[str, Any]) -> Iterator[dict[str, Any]
             if book.target in notes.enabled() and book.text.exists
             for each in _notes_of(notes, book)
         ]
-    yield from sorted(found, key=lambda each: float(each["at"]))
+    yield from sorted(found, key=lambda each: each.at)
 
 
-def _notes_of(notes: Notes, book: Notebook) -> Iterator[dict[str, Any]]:
+def _notes_of(notes: Notes, book: Notebook) -> Iterator[PastNote]:
     person = notes.owner(book.key)
     shown = view(book, book.read()).harmless
     origins, times = book.origins(shown), _times(notes, book)
     for text in shown:
-        yield {
-            "session": _SESSION,
-            "keywords": _who(person),
-            "at": times.get(text, 0.0),
-            "change": {
-                "action": "add",
-                "target": book.target,
-                "content": text,
-                "metadata": {
-                    "write_origin": "replay",
-                    "origin": origins.get(text, ASSISTANT),
-                    "session_id": _SESSION,
-                    "platform": person.platform,
-                    "tool_name": "memory",
-                },
+        change = {
+            "action": "add",
+            "target": book.target,
+            "content": text,
+            "metadata": {
+                "write_origin": "replay",
+                "origin": origins.get(text, ASSISTANT),
+                "session_id": _SESSION,
+                "platform": person.platform,
+                "tool_name": "memory",
             },
         }
+        yield PastNote(_SESSION, _who(person), times.get(text, 0.0), change)
 
 
 def _who(person: Person) -> dict[str, str]:

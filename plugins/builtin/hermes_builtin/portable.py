@@ -406,7 +406,7 @@ class _Check:
         if kind == "person":
             self.notebooks.add(record["notebook"])
         elif kind in ("change", "note") and record["notebook"] not in self.notebooks:
-            return f"nobody has the notebook {record['notebook']!r}"
+            return f"the notebook {record['notebook']!r} belongs to no person"
         elif kind == "session":
             self.session = record["id"]
         elif kind == "message" and record["session"] != self.session:

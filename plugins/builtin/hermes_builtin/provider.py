@@ -45,6 +45,7 @@ from hermes_core.privacy.origin import ASSISTANT, is_external
 from hermes_core.storage.logger import SafeLogger
 
 if TYPE_CHECKING:
+    from hermes_core.provider import PastNote, PastSession, RequestSessions
     from hermes_core.storage.migration import StoragePart
     from hermes_core.storage.postgres import Database
 
@@ -337,21 +338,21 @@ class BuiltinProvider(MemoryProvider):
 
         return archived_turns(home, session_id, facts)
 
-    def sessions_since(self, home: Path, since: float) -> Iterator[dict[str, Any]]:
-        """What persons said since then: ``session``, ``keywords`` and ``turns`` of each session."""
+    def sessions_since(self, home: Path, since: float) -> Iterator[PastSession]:
+        """The sessions in which a person spoke since then, each with its turns."""
         from hermes_builtin.sessions.conversations import sessions_since  # noqa: PLC0415 - as above
 
         return sessions_since(home, since)
 
     def past_sessions(
         self, home: Path, since: float, until: float, begin: tuple[float, str]
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[PastSession]:
         """The sessions with turns in a period, in the order in which they began."""
         from hermes_builtin.past import past_sessions  # noqa: PLC0415 - no agent needs it
 
         return past_sessions(home, since, until, begin)
 
-    def past_notes(self, home: Path, memory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def past_notes(self, home: Path, memory: Mapping[str, Any]) -> Iterator[PastNote]:
         """The notes that are there now, each once, with their times."""
         from hermes_builtin.past import past_notes  # noqa: PLC0415 - as above
 
@@ -363,7 +364,7 @@ class BuiltinProvider(MemoryProvider):
 
         return forget(request)
 
-    def sessions_of_request(self, request: ForgetRequest) -> dict[str, Any]:
+    def sessions_of_request(self, request: ForgetRequest) -> RequestSessions:
         """Whose memories a request is about."""
         from hermes_builtin.forget import sessions_of_request  # noqa: PLC0415 - as above
 

@@ -20,7 +20,7 @@ from hermes_builtin.notes.pending import RecordFiles
 from hermes_builtin.notes.storage import open_storage
 from hermes_builtin.sessions.archive import EVERYBODY, Message, Session
 from hermes_builtin.sessions.conversations import open_archive
-from hermes_builtin.sessions.hermes_agent import place, theirs_in
+from hermes_builtin.sessions.hermes_agent import archive_files, theirs_in
 from hermes_builtin.sessions.location import Location
 from hermes_builtin.sessions.numbers import place_of
 from hermes_builtin.sessions.spool import Spool
@@ -120,7 +120,7 @@ class ConversationsPart:
     def __init__(self, home: Path, database: Database | None) -> None:
         self.component: Component | None = None
         if database is None:
-            where = place(home)
+            where = archive_files(home)
             location = Location(str(where.path), where.theirs, where.path)
             self._rows: ArchiveRows = SqliteRows(where.path)
         else:

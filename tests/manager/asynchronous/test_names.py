@@ -21,10 +21,12 @@ def public(kind: type) -> list[str]:
     return [name for name in dir(kind) if not name.startswith("_")]
 
 
+#: Compared below, or for `from_config` only.
+OTHERS = ("from_config", "conversation", "configure")
 METHODS = [
     name
     for name in public(MemoryManager)
-    if callable(getattr(MemoryManager, name)) and name not in ("from_config", "conversation")
+    if callable(getattr(MemoryManager, name)) and name not in OTHERS
 ]
 PROPERTIES = [
     *(name for name in public(MemoryManager) if not callable(getattr(MemoryManager, name))),

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hermes_core import ConfigError
-from hermes_core.service import Start
+from hermes_core.service import SessionStart
 from hermes_memory_hindsight.documents import bank_of, person_of
-from hermes_memory_hindsight.settings import Settings
+from hermes_memory_hindsight.settings import HindsightSettings
 
 HOMES: list[Path] = []
 
@@ -27,8 +27,8 @@ def _home(tmp_path: Path) -> Iterator[None]:
 
 
 def bank(template: str = "", bank_id: str = "", session: str = "s", **facts: Any) -> str:
-    settings = Settings(bank_id=bank_id, bank_id_template=template)
-    start = Start(session, HOMES[-1], **facts)
+    settings = HindsightSettings(bank_id=bank_id, bank_id_template=template)
+    start = SessionStart(session, HOMES[-1], **facts)
     return bank_of(settings, start, person_of(start), session)
 
 

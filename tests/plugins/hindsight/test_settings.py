@@ -10,9 +10,9 @@ import pytest
 
 from hermes_core import ConfigError
 from hermes_core.config.fields import Value, read_fields, validate_values
-from hermes_core.service import Start
+from hermes_core.service import SessionStart
 from hermes_memory_hindsight.provider import HindsightProvider
-from hermes_memory_hindsight.settings import TYPES, VARIABLES, Settings
+from hermes_memory_hindsight.settings import TYPES, VARIABLES, HindsightSettings
 
 CLOUD_URL = "https://api.hindsight.vectorize.io"
 
@@ -23,8 +23,8 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-def read(home: Path, **config: Any) -> Settings:
-    return Settings.read(Start("s", home, config=config))
+def read(home: Path, **config: Any) -> HindsightSettings:
+    return HindsightSettings.read(SessionStart("s", home, config=config))
 
 
 def write(path: Path, **values: Any) -> None:
@@ -141,13 +141,13 @@ def test_observations_are_scoped_by_a_word_or_by_lists_of_tags(home, given, mean
 
 def test_a_setting_for_each_field_and_a_field_for_each_setting():
     keys = {each["key"] for each in HindsightProvider().get_config_schema()}
-    assert keys == {*Settings._fields, "server_key"}
+    assert keys == {*HindsightSettings._fields, "server_key"}
 
 
 def test_defaults_of_the_fields_are_those_of_the_settings(home):
     fields = read_fields(HindsightProvider().get_config_schema(), "hindsight")
     values = validate_values(fields, {"api_key": Value("k", "")}, "").values
-    assert Settings.read(Start("s", home, config=values)) == read(home, api_key="k")
+    assert HindsightSettings.read(SessionStart("s", home, config=values)) == read(home, api_key="k")
 
 
 @pytest.mark.parametrize(

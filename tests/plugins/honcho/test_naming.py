@@ -11,17 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_core.service import Start
+from hermes_core.service import SessionStart
 from hermes_memory_honcho.names import ALPHABET, Names, repository
-from hermes_memory_honcho.settings import Settings
+from hermes_memory_honcho.settings import HonchoSettings
 
 HERE = Path("/work/app")
 
 
 def names(folder: Path = HERE, start: dict | None = None, /, **values) -> Names:
-    known = Settings(**({"workspace": "hermes", "ai_peer": "hermes", "address": "x"} | values))
+    known = HonchoSettings(
+        **({"workspace": "hermes", "ai_peer": "hermes", "address": "x"} | values)
+    )
     with TemporaryDirectory() as home:
-        made = Names(known, Start("s1", Path(home), **(start or {})), folder)
+        made = Names(known, SessionStart("s1", Path(home), **(start or {})), folder)
         made.place("s1")  # it asks the home once
         return made
 
@@ -136,8 +138,8 @@ def test_a_prefixed_session_can_not_be_another_ones():
 
 def test_two_folders_of_one_name_have_two_sessions_and_keep_them(home: Path):
     def session(folder: str) -> str:
-        known = Settings("hermes", "hermes", "x")
-        return Names(known, Start("s1", home), Path(folder)).place("s1").session
+        known = HonchoSettings("hermes", "hermes", "x")
+        return Names(known, SessionStart("s1", home), Path(folder)).place("s1").session
 
     first, second = session("/work/app"), session("/play/app")
     assert first == "app"
@@ -147,8 +149,10 @@ def test_two_folders_of_one_name_have_two_sessions_and_keep_them(home: Path):
 
 
 def of_home(home: Path, start: dict, **values) -> Names:
-    known = Settings(**({"workspace": "hermes", "ai_peer": "hermes", "address": "x"} | values))
-    return Names(known, Start("s1", home, **start), HERE)
+    known = HonchoSettings(
+        **({"workspace": "hermes", "ai_peer": "hermes", "address": "x"} | values)
+    )
+    return Names(known, SessionStart("s1", home, **start), HERE)
 
 
 def test_an_alias_is_for_one_person(tmp_path: Path):
@@ -241,13 +245,13 @@ def test_two_people_are_never_one_peer(one, other, peer_name):
 
 
 def test_folders_of_one_name_that_start_together_share_no_session(home: Path):
-    known = Settings("hermes", "hermes", "x")
+    known = HonchoSettings("hermes", "hermes", "x")
     start = threading.Barrier(8)
 
     def session(number: int) -> str:
         folder = Path(f"/work/{number}/app")
         start.wait()
-        return Names(known, Start("s1", home), folder).place("s1").session
+        return Names(known, SessionStart("s1", home), folder).place("s1").session
 
     with ThreadPoolExecutor(8) as pool:
         sessions = list(pool.map(session, range(8)))

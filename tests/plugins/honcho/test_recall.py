@@ -83,10 +83,10 @@ def test_a_model_that_says_nothing_is_asked_less_and_less_often(server, agent):
 
 def test_how_hard_it_thinks_depends_on_the_message_up_to_the_cap(agent):
     from hermes_memory_honcho.recall import Dialectic
-    from hermes_memory_honcho.settings import Settings
+    from hermes_memory_honcho.settings import HonchoSettings
 
     def levels(query: str, **settings) -> list[str]:
-        made = Settings("w", "a", "x", **settings)
+        made = HonchoSettings("w", "a", "x", **settings)
         return Dialectic(None, made)._levels(query)
 
     assert levels("short") == ["low"]

@@ -107,7 +107,7 @@ def test_a_turn_that_waits_already_waits_once(server, agent):
 
 
 def test_two_that_send_at_the_same_time_send_it_once(home):
-    place = writes.Place("session", "user", "ai")
+    place = writes.SessionAddress("session", "user", "ai")
     turn = writes.BufferedTurn("t1", place, [writes.Utterance("user", "x")], {})
     first, second = writes.TurnBuffer(home, "hermes"), writes.TurnBuffer(home, "hermes")
     assert first.put(turn) == 1
@@ -122,7 +122,7 @@ def test_two_that_send_at_the_same_time_send_it_once(home):
 
 
 def test_who_took_turns_and_died_does_not_keep_them(home, monkeypatch):
-    place = writes.Place("session", "user", "ai")
+    place = writes.SessionAddress("session", "user", "ai")
     kept = writes.TurnBuffer(home, "hermes")
     kept.put(writes.BufferedTurn("t1", place, [writes.Utterance("user", "x")], {}))
     assert kept.take()
@@ -131,7 +131,7 @@ def test_who_took_turns_and_died_does_not_keep_them(home, monkeypatch):
 
 
 def test_the_turns_of_another_workspace_are_left_alone(home):
-    place = writes.Place("session", "user", "ai")
+    place = writes.SessionAddress("session", "user", "ai")
     writes.TurnBuffer(home, "mine").put(
         writes.BufferedTurn("t1", place, [writes.Utterance("user", "x")], {})
     )

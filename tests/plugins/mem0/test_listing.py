@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from hermes_memory_mem0 import memories
-from hermes_memory_mem0.memories import Memory, page_of
+from hermes_memory_mem0.memories import Mem0Memory, page_of
 
 
 def listed(provider):
@@ -31,7 +31,7 @@ def test_every_memory_is_listed_in_pages(place, monkeypatch):
 
 
 def test_what_a_server_does_not_list_is_said():
-    found = [Memory(str(number), "fact") for number in range(3)]
+    found = [Mem0Memory(str(number), "fact") for number in range(3)]
     assert page_of(found, "", 3).missing == "Mem0 lists at most 3 memories"
     assert page_of(found, "", 4).missing == ""
     assert page_of(found, "", 0).missing == ""

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hermes_core import ConfigError
-from hermes_core.service import Start
+from hermes_core.service import SessionStart
 from hermes_memory_mem0.memories import owner_of
 from hermes_memory_mem0.settings import read_settings
 
@@ -24,7 +24,7 @@ def _home(tmp_path):
 
 
 def _user(config=None, **facts):
-    start = Start("s1", HOMES[-1])._replace(**facts)
+    start = SessionStart("s1", HOMES[-1])._replace(**facts)
     return owner_of(read_settings(NOWHERE, config or {}), start).user
 
 

@@ -71,7 +71,7 @@ def writable(ctx: click.Context, person: Person) -> Iterator[BuiltinProvider]:
     manager.initialize_all("hermes-plugins", platform=person.platform, **who)
     builtin = manager.get_provider("builtin")
     if not isinstance(builtin, BuiltinProvider):
-        raise HermesError("the built-in is not ours", where=type(builtin).__name__)
+        raise HermesError("the built-in provider has been replaced", where=type(builtin).__name__)
     try:
         yield builtin
     except RefusalError as refused:

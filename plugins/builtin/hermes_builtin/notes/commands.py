@@ -67,7 +67,7 @@ _target = click.option(
 
 @click.group("memory")
 def memory() -> None:
-    """Show and change the notes that the agent keeps.
+    """Show and change the notes that the agent stores.
 
     The notes are MEMORY.md and USER.md, as files or in PostgreSQL.
     """
@@ -419,7 +419,7 @@ def _export(notes: Notes, copies: Export, json_wanted: bool, *, everything: bool
         return
     for each in new:
         if each.kept:
-            note(f"{each.path} was not a copy of the notes; it is kept as {each.kept}")
+            note(f"{each.path} was not a copy of the notes; it was saved as {each.kept}")
         if each.edited:
             say(f"{each.target}: your changes were taken over from {each.path}")
         elif each.written:

@@ -42,7 +42,7 @@ class ExportResult(NamedTuple):
     kept: str = ""
 
 
-class _Common(NamedTuple):
+class _CommonText(NamedTuple):
     """The text that the notebook and its copy had in common, as far as we know.
 
     Attributes:
@@ -102,16 +102,16 @@ class Export:
             done = done._replace(edited=notebook.take_over(base.entries, wanted).changed)
         text = notebook.text.read()
         if text == seen.text and (seen.inode or not text):
-            self._note(notebook.key, _Common(text, text, seen.inode))
+            self._note(notebook.key, _CommonText(text, text, seen.inode))
             return done
-        self._note(notebook.key, _Common(common.text if common else "", text, seen.inode))
+        self._note(notebook.key, _CommonText(common.text if common else "", text, seen.inode))
         aside = copy.write_aside(text)
         try:
             copy.put_in_place(aside, expected=seen.text)
         except BaseException:
             aside.discard()
             raise
-        self._note(notebook.key, _Common(text, text, aside.inode))
+        self._note(notebook.key, _CommonText(text, text, aside.inode))
         return done._replace(written=True)
 
     def _keep(self, copy: NotesFile, seen: FileText, text: str) -> str:
@@ -123,15 +123,15 @@ class Export:
         self._write(kept, seen.text)
         return kept.name
 
-    def _note(self, key: str, common: _Common) -> None:
+    def _note(self, key: str, common: _CommonText) -> None:
         if self._common.get(key) != common:
             self._common[key] = common
             self._write(self._state, json.dumps({k: v._asdict() for k, v in self._common.items()}))
 
-    def _read_state(self) -> dict[str, _Common]:
+    def _read_state(self) -> dict[str, _CommonText]:
         try:
             found = json.loads(self._state.read_text("utf-8"))
-            return {str(key): _Common(**each) for key, each in found.items()}
+            return {str(key): _CommonText(**each) for key, each in found.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}  # as before the first export: what is there is kept
 

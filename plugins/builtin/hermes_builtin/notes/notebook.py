@@ -405,7 +405,7 @@ class Notebook:
         return durable
 
     def _separate(self, before: str, entries: list[str]) -> None:
-        """Put separators between what others have run together, so that it stays apart."""
+        """Insert separators between entries that another program merged."""
         last = self._history.last(self.key)
         if last is None or last.who != FILE_EDIT or parse(before) == entries:
             return

@@ -89,7 +89,7 @@ def _platform_of(archive: Archive, user: str | None, platform: str | None) -> st
     if platform is not None or len(known) < 2:  # noqa: PLR2004 - there is nothing to choose
         return platform if platform is not None else next(iter(known), None)
     raise HermesError(
-        f"user {user} is several people: one each of {', '.join(map(plain, known))}",
+        f"user id {user} exists on several platforms: {', '.join(map(plain, known))}",
         hint="add --platform",
     )
 
@@ -108,7 +108,7 @@ def _hand_over(home: Path, archive: Archive) -> None:
     spool = Spool(home, partial(open_archive, home))
     error = spool.hand_over(archive)
     if waiting := spool.waiting().text:
-        note(f"{waiting}. They are not part of this." if error is None else f"{waiting}: {error}")
+        note(f"{waiting}. They are not included." if error is None else f"{waiting}: {error}")
 
 
 @contextmanager
@@ -187,7 +187,7 @@ def import_command(
         source = file or where.theirs
         if source is None:
             raise HintedUsageError(
-                "give the file to import: hermes-agent has no conversations in this home",
+                "FILE is missing: hermes-agent has no conversations in this home",
                 hint="run: hermes-plugins sessions import FILE",
             )
         if not source.exists():

@@ -31,6 +31,7 @@ from hermes_builtin.sessions.spool import Spool, may_succeed_later, shared_spool
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.privacy.origin import DELEGATION, PROVIDER, as_messages, of_tool
+from hermes_core.provider import PastSession
 from hermes_core.session import TERMINAL, identity_from, identity_text
 from hermes_core.storage.logger import SafeLogger
 
@@ -140,8 +141,8 @@ class Conversations:
             self._archive = where.open_shared(durable=_is_durable(self._settings))
             if where.theirs is not None and self._archive.once("told of hermes-agent"):
                 logger.warning(
-                    "sessions: hermes-agent keeps its conversations in %s; ours are in %s. "
-                    "To search its too, run: hermes-plugins sessions import %s",
+                    "sessions: hermes-agent stores conversations in %s, hermes-plugins in %s. "
+                    "To search both, run: hermes-plugins sessions import %s",
                     where.theirs, where.path.name if where.path else where.shown, where.theirs,
                 )  # fmt: skip
         return self._archive
@@ -477,7 +478,7 @@ def archived_turns(home: Path, session_id: str, facts: Mapping[str, Any]) -> lis
         return [] if session is None else list(turns_of(archive.messages(session)))
 
 
-def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
+def sessions_since(home: Path, since: float) -> Iterator[PastSession]:
     """The sessions in which a person spoke since then: what is known of each, and its turns.
 
     What was imported is left out: it was never to be sent.
@@ -490,11 +491,8 @@ def sessions_since(home: Path, since: float) -> Iterator[dict[str, Any]]:
                 continue
             turns = [each for each in turns_of(archive.messages(session)) if each["at"] >= since]
             if turns:
-                yield {
-                    "session": session.name or session.id,
-                    "keywords": keywords_of(session),
-                    "turns": turns,
-                }
+                name = session.name or session.id
+                yield PastSession(name, keywords_of(session), partial(iter, turns))
 
 
 def turns_of(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:

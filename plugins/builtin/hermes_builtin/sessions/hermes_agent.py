@@ -26,14 +26,14 @@ from hermes_core.storage.sqlite_connection import read_only
 _THEIRS: Final = frozenset(("schema_version", "sessions", "messages"))
 
 
-class Place(NamedTuple):
+class ArchiveFiles(NamedTuple):
     """The archive's file; and hermes-agent's own file of conversations, if any."""
 
     path: Path
     theirs: Path | None = None
 
 
-def place(home: Path) -> Place:
+def archive_files(home: Path) -> ArchiveFiles:
     """Where the archive of a home is.
 
     Raises:
@@ -44,8 +44,8 @@ def place(home: Path) -> Place:
     theirs = state if tables >= _THEIRS else None
     # Once `sessions.db` exists it stays the archive, even if hermes-agent's file is removed later.
     if beside.exists() or (theirs is not None and owner != ARCHIVE_ID):
-        return Place(beside, theirs)
-    return Place(state, theirs)
+        return ArchiveFiles(beside, theirs)
+    return ArchiveFiles(state, theirs)
 
 
 def theirs_in(home: Path) -> Path | None:

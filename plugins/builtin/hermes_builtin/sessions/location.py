@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_builtin.sessions.archive import Archive
-from hermes_builtin.sessions.hermes_agent import place, theirs_in
+from hermes_builtin.sessions.hermes_agent import archive_files, theirs_in
 from hermes_builtin.sessions.sqlite import SharedArchives, SqliteArchive
 from hermes_core.config.storage import home_database
 
@@ -76,7 +76,7 @@ def locate(home: Path, memory: Mapping[str, Any] | None = None) -> Location:
     if database is not None:
         shown = f"{database.where} ({database.namespace})"
         return Location(shown, theirs_in(home), database=database)
-    where = place(home)
+    where = archive_files(home)
     return Location(str(where.path), where.theirs, where.path)
 
 

@@ -127,7 +127,7 @@ class SessionSearch:
             note = f"Only turns that are not in the archive yet were looked at: {answer['error']}"
             answer = more
         elif "results" not in answer:
-            return {**answer, "message": f"{note} They are not part of this."}
+            return {**answer, "message": f"{note} They are not included."}
         elif not more:
             note = f"{note} They could not be searched."
         elif more["results"]:

@@ -43,7 +43,7 @@ def _show(report: SyncReport, *, dry_run: bool) -> None:
     for each in report.messages:
         say(f"note:     {each}")
     for each in report.incomplete:
-        say(f"waiting:  {each} is not completely there yet; sync again later")
+        say(f"waiting:  {each} has not arrived completely; sync again later")
     for each in report.problems:
         warn(each)
 

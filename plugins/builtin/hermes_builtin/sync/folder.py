@@ -109,7 +109,7 @@ def sync_folder(
     _check_folder(home, shared)
     try:
         with _locked(home, dry_run), _state(home, shared, dry_run) as (state, messages):
-            return _Run(home, state, dry_run, progress, clock).run(messages)
+            return _SyncRun(home, state, dry_run, progress, clock).run(messages)
     except DivergedError:
         raise SyncError(
             "the log of this machine was changed meanwhile", where=str(shared), hint="run it again"
@@ -211,7 +211,7 @@ def _check_line(line: Line, log: MachineLog) -> None:
         ) from error
 
 
-class _Run:
+class _SyncRun:
     def __init__(
         self,
         home: Path,
@@ -244,7 +244,7 @@ class _Run:
 
     def _exchange(self, notes: NotesSync, sessions: SessionsSync, logs: list[MachineLog]) -> None:
         dry, state = self._dry_run, self._state
-        # Who is new here, or was interrupted, reads first: what is known is not told again.
+        # A new or interrupted machine reads first, so it does not send what others already have.
         joined = state.get("joined")
         reads_first = bool(state.get("token")) or joined != "yes"
         if joined != "yes" and not dry:

@@ -13,11 +13,11 @@ from hermes_core.service import (
     CompletedTurn,
     Delegation,
     Note,
-    Start,
-    expanded_id,
+    SessionStart,
+    expand_id,
     person_name,
 )
-from hermes_memory_hindsight.settings import Settings
+from hermes_memory_hindsight.settings import HindsightSettings
 
 # -- Which bank: one for each profile and user, unless a person says otherwise ------------------
 
@@ -27,12 +27,12 @@ _WIDEST: Final = 4  # bytes of one character in UTF-8
 _OURS: Final = "hermes-{profile}-{user}"
 
 
-def person_of(start: Start) -> str:
+def person_of(start: SessionStart) -> str:
     """Who talks: "" for the person at the terminal."""
     return person_name(start.home / "hindsight", start.platform, start.user_id, start.chat_id)
 
 
-def bank_of(settings: Settings, start: Start, person: str, session_id: str) -> str:
+def bank_of(settings: HindsightSettings, start: SessionStart, person: str, session_id: str) -> str:
     """The bank for a session of a person, as `person_of` calls them.
 
     Raises:
@@ -50,7 +50,7 @@ def bank_of(settings: Settings, start: Start, person: str, session_id: str) -> s
         values["profile"] = "" if start.profile == "default" else start.profile
     plain = template.isascii() and all(map(str.isascii, values.values()))
     alphabet = Alphabet(r"\w-", _BYTES if plain else _BYTES // _WIDEST)
-    expanded = expanded_id(template, values, alphabet)
+    expanded = expand_id(template, values, alphabet)
     # A template of which nothing is left, such as "{user}" at a terminal, names no bank.
     if template.format_map(values).strip("-_"):
         return expanded
@@ -107,7 +107,7 @@ class Document(NamedTuple):
 class DocumentWriter:
     """Writes documents for one session start."""
 
-    def __init__(self, settings: Settings, start: Start, person: str) -> None:
+    def __init__(self, settings: HindsightSettings, start: SessionStart, person: str) -> None:
         self._settings = settings
         self._start = start
         # Two people may have the same note: removing one must leave the other.

@@ -15,17 +15,17 @@ from hermes_core.service import (
     CompletedTurn,
     Delegation,
     Note,
-    Recalled,
+    RecallResult,
     ServiceProvider,
-    Start,
+    SessionStart,
     Tool,
     failure,
     forget_person,
     save_own_file,
 )
 from hermes_memory_hindsight.documents import Document, DocumentWriter, bank_of, person_of
-from hermes_memory_hindsight.service import Service, explained
-from hermes_memory_hindsight.settings import CLOUD, Settings, fields, in_files, own_file
+from hermes_memory_hindsight.service import HindsightService, explained
+from hermes_memory_hindsight.settings import CLOUD, HindsightSettings, fields, in_files, own_file
 
 # -- The tools for the model, under the names and with the arguments that hermes-agent has ------
 
@@ -90,14 +90,14 @@ _PROBE_TEXT: Final = "Ada keeps bees, and her favourite colour is teal."
 class _Session:
     """What `connect` makes: all that a call needs."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: SessionStart) -> None:
         self.start = start
-        self.settings = Settings.read(start)
+        self.settings = HindsightSettings.read(start)
         self._person = person_of(start)
         self.bank(start.session_id)  # an invalid name raises now, not in the first turn
         self.scribe = DocumentWriter(self.settings, start, self._person)
         # Last: what can fail without a connection has been checked, so there is nothing to close.
-        self.service = Service(self.settings)
+        self.service = HindsightService(self.settings)
         self._ready: set[str] = set()
 
     def bank(self, session_id: str) -> str:
@@ -168,7 +168,7 @@ class HindsightProvider(ServiceProvider):
             raise HermesError("initialize has not been called", where=self.name)
         return self._made
 
-    def connect(self, start: Start) -> None:
+    def connect(self, start: SessionStart) -> None:
         """Read the settings and build the client."""
         self._made = _Session(start)
 
@@ -203,12 +203,12 @@ class HindsightProvider(ServiceProvider):
 
     # -- recall -------------------------------------------------------------------------------
 
-    def recall(self, query: str, session_id: str) -> Recalled:
+    def recall(self, query: str, session_id: str) -> RecallResult:
         """What is remembered for a message."""
         session = self._session
         settings = session.settings
         if settings.memory_mode == "tools" or not settings.auto_recall:
-            return Recalled()
+            return RecallResult()
         # The server embeds the query: the beginning of a long message says what it is about.
         bank, asked = session.bank(session_id), query[: settings.recall_max_input_chars]
         if settings.recall_prefetch_method == "reflect":
@@ -218,8 +218,8 @@ class HindsightProvider(ServiceProvider):
             memories = session.service.recall(bank, asked)
             text, count = "\n".join(f"- {each}" for each in memories), len(memories)
         if not count:
-            return Recalled()
-        return Recalled(f"{settings.recall_prompt_preamble or _HEADING}\n\n{text}", count)
+            return RecallResult()
+        return RecallResult(f"{settings.recall_prompt_preamble or _HEADING}\n\n{text}", count)
 
     # -- writes -------------------------------------------------------------------------------
 

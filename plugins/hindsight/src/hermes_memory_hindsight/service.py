@@ -14,13 +14,13 @@ from hermes_core.service import (
     BackendError,
     Cause,
     EventLoop,
-    Recalled,
+    RecallResult,
     cause_of_status,
     failure,
-    seconds_asked,
+    parse_retry_after,
 )
 from hermes_memory_hindsight.documents import Document
-from hermes_memory_hindsight.settings import Settings
+from hermes_memory_hindsight.settings import HindsightSettings
 
 if TYPE_CHECKING:
     from hindsight_client import Hindsight
@@ -73,7 +73,7 @@ def _of_status(error: Exception, status: int, url: str) -> BackendError:
         where=url,
         detail=detail,
         hint=hint,
-        retry_after=seconds_asked(headers.get("Retry-After", "")),
+        retry_after=parse_retry_after(headers.get("Retry-After", "")),
     )
 
 
@@ -117,10 +117,10 @@ _AGENT: Final = "hermes-memory-hindsight"
 _NOTES: Final = 500
 
 
-class Service:
+class HindsightService:
     """A Hindsight server. The SDK's exceptions come through as they are."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: HindsightSettings) -> None:
         self._settings = settings
         # By process: see `_client`. Built now: importing the SDK takes a second, and no turn should
         # wait for it.
@@ -191,7 +191,7 @@ class Service:
         answer = self._run_on_what_is_there(asked)
         return [each.text for each in answer.results if each.text] if answer else []
 
-    def reflect(self, bank: str, query: str) -> Recalled:
+    def reflect(self, bank: str, query: str) -> RecallResult:
         """An answer from all memories, and how many it was made of."""
         wanted = self._settings
         asked = self._client.areflect(
@@ -203,7 +203,7 @@ class Service:
             include_facts=True,
         )
         answer = self._run(asked)
-        return Recalled(answer.text or "", _memories_in(answer))
+        return RecallResult(answer.text or "", _memories_in(answer))
 
     def forget(self, bank: str, document_id: str) -> bool:
         """Remove a document; whether there was one."""
@@ -278,7 +278,7 @@ class Service:
         self._loop.close()
 
 
-def _client(settings: Settings) -> Hindsight:
+def _client(settings: HindsightSettings) -> Hindsight:
     from hindsight_client import Hindsight  # noqa: PLC0415 - a second, and for sessions only
 
     # One attempt: a turn can't wait for more, and the outbox repeats writes.

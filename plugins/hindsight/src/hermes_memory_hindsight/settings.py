@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from hermes_core import ConfigError
-from hermes_core.service import Start, read_own_file
+from hermes_core.service import SessionStart, read_own_file
 
 # -- The settings files of hermes-agent's plugin, under the names that settings have today ------
 
@@ -123,7 +123,7 @@ _SCOPES: Final = ("per_tag", "combined", "all_combinations", "shared")
 Match: TypeAlias = Literal["any", "all", "any_strict", "all_strict", "exact"]
 
 
-class Settings(NamedTuple):
+class HindsightSettings(NamedTuple):
     """The settings of a session."""
 
     mode: str = CLOUD
@@ -155,7 +155,7 @@ class Settings(NamedTuple):
     timeout: float = 50.0
 
     @classmethod
-    def read(cls, start: Start) -> Self:
+    def read(cls, start: SessionStart) -> Self:
         """What a host that reads settings passed; else what hermes-agent's own plugin would read.
 
         Raises:
@@ -219,7 +219,7 @@ class Settings(NamedTuple):
             )
 
 
-def _given(start: Start) -> dict[str, Any]:
+def _given(start: SessionStart) -> dict[str, Any]:
     """What was set, by whoever. A host that reads settings has read files and variables."""
     if start.config:
         return _set(start.config)
@@ -272,7 +272,7 @@ VARIABLES: Final = {
 
 # -- What a host asks a person, and what can be set without being asked -------------------------
 
-_DEFAULTS: Final = Settings()
+_DEFAULTS: Final = HindsightSettings()
 _KEY_PAGE: Final = "https://ui.hindsight.vectorize.io"
 
 _ASKED: Final[list[dict[str, Any]]] = [

@@ -26,8 +26,8 @@ from honcho.http.exceptions import (  # type: ignore[import-untyped]
 )
 from honcho.session import SessionPeerConfig  # type: ignore[import-untyped]
 
-from hermes_core.service import BackendError, Cause, failure, seconds_asked
-from hermes_memory_honcho.settings import Settings
+from hermes_core.service import BackendError, Cause, failure, parse_retry_after
+from hermes_memory_honcho.settings import HonchoSettings
 
 # A proxy may send a date in the far future; after an hour it is worth another request.
 _LONGEST_PAUSE: Final = 3600.0
@@ -61,7 +61,7 @@ class TimedClient(httpx.Client):
     (``Retry-After``), nothing is sent.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: HonchoSettings) -> None:
         super().__init__(
             base_url=settings.address, timeout=settings.timeout, verify=_certificates()
         )
@@ -70,7 +70,7 @@ class TimedClient(httpx.Client):
         self._mine = threading.local()
         self._pause_ends = 0.0
 
-    def honcho(self, settings: Settings, workspace: str) -> Honcho:
+    def honcho(self, settings: HonchoSettings, workspace: str) -> Honcho:
         """The SDK's client for a workspace. Nothing is asked yet."""
         return Honcho(
             # Without one the SDK would take the cloud's, from the environment.
@@ -108,7 +108,7 @@ class TimedClient(httpx.Client):
         finally:
             self._mine.patience = None
 
-    def read(self, settings: Settings, path: str) -> Any:
+    def read(self, settings: HonchoSettings, path: str) -> Any:
         """What a GET says, with nothing made on the way: the SDK makes the workspace first.
 
         Raises:
@@ -170,7 +170,7 @@ def never_arrived(error: HonchoError) -> bool:
 
 def _pause_of(response: httpx.Response) -> float:
     """How long the server wants to be left alone: in seconds, or until a date."""
-    return min(seconds_asked(response.headers.get("Retry-After", "")), _LONGEST_PAUSE)
+    return min(parse_retry_after(response.headers.get("Retry-After", "")), _LONGEST_PAUSE)
 
 
 def _checked(response: httpx.Response, address: str) -> httpx.Response:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from hermes_core import HermesError, MemoryManager, Redactor, load_config, redactor_for
-from hermes_core.service import made_id, resolve_home
-from hermes_memory_honcho.names import ALPHABET, Place, SearchFilter
+from hermes_core.service import make_id, resolve_home
+from hermes_memory_honcho.names import ALPHABET, SearchFilter, SessionAddress
 from hermes_memory_honcho.provider import HonchoProvider
 from hermes_memory_honcho.texts import storable
 
 if TYPE_CHECKING:  # it imports the SDK
-    from hermes_memory_honcho.service import Service
+    from hermes_memory_honcho.service import HonchoService
 
 # A workspace may have any number of peers; nobody reads a longer list.
 _MOST: Final = 1_000
@@ -34,7 +34,7 @@ _ROLES: Final = {"user": "They", "assistant": "The agent"}
 
 _UPLOAD_SECONDS: Final = 100.0  # a long text takes the server longer than a turn
 
-_yes = click.option("--yes", is_flag=True, help="Do it without asking.")
+_yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -168,7 +168,7 @@ def migrate(ctx: click.Context, history: tuple[Path, ...], session: str, yes: bo
     with _running(ctx) as provider:
         service = provider.service
         place = service.names.place(provider.session_id)
-        place = place._replace(session=made_id(session, ALPHABET) if session else place.session)
+        place = place._replace(session=make_id(session, ALPHABET) if session else place.session)
         _bring(service, place.user, place, found, yes=yes)
 
 
@@ -253,7 +253,9 @@ def _upload(redactor: Redactor, name: str, text: str) -> Upload:
     return Upload(name, text)
 
 
-def _bring(service: Service, peer: str, place: Place, uploads: list[Upload], *, yes: bool) -> None:
+def _bring(
+    service: HonchoService, peer: str, place: SessionAddress, uploads: list[Upload], *, yes: bool
+) -> None:
     """Show what would be sent, ask, and send what is not there yet."""
     for each in uploads:
         first = " ".join(each.text.split())[:_SHOWN]
@@ -290,7 +292,7 @@ def _agreed() -> bool:
         raise HermesError("nothing was sent", hint="--yes sends without asking") from None
 
 
-def _sent(service: Service, peer: str, session: str, upload: Upload) -> bool:
+def _sent(service: HonchoService, peer: str, session: str, upload: Upload) -> bool:
     """Whether it was sent now; it is there already if one with its mark is, or its turns are."""
     from hermes_memory_honcho.client import Session  # noqa: PLC0415 - with the SDK
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from hermes_core import ForgetItem, ForgetReport, ForgetRequest
 from hermes_core.service import forget_person
 from hermes_memory_honcho.client import NotFoundError, Peer, Session
-from hermes_memory_honcho.service import Service
-from hermes_memory_honcho.settings import Settings
+from hermes_memory_honcho.service import HonchoService
+from hermes_memory_honcho.settings import HonchoSettings
 from hermes_memory_honcho.writes import MirroredNotes, TurnBuffer
 
 _PAGE: Final = 100
@@ -49,7 +49,7 @@ class _Fact(NamedTuple):
 class PersonDeletion:
     """One request, for the person whom a service was opened for."""
 
-    def __init__(self, service: Service, settings: Settings, home: Path) -> None:
+    def __init__(self, service: HonchoService, settings: HonchoSettings, home: Path) -> None:
         self._service = service
         self._settings = settings
         self._home = home

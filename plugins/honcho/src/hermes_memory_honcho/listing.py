@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from hermes_core import MemoryItem, MemoryPage
 from hermes_memory_honcho.client import NotFoundError, Peer
-from hermes_memory_honcho.service import Service
+from hermes_memory_honcho.service import HonchoService
 
 _PAGE: Final = 100
 
 
-def conclusions(service: Service, cursor: str) -> MemoryPage:
+def conclusions(service: HonchoService, cursor: str) -> MemoryPage:
     """A page of the conclusions about the person and the agent; with the first one, their cards.
 
     The cursor is the number of the pair, and of the page: who concluded something of whom.

@@ -12,15 +12,15 @@ from typing import Any, Final, NamedTuple
 from hermes_core import DatabaseError
 from hermes_core.service import (
     Alphabet,
-    Start,
-    expanded_id,
+    SessionStart,
+    expand_id,
     is_first,
     is_local,
-    made_id,
+    make_id,
     own_database,
     read_own_file,
 )
-from hermes_memory_honcho.settings import Settings
+from hermes_memory_honcho.settings import HonchoSettings
 
 
 def writable(name: str) -> str:
@@ -64,7 +64,7 @@ _NOBODY: Final = "user-default"  # a person without a name
 _WITH_PLATFORM: Final = re.compile(r"[a-z][a-z0-9_-]*:")
 
 
-class Place(NamedTuple):
+class SessionAddress(NamedTuple):
     """Where a conversation is stored: everything that its messages need to be filed."""
 
     session: str
@@ -82,12 +82,12 @@ class Utterance(NamedTuple):
 class Names:
     """The names of one agent: settings, and what is known of who talks to it, where."""
 
-    def __init__(self, settings: Settings, start: Start, folder: Path) -> None:
+    def __init__(self, settings: HonchoSettings, start: SessionStart, folder: Path) -> None:
         self._settings = settings
         self._start = start
         self._folder = folder
-        self.workspace = made_id(settings.workspace, ALPHABET)
-        self.ai = made_id(settings.ai_peer, ALPHABET)
+        self.workspace = make_id(settings.workspace, ALPHABET)
+        self.ai = make_id(settings.ai_peer, ALPHABET)
 
     @cached_property
     def user(self) -> str:
@@ -104,9 +104,9 @@ class Names:
     def _registry(self) -> Path:
         return self._start.home / "honcho"
 
-    def place(self, session_id: str) -> Place:
+    def place(self, session_id: str) -> SessionAddress:
         """Where a session of ours is stored."""
-        return Place(self._session(session_id), self.user, self.ai)
+        return SessionAddress(self._session(session_id), self.user, self.ai)
 
     # -- the person -------------------------------------------------------------------------------
 
@@ -118,10 +118,10 @@ class Names:
         settings = self._settings
         known = [each for each in (self._start.user_id, self._start.user_id_alt) if each]
         if self._pinned or (settings.peer_name and not known and not self._is_elsewhere):
-            return made_id(settings.peer_name, ALPHABET)
+            return make_id(settings.peer_name, ALPHABET)
         for each in known:
             if alias := self._alias(each):
-                return made_id(alias, ALPHABET)
+                return make_id(alias, ALPHABET)
         if known:
             return self._without_alias(f"{settings.runtime_peer_prefix}{known[0]}")
         if settings.session_strategy == "per-session" and not self._chat:
@@ -131,7 +131,7 @@ class Names:
     def _nobody(self, name: str) -> str:
         """Somebody without an id: the person at the terminal, or whoever is in a chat."""
         is_named = self._chat or not self._is_elsewhere
-        return made_id(name if is_named else f"{name}\0{self._start.platform}", ALPHABET)
+        return make_id(name if is_named else f"{name}\0{self._start.platform}", ALPHABET)
 
     def _alias(self, user: str) -> str:
         """The alias of a user id: for a platform, or for the first platform that has the id."""
@@ -154,19 +154,19 @@ class Names:
         named = {settings.peer_name, *settings.user_peer_aliases.values()}
         is_taken = name in named or name.startswith(_NOBODY) or "\0" in name
         if is_taken or not is_first(self._registry, f"{self.workspace}/{name}", platform):
-            return made_id(_joined(platform, name), ALPHABET)
-        return made_id(name, ALPHABET)
+            return make_id(_joined(platform, name), ALPHABET)
+        return make_id(name, ALPHABET)
 
     def _not_the_agent(self, user: str) -> str:
         """A person is never the agent, whatever they are called."""
-        return made_id(f"{user}\0", ALPHABET) if user == self.ai else user
+        return make_id(f"{user}\0", ALPHABET) if user == self.ai else user
 
     # -- the session ------------------------------------------------------------------------------
 
     def _session(self, session_id: str) -> str:
         settings = self._settings
         if self._chat:
-            return made_id(self._chat, ALPHABET)
+            return make_id(self._chat, ALPHABET)
         is_own = settings.session_strategy == "per-session" and session_id
         name = self._prefixed(session_id) if is_own else self._common_session
         if not self.is_shared:
@@ -174,7 +174,7 @@ class Names:
         # Two people may have sessions of one name, a folder is the same for everybody, and a
         # session's summary is for who is in it. The NUL makes it a name with a hash: a folder may
         # be called like a person and another folder.
-        return made_id(f"{self.user}\0{name}", ALPHABET)
+        return make_id(f"{self.user}\0{name}", ALPHABET)
 
     @property
     def _is_elsewhere(self) -> bool:
@@ -200,7 +200,7 @@ class Names:
         settings, folder = self._settings, self._folder
         mapped = settings.sessions.get(str(folder))
         if mapped:
-            return made_id(mapped, ALPHABET)
+            return make_id(mapped, ALPHABET)
         if self._start.session_title:
             return self._prefixed(self._start.session_title)
         if settings.session_strategy == "global":
@@ -212,8 +212,8 @@ class Names:
     def _prefixed(self, name: str) -> str:
         peer = self._settings.peer_name
         if not (self._settings.session_peer_prefix and peer):
-            return made_id(name, ALPHABET)
-        return expanded_id("{peer}-{name}", {"peer": peer, "name": name}, ALPHABET)
+            return make_id(name, ALPHABET)
+        return expand_id("{peer}-{name}", {"peer": peer, "name": name}, ALPHABET)
 
 
 def _joined(*parts: str) -> str:
@@ -256,7 +256,7 @@ class Portrait(NamedTuple):
     card: Sequence[str] = ()
 
 
-class Excerpt(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message that was found."""
 
     peer: str
@@ -278,7 +278,7 @@ class Context(NamedTuple):
 
     summary: str = ""
     portrait: Portrait = Portrait()
-    recent: Sequence[Excerpt] = ()
+    recent: Sequence[FoundMessage] = ()
 
 
 class Queue(NamedTuple):

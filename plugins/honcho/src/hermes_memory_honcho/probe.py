@@ -20,7 +20,7 @@ from hermes_memory_honcho.client import (
     SessionPeerConfig,
 )
 from hermes_memory_honcho.names import Queue
-from hermes_memory_honcho.service import Service
+from hermes_memory_honcho.service import HonchoService
 
 # -- progress of Honcho's conclusions -----------------------------------------------------------
 # A server says how many pieces of work wait, not whether anybody does them. It may wait half an
@@ -71,7 +71,7 @@ _POLL: Final = 0.2
 _SILENT: Final = {name: {"enabled": False} for name in ("reasoning", "summary", "dream")}
 
 
-def look(service: Service, home: Path) -> str:
+def look(service: HonchoService, home: Path) -> str:
     """Ask how far conclusions are: that takes a key, a right and the database, and makes nothing.
 
     A workspace proves nothing: the server answers for it from a cache.
@@ -88,7 +88,7 @@ def look(service: Service, home: Path) -> str:
     return f"{place}; conclusions: {progress_line(queue, home)}"
 
 
-def write_and_find(service: Service) -> str:
+def write_and_find(service: HonchoService) -> str:
     """Write a message to a session that is made for it, find it, remove both.
 
     Raises:

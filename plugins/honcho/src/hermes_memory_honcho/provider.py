@@ -19,11 +19,11 @@ from hermes_core.service import (
     Cause,
     CompletedTurn,
     Delegation,
-    Ending,
     Note,
-    Recalled,
+    RecallResult,
     ServiceProvider,
-    Start,
+    SessionEnd,
+    SessionStart,
     Tool,
     cause_of_status,
     failure,
@@ -31,12 +31,18 @@ from hermes_core.service import (
     resolve_home,
     save_own_file,
 )
-from hermes_memory_honcho.settings import FIELDS, Settings, config_file, host_of, read_settings
+from hermes_memory_honcho.settings import (
+    FIELDS,
+    HonchoSettings,
+    config_file,
+    host_of,
+    read_settings,
+)
 from hermes_memory_honcho.tools import Tools
 
 if TYPE_CHECKING:
     from hermes_memory_honcho.recall import Recaller
-    from hermes_memory_honcho.service import Service
+    from hermes_memory_honcho.service import HonchoService
     from hermes_memory_honcho.writes import Writer
 
 # -- What an error of Honcho's SDK means --------------------------------------------------------
@@ -130,8 +136,8 @@ class HonchoProvider(ServiceProvider):
 
     def __init__(self) -> None:
         super().__init__()
-        self._settings: Settings | None = None
-        self._service: Service | None = None
+        self._settings: HonchoSettings | None = None
+        self._service: HonchoService | None = None
         self._recaller: Recaller | None = None
         self._writer: Writer | None = None
 
@@ -197,16 +203,16 @@ class HonchoProvider(ServiceProvider):
             "conclusions": self._progress(settings),
         }
 
-    def _progress(self, settings: Settings) -> str:
+    def _progress(self, settings: HonchoSettings) -> str:
         """How far Honcho is with them, as far as it says so at once."""
         if settings.missing or find_spec("honcho") is None:
             return "not known: it is not set up"
         from hermes_memory_honcho.names import Names  # noqa: PLC0415 - with the SDK
         from hermes_memory_honcho.probe import progress_line  # noqa: PLC0415
-        from hermes_memory_honcho.service import Service  # noqa: PLC0415
+        from hermes_memory_honcho.service import HonchoService  # noqa: PLC0415
 
         home = resolve_home()
-        service = Service(settings, Names(settings, Start("", home), home))
+        service = HonchoService(settings, Names(settings, SessionStart("", home), home))
         try:
             with service.wire.within(_STATUS_SECONDS):
                 queue = service.queue()
@@ -216,13 +222,13 @@ class HonchoProvider(ServiceProvider):
             service.close()
         return "none yet" if queue is None else progress_line(queue, home)
 
-    def _known_settings(self, given: Mapping[str, Any] | None = None) -> Settings:
+    def _known_settings(self, given: Mapping[str, Any] | None = None) -> HonchoSettings:
         """Those of the session; before it starts, what the environment's home says."""
         if self._settings is None:
             return self._note_delivery(read_settings(resolve_home(), given=given))
         return self._settings
 
-    def _note_delivery(self, settings: Settings) -> Settings:
+    def _note_delivery(self, settings: HonchoSettings) -> HonchoSettings:
         """A turn that waits for others has not reached Honcho: then nothing is promised."""
         # The outbox deletes a confirmed write. A buffered turn is in our own file then, so it is
         # safe, but `status` must not say that Honcho has it.
@@ -231,20 +237,20 @@ class HonchoProvider(ServiceProvider):
 
     # -- a session --------------------------------------------------------------------------------
 
-    def connect(self, start: Start) -> None:
+    def connect(self, start: SessionStart) -> None:
         """Read the settings and import the SDK. Nothing is asked."""
         settings = self._note_delivery(read_settings(start.home, start.profile, start.config))
         if settings.missing:
             raise ProviderUnavailableError(settings.missing, where=self.name)
         from hermes_memory_honcho.names import Names  # noqa: PLC0415 - with the SDK
         from hermes_memory_honcho.recall import Recaller  # noqa: PLC0415
-        from hermes_memory_honcho.service import Service  # noqa: PLC0415
+        from hermes_memory_honcho.service import HonchoService  # noqa: PLC0415
         from hermes_memory_honcho.writes import Writer  # noqa: PLC0415
 
         # The folder is read once: an agent may change its working folder during a session.
         names = Names(settings, start, _folder())
         self._settings = settings
-        self._service = Service(settings, names)
+        self._service = HonchoService(settings, names)
         self._recaller = Recaller(self._service, settings)
         self._writer = Writer(self._service, settings, start.home)
 
@@ -266,9 +272,9 @@ class HonchoProvider(ServiceProvider):
 
     # -- recall -----------------------------------------------------------------------------------
 
-    def recall(self, query: str, session_id: str) -> Recalled:
+    def recall(self, query: str, session_id: str) -> RecallResult:
         """What is known that helps with a message."""
-        return self._recaller.recall(query, session_id) if self._recaller else Recalled()
+        return self._recaller.recall(query, session_id) if self._recaller else RecallResult()
 
     def warm(self, query: str, session_id: str) -> None:
         """Fetch what the next message needs, whatever it is."""
@@ -293,7 +299,7 @@ class HonchoProvider(ServiceProvider):
         """Store what a subagent found out."""
         self._writing.delegation(delegation)
 
-    def write_ending(self, ending: Ending) -> None:
+    def write_ending(self, ending: SessionEnd) -> None:
         """Send what waits."""
         self._writing.end(ending.session_id)
 
@@ -318,7 +324,7 @@ class HonchoProvider(ServiceProvider):
         return Tools(*ask).all()
 
     @property
-    def service(self) -> Service:
+    def service(self) -> HonchoService:
         """Honcho, as this session asks it.
 
         Raises:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from hermes_core.service import Recalled, hand_over
+from hermes_core.service import RecallResult, hand_over
 from hermes_memory_honcho.client import HonchoError
-from hermes_memory_honcho.names import Excerpt, Names, Portrait
-from hermes_memory_honcho.service import Service
-from hermes_memory_honcho.settings import LEVELS, Settings
+from hermes_memory_honcho.names import FoundMessage, Names, Portrait
+from hermes_memory_honcho.service import HonchoService
+from hermes_memory_honcho.settings import LEVELS, HonchoSettings
 from hermes_memory_honcho.texts import around, clipped, is_trivial, shortened
 
 # -- Questions to Honcho's own model, with the message at hand: as often and as hard as set -----
@@ -36,7 +36,7 @@ _AGAIN: Final = (
 class Dialectic:
     """Asks the model. A model that does not answer in time is asked less and less often."""
 
-    def __init__(self, service: Service, settings: Settings) -> None:
+    def __init__(self, service: HonchoService, settings: HonchoSettings) -> None:
         self._service = service
         self._settings = settings
         self._messages = 0
@@ -100,7 +100,7 @@ _LONG_REST: Final = 600.0  # the same, if it was too slow for a warm-up too, whi
 _T = TypeVar("_T")
 
 
-class SessionFacts(NamedTuple):
+class SessionBackground(NamedTuple):
     """What holds for a whole session."""
 
     summary: str = ""
@@ -112,16 +112,16 @@ class _Progress:
     """How far a session is: its turn, and what was found for an earlier one."""
 
     turn: int = 0
-    facts: SessionFacts | None = None
+    facts: SessionBackground | None = None
     card: Sequence[str] = ()
-    base: Recalled = field(default_factory=Recalled)
+    base: RecallResult = field(default_factory=RecallResult)
     base_turn: int = 0
 
 
 class Recaller:
     """One agent's recall."""
 
-    def __init__(self, service: Service, settings: Settings) -> None:
+    def __init__(self, service: HonchoService, settings: HonchoSettings) -> None:
         self._service = service
         self._names: Names = service.names
         self._settings = settings
@@ -137,10 +137,10 @@ class Recaller:
         with self._lock:
             self._sessions.pop(session_id, None)
 
-    def recall(self, query: str, session_id: str) -> Recalled:
+    def recall(self, query: str, session_id: str) -> RecallResult:
         """What helps with a message."""
         if self._settings.recall_mode == "tools" or is_trivial(query):
-            return Recalled()
+            return RecallResult()
         progress = self._progress(session_id)
         progress.turn += 1
         # Who sets a longer wait gets it, if the host allows it too.
@@ -151,7 +151,7 @@ class Recaller:
         texts = [base.text, f"## Honcho's answer\n{answer}" if answer else ""]
         limit = self._settings.context_tokens * _CHARS_PER_TOKEN
         text = clipped("\n\n".join(filter(None, texts)), limit)
-        return Recalled(text, base.count + bool(answer))
+        return RecallResult(text, base.count + bool(answer))
 
     def warm(self, query: str, session_id: str) -> None:
         """Fetch what the next message of a session needs, whatever it is."""
@@ -176,18 +176,18 @@ class Recaller:
 
     def summary(self, session_id: str) -> str:
         """Honcho's summary of a session, as it was after the last turn. Nothing is asked."""
-        return (self._progress(session_id).facts or SessionFacts()).summary
+        return (self._progress(session_id).facts or SessionBackground()).summary
 
     def _progress(self, session_id: str) -> _Progress:
         with self._lock:
             return self._sessions.setdefault(session_id, _Progress())
 
-    def _base(self, query: str, session_id: str, progress: _Progress) -> Recalled:
+    def _base(self, query: str, session_id: str, progress: _Progress) -> RecallResult:
         """What is known, with regard to the message; asked as often as the settings say."""
         settings = self._settings
         first = progress.base_turn == 0
         if not settings.base_wait or (not first and settings.injection_frequency == "first-turn"):
-            return Recalled()
+            return RecallResult()
         # Between two questions the last answer is injected again: the model sees only the current
         # message's block.
         if first or progress.turn - progress.base_turn >= settings.context_cadence:
@@ -196,7 +196,7 @@ class Recaller:
             progress.base_turn = progress.turn
         return progress.base
 
-    def _asked(self, query: str, session_id: str, progress: _Progress) -> Recalled:
+    def _asked(self, query: str, session_id: str, progress: _Progress) -> RecallResult:
         # Only if something is known already: a new session waits, rather than starting with
         # nothing.
         if self._rests and (progress.facts or progress.card):
@@ -210,9 +210,9 @@ class Recaller:
         return self._composed(person, said, query, progress)
 
     def _composed(
-        self, person: Portrait, said: Sequence[Excerpt], query: str, progress: _Progress
-    ) -> Recalled:
-        facts = progress.facts or SessionFacts()
+        self, person: Portrait, said: Sequence[FoundMessage], query: str, progress: _Progress
+    ) -> RecallResult:
+        facts = progress.facts or SessionBackground()
         sections = {
             "User Representation": person.representation,
             "User Peer Card": "\n".join(person.card),
@@ -222,7 +222,7 @@ class Recaller:
             "AI Identity Card": "\n".join(facts.ai.card),
         }
         text = "\n\n".join(f"## {title}\n{body}" for title, body in sections.items() if body)
-        return Recalled(text, _counted(person.representation) + len(person.card) + len(said))
+        return RecallResult(text, _counted(person.representation) + len(person.card) + len(said))
 
     def _person(self, query: str, progress: _Progress) -> Portrait:
         """What is known of the person; from one who is too slow, what was known before."""
@@ -257,13 +257,13 @@ class Recaller:
             logger.info("honcho: recalled without a part: %s", error)
             return None
 
-    def _session_facts(self, session_id: str) -> SessionFacts:
+    def _session_facts(self, session_id: str) -> SessionBackground:
         place = self._names.place(session_id)
-        return SessionFacts(
+        return SessionBackground(
             self._service.summary(place.session), self._service.portrait(self._names.ai)
         )
 
-    def _shown(self, found: Excerpt, query: str) -> str:
+    def _shown(self, found: FoundMessage, query: str) -> str:
         who = "assistant" if found.peer == self._names.ai else found.peer
         return f"[{who}] {around(found.text, query, _EXCERPT)}"
 

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import httpx
 
 from hermes_core import HermesError
-from hermes_core.service import made_id
+from hermes_core.service import make_id
 from hermes_memory_honcho.client import (
     BadRequestError,
     HonchoError,
@@ -36,14 +36,14 @@ from hermes_memory_honcho.names import (
     ALPHABET,
     Context,
     Entry,
-    Excerpt,
+    FoundMessage,
     Names,
-    Place,
     Portrait,
     Queue,
     SearchFilter,
+    SessionAddress,
 )
-from hermes_memory_honcho.settings import Observation, Settings
+from hermes_memory_honcho.settings import HonchoSettings, Observation
 from hermes_memory_honcho.texts import pieces, shortened, storable
 
 _BATCH: Final = 100  # messages in a request, and things on a page
@@ -68,15 +68,15 @@ _ANYWHERE: Final = SearchFilter()
 _T = TypeVar("_T")
 
 
-class Service:
+class HonchoService:
     """One agent's Honcho. Nothing is asked before it has to be."""
 
-    def __init__(self, settings: Settings, names: Names) -> None:
+    def __init__(self, settings: HonchoSettings, names: Names) -> None:
         self.names = names
         self.wire = TimedClient(settings)
         self.honcho = self.wire.honcho(settings, names.workspace)
         self._settings = settings
-        self._opened: set[Place] = set()
+        self._opened: set[SessionAddress] = set()
         self._listed: list[str] | None = None
         #: Writes that failed, and certainly left nothing behind.
         self._unsent: set[str] = set()
@@ -100,14 +100,14 @@ class Service:
 
     # -- sessions ---------------------------------------------------------------------------------
 
-    def open(self, place: Place) -> Session:
+    def open(self, place: SessionAddress) -> Session:
         """A session, with its peers; they are sent to the server once."""
         if place not in self._opened:
             self._introduce(place)
             self._opened.add(place)
         return Session(place.session, self.honcho)
 
-    def _introduce(self, place: Place) -> None:
+    def _introduce(self, place: SessionAddress) -> None:
         """Send the server which peer observes which.
 
         A session has at most ten observers. Whoever comes later takes part without being one.
@@ -123,7 +123,7 @@ class Service:
             else:
                 return
 
-    def _join(self, place: Place, peers: Mapping[str, SessionPeerConfig]) -> None:
+    def _join(self, place: SessionAddress, peers: Mapping[str, SessionPeerConfig]) -> None:
         """An existing session has its old configuration, so send it again."""
         session = self.honcho.session(place.session, peers=list(peers.items()))
         for peer, config in peers.items():
@@ -143,7 +143,7 @@ class Service:
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def add(self, place: Place, entries: Sequence[Entry]) -> None:
+    def add(self, place: SessionAddress, entries: Sequence[Entry]) -> None:
         """Add what was said, once, in as few requests as Honcho allows."""
         attempt = max(each.attempt for each in entries)
         # Nothing of a first attempt can be on the server yet.
@@ -169,7 +169,7 @@ class Service:
         with self.wire.within(max(_WRITE_SECONDS, usual)), self.wire.request_timeout(seconds):
             yield
 
-    def _add(self, place: Place, entries: Sequence[Entry]) -> None:
+    def _add(self, place: SessionAddress, entries: Sequence[Entry]) -> None:
         session = self.open(place)
         messages = [each for entry in entries for each in self._messages(place, entry)]
         for start in range(0, len(messages), _BATCH):
@@ -207,7 +207,7 @@ class Service:
             found = look()
         return found
 
-    def _messages(self, place: Place, entry: Entry) -> list[MessageCreateParams]:
+    def _messages(self, place: SessionAddress, entry: Entry) -> list[MessageCreateParams]:
         limit = self._settings.message_max_chars
         parts = [
             (Peer(peer, self.honcho), piece)
@@ -233,7 +233,7 @@ class Service:
             if part not in there
         ]
 
-    def parts(self, place: Place, key: str) -> frozenset[int]:
+    def parts(self, place: SessionAddress, key: str) -> frozenset[int]:
         """Which parts of a turn are there."""
         with suppress(NotFoundError):
             found = Session(place.session, self.honcho).messages(
@@ -250,7 +250,7 @@ class Service:
         among: SearchFilter = _ANYWHERE,
         *,
         refresh: bool = True,
-    ) -> list[Excerpt]:
+    ) -> list[FoundMessage]:
         """Messages of the person's sessions: all of them, or those of somebody else in there.
 
         Args:
@@ -275,7 +275,7 @@ class Service:
         if among.metadata:
             filters["metadata"] = storable(dict(among.metadata))
         found = self._found(shortened(query, _QUERY), peer, filters, limit)
-        return [Excerpt(each.peer_id, each.session_id, each.content) for each in found]
+        return [FoundMessage(each.peer_id, each.session_id, each.content) for each in found]
 
     def _found(self, query: str, peer: str, filters: dict[str, Any], limit: int) -> list[Any]:
         try:
@@ -307,7 +307,9 @@ class Service:
         except NotFoundError:  # nothing was said yet in this session
             return Context(portrait=self.portrait(peer))
         known = Portrait(_substance(found.peer_representation or ""), tuple(found.peer_card or ()))
-        said = [Excerpt(each.peer_id, each.session_id, each.content) for each in found.messages]
+        said = [
+            FoundMessage(each.peer_id, each.session_id, each.content) for each in found.messages
+        ]
         return Context(found.summary.content if found.summary else "", known, said)
 
     # -- what is known of somebody ----------------------------------------------------------------
@@ -320,8 +322,8 @@ class Service:
         """
         asked = asked.strip() or "user"
         known = {"user": self.names.user, "ai": self.names.ai}
-        # An id as it stands first: `made_id` would add a hash to one that already has one.
-        peer = known.get(asked) or (asked if ALPHABET.takes(asked) else made_id(asked, ALPHABET))
+        # An id as it stands first: `make_id` would add a hash to one that already has one.
+        peer = known.get(asked) or (asked if ALPHABET.takes(asked) else make_id(asked, ALPHABET))
         if self.names.is_shared and peer not in known.values():
             raise HermesError(
                 f"{asked!r:.60} can't be asked about here", hint="peer is user or ai in a gateway"
@@ -392,7 +394,9 @@ class Service:
 
     # -- conclusions ------------------------------------------------------------------------------
 
-    def conclude(self, peer: str, content: str, place: Place | None = None, key: str = "") -> None:
+    def conclude(
+        self, peer: str, content: str, place: SessionAddress | None = None, key: str = ""
+    ) -> None:
         """Store a fact about somebody; ``key`` is the identity of the write, if it has one."""
         observer, target = self._view(peer)
         if place is None:

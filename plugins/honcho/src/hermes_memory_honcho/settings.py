@@ -181,7 +181,7 @@ _BOTH: Final = Observation()
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HonchoSettings:
     """All settings, each with its default. What a key of honcho.json means, README.md says."""
 
     workspace: str
@@ -270,7 +270,7 @@ def host_of(profile: str, root: Mapping[str, Any]) -> str:
 
 def read_settings(
     home: Path, profile: str = "default", given: Mapping[str, Any] | None = None
-) -> Settings:
+) -> HonchoSettings:
     """The settings of a profile.
 
     Args:
@@ -287,7 +287,7 @@ def read_settings(
     layers = SettingSources(_block(root, host), root, given or {}, str(path))
     address, key = _place(layers)
     mode = layers.one_of("observationMode", ("directional", _UNIFIED), _observation_default(layers))
-    return Settings(
+    return HonchoSettings(
         workspace=layers.text("workspace") or host,
         ai_peer=layers.text("aiPeer") or host,
         address=address,

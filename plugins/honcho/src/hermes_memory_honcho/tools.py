@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core import HermesError
 from hermes_core.service import Tool
-from hermes_memory_honcho.names import Excerpt, SearchFilter
-from hermes_memory_honcho.settings import LEVELS, Settings
+from hermes_memory_honcho.names import FoundMessage, SearchFilter
+from hermes_memory_honcho.settings import LEVELS, HonchoSettings
 from hermes_memory_honcho.texts import around, clipped, storable
 
 if TYPE_CHECKING:
-    from hermes_memory_honcho.service import Service
+    from hermes_memory_honcho.service import HonchoService
 
 # -- How the tools are described to the model ---------------------------------------------------
 
@@ -138,8 +138,8 @@ class Tools:
 
     def __init__(
         self,
-        service: Callable[[], Service],
-        settings: Callable[[], Settings],
+        service: Callable[[], HonchoService],
+        settings: Callable[[], HonchoSettings],
         session: Callable[[], str],
         may_write: Callable[[], bool],
     ) -> None:
@@ -200,7 +200,7 @@ class Tools:
         text = "\n\n".join(self._excerpt(each, query) for each in found if each.text.strip())
         return {"result": clipped(text, room) or "No relevant context found."}
 
-    def _excerpt(self, found: Excerpt, query: str) -> str:
+    def _excerpt(self, found: FoundMessage, query: str) -> str:
         who = "assistant" if found.peer == self._service().names.ai else found.peer
         return f"[{who} · {found.session}] {around(found.text, query, _LONGEST_RESULT)}"
 

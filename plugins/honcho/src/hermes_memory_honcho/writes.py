@@ -11,9 +11,9 @@ from sqlite3 import Connection
 from typing import Any, Final, NamedTuple
 
 from hermes_core.service import CompletedTurn, Delegation, Note, own_database
-from hermes_memory_honcho.names import Entry, Place, Utterance
-from hermes_memory_honcho.service import Service
-from hermes_memory_honcho.settings import Settings
+from hermes_memory_honcho.names import Entry, SessionAddress, Utterance
+from hermes_memory_honcho.service import HonchoService
+from hermes_memory_honcho.settings import HonchoSettings
 from hermes_memory_honcho.texts import storable
 
 # -- Turns that wait to be sent together: in a file below the home, until Honcho has them -------
@@ -42,7 +42,7 @@ class BufferedTurn(NamedTuple):
     """
 
     key: str
-    place: Place
+    place: SessionAddress
     said: Sequence[Utterance]
     facts: Mapping[str, Any]
     again: bool = False
@@ -72,7 +72,9 @@ class TurnBuffer:
             )
             return int(counted.fetchone()[0])
 
-    def take(self, place: Place | None = None, *, older: float = 0.0) -> list[BufferedTurn]:
+    def take(
+        self, place: SessionAddress | None = None, *, older: float = 0.0
+    ) -> list[BufferedTurn]:
         """Take what waits, of one session or of all, to send it now."""
         if not self._path.exists():
             return []
@@ -84,7 +86,7 @@ class TurnBuffer:
                 " WHERE workspace = ? AND taken < ? AND since <= ?"
                 " AND (? OR (session, user, ai) = (?, ?, ?)) ORDER BY n",
                 (self._workspace, now - _SEND_SECONDS, now - older,
-                 place is None, *(place or Place("", "", ""))),
+                 place is None, *(place or SessionAddress("", "", ""))),
             ).fetchall()  # fmt: skip
             taken = [(now, row[0]) for row in rows]
             db.executemany("UPDATE held SET taken = ?, tries = tries + 1 WHERE n = ?", taken)
@@ -112,7 +114,7 @@ class TurnBuffer:
 def _read(row: tuple[Any, ...]) -> BufferedTurn:
     _, key, session, user, ai, content, tries = row
     said, facts, *more = json.loads(content)
-    place, spoken = Place(session, user, ai), [Utterance(*each) for each in said]
+    place, spoken = SessionAddress(session, user, ai), [Utterance(*each) for each in said]
     return BufferedTurn(key, place, spoken, facts, tries > 0, more[0] if more else 0.0)
 
 
@@ -206,13 +208,13 @@ _LEFT_SECONDS: Final = 3600.0  # who has not sent a turn after an hour will not 
 class Writer:
     """Sends the turns and notes of one agent to Honcho."""
 
-    def __init__(self, service: Service, settings: Settings, home: Path) -> None:
+    def __init__(self, service: HonchoService, settings: HonchoSettings, home: Path) -> None:
         self._service = service
         self._names = service.names
         self._settings = settings
         self._held = TurnBuffer(home, service.names.workspace)
         self._mirrored = MirroredNotes(home, service.names.workspace)
-        self._places: dict[Place, None] = {}  # in their order
+        self._places: dict[SessionAddress, None] = {}  # in their order
         self._looked_for_left = False
 
     def turn(self, turn: CompletedTurn) -> None:
@@ -244,7 +246,7 @@ class Writer:
         if old and (note.action == "remove" or (note.action == "replace" and old != content)):
             self._drop(place.user, old)
 
-    def _keep(self, place: Place, content: str, note: Note) -> None:
+    def _keep(self, place: SessionAddress, content: str, note: Note) -> None:
         may_be_there = note.attempt > 1 or note.action == "replace"
         known = may_be_there and self._service.find_conclusion(
             place.user, content, note.id, note.attempt
@@ -267,7 +269,7 @@ class Writer:
             # sends them.
             self._places.pop(place, None)
 
-    def _write(self, place: Place, entry: Entry) -> None:
+    def _write(self, place: SessionAddress, entry: Entry) -> None:
         if not self._settings.save_messages:
             return
         if not self._looked_for_left:
@@ -278,7 +280,7 @@ class Writer:
         else:
             self._hold(place, entry)
 
-    def _hold(self, place: Place, entry: Entry) -> None:
+    def _hold(self, place: SessionAddress, entry: Entry) -> None:
         if entry.attempt > 1 and self._service.parts(place, entry.key):
             return  # it was sent, and only its confirmation got lost
         self._places[place] = None

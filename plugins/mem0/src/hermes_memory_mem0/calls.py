@@ -10,7 +10,7 @@ from json import JSONDecodeError
 from time import monotonic
 from typing import Any, Final
 
-from hermes_core.service import BackendError, Cause, cause_of_status, failure, seconds_asked
+from hermes_core.service import BackendError, Cause, cause_of_status, failure, parse_retry_after
 
 SERVICE: Final = "mem0"
 # For a request outside of `within`.
@@ -22,7 +22,7 @@ _ADDRESSES: Final = (
 )
 
 
-class Call:
+class TimedCall:
     """One call; ``error`` is what failed in it, also where Mem0 goes on as if nothing had."""
 
     __slots__ = ("error", "until")
@@ -33,13 +33,13 @@ class Call:
 
 
 # A context variable: the HTTP clients below the SDK have no parameter for a deadline.
-_CURRENT: Final[ContextVar[Call | None]] = ContextVar("mem0_call", default=None)
+_CURRENT: Final[ContextVar[TimedCall | None]] = ContextVar("mem0_call", default=None)
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[Call]:
+def within(seconds: float) -> Iterator[TimedCall]:
     """Limit all requests that are made inside to so many seconds together."""
-    call = Call(seconds)
+    call = TimedCall(seconds)
     token = _CURRENT.set(call)
     try:
         yield call
@@ -158,7 +158,7 @@ def _address(error: BaseException) -> str:
 def _pause(error: BaseException) -> float:
     """How long a model that limits requests wants to be left alone."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    return seconds_asked(headers.get("Retry-After", ""))
+    return parse_retry_after(headers.get("Retry-After", ""))
 
 
 def _message_of(error: Exception) -> str:

@@ -20,7 +20,7 @@ from hermes_memory_mem0.calls import SERVICE, explained, held_in_time, note, sec
 from hermes_memory_mem0.memories import (
     AddResult,
     EventState,
-    Memory,
+    Mem0Memory,
     Message,
     Owner,
     dated,
@@ -213,7 +213,7 @@ def make_private(folder: Path) -> None:
 
 
 def open_engine(sdk: Sdk, engine: Engine) -> Any:
-    """A ``Memory`` of mem0ai.
+    """A ``Mem0Memory`` of mem0ai.
 
     Raises:
         BackendError: Another process has the store, or its vectors have another size.
@@ -431,13 +431,13 @@ class Oss:
             raise call.error
         return AddResult()
 
-    def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:
+    def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Mem0Memory]:
         """What fits a question."""
         filters = {"user_id": owner.user}
         answer = self._opened.search(query, filters=filters, top_k=limit, rerank=rerank)
         return memories_in(answer)
 
-    def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Memory]:  # noqa: ARG002
+    def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Mem0Memory]:  # noqa: ARG002
         """By metadata, exactly."""
         filters = {"user_id": owner.user, **marks}
         return memories_in(self._opened.get_all(filters=filters, top_k=_ALL))
@@ -468,7 +468,7 @@ class Oss:
             ):
                 raise
 
-    def get(self, memory_id: str) -> Memory | None:
+    def get(self, memory_id: str) -> Mem0Memory | None:
         """One memory; None for an unknown id, or what can't be one."""
         try:
             row = self._opened.get(memory_id)
@@ -484,7 +484,7 @@ class Oss:
         """Remove a memory."""
         self._opened.delete(memory_id)
 
-    def all(self, owner: Owner) -> list[Memory]:
+    def all(self, owner: Owner) -> list[Mem0Memory]:
         """Every memory of a user."""
         return self.marked(owner, {}, "")
 

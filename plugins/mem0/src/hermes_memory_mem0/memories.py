@@ -11,13 +11,13 @@ from hermes_core import ForgetItem, ForgetReport, ForgetRequest, MemoryItem, Mem
 from hermes_core.service import (
     Alphabet,
     Note,
-    Recalled,
-    Start,
-    expanded_id,
-    made_id,
+    RecallResult,
+    SessionStart,
+    expand_id,
+    make_id,
     person_name,
 )
-from hermes_memory_mem0.settings import Settings
+from hermes_memory_mem0.settings import Mem0Settings
 
 # -----------------------------------------------------------------------------------------------
 # What the three modes have in common: memories of an owner, that can be asked for and changed
@@ -32,7 +32,7 @@ class Owner(NamedTuple):
     agent: str
 
 
-class Memory(NamedTuple):
+class Mem0Memory(NamedTuple):
     """One fact."""
 
     id: str
@@ -95,10 +95,10 @@ class Memories(Protocol):
             said_at: When it was said, in Unix seconds; 0.0 for now.
         """
 
-    def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:
+    def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Mem0Memory]:
         """What fits a question, the best first."""
 
-    def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Memory]:
+    def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Mem0Memory]:
         """The memories with these marks; ``text`` is what they are about."""
 
     def is_underway(self, owner: Owner, marks: Mapping[str, str]) -> bool:
@@ -110,7 +110,7 @@ class Memories(Protocol):
     def ask_model(self) -> None:
         """See that the model that extracts facts answers, where it is ours to ask."""
 
-    def get(self, memory_id: str) -> Memory | None:
+    def get(self, memory_id: str) -> Mem0Memory | None:
         """One memory."""
 
     def update(self, memory_id: str, text: str, marks: Mapping[str, str] | None = None) -> None:
@@ -119,7 +119,7 @@ class Memories(Protocol):
     def delete(self, memory_id: str) -> None:
         """Remove a memory."""
 
-    def all(self, owner: Owner) -> list[Memory]:
+    def all(self, owner: Owner) -> list[Mem0Memory]:
         """Every memory of a user."""
 
     def forget(self, owner: Owner) -> None:
@@ -140,9 +140,9 @@ class Memories(Protocol):
         """Close it. May be called twice."""
 
 
-def memory_of(row: Mapping[str, Any]) -> Memory:
+def memory_of(row: Mapping[str, Any]) -> Mem0Memory:
     """A memory as Mem0 returns it, in any of its modes."""
-    return Memory(
+    return Mem0Memory(
         str(row.get("id") or ""),
         str(row.get("memory") or ""),
         str(row.get("user_id") or ""),
@@ -152,7 +152,7 @@ def memory_of(row: Mapping[str, Any]) -> Memory:
     )
 
 
-def memories_in(answer: Any) -> list[Memory]:
+def memories_in(answer: Any) -> list[Mem0Memory]:
     """The memories of an answer: a list, or an object that has one."""
     rows = answer.get("results") if isinstance(answer, Mapping) else answer
     rows = rows if isinstance(rows, list) else []
@@ -196,7 +196,7 @@ def forget(memories: Memories, owner: Owner, request: ForgetRequest, *, own: boo
 _PAGE: Final = 500
 
 
-def page_of(found: Sequence[Memory], cursor: str, most: int) -> MemoryPage:
+def page_of(found: Sequence[Mem0Memory], cursor: str, most: int) -> MemoryPage:
     """A page of memories; the cursor is the number of its first one. ``most`` can be listed."""
     start = int(cursor or 0)
     items = tuple(map(_item, found[start : start + _PAGE]))
@@ -205,7 +205,7 @@ def page_of(found: Sequence[Memory], cursor: str, most: int) -> MemoryPage:
     return MemoryPage(items, str(end) if end < len(found) else "", missing)
 
 
-def _item(memory: Memory) -> MemoryItem:
+def _item(memory: Mem0Memory) -> MemoryItem:
     try:
         created = datetime.fromisoformat(memory.created).timestamp()
     except ValueError:
@@ -244,10 +244,10 @@ def question(text: str) -> str:
     return cleaned(text)[:LONGEST_QUERY].strip()
 
 
-def recalled(memories: Sequence[Memory]) -> Recalled:
+def recalled(memories: Sequence[Mem0Memory]) -> RecallResult:
     """Memories for the model to read; nothing for none."""
     lines = [f"- {_one_line(each.text)}" for each in memories]
-    return Recalled("\n".join([_HEADING, *lines]), len(lines)) if lines else Recalled()
+    return RecallResult("\n".join([_HEADING, *lines]), len(lines)) if lines else RecallResult()
 
 
 def _one_line(text: str) -> str:
@@ -263,7 +263,7 @@ _NOBODY: Final = "hermes-user"
 _DEFAULT_PROFILE: Final = "default"
 
 
-def owner_of(settings: Settings, start: Start) -> Owner:
+def owner_of(settings: Mem0Settings, start: SessionStart) -> Owner:
     """Who owns what is said in a session.
 
     A name that is set up counts for everybody, as with hermes-agent. Without one it is the
@@ -271,7 +271,7 @@ def owner_of(settings: Settings, start: Start) -> Owner:
     its own users. Users of two platforms are two people, whatever their ids are, and whoever talks
     in a chat without a user id is not the person at the terminal.
     """
-    agent = made_id(settings.agent_id, _IDS)
+    agent = make_id(settings.agent_id, _IDS)
     user = person_name(start.home / "mem0", start.platform, start.user_id, start.chat_id)
     # Somebody may be called like nobody.
     user = f"user\0{user}" if user == _NOBODY else user or _NOBODY
@@ -279,12 +279,12 @@ def owner_of(settings: Settings, start: Start) -> Owner:
         values = {"user": user, "profile": start.profile, "platform": start.platform}
         has_fields = "{" in settings.user_id
         named = settings.user_id
-        own = expanded_id(named, values, _IDS) if has_fields else made_id(named, _IDS)
+        own = expand_id(named, values, _IDS) if has_fields else make_id(named, _IDS)
         return Owner(own, agent)
     if start.profile in ("", _DEFAULT_PROFILE):
-        return Owner(made_id(user, _IDS), agent)
+        return Owner(make_id(user, _IDS), agent)
     # With the separator it never fits as it stands, so it has a hash: no user can be called so.
-    return Owner(made_id(f"{user}\n{start.profile}", _IDS), agent)
+    return Owner(make_id(f"{user}\n{start.profile}", _IDS), agent)
 
 
 # -- The built-in's notes, mirrored: each note is one memory, word for word ---------------------
@@ -311,7 +311,7 @@ def mirror(memories: Memories, owner: Owner, note: Note, marks: Mapping[str, str
 
 
 def _exchange(
-    memories: Memories, outdated: list[Memory], new: str, marks: Mapping[str, str]
+    memories: Memories, outdated: list[Mem0Memory], new: str, marks: Mapping[str, str]
 ) -> None:
     """Put a text in the place of notes; "" only takes them away."""
     if not new:
@@ -338,7 +338,7 @@ def dated(marks: Mapping[str, str], said_at: float) -> dict[str, str]:
     return {**marks, **({"created_at": at} if at else {})}
 
 
-def _notes(memories: Memories, owner: Owner, target: str, text: str) -> list[Memory]:
+def _notes(memories: Memories, owner: Owner, target: str, text: str) -> list[Mem0Memory]:
     return memories.marked(owner, {"note": target}, question(text))
 
 
@@ -346,11 +346,11 @@ def _there(memories: Memories, owner: Owner, target: str, content: str) -> bool:
     return bool(_same(_notes(memories, owner, target, content), content))
 
 
-def _same(notes: list[Memory], text: str) -> list[Memory]:
+def _same(notes: list[Mem0Memory], text: str) -> list[Mem0Memory]:
     return [each for each in notes if each.text == text]
 
 
-def _having(notes: list[Memory], part: str) -> list[Memory]:
+def _having(notes: list[Mem0Memory], part: str) -> list[Mem0Memory]:
     """The note that has a part, if only one does."""
     having = [each for each in notes if part in each.text]
     return having if len(having) == 1 else []

@@ -15,9 +15,9 @@ from hermes_core.service import (
     CompletedTurn,
     Delegation,
     Note,
-    Recalled,
+    RecallResult,
     ServiceProvider,
-    Start,
+    SessionStart,
     Tool,
     forget_person,
     resolve_home,
@@ -33,8 +33,8 @@ from hermes_memory_mem0.confirmation import (
     unconfirmed,
 )
 from hermes_memory_mem0.memories import (
+    Mem0Memory,
     Memories,
-    Memory,
     Message,
     Owner,
     cleaned,
@@ -52,7 +52,7 @@ from hermes_memory_mem0.settings import (
     OSS,
     PLATFORM,
     SELF_HOSTED,
-    Settings,
+    Mem0Settings,
     kept,
     read_settings,
     schema,
@@ -82,11 +82,11 @@ class Mem0Provider(ServiceProvider):
 
     def __init__(self) -> None:
         super().__init__()
-        self._settings: Settings | None = None
+        self._settings: Mem0Settings | None = None
         self._memories: Memories | None = None
         self._owner = Owner("", "")
         self._taken = AcceptedTurns()
-        self._listed: list[Memory] = []
+        self._listed: list[Mem0Memory] = []
         #: A host that asked for the schema checks by itself that required settings are there.
         self._is_checked = False
 
@@ -148,7 +148,7 @@ class Mem0Provider(ServiceProvider):
 
     # -- a session ----------------------------------------------------------------------------
 
-    def connect(self, start: Start) -> None:
+    def connect(self, start: SessionStart) -> None:
         """Make the client. Nothing is asked yet."""
         settings = read_settings(start.home, start.config)
         self._owner = owner_of(settings, start)
@@ -167,14 +167,14 @@ class Mem0Provider(ServiceProvider):
         finally:
             memories.close()
 
-    def _look_at_the_last(self, memories: Memories, settings: Settings) -> None:
+    def _look_at_the_last(self, memories: Memories, settings: Mem0Settings) -> None:
         """Ask once more about what the platform works on; what is not known then is counted."""
         with within(_LAST_SECONDS), suppress(Exception):  # an unreachable service loses nothing
             self._follow_up(memories, settings)
         for each in self._taken.leave():
             note_unconfirmed(settings.engine.folder, each, _NOT_SEEN)
 
-    def _follow_up(self, memories: Memories, settings: Settings) -> None:
+    def _follow_up(self, memories: Memories, settings: Mem0Settings) -> None:
         for each in self._taken.follow_up(memories):
             note_unconfirmed(settings.engine.folder, each, "the platform failed with it")
 
@@ -184,12 +184,12 @@ class Mem0Provider(ServiceProvider):
 
     # -- recall -------------------------------------------------------------------------------
 
-    def recall(self, query: str, session_id: str) -> Recalled:  # noqa: ARG002 - a user's, not a session's
+    def recall(self, query: str, session_id: str) -> RecallResult:  # noqa: ARG002 - a user's, not a session's
         """What fits the message, in the time of a recall."""
         memories, settings = self._ready()
         asked = question(query)
         if not asked:
-            return Recalled()
+            return RecallResult()
         with within(settings.recall_timeout):
             rerank = settings.rerank and settings.mode == PLATFORM
             return recalled(
@@ -250,7 +250,7 @@ class Mem0Provider(ServiceProvider):
                 return
             self._hand_over(memories, settings, given)
 
-    def _hand_over(self, memories: Memories, settings: Settings, given: SentTurn) -> None:
+    def _hand_over(self, memories: Memories, settings: Mem0Settings, given: SentTurn) -> None:
         """Send a turn to the platform, after those with which it failed before."""
         # An unknown result of earlier turns must not hold this one back.
         with within(settings.timeout * _FOLLOW_UP_SHARE), suppress(Exception):
@@ -269,7 +269,7 @@ class Mem0Provider(ServiceProvider):
         return bool(memories.marked(given.owner, given.mark, given.text))
 
     @staticmethod
-    def _message(role: str, text: str, settings: Settings) -> list[Message]:
+    def _message(role: str, text: str, settings: Mem0Settings) -> list[Message]:
         # Half for each side of the turn, so that a long answer does not displace the question.
         content = shortened(cleaned(text).strip(), settings.turn_max_chars // 2)
         return [{"role": role, "content": content}] if content else []
@@ -327,7 +327,7 @@ class Mem0Provider(ServiceProvider):
         where = self._memories.where if self._memories is not None else ""
         return explained(error, where)
 
-    def _ready(self) -> tuple[Memories, Settings]:
+    def _ready(self) -> tuple[Memories, Mem0Settings]:
         """The memories, if they are set up.
 
         Raises:
@@ -348,7 +348,7 @@ def _has_server() -> bool:
         return False
 
 
-def _memories(settings: Settings) -> Memories:
+def _memories(settings: Mem0Settings) -> Memories:
     """The place of a mode. Its modules are imported now: they import httpx and the SDK."""
     if settings.mode == SELF_HOSTED:
         from hermes_memory_mem0.remote import Server  # noqa: PLC0415

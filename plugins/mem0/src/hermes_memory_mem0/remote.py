@@ -12,12 +12,12 @@ from uuid import UUID
 
 import httpx
 
-from hermes_core.service import BackendError, Cause, cause_of_status, failure, seconds_asked
+from hermes_core.service import BackendError, Cause, cause_of_status, failure, parse_retry_after
 from hermes_memory_mem0.calls import SERVICE, held_in_time, seconds_left
 from hermes_memory_mem0.memories import (
     AddResult,
     EventState,
-    Memory,
+    Mem0Memory,
     Message,
     Owner,
     dated,
@@ -101,7 +101,7 @@ class Client(httpx.Client):
             raise self._failure(Cause.TOO_OLD, hint="check its address, or upgrade the server")
         if response.is_error:
             reported = self._error_of(response)
-            reported.retry_after = seconds_asked(response.headers.get("Retry-After", ""))
+            reported.retry_after = parse_retry_after(response.headers.get("Retry-After", ""))
             raise reported
         # A captive portal, a web page or a login redirect answers 200: the SDK would take it for
         # "no results", and search must not come back empty.
@@ -242,16 +242,16 @@ class Platform:
             raise failure(Cause.BROKEN, service=SERVICE, where=self.where, detail=said)
         return AddResult(str(answer.get("event_id") or ""))
 
-    def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:
+    def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Mem0Memory]:
         """What fits a question."""
         filters = {"user_id": owner.user}
         answer = self._opened.search(query, filters=filters, top_k=limit, rerank=rerank)
         return memories_in(answer)
 
-    def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Memory]:  # noqa: ARG002
+    def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Mem0Memory]:  # noqa: ARG002
         """By metadata, exactly."""
         filters = {"AND": [{"user_id": owner.user}, {"metadata": dict(marks)}]}
-        found: list[Memory] = []
+        found: list[Mem0Memory] = []
         # All pages: an old note that is overlooked would be stored a second time.
         for page in count(1):
             answer = self._opened.get_all(filters=filters, page=page, page_size=_PAGE)
@@ -294,7 +294,7 @@ class Platform:
     def ask_model(self) -> None:
         """Nothing: it is the service's own."""
 
-    def get(self, memory_id: str) -> Memory | None:
+    def get(self, memory_id: str) -> Mem0Memory | None:
         """One memory; None for an id that the platform does not know or takes for none."""
         try:
             return memory_of(self._opened.get(memory_id))
@@ -312,9 +312,9 @@ class Platform:
         """Remove a memory."""
         self._opened.delete(memory_id)
 
-    def all(self, owner: Owner) -> list[Memory]:
+    def all(self, owner: Owner) -> list[Mem0Memory]:
         """Every memory of a user."""
-        found: list[Memory] = []
+        found: list[Mem0Memory] = []
         for page in count(1):
             answer = self._opened.get_all(
                 filters={"user_id": owner.user}, page=page, page_size=_PAGE
@@ -395,12 +395,12 @@ class Server:
             raise failure(Cause.BROKEN, service=SERVICE, where=self.where, detail=detail)
         return AddResult(is_shown=bool(stored))
 
-    def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Memory]:  # noqa: ARG002
+    def search(self, owner: Owner, query: str, limit: int, *, rerank: bool) -> list[Mem0Memory]:  # noqa: ARG002
         """What fits a question; the server has no reranker."""
         body = {"query": query, "filters": {"user_id": owner.user}, "top_k": limit}
         return memories_in(self._found("/search", body))
 
-    def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Memory]:
+    def marked(self, owner: Owner, marks: Mapping[str, str], text: str) -> list[Mem0Memory]:
         """By metadata, which only a search can ask for here: so with what it is about."""
         body = {
             "query": text,
@@ -422,7 +422,7 @@ class Server:
     def ask_model(self) -> None:
         """Nothing: it is the service's own."""
 
-    def get(self, memory_id: str) -> Memory | None:
+    def get(self, memory_id: str) -> Mem0Memory | None:
         """One memory; None for an unknown id."""
         if not _is_id(memory_id):  # the database would fail with it, and so the server
             return None
@@ -443,7 +443,7 @@ class Server:
         """Remove a memory."""
         self._ask("DELETE", self._path(memory_id))
 
-    def all(self, owner: Owner) -> list[Memory]:
+    def all(self, owner: Owner) -> list[Mem0Memory]:
         """Every memory of a user, as many as the server lists at once."""
         asked: dict[str, str | int] = {"user_id": owner.user, "top_k": _MOST_LISTED}
         return memories_in(self._http.get("/memories", params=asked).json())

@@ -24,7 +24,7 @@ class Engine(NamedTuple):
     """The configuration of mem0ai's engine.
 
     Attributes:
-        config: For ``Memory.from_config``.
+        config: For ``Mem0Memory.from_config``.
         folder: Of mem0ai's own files, below the Hermes home.
         path: Of the local Qdrant; None if the store is somewhere else.
         missing: What has to be set before it can work.
@@ -321,7 +321,7 @@ _UNSET_USER: Final = "hermes-user"
 _YES: Final = frozenset({"true", "1", "yes", "on"})
 
 
-class Settings(NamedTuple):
+class Mem0Settings(NamedTuple):
     """Ready to use. ``address`` is where the platform or the server is."""
 
     mode: str
@@ -349,7 +349,7 @@ class Settings(NamedTuple):
         return ""
 
 
-def read_settings(home: Path, config: Mapping[str, Any] | None = None) -> Settings:
+def read_settings(home: Path, config: Mapping[str, Any] | None = None) -> Mem0Settings:
     """The settings of a home.
 
     Args:
@@ -365,7 +365,7 @@ def read_settings(home: Path, config: Mapping[str, Any] | None = None) -> Settin
     found = {**_variables(), **_said(read_own_file(path)), **_said(config or {})}
     mode = _mode(found, path)
     user = str(found.get("user_id") or "")
-    return Settings(
+    return Mem0Settings(
         mode=mode,
         key=_key(mode, found),
         address=_address(mode, found),

@@ -122,7 +122,7 @@ def _count(database: sqlite3.Connection, numbers: list[int], at: float) -> None:
     )
     if updated.rowcount != 1:
         raise DatabaseError(
-            "the archive is damaged: what is stored in it is not found again",
+            "the archive is damaged: stored messages can't be read back",
             hint="run: hermes-plugins sessions repair",
         )
 

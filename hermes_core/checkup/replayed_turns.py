@@ -27,7 +27,7 @@ _SCHEMA: Final = Schema(
 _HINT: Final = "move it away; the next replay hands over everything again"
 
 
-class Handed:
+class ReplayedTurns:
     """What one provider was handed in one home.
 
     Args:
