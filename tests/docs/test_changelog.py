@@ -1,4 +1,4 @@
-"""The changelog and the links of the pages that mkdocs does not build."""
+"""The changelog, the version that pages show, and links that mkdocs does not check."""
 
 from __future__ import annotations
 
@@ -57,3 +57,19 @@ def test_every_link_leads_somewhere(name):
         target = ROOT / (path or name)
         assert target.exists(), path
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+def test_pages_show_this_version():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = {
+        (page.name, version)
+        for page in pages
+        for version in re.findall(r"^builtin +active +(\S+)", page.read_text("utf-8"), re.MULTILINE)
+    }
+    assert shown == {("getting-started.md", __version__)}
+
+
+def test_the_front_page_of_the_docs_leads_to_every_page():
+    text = (ROOT / "docs" / "index.md").read_text("utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"]({page.name}" in text, page.name
