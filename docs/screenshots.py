@@ -7,6 +7,8 @@ export what they print.
 from __future__ import annotations
 
 import fcntl
+import html
+import io
 import os
 import pty
 import re
@@ -38,6 +40,12 @@ BEFORE: Final = (
 
 def main() -> None:
     """Write the picture."""
+    TARGET.parent.mkdir(exist_ok=True)
+    TARGET.write_text(picture(), "utf-8")
+
+
+def picture() -> str:
+    """Return the picture of what the commands print today."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         shutil.copytree(
@@ -45,17 +53,26 @@ def main() -> None:
         )
         for arguments in BEFORE:
             run_on_terminal(home, *arguments)
-        console = Console(record=True, width=COLUMNS, file=Path(os.devnull).open("w"))  # noqa: SIM115
+        console = Console(record=True, width=COLUMNS, file=io.StringIO())
         for number, arguments in enumerate(COMMANDS):
             shown = run_on_terminal(home, *arguments).replace(str(home), "~/.hermes")
             prompt = f"$ hermes-plugins {' '.join(arguments)}"
             console.print(Text("\n" * bool(number) + prompt, "bold"))
             console.print(Text.from_ansi(shown.rstrip("\n")))
-    TARGET.parent.mkdir(exist_ok=True)
     svg = console.export_svg(title="hermes-plugins", unique_id="terminal")
     # rich links a font from the web; a monospaced font of the reader does as well.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-    TARGET.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", "utf-8")
+    return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
+
+
+def text_of(svg: str) -> list[str]:
+    """Return the lines of a picture, with a dash for each duration, which differs every time."""
+    part = re.compile(r'<text [^>]*?x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>', re.DOTALL)
+    lines: dict[float, str] = {}
+    for _, y, text in sorted(part.findall(svg), key=lambda each: float(each[0])):
+        lines[float(y)] = lines.get(float(y), "") + html.unescape(text).replace("\xa0", " ")
+    shown = [lines[y].rstrip() for y in sorted(lines)]
+    return [re.sub(r"\b[\d.]+ (ms|s|min)\b", "-", line) for line in shown]
 
 
 def run_on_terminal(home: Path, *arguments: str) -> str:

@@ -160,6 +160,7 @@ def page_of(browser: Browser, address: str, size: tuple[int, int], theme: str) -
 def take(page: Page, name: str, folder: Path, *, full: bool = True) -> None:
     """One picture, as small as it gets without another library."""
     path = folder / f"ui-{name}.png"
+    page.wait_for_load_state()
     page.evaluate(_SHORT_PATHS)
     page.screenshot(path=path, full_page=full)
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")  # noqa: T201

@@ -168,7 +168,7 @@ __all__ = [
 ]
 
 # The only place of the version: the build reads it from this line.
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Where each name is defined. A plain dictionary of text, so that `import hermes_core` imports
 #: nothing else: the command line uses it before it knows which packages it needs.

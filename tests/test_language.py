@@ -63,8 +63,8 @@ def words(text: str) -> str:
 
 def found_in(path: Path) -> list[str]:
     text = path.read_text("utf-8")
-    if path.name == "CHANGELOG.md":  # what was released stays as it was
-        text = text[: text.index("\n## ", text.index("\n## Unreleased") + 1)]
+    if path.name == "CHANGELOG.md":  # what the first release said stays as it was
+        text = text[: text.index("\n## [0.1.0]")]
     text = words(text) if path.suffix == ".py" else prose(text)
     return [f"{text[: match.start()].count(chr(10)) + 1}: {match[0]}"
             for match in PHRASES.finditer(text)]  # fmt: skip

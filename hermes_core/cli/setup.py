@@ -318,9 +318,8 @@ def _none_is_dropped(
 
 def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Value | None:
     """Ask until the answer is valid; return None to leave the current value."""
-    say(
-        f"\n{bold(field.key)}{'' if field.required else '  (optional)'}  {plain(field.description)}"
-    )
+    say()
+    say(f"{bold(field.key)}{'' if field.required else '  (optional)'}  {plain(field.description)}")
     if field.url:
         say(f"  get it at {plain(field.url)}")
     if limits := allowed(field):

@@ -188,7 +188,8 @@ def _print_overview(looked: list[Upgrade], manner: InstallOptions) -> None:
         manner.say("No memory plugin is installed besides the built-in. See: hermes-plugins search")
     for each in looked:
         version = f"{each.target.name} {each.target.version}".strip()
-        state = f"-> {each.new}" if each.new else each.problem or "is up to date"
+        problem = each.problem.removeprefix(f"{each.target.name}: ")  # the line begins with it
+        state = f"-> {each.new}" if each.new else problem or "is up to date"
         manner.say(f"{plain(version)} {plain(state)}")
 
 

@@ -34,6 +34,7 @@ def test_every_question_comes_with_what_a_person_needs_to_answer_it(machine, dia
     talk.answer((r"mode.*one of cloud, local\n  value \[cloud\]: ".replace(".*", "(?s:.*)"), ""))
     shown = talk.wait_for(r"(?s)timeout.*value \[30\]: ")
     assert "(optional)" in shown
+    assert "\\n" not in talk.shown
     assert "a whole number, at least 1, at most 60" in shown
     talk.type("\n")
     shown = talk.wait_for(r"(?s)api_key.*value[^\n]*: ")

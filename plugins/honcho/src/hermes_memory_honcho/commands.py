@@ -62,7 +62,7 @@ class Upload(NamedTuple):
 
 @click.group("honcho")
 def honcho() -> None:
-    """Show what Honcho stores, and upload what was there before it."""
+    """Show what Honcho stores; upload old memories."""
 
 
 @contextmanager
