@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import tomllib
 from itertools import pairwise
@@ -28,6 +29,16 @@ def test_the_newest_release_is_this_version():
 @pytest.mark.parametrize("release", RELEASES[:2])
 def test_the_changes_of_a_release_are_grouped(release):
     assert set(re.findall(r"^### (.+)$", section(release), re.MULTILINE)) <= GROUPS
+
+
+def test_new_names_of_the_renamed_are_public():
+    rows = re.findall(
+        r"^\| .+ \| `(hermes_core[\w.]*)\.(\w+)`(?:, `\.(\w+)`)*", CHANGELOG, re.MULTILINE
+    )
+    assert len(rows) > 10
+    for module, *names in rows:
+        owner = pkgutil.resolve_name(module)
+        assert all(hasattr(owner, name) for name in names if name), module
 
 
 def test_every_release_has_a_link():
