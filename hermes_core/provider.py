@@ -104,10 +104,10 @@ class ForgetRequest(NamedTuple):
         characters and the kind and number of blanks do not count. A text of three letters has to
         be a whole word.
         """
-        return bool(self.text) and has_folded(folded(text), folded(self.text))
+        return bool(self.text) and has_folded(fold_text(text), fold_text(self.text))
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return a text in the form in which texts to be forgotten are compared."""
     if text.isascii():
         text = text.lower()
@@ -198,7 +198,7 @@ class MemoryPage(NamedTuple):
     missing: str = ""
 
 
-def described(statuses: Iterable[Any]) -> str:
+def describe_recalls(statuses: Iterable[Any]) -> str:
     """Return one line for a person about what was recalled; "" if nothing was."""
     return "  ".join(_line(each) for each in statuses if hasattr(each, "provider_label"))
 

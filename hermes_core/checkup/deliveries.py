@@ -17,7 +17,7 @@ from hermes_core.config import Config
 from hermes_core.config.names import normalise
 from hermes_core.discovery import ProviderInfo
 from hermes_core.errors import AgentEnded, DatabaseError, HermesError
-from hermes_core.loading.activation import chosen
+from hermes_core.loading.activation import chosen_provider
 from hermes_core.outbox import StreamKey, admin
 from hermes_core.outbox.admin import OutboxBacklog, OutboxReport
 from hermes_core.outbox.spool import OutboxSpool
@@ -58,7 +58,7 @@ class ActiveProvider:
 def active_provider(config: Config, installed: list[ProviderInfo] | None = None) -> ActiveProvider:
     """The provider that gets writes. Does not load it; it need not be loadable."""
     try:
-        return ActiveProvider.of(chosen(config, installed))
+        return ActiveProvider.of(chosen_provider(config, installed))
     except HermesError:
         return ActiveProvider()
 

@@ -52,7 +52,7 @@ from hermes_core.loading.requirements import applicable_requirements
 from hermes_core.outbox import admin
 from hermes_core.outbox.admin import OutboxBacklog
 from hermes_core.outbox.spool import OutboxSpool
-from hermes_core.privacy import masked
+from hermes_core.privacy import mask_secrets
 from hermes_core.secrets import Secrets
 from hermes_core.secrets.store import NO_ANSWER, NOT_SET
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system
@@ -439,7 +439,7 @@ def _external(config: Config, installed: list[ProviderInfo], *, write: bool) -> 
     yield _backup_paths(config, activation)
     # The details may quote a service's answer, which may quote the key.
     for finding in start_provider(config, activation, write=write):
-        yield replace(finding, detail=masked(finding.detail, activation.secrets))
+        yield replace(finding, detail=mask_secrets(finding.detail, activation.secrets))
 
 
 def _pin(config: Config, info: ProviderInfo) -> Finding:

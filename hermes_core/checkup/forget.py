@@ -45,7 +45,7 @@ from hermes_core.config import Config
 from hermes_core.config.setup_journal import recover
 from hermes_core.errors import HermesError
 from hermes_core.loading.activation import activate_builtin
-from hermes_core.provider import ArchivedSession, ForgetRequest, folded
+from hermes_core.provider import ArchivedSession, ForgetRequest, fold_text
 from hermes_core.storage.files import read_regular, replace_file
 from hermes_core.storage.processes import users_of
 from hermes_core.storage.search import ENCODINGS, FileSearchResult
@@ -300,7 +300,7 @@ def _receipt(
     return Receipt(
         journal.id,
         kind=subject.kind,
-        subject=salted_hash(journal.salt, folded(subject.value)),
+        subject=salted_hash(journal.salt, fold_text(subject.value)),
         salt=journal.salt,
         started=moment(journal.started),
         finished=moment(time.time()),

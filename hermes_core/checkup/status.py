@@ -44,7 +44,7 @@ from hermes_core.loading.activation import (
 )
 from hermes_core.manager import MemoryManager
 from hermes_core.manager.from_config import assemble
-from hermes_core.privacy import masked
+from hermes_core.privacy import mask_secrets
 from hermes_core.provider import BUILTIN
 from hermes_core.secrets import Secrets
 
@@ -308,7 +308,7 @@ def activate_configured(
         seconds = max(until - time.time(), _LEAST_SECONDS) if until else 0.0
         for finding in start_provider(config, activation, write=False, seconds=seconds):
             if finding.state == PROBLEM:
-                yield ProbeFailure(masked(finding.detail, activation.secrets))
+                yield ProbeFailure(mask_secrets(finding.detail, activation.secrets))
 
 
 def activate_provider(

@@ -29,7 +29,7 @@ from hermes_core.provider import (
     ForgetRequest,
     MemoryProvider,
     RequestSessions,
-    folded,
+    fold_text,
 )
 from hermes_core.session import SessionContext
 from hermes_core.storage.search import FileSearchResult, Needles, search_files
@@ -347,7 +347,7 @@ def _calls(config: Config, subject: Subject, *, delete: bool) -> ForgetReport:
 
 def needle_problem(text: str) -> str:
     """Why a text is too short to be searched for in bytes; "" if it is not."""
-    wanted = folded(text)
+    wanted = fold_text(text)
     # Two characters are a name in Chinese, three letters are one in English.
     if len(wanted) < 3 and len(wanted.encode("utf-8", "replace")) < 4:  # noqa: PLR2004
         return "the text is too short: it would be found nearly everywhere"

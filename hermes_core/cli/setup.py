@@ -33,7 +33,7 @@ from hermes_core.config.fields import (
     Settings,
     Value,
     active_fields,
-    allowed,
+    allowed_values,
     in_order,
     repeated_keys,
     validate_values,
@@ -60,7 +60,7 @@ from hermes_core.loading.activation import (
     plain_values,
     save_config,
 )
-from hermes_core.privacy import mask_error, masked, remember_secrets
+from hermes_core.privacy import mask_error, mask_secrets, remember_secrets
 from hermes_core.provider import BUILTIN, MemoryProvider
 from hermes_core.secrets import check_value, is_alike_in_a_shell
 from hermes_core.storage.home import resolve_home
@@ -128,10 +128,10 @@ def setup_command(
         journal = commit(config.home, sources.secrets, journal, new)
         # Only a message: config.yaml has the values, and our host passes them to `initialize`.
         if problem := save_config(provider, info, config, plain_values(fields, settings)):
-            say(f"  {info.name} could not save its settings: {masked(problem, secret)}")
+            say(f"  {info.name} could not save its settings: {mask_secrets(problem, secret)}")
         complete(config.home, journal)
         if note := _after(provider, info, config, asking):
-            say(f"  {masked(note, secret)}")
+            say(f"  {mask_secrets(note, secret)}")
     # After the block: its variables are released, and the child finds them as an agent would.
     if not prove(load_config(config.home), info):
         ctx.exit(1)
@@ -322,7 +322,7 @@ def _ask(field: Field, current: Value | None, values: Mapping[str, Any]) -> Valu
     say(f"{bold(field.key)}{'' if field.required else '  (optional)'}  {plain(field.description)}")
     if field.url:
         say(f"  get it at {plain(field.url)}")
-    if limits := allowed(field):
+    if limits := allowed_values(field):
         say(f"  {limits}")
     default = current.value if current is not None else field.default_for(values)
     while True:

@@ -191,7 +191,7 @@ def _print_plan(plan: MigrationPlan, *, dry_run: bool) -> None:
     for name, counts in plan.counts.items():
         say_field(name, _counted(counts), _WIDTH)
     if waits := _spooled(plan):
-        say_field("spool", f"{waits}, stored later", _WIDTH)
+        say_field("spool", f"{waits}, handed over later", _WIDTH)
     if dry_run:
         say_field("size", size(plan.bytes), _WIDTH)
         say("Nothing was changed.")

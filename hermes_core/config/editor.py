@@ -326,7 +326,7 @@ def change_config(home: Path, changes: Mapping[KeyPath, Any], *, valid: bool = F
         # Read again under the lock: what the caller saw may be older than another process's
         # change.
         document = read_document(home)
-        text = edited(document, changes)
+        text = apply_changes(document, changes)
         if valid and text != document.text:
             _check_changed(document, text, changes)
         _replace(document, _with_pins_moved(home, document, text))
@@ -369,7 +369,7 @@ def change_plugins(
         document = read_document(home)
         recorded = read_lock_file(home)
         # Before the first write, so that a change that can't be made leaves both files alone.
-        text = _without_pins(document, edited(document, changes))
+        text = _without_pins(document, apply_changes(document, changes))
         # Pins first, the old ones too: until config.yaml is replaced, it selects another plugin.
         both = {**pins_in(document), **recorded, **new}
         if both != recorded:
@@ -402,7 +402,7 @@ def _without_pins(document: YamlDocument, text: str) -> str:
     if not _is_there(changed.data, _PINS):
         return text
     try:
-        return edited(changed, {_PINS: DELETE})
+        return apply_changes(changed, {_PINS: DELETE})
     except ConfigError:
         return text
 
@@ -430,7 +430,7 @@ def _locked(home: Path) -> Iterator[None]:
         ) from error
 
 
-def edited(document: YamlDocument, changes: Mapping[KeyPath, Any]) -> str:
+def apply_changes(document: YamlDocument, changes: Mapping[KeyPath, Any]) -> str:
     """The text after all changes, if it says what was meant and nothing else."""
     text = document.text
     for keys, value in changes.items():

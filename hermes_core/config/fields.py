@@ -612,7 +612,7 @@ def _problem(field: Field, where: str, cause: str, found: Value | None) -> Field
         # `instead` maps a value that people try to what they have to do, such as an old name.
         hint = str(field.instead.get(found.value, "")) if isinstance(found.value, str) else ""
     origin = "" if found is None or not found.origin else f"from {found.origin}"
-    return FieldProblem(f"{where}.{field.key}", cause, allowed(field), origin, hint)
+    return FieldProblem(f"{where}.{field.key}", cause, allowed_values(field), origin, hint)
 
 
 def _shown(value: Any) -> str:
@@ -621,7 +621,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."  # noqa: PLR2004
 
 
-def allowed(field: Field) -> str:
+def allowed_values(field: Field) -> str:
     """What a field may be, in words."""
     if field.choices:
         return f"one of {', '.join(map(str, field.choices))}"

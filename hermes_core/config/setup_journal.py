@@ -17,7 +17,13 @@ from uuid import uuid4
 from hermes_core.config import load_config
 from hermes_core.config.config_file import validate
 from hermes_core.config.document import parse_document, read_document
-from hermes_core.config.editor import DELETE, LOCK_SECONDS, change_config, change_plugins, edited
+from hermes_core.config.editor import (
+    DELETE,
+    LOCK_SECONDS,
+    apply_changes,
+    change_config,
+    change_plugins,
+)
 from hermes_core.config.lock_file import LockEntry, entry_of
 from hermes_core.config.names import normalise
 from hermes_core.errors import CHECK_FOLDER, HermesError
@@ -108,7 +114,7 @@ def _locked(home: Path) -> Iterator[None]:
 def _check(home: Path, journal: SetupJournal, values: Mapping[str, str]) -> None:
     """Check that config.yaml stays valid and that the stores accept the secrets."""
     document = read_document(home)
-    validate(parse_document(document.path, edited(document, dict(journal.changes))))
+    validate(parse_document(document.path, apply_changes(document, dict(journal.changes))))
     for name, value in values.items():
         check_value(check_name(name), value)
 

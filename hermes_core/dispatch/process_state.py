@@ -220,7 +220,7 @@ def _may_be_of(function: Any, module: str) -> bool:
 
 
 @contextmanager
-def watched(
+def watch_process(
     name: str,
     when: str,
     report: Callable[[dict[str, str]], object],

@@ -16,7 +16,7 @@ from hermes_core.dispatch.process_state import (
     changes_since,
     module_of,
     process_state,
-    watched,
+    watch_process,
 )
 from hermes_core.dispatch.streams import guarded_streams
 from hermes_core.provider import MemoryProvider
@@ -66,7 +66,7 @@ class ProcessWatch:
             return call()
         streams = guarded_streams() if hook in STARTS else nullcontext()
         module = module_of(self._provider)
-        with streams, watched(self._name, _WATCHED[hook], self._notice, lambda: module):
+        with streams, watch_process(self._name, _WATCHED[hook], self._notice, lambda: module):
             return call()
 
     def _notice(self, lines: Mapping[str, str]) -> None:

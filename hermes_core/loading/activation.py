@@ -28,7 +28,7 @@ from hermes_core.discovery import (
 from hermes_core.dispatch import Deadlines, SingleProvider
 from hermes_core.dispatch.caller import ProviderInstance, instance_of
 from hermes_core.dispatch.isolation import IsolatedProvider
-from hermes_core.dispatch.process_state import module_of, watched
+from hermes_core.dispatch.process_state import module_of, watch_process
 from hermes_core.errors import (
     HermesError,
     ProviderConflictError,
@@ -39,7 +39,7 @@ from hermes_core.errors import (
 from hermes_core.loading import LoadResult, load, load_provider
 from hermes_core.loading.isolated import load_isolated
 from hermes_core.loading.requirements import missing_needs, missing_packages
-from hermes_core.privacy import mask_error, masked, remember_secrets
+from hermes_core.privacy import mask_error, mask_secrets, remember_secrets
 from hermes_core.provider import BUILTIN, MemoryProvider
 
 
@@ -95,7 +95,9 @@ def activate_builtin(config: Config, installed: list[ProviderInfo] | None = None
     return load_provider(find_provider(BUILTIN, found))
 
 
-def chosen(config: Config, installed: list[ProviderInfo] | None = None) -> ProviderInfo | None:
+def chosen_provider(
+    config: Config, installed: list[ProviderInfo] | None = None
+) -> ProviderInfo | None:
     """Return the external provider that the configuration names, or None.
 
     Args:
@@ -163,7 +165,7 @@ def activate(
     """
     result = Activation()
     try:
-        info = chosen(config, installed)
+        info = chosen_provider(config, installed)
         if info is None:
             return result
         result = replace(result, info=info)
@@ -181,7 +183,7 @@ def activate(
         deadlines = deadlines_of(config)
         loaded = load_for(config, info, sources, result.lease)
         provider = loaded.provider
-        masked_warnings = (masked(each, result.secrets) for each in loaded.warnings)
+        masked_warnings = (mask_secrets(each, result.secrets) for each in loaded.warnings)
         warnings = (*result.warnings, *masked_warnings)
         result = replace(
             result,
@@ -232,7 +234,7 @@ def load_for(
     )
     noticed: dict[str, str] = {}
     modules: list[str] = []
-    with watched(info.name, "was loaded", noticed.update, lambda: "".join(modules)):
+    with watch_process(info.name, "was loaded", noticed.update, lambda: "".join(modules)):
         loaded = load(info, config.home, deadline=deadlines.load, pin=pin, instance=instance)
         modules.append(module_of(loaded.provider))
     # Its class allows no weak references, so its calls would not find the instance.
@@ -284,7 +286,7 @@ def _save_settings(result: Activation, provider: MemoryProvider, config: Config)
         problem = str(error)
     if not problem:
         return ""
-    reason = masked(problem, result.secrets)
+    reason = mask_secrets(problem, result.secrets)
     return f"plugin {result.info.name}: could not save its settings: {reason}"
 
 

@@ -44,7 +44,7 @@ from hermes_core.provider import (
     BUILTIN,
     PRE_COMPRESS_CHECKPOINT_API_VERSION,
     MemoryProvider,
-    described,
+    describe_recalls,
 )
 from hermes_core.session import SessionContext
 from hermes_core.storage.logger import logger
@@ -392,7 +392,7 @@ class MemoryManager:
 
         For example ``🧠 Honcho — recalled 3 memories``. Call it after `prefetch_all`.
         """
-        return "" if self._recall.skipped else described(self.recall_status_all())
+        return "" if self._recall.skipped else describe_recalls(self.recall_status_all())
 
     @time_limit(TURN_SECONDS)
     def sync_all(

@@ -19,7 +19,13 @@ from time import monotonic, time  # bound before a plugin can replace it
 from typing import Final, TypeVar
 
 from hermes_core.outbox.records import USED, StreamKey
-from hermes_core.storage.postgres import FOR_NOBODY, Component, Database, Transactions, protected
+from hermes_core.storage.postgres import (
+    FOR_NOBODY,
+    Component,
+    Database,
+    Transactions,
+    protect_table,
+)
 from hermes_core.storage.processes import fleet_process, may_be_alive
 from hermes_core.storage.sql import Connection
 
@@ -64,8 +70,8 @@ CREATE TABLE hermes.outbox_writes (
 CREATE INDEX outbox_writes_of ON hermes.outbox_writes (namespace, stream);
 CREATE INDEX outbox_waiting ON hermes.outbox_writes (namespace, stream, id) WHERE state = 'waiting';
 CREATE INDEX outbox_aside ON hermes.outbox_writes (namespace, stream, id) WHERE state = 'aside';
-{protected("outbox_streams", FOR_NOBODY)}
-{protected("outbox_writes", FOR_NOBODY)}
+{protect_table("outbox_streams", FOR_NOBODY)}
+{protect_table("outbox_writes", FOR_NOBODY)}
 """
 
 #: As in `outbox.sqlite`.
@@ -76,7 +82,7 @@ CREATE TABLE hermes.outbox_spooled (
     at double precision NOT NULL,
     PRIMARY KEY (namespace, event_id)
 );
-{protected("outbox_spooled", FOR_NOBODY)}
+{protect_table("outbox_spooled", FOR_NOBODY)}
 """
 
 OUTBOX: Final = Component("outbox", (_TABLES, _SPOOLED))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from hermes_core.privacy._redactor import RedactionResult, Redactor
 from hermes_core.privacy.error_text import (
     mask_error,
-    masked,
+    mask_secrets,
     remember_secrets,
     without_secrets,
 )
@@ -22,7 +22,7 @@ __all__ = [
     "RedactionResult",
     "Redactor",
     "mask_error",
-    "masked",
+    "mask_secrets",
     "remember_secrets",
     "without_secrets",
 ]

@@ -13,7 +13,7 @@ from hermes_core.privacy._known import KnownSecrets
 _IN_USE: set[str] = set()
 
 
-def masked(text: str, secrets: Iterable[str]) -> str:
+def mask_secrets(text: str, secrets: Iterable[str]) -> str:
     """Return a text with every secret replaced, in whatever way it is written."""
     return _masked_by(_known(frozenset(secrets)), text)
 
@@ -25,7 +25,7 @@ def remember_secrets(secrets: Iterable[str]) -> None:
 
 def without_secrets(text: str) -> str:
     """Return a text without the secrets that this process has read."""
-    return masked(text, _IN_USE) if _IN_USE else text
+    return mask_secrets(text, _IN_USE) if _IN_USE else text
 
 
 @lru_cache(8)
@@ -51,7 +51,7 @@ def mask_error(error: BaseException, secrets: Iterable[str]) -> None:
         current.args = _masked_value(current.args, secrets)
         if hasattr(current, "__notes__"):
             current.__notes__ = _masked_value(list(current.__notes__), secrets)
-        change_remembered_text(current, partial(masked, secrets=secrets))
+        change_remembered_text(current, partial(mask_secrets, secrets=secrets))
         if isinstance(current, HermesError):
             for name, value in list(vars(current).items()):
                 setattr(current, name, _masked_value(value, secrets))
@@ -72,12 +72,12 @@ def _is_clean(error: BaseException, secrets: list[str]) -> bool:
         text = "\n".join((str(error), *getattr(error, "__notes__", ())))
     except Exception:  # noqa: BLE001 - the plugin's own class
         return False
-    return not isinstance(error, BaseExceptionGroup) and masked(text, secrets) == text
+    return not isinstance(error, BaseExceptionGroup) and mask_secrets(text, secrets) == text
 
 
 def _masked_value(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, str):
-        return masked(value, secrets)
+        return mask_secrets(value, secrets)
     if type(value) in (tuple, list):
         return type(value)(_masked_value(each, secrets) for each in value)
     return value

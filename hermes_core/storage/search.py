@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_core.errors import DatabaseError
-from hermes_core.provider import folded, has_folded
+from hermes_core.provider import fold_text, has_folded
 from hermes_core.storage.files import open_regular
 from hermes_core.storage.sqlite_connection import read_only
 
@@ -47,7 +47,7 @@ class Needles:
     @classmethod
     def of(cls, *texts: str) -> Needles:
         """Return the needles for some texts; empty ones are left out."""
-        forms = map(folded, texts)
+        forms = map(fold_text, texts)
         return cls(tuple(dict.fromkeys(filter(None, forms))))
 
     def __bool__(self) -> bool:
@@ -77,7 +77,7 @@ class Needles:
 
 def _readings(text: str, mark: str) -> Iterator[str]:
     """A text as it is, and as long as it has ``mark``, with fewer levels of JSON's escapes."""
-    yield folded(text)
+    yield fold_text(text)
     for _ in range(_DEEPEST):
         if mark not in text:
             return
@@ -85,7 +85,7 @@ def _readings(text: str, mark: str) -> Iterator[str]:
         if plainer == text:
             return
         text = plainer
-        yield folded(text)
+        yield fold_text(text)
 
 
 def _unescaped(text: str) -> str:

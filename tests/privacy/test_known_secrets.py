@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.secret_formats import FORMATS, SECRET, betrays
 
 from hermes_core import HermesError
-from hermes_core.privacy import Redactor, mask_error, masked
+from hermes_core.privacy import Redactor, mask_error, mask_secrets
 
 #: Of other shapes: a key of digits and letters, a pass phrase, and one that is not ASCII.
 SECRETS = (
@@ -28,7 +28,7 @@ def test_there_are_forty_formats():
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_error_is_masked(form: str):
     written = FORMATS[form](SECRET)
-    shown = masked(f"GET failed: {written} (401)", [SECRET, "another-secret-1234"])
+    shown = mask_secrets(f"GET failed: {written} (401)", [SECRET, "another-secret-1234"])
     assert "***" in shown
     assert not betrays(shown, form)
     assert shown.startswith("GET failed: ")
@@ -73,11 +73,11 @@ def test_neither_an_error_nor_its_notes_nor_its_causes_show_it(form: str):
 @settings(deadline=None)
 @given(st.text(max_size=60))
 def test_text_without_the_secret_stays_as_it_is(text: str):
-    assert masked(text, [SECRET]) == text
+    assert mask_secrets(text, [SECRET]) == text
 
 
 @pytest.mark.parametrize(
     "text", ["port 8000", "super secret key", "Sup3r", "dXNlcg==", "4711 0815", "a" * 10_000]
 )
 def test_what_is_no_secret_is_kept(text: str):
-    assert masked(text, [SECRET, "8000", "", "abc"]) == text
+    assert mask_secrets(text, [SECRET, "8000", "", "abc"]) == text

@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from hermes_core import HermesError
-from hermes_core.privacy import mask_error, masked
+from hermes_core.privacy import mask_error, mask_secrets
 
 CANARY = "canary/4711'0815"
 
@@ -33,13 +33,13 @@ def noted() -> Exception:
     "text", [f"?key={CANARY}", "?key=canary%2F4711%270815", f"{{'key': {CANARY!r}}}"]
 )
 def test_a_secret_is_masked_however_it_is_written(text):
-    shown = masked(text, [CANARY])
+    shown = mask_secrets(text, [CANARY])
     assert "4711" not in shown
     assert "***" in shown
 
 
 def test_what_is_short_is_no_secret():
-    assert masked("port 8000", ["8000", ""]) == "port 8000"
+    assert mask_secrets("port 8000", ["8000", ""]) == "port 8000"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from hermes_core.storage.postgres import (
     fault_of,
     from_text,
     is_temporary,
-    protected,
+    protect_table,
     to_text,
 )
 from hermes_core.storage.time_limit import time_limit
@@ -31,7 +31,7 @@ THINGS = Component(
     "things",
     (
         "CREATE TABLE hermes.things_all (namespace text NOT NULL, what text NOT NULL);"
-        + protected("things_all"),
+        + protect_table("things_all"),
     ),
 )
 MORE = Component("things", (*THINGS.migrations, "ALTER TABLE hermes.things_all ADD more text"))

@@ -112,7 +112,7 @@ def atomic_roundtrip_yaml_update(path: str | Path, key_path: str, value: Any) ->
 
 def _change_yaml(path: Path, changes: Callable[[Mapping[str, Any]], dict[Keys, Any]]) -> None:
     from hermes_core.config.document import parse_document, read_text  # noqa: PLC0415
-    from hermes_core.config.editor import LOCK_SECONDS, edited  # noqa: PLC0415
+    from hermes_core.config.editor import LOCK_SECONDS, apply_changes  # noqa: PLC0415
     from hermes_core.storage.files import file_lock  # noqa: PLC0415
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def _change_yaml(path: Path, changes: Callable[[Mapping[str, Any]], dict[Keys, A
     with file_lock(path.with_name(f"{path.name}.lock"), LOCK_SECONDS):
         document = parse_document(path, read_text(path))
         # Differences are computed under the lock, from what is in the file now.
-        text = edited(document, changes(document.data))
+        text = apply_changes(document, changes(document.data))
         if text != document.text:
             _replace(path, document.mark + text)
 

@@ -38,7 +38,7 @@ from hermes_core.storage.postgres.schema import (
     has_role,
     migrate,
     policy_changed,
-    protected,
+    protect_table,
 )
 from hermes_core.storage.postgres.transactions import (
     Transactions,
@@ -70,7 +70,7 @@ __all__ = [
     "is_temporary",
     "migrate",
     "policy_changed",
-    "protected",
+    "protect_table",
     "shared_database",
     "to_text",
 ]

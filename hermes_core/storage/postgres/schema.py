@@ -52,7 +52,7 @@ class Component:
         return len(self.migrations)
 
 
-def protected(table: str, condition: str = "true") -> str:
+def protect_table(table: str, condition: str = "true") -> str:
     """Statements that protect a table with a column ``namespace``.
 
     Args:

@@ -20,7 +20,7 @@ from hermes_core.storage.postgres import (
     Database,
     Transactions,
     policy_changed,
-    protected,
+    protect_table,
 )
 from hermes_core.storage.sql import Connection
 
@@ -92,13 +92,13 @@ CREATE TABLE hermes.notes_people (
     namespace text NOT NULL DEFAULT current_setting('hermes.namespace'),
     PRIMARY KEY (namespace, folder)
 );
-{protected("notes_texts", _OWN)}
-{protected("notes_changes", _OWN)}
-{protected("notes_blocked", _OWN)}
-{protected("notes_allowed", _ASKED)}
-{protected("notes_origins", _ASKED)}
-{protected("notes_pending", _OWN.replace("target", _PENDING_TARGET))}
-{protected("notes_people", _OWN.replace("target", "('user/' || folder)"))}
+{protect_table("notes_texts", _OWN)}
+{protect_table("notes_changes", _OWN)}
+{protect_table("notes_blocked", _OWN)}
+{protect_table("notes_allowed", _ASKED)}
+{protect_table("notes_origins", _ASKED)}
+{protect_table("notes_pending", _OWN.replace("target", _PENDING_TARGET))}
+{protect_table("notes_people", _OWN.replace("target", "('user/' || folder)"))}
 """
 
 # An empty name is that of nobody's notebook.

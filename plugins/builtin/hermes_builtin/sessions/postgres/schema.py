@@ -29,7 +29,7 @@ from hermes_core.storage.postgres import (
     NAMESPACE,
     Component,
     policy_changed,
-    protected,
+    protect_table,
 )
 
 # -- tables -------------------------------------------------------------------------------------
@@ -689,11 +689,11 @@ COMPONENT: Final = Component(
         + _FUNCTIONS
         + _LOOKUPS
         + _INTERNAL
-        + protected("archive_sessions", _IN_SCOPE)
-        + protected("archive_messages", _IN_SCOPE)
-        + protected("archive_turns", FOR_NOBODY)
-        + protected("archive_imports", FOR_NOBODY)
-        + protected("archive_meta", FOR_NOBODY),
+        + protect_table("archive_sessions", _IN_SCOPE)
+        + protect_table("archive_messages", _IN_SCOPE)
+        + protect_table("archive_turns", FOR_NOBODY)
+        + protect_table("archive_imports", FOR_NOBODY)
+        + protect_table("archive_meta", FOR_NOBODY),
         _REMOVAL,
         _ONE_APPEND + _appending(),
         CHECKED
