@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
 import threading
 import time
 from collections import Counter
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from support.notes import output_of, start_python
 from support.storages import Storage
 
 from hermes_builtin.sessions.archive import NewMessage, Scope, SearchAnswer, SessionFacts
-from hermes_builtin.sessions.sqlite import SqliteArchive
+from hermes_builtin.sessions.sqlite import SqliteArchive, maintenance
 
 pytestmark = [pytest.mark.scaled, pytest.mark.usefixtures("both_storages")]
 
@@ -198,34 +197,32 @@ def test_a_conversation_that_is_forgotten_during_a_search_is_no_error(home: Path
 
 
 @pytest.mark.files_only
-@pytest.mark.stress  # it measures how long a writer waits
-def test_nobody_waits_while_a_conversation_is_forgotten_and_somebody_reads(home: Path) -> None:
+def test_what_is_forgotten_leaves_the_log_without_waiting_for_who_reads(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint that waits for a reader has all writers wait."""
+    monkeypatch.setattr(maintenance, "_PAUSE", 0.0)
+    monkeypatch.setattr(maintenance, "_CHECKPOINTS", 2)
     path = home / "state.db"
     fill(path, 5)
+    statements: list[str] = []
     with (
         closing(SqliteArchive(path)) as archive,
         closing(sqlite3.connect(path, isolation_level=None)) as reader,
     ):
+        with archive._file.writing() as database:
+            database.set_trace_callback(statements.append)
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM archive_messages").fetchone()
-        gone = [archive.session("talk-1", Scope())]
-        deleting = threading.Thread(target=archive.delete, args=(gone,))
-        deleting.start()
-        time.sleep(0.5)
-        writer = start_python(PRELUDE + WRITER, home, "writer-0", 0.1)
-        assert writer.stdout is not None
-        assert writer.stdin is not None
-        writer.stdout.readline()
-        start = time.monotonic()
-        writer.stdin.write("go\n")
-        writer.stdin.flush()
-        with suppress(subprocess.TimeoutExpired):
-            writer.wait(3)
-        waited = time.monotonic() - start
+        archive.delete([archive.session("talk-1", Scope())])
         reader.execute("ROLLBACK")
-        output_of(writer)
-        deleting.join()
-    assert waited < 2.5
+    wait, waits = "", []
+    for each in statements:
+        if "busy_timeout =" in each:
+            wait = each
+        elif "wal_checkpoint" in each:
+            waits.append(wait)
+    assert set(waits) == {"PRAGMA busy_timeout = 0"}
 
 
 HOLDER = """

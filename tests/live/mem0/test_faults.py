@@ -1,10 +1,9 @@
 """A hundred turns with a fault in the middle: what arrives, in which order, how long turns take.
 
 Each test prints its figures: turns acknowledged, lost, doubled and out of order, and p50 and p99 of
-a turn during the fault, from the third on.
+a turn during the fault, from the third on. benchmarks/faults.py compares how long with a target.
 """
 
-import os
 import random
 import subprocess
 import sys
@@ -22,8 +21,6 @@ from hermes_core import MemoryManager
 
 TURNS = 100
 BEGINS, ENDS = 20, 70
-#: What a turn may take while the service is frozen, at p99; measured, and checked on request.
-TARGET = 0.5
 
 
 @pytest.fixture(params=MODES)
@@ -156,8 +153,6 @@ def test_no_turn_is_lost_or_doubled_by_a_fault(home, place, kind, record_propert
     unconfirmed = len(listed.read_text().splitlines()) if listed.exists() else 0
     assert seen["lost"] <= unconfirmed, "a turn was lost, and status does not count it"
     assert seen["doubled"] == 0
-    if os.environ.get("HERMES_STRESS"):  # a figure of a quiet machine
-        assert seen["p99 ms"] < TARGET * 1e3
 
 
 def test_status_of_a_frozen_service_ends_and_says_so(home, place, record_property):
