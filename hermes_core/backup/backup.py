@@ -39,6 +39,7 @@ from hermes_core.backup.format import (
     OutsidePath,
     SecretFiles,
     StoredFile,
+    is_work_folder,
     publish,
     work_folder,
 )
@@ -66,8 +67,7 @@ _LARGEST_CREDENTIALS: Final = 50_000_000
 
 #: What belongs to a running process, or to one that was killed, or can be made again.
 _SKIPPED: Final = re.compile(
-    r"(.*/)?(__pycache__(/.*)?|\.[^/]*\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?"
-    r"|\.[^/]*\.(backup|restore|export)-[0-9a-f]{8}(/.*)?)"
+    r"(.*/)?(__pycache__(/.*)?|\.[^/]*\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?)"
 )
 _BESIDE_DATABASES: Final = ("-wal", "-shm", "-journal")
 #: Copied first, in this order; see the module's docstring.
@@ -560,15 +560,16 @@ def home_tree(folder: Path, ignored: Path) -> Tree:
         place, prefix = waiting.pop()
         for entry in sorted(_entries(place, prefix, left_out), key=lambda each: each.name):
             name = f"{prefix}{entry.name}"
-            if Path(entry.path) == ignored or _SKIPPED.fullmatch(name):
+            path = Path(entry.path)
+            if path == ignored or _SKIPPED.fullmatch(name) or is_work_folder(path):
                 continue
             if reason := _reason_to_skip(entry, name):
                 left_out.append(f"{plain_name(name)}: {reason}")
             elif entry.is_dir():
                 folders.append(name)
-                waiting.append((Path(entry.path), f"{name}/"))
+                waiting.append((path, f"{name}/"))
             else:
-                files += _found(Path(entry.path), name)
+                files += _found(path, name)
     paths = {each.name: each.path for each in files}
     kept = [each for each in files if not _is_beside(each.name, paths) and not _is_lock(each)]
     kept.sort(key=lambda each: (_order(each.name), each.name))

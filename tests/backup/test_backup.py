@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import multiprocessing
@@ -23,9 +24,10 @@ import pytest
 from support.commands import Machine, posix_only, run_on_terminal
 from support.forget_home import KEPT, count, fill, in_child
 
+from hermes_builtin.portable import export_file
 from hermes_core import MemoryManager
 from hermes_core.backup.backup import create_backup
-from hermes_core.backup.format import CHECKSUM, MANIFEST
+from hermes_core.backup.format import CHECKSUM, MANIFEST, work_folder
 from hermes_core.backup.restore import BackupError, restore
 from hermes_core.checkup.handed import Handed
 from hermes_core.errors import HermesError, SecretsError
@@ -136,8 +138,6 @@ def test_folders_plugins_modes_and_times_come_back(small, tmp_path):
     (plugin / "run.sh").chmod(0o755)
     (plugin / "uv.lock").write_text("version = 1\n")
     (plugin / "own.lock").touch()
-    (small / ".b.zip.backup-0123abcd").mkdir()
-    (small / ".b.zip.backup-0123abcd" / "backup.zip").write_text("half of it")
     os.utime(plugin / "run.sh", (1_600_000_000, 1_600_000_000))
     (plugin / "__pycache__").mkdir()
     (plugin / "__pycache__" / "x.pyc").write_text("")
@@ -145,7 +145,6 @@ def test_folders_plugins_modes_and_times_come_back(small, tmp_path):
     restore(tmp_path / "b.zip", tmp_path / "new")
     there = tmp_path / "new" / "plugins" / "acme"
     assert sorted(each.name for each in there.iterdir()) == ["__init__.py", "run.sh", "uv.lock"]
-    assert not list((tmp_path / "new").glob(".b.zip*"))
     assert stat.S_IMODE((there / "run.sh").stat().st_mode) == 0o755
     assert (there / "run.sh").stat().st_mtime == 1_600_000_000
     assert (tmp_path / "new" / "empty" / "inside").is_dir()
@@ -172,6 +171,59 @@ def test_a_backup_in_the_home_does_not_contain_itself(small, tmp_path):
     made = create_backup(small, small / "b.zip")
     assert not [each for each in made.files if ".zip" in each.path]
     restore(small / "b.zip", tmp_path / "new")
+
+
+FOLDERS_OF_A_PERSON = (
+    ".hermes.backup-20261118",
+    ".memories.backup-20261118",
+    ".b.zip.export-0123abcd",
+    ".new.restore-20261118",
+    ".b.zip.hermes-backup-0123456789abcdef",
+)
+
+
+@pytest.mark.parametrize("name", FOLDERS_OF_A_PERSON)
+@pytest.mark.parametrize("command", ["backup", "restore", "export"])
+def test_a_folder_of_a_person_beside_the_file_stays_whatever_its_name(
+    small, tmp_path, name, command
+):
+    create_backup(small, tmp_path / "b.zip")
+    for content in ("begun", "backup.zip", "MEMORY.md"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / content).write_text("mine")
+    work = {
+        "backup": lambda: create_backup(small, tmp_path / "again.zip"),
+        "restore": lambda: restore(tmp_path / "b.zip", tmp_path / "new"),
+        "export": lambda: export_file(small, tmp_path / "e.jsonl", provider=False),
+    }
+    work[command]()
+    found = {each.name: each.read_text() for each in (tmp_path / name).iterdir()}
+    assert found == dict.fromkeys(("begun", "backup.zip", "MEMORY.md"), "mine")
+
+
+def test_a_folder_of_a_person_in_the_home_is_in_the_backup_whatever_its_name(small, tmp_path):
+    for name in FOLDERS_OF_A_PERSON:
+        (small / name).mkdir()
+        (small / name / "MEMORY.md").write_text("mine")
+    made = create_backup(small, tmp_path / "b.zip")
+    assert {f"home/{name}/MEMORY.md" for name in FOLDERS_OF_A_PERSON} <= {
+        each.path for each in made.files
+    }
+
+
+def test_a_link_to_an_abandoned_folder_is_not_followed(small, tmp_path):
+    left = tmp_path / "elsewhere"
+    link = _abandoned(tmp_path / "b.zip", "backup")
+    link.rename(left)
+    link.symlink_to(left)
+    create_backup(small, tmp_path / "b.zip")
+    assert (left / "copy.db").read_text() == "private"
+
+
+def test_what_a_killed_process_left_in_the_home_is_not_in_the_backup(small, tmp_path):
+    left = _abandoned(small / "b.zip", "export")
+    made = create_backup(small, tmp_path / "b.zip")
+    assert not [each for each in (*made.files, *made.folders) if left.name in str(each)]
 
 
 # -- while others write -----------------------------------------------------------------------
@@ -658,20 +710,30 @@ def _killed_at(number: int, run: Callable[[Callable[[str], None]], object]) -> b
 
 @pytest.mark.parametrize("kind", ["backup", "restore"])
 def test_what_killed_processes_left_is_removed_whatever_its_name(small, tmp_path, kind):
-    for name in ("day1.zip", "day[2].zip", "in_use", "starting"):
-        left = tmp_path / f".{name}.{kind}-0123abcd"
-        left.mkdir()
-        (left / "lock").touch()
-        if name != "starting":
-            (left / "copy.db").write_text("private")
-    (tmp_path / f".notes.{kind}-of-mine").mkdir()
-    with file_lock(tmp_path / f".in_use.{kind}-0123abcd" / "lock", 0):
+    folders = {name: _abandoned(tmp_path / name, kind) for name in ("day1.zip", "day[2].zip")}
+    in_use = _abandoned(tmp_path / "in_use.zip", kind)
+    starting = tmp_path / f".starting.hermes-{kind}-0123456789abcdef"
+    starting.mkdir()
+    (starting / "lock").touch()
+    with file_lock(in_use / "lock", 0):
         create_backup(small, tmp_path / "day3.zip")
         restore(tmp_path / "day3.zip", tmp_path / "new")
-    assert {each.name for each in tmp_path.glob(f".*.{kind}-*")} == {
-        f".{name}.{kind}-{end}"
-        for name, end in (("in_use", "0123abcd"), ("starting", "0123abcd"), ("notes", "of-mine"))
-    }
+    assert [each for each in folders.values() if each.exists()] == []
+    assert in_use.exists()
+    assert starting.exists()
+
+
+def _abandoned(beside: Path, kind: str) -> Path:
+    """The folder of a process that was killed."""
+
+    def work() -> None:
+        with work_folder(beside, kind) as folder:
+            (folder / "copy.db").write_text("private")
+            os._exit(0)
+
+    in_child(work)
+    (found,) = beside.parent.glob(f".{glob.escape(beside.name)}.*")
+    return found
 
 
 @pytest.mark.stress
