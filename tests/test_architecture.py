@@ -412,7 +412,6 @@ def test_importing_does_no_work():
 MOST_LINES = 700
 #: The exceptions, with their reasons.
 LONG_FILES = {
-    "hermes_core/checkup/switch.py": "the steps of a replay, which share its journal",
     "plugins/builtin/hermes_builtin/sessions/postgres/schema.py": "every migration there was",
 }
 

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from json import dumps
@@ -28,8 +28,7 @@ from hermes_core.call_log import hook_health
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.checkup.deliveries import ActiveProvider, active_provider
 from hermes_core.checkup.doctor import Finding, start_provider
-from hermes_core.checkup.handed import Handed
-from hermes_core.checkup.journal import Journal
+from hermes_core.checkup.handed import REPLAYS, Handed, Replay, replays, save_replay
 from hermes_core.checkup.recall_sample import (
     CONTROL,
     Judgement,
@@ -55,13 +54,6 @@ from hermes_core.outbox.records import turn_id
 from hermes_core.provider import BuiltinMethods
 from hermes_core.session import SessionContext
 
-JOURNAL: Final = "switch.json"
-_JOURNAL: Final = Journal(
-    JOURNAL,
-    "an interrupted replay",
-    "remove the file, and run `hermes-plugins switch NAME --replay` again",
-)
-
 #: A turn of the archive, with its event id.
 _Turn = tuple[str, Mapping[str, Any]]
 
@@ -86,49 +78,6 @@ _CANDIDATES: Final = 10
 
 #: Seconds for a turn at a provider that was never called here.
 _GUESS: Final = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """How far the replay to one provider is. What it was handed is in `Handed`.
-
-    Attributes:
-        provider: The provider's name.
-        owner: Its owner.
-        began: When it began; `--since` begins again.
-        asked: From when on turns are wanted.
-        since: From when on this pass takes turns.
-        until: Up to when.
-        looks_up: Whether the provider may have turns already, so that it has to look.
-        has_notes: Whether the notes are done.
-        turns: How many turns were handed over.
-        notes: How many notes.
-        characters: How many characters they have.
-        finished: When it had everything; 0.0 if it has not.
-    """
-
-    provider: str
-    owner: str
-    began: float = 0.0
-    asked: float = 0.0
-    since: float = 0.0
-    until: float = 0.0
-    looks_up: bool = False
-    has_notes: bool = False
-    turns: int = 0
-    notes: int = 0
-    characters: int = 0
-    finished: float = 0.0
-
-    @property
-    def key(self) -> str:
-        """Its name in the journal."""
-        return f"{normalise(self.provider)}@{self.owner}"
-
-    @property
-    def whose(self) -> tuple[str, str]:
-        """The provider and its owner, as the outbox has them."""
-        return self.provider, self.owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,40 +145,7 @@ class ReplayResult:
         return self.waiting + self.skipped + self.failed
 
 
-# -- the journal --------------------------------------------------------------------------------
-
-
-def replays(home: Path) -> dict[str, Replay]:
-    """What the journal says, by provider and owner.
-
-    Raises:
-        HermesError: It can't be read.
-    """
-    return _JOURNAL.read(home, _parsed) or {}
-
-
-def _parsed(data: dict[str, Any]) -> dict[str, Replay]:
-    known = Replay.__dataclass_fields__  # a version of before has more
-    found = []
-    for each in data["replays"]:
-        row = {key: value for key, value in each.items() if key in known}
-        # It did not note which turns it had handed over: the provider has to look.
-        found.append(Replay(**(row if "began" in row else {**row, "looks_up": True})))
-    return {each.key: each for each in found}
-
-
-def _save(home: Path, done: Replay) -> Replay:
-    known = {**replays(home), done.key: done}
-    _JOURNAL.write(home, {"replays": [asdict(each) for each in known.values()]})
-    return done
-
-
-def interrupted(home: Path) -> list[str]:
-    """The providers whose replay did not reach its end."""
-    try:
-        return [each.provider for each in replays(home).values() if not each.finished]
-    except HermesError:
-        return ["NAME"]  # running it says what is wrong
+# -- which replay a run makes -------------------------------------------------------------------
 
 
 def planned(config: Config, whose: tuple[str, str], since: float | None) -> Replay:
@@ -476,7 +392,7 @@ def prove_candidate(home: Path, choice: str, grants: tuple[str, ...]) -> Iterato
 
 def replay_in_child(home: Path, wanted: ReplayRequest) -> Iterator[ReplayResult]:
     """Hand a provider its past, and recall a sample of it."""
-    with _JOURNAL.exclusive(home):
+    with REPLAYS.exclusive(home):
         config = candidate(load_config(home), wanted.choice, wanted.grants)
         worker = _Replayer(config, wanted)
         try:
@@ -520,17 +436,17 @@ class _Replayer:
         self._builtin.spooled(self._config.home, seconds=_SPOOL_SECONDS)
         # A person asks for it, so the pause after an earlier failure ends.
         self._store.make_due([each.id for each in self._waiting()])
-        _save(self._config.home, self._replay)
+        save_replay(self._config.home, self._replay)
         reason = self._delivered() or self._notes()
         count = -1
         while not reason and count != self._replay.turns:
             count = self._replay.turns
             reason = self._pass()
             if not reason and count != self._replay.turns:
-                self._replay = _save(self._config.home, _next_pass(self._replay))
+                self._replay = save_replay(self._config.home, _next_pass(self._replay))
         if reason:
             return replace(_result(self._config, self._replay), reason=reason)
-        self._replay = _save(self._config.home, replace(self._replay, finished=time.time()))
+        self._replay = save_replay(self._config.home, replace(self._replay, finished=time.time()))
         return self._recall_sample(_result(self._config, self._replay))
 
     # -- handing over -----------------------------------------------------------------------
@@ -577,7 +493,7 @@ class _Replayer:
         if writes and not admin.add_writes(self._store, writes):
             return "the outbox is full (see: hermes-plugins outbox status)"
         self._handed.finish(events)
-        self._replay = _save(self._config.home, after)
+        self._replay = save_replay(self._config.home, after)
         return self._delivered() or self._all_refused(batch)
 
     def _all_refused(self, batch: Sequence[NewWrite]) -> str:
