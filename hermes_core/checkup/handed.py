@@ -49,7 +49,7 @@ class Replay:
     Attributes:
         provider: The provider's name.
         owner: Its owner.
-        began: When it began; `--since` begins again.
+        began: When it began; it has to go on with the list of what it handed over.
         asked: From when on turns are wanted.
         since: From when on this pass takes turns.
         until: Up to when.
@@ -148,6 +148,21 @@ class Handed:
     def begun(self, events: Sequence[str]) -> set[str]:
         """Return which of these turns may have been handed over when a run was interrupted."""
         return self._known(events, done=0)
+
+    def interrupted(self) -> set[str]:
+        """Return everything that may have been handed over when a run was interrupted."""
+        return {event for (event,) in self._rows("SELECT event", done=0)}
+
+    def count(self) -> int:
+        """Return how many turns and notes were handed over."""
+        return sum(count for (count,) in self._rows("SELECT count(*)", done=1))
+
+    def _rows(self, what: str, *, done: int) -> list[tuple[Any]]:
+        if not self._exists:
+            return []
+        find = f"{what} FROM handed WHERE provider = ? AND began = ? AND done = ?"
+        values = (self._provider, self._began, done)
+        return self._file.read(lambda database: database.execute(find, values).fetchall())
 
     def _known(self, events: Sequence[str], *, done: int) -> set[str]:
         if not self._exists:  # a dry run creates nothing

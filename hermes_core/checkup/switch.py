@@ -3,8 +3,8 @@
 `replay` hands a provider what the archive and the notes have, through the outbox. It notes a batch
 as begun (`handed.py`), stores it there in one transaction, notes it as done, delivers it, and goes
 on with the next. So whatever is done is delivered or waits in the outbox. A process that ends
-between these steps leaves one batch that the next run stores again, with the same event ids and as
-a second attempt: a provider that can look a turn up gets it once.
+between these steps leaves one batch that is only begun. What the next run finds of it in the outbox
+is done; it stores the rest again, with the same event ids and as a second attempt.
 
 The provider that was active before stays active until the new one has everything: agents go on
 with it, and what they say meanwhile is in the archive, too.
@@ -154,14 +154,17 @@ def planned(config: Config, whose: tuple[str, str], since: float | None) -> Repl
     Each begins with the oldest turns: some may have been imported since the last run.
     """
     known = replays(config.home).get(Replay(*whose).key)
-    # A date that a person names starts again: the provider may have lost what it had.
-    if known is None or (since is not None and (known.finished or since != known.asked)):
+    now = time.time()
+    if known is None:
         start = since or 0.0
-        now = time.time()
         return Replay(*whose, now, start, start, now, looks_up=_was_used(config, whose))
+    asked = known.asked if since is None else since
+    # An age counts from when the replay began: it may have been interrupted for days.
+    if not known.finished and 0 <= asked - known.asked <= now - known.began:
+        asked = known.asked
     if known.finished:
         known = replace(known, finished=0.0, looks_up=True, has_notes=False)
-    return replace(known, since=known.asked, until=time.time())
+    return replace(known, asked=asked, since=asked, until=now)
 
 
 def _was_used(config: Config, whose: tuple[str, str]) -> bool:
@@ -202,7 +205,7 @@ def estimate(config: Config, whose: tuple[str, str], since: float | None) -> Est
     replay = planned(config, whose, since)
     found = Estimate(
         looks_up=replay.looks_up,
-        handed=replay.turns + (replay.notes if replay.has_notes else 0),
+        handed=replay.turns + replay.notes,
         waiting=_result(config, replay).waiting,
     )
     for session, ahead in _ahead(config, replay):
@@ -217,8 +220,8 @@ def estimate(config: Config, whose: tuple[str, str], since: float | None) -> Est
             characters=found.characters + sum(map(_length, turns)),
             imported=found.imported + (len(turns) if session["is_imported"] else 0),
         )
-    past = () if replay.has_notes else _builtin(config).past_notes(config.home, config.memory)
-    notes = list(past)
+    with closing(Handed(config.home, replay.key, replay.began)) as handed:
+        notes = [] if replay.has_notes else _notes_ahead(config, replay, handed)
     length = sum(len(each["change"]["content"]) for each in notes)
     seconds, measured = _pace(config.home, replay.provider)
     return replace(
@@ -371,6 +374,26 @@ def _turns_ahead(replay: Replay, session: Mapping[str, Any], handed: Handed) -> 
     return [each for each in turns if each[0] not in done]
 
 
+def _notes_ahead(config: Config, replay: Replay, handed: Handed) -> list[Mapping[str, Any]]:
+    """The notes that are there now and still to be handed over."""
+    notes = _builtin(config).past_notes(config.home, config.memory)
+    by_event = {_note_event(replay, note): note for note in notes}
+    done = handed.done([*by_event])
+    return [note for event, note in by_event.items() if event not in done]
+
+
+def _note_key(replay: Replay, note: Mapping[str, Any]) -> StreamKey:
+    context = SessionContext.from_keywords(note["session"], note["keywords"])
+    return StreamKey.of(*replay.whose, context)
+
+
+def _note_event(replay: Replay, note: Mapping[str, Any]) -> str:
+    """The event id of a note: by its text, since a note is there once."""
+    change = note["change"]
+    text = "\0".join((*_note_key(replay, note), change["target"], change["content"]))
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
 def _length(turn: Mapping[str, Any]) -> int:
     return len(turn["user_content"]) + len(turn["assistant_content"])
 
@@ -434,6 +457,7 @@ class _Replayer:
     def run(self) -> ReplayResult:
         """Hand over all there is; pass after pass, until nothing was said meanwhile."""
         self._builtin.spooled(self._config.home, seconds=_SPOOL_SECONDS)
+        self._finish_stored()
         # A person asks for it, so the pause after an earlier failure ends.
         self._store.make_due([each.id for each in self._waiting()])
         save_replay(self._config.home, self._replay)
@@ -450,6 +474,16 @@ class _Replayer:
         return self._recall_sample(_result(self._config, self._replay))
 
     # -- handing over -----------------------------------------------------------------------
+
+    def _finish_stored(self) -> None:
+        """Note what a killed run had stored in the outbox; once delivered, it is not there."""
+        stored = {each.event_id for each in admin.entries(self._store)}
+        self._handed.finish(self._handed.interrupted() & stored)
+        replay, count = self._replay, self._handed.count()
+        if replay.has_notes:
+            self._replay = replace(replay, turns=max(replay.turns, count - replay.notes))
+        else:  # the notes are handed over first
+            self._replay = replace(replay, notes=max(replay.notes, count - replay.turns))
 
     def _pass(self) -> str:
         """Hand over the turns of one period; why it ended early, or ""."""
@@ -506,26 +540,21 @@ class _Replayer:
         """Hand over the notes that are there now, before the turns."""
         if self._replay.has_notes:
             return ""
-        notes = list(self._builtin.past_notes(self._config.home, self._config.memory))
         present = {each.event_id for each in admin.entries(self._store)}
-        batch = [each for each in map(self._note, notes) if each.event_id not in present]
+        ahead = _notes_ahead(self._config, self._replay, self._handed)
+        notes = [each for each in ahead if _note_event(self._replay, each) not in present]
         length = sum(len(each["change"]["content"]) for each in notes)
         cursor = replace(
             self._replay,
             has_notes=True,
-            notes=len(notes),
-            characters=self._replay.characters + (0 if self._replay.notes else length),
+            notes=self._replay.notes + len(notes),
+            characters=self._replay.characters + length,
         )
-        return self._hand_over(batch, cursor)
+        return self._hand_over([self._note(each) for each in notes], cursor)
 
     def _note(self, note: Mapping[str, Any]) -> NewWrite:
-        context = SessionContext.from_keywords(note["session"], note["keywords"])
-        key = StreamKey.of(*self._replay.whose, context)
-        change = note["change"]
-        # By its text: a note is there once.
-        text = "\0".join((*key, change["target"], change["content"]))
-        event = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        payload = dumps(self._mask(change), default=str)
+        key, event = _note_key(self._replay, note), _note_event(self._replay, note)
+        payload = dumps(self._mask(note["change"]), default=str)
         return NewWrite(key, event, payload, note["at"] or time.time(), "on_memory_write")
 
     def _mask(self, value: Any) -> Any:
