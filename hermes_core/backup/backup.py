@@ -62,8 +62,9 @@ _LOCK_SECONDS: Final = 10.0
 #: Notes that are locked at once: a process may have 256 files open on some systems.
 _MOST_LOCKS: Final = 100
 _LARGEST_NOTES: Final = 10_000_000
-#: Secrets are encrypted in memory.
+#: Secrets are encrypted in memory, as JSON, in which files have a third more bytes.
 _LARGEST_CREDENTIALS: Final = 50_000_000
+_MOST_SECRETS: Final = 95_000_000
 
 #: What belongs to a running process, or to one that was killed, or can be made again.
 _SKIPPED: Final = re.compile(
@@ -153,6 +154,7 @@ class _Backup:
         self._left_out: list[str] = []
         self._problems: list[str] = []
         self._secrets = SecretFiles()
+        self._secrets_size = 0
         self._search = SecretSearch()
 
     def write(self, target: Path) -> Manifest:
@@ -431,10 +433,15 @@ class _Backup:
             self._left_out.append(f"{self._shown(each, place)}: {what}")
         elif len(content) > _LARGEST_CREDENTIALS:
             self._left_out.append(f"{self._shown(each, place)}: too large to encrypt")
-        elif place == HOME:
-            self._secrets.files[each.name] = (each.mode, content)
+        elif (size := self._secrets_size + _encoded_size(each, content)) > _MOST_SECRETS:
+            reason = f"has secrets; all of them may have about {_MOST_SECRETS * 3 // 4 // 10**6} MB"
+            self._left_out.append(f"{self._shown(each, place)}: {reason}")
         else:
-            self._secrets.outside[f"{place}/{each.name}"] = (each.mode, content)
+            self._secrets_size = size
+            if place == HOME:
+                self._secrets.files[each.name] = (each.mode, content)
+            else:
+                self._secrets.outside[f"{place}/{each.name}"] = (each.mode, content)
 
     def _add_secrets(self) -> str:
         """Write the secrets; returns the hash of what is encrypted."""
@@ -492,6 +499,11 @@ class _Backup:
 def _order(name: str) -> int:
     found = (number for number, each in enumerate(_FIRST) if name.startswith(each))
     return next(found, len(_FIRST))
+
+
+def _encoded_size(each: SourceFile, content: bytes) -> int:
+    """At most so many bytes a file has in the JSON that is encrypted."""
+    return len(content) * 4 // 3 + 6 * len(each.name) + 100
 
 
 def _text_of(notes: SourceFile) -> bytes | None:

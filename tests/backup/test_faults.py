@@ -231,7 +231,7 @@ def test_an_export_while_agents_write_is_whole_and_can_be_imported(home: Path, p
 @pytest.mark.parametrize(
     "name",
     ["home/a:b", "home/CON", "home/nul.txt", "home/com1.log", "home/a. ", "home/a.", 'home/a"b',
-     "home/x/aux/y", "home/a\x01b"],
+     "home/x/aux/y", "home/a\x01b", "home/a\\b", "home/..\\b"],
 )  # fmt: skip
 def test_names_that_are_something_else_on_windows_are_refused_there(name: str) -> None:
     assert is_proper(name, "posix")
