@@ -17,7 +17,8 @@ PAGE = ROOT / "docs" / "find-a-plugin.md"
 PROMPT = "$ hermes-plugins "
 #: Needs a network: tests/install.
 NOT_RUN = "install "
-COLUMNS = 100
+#: Of a table. Other lines may have the path of the home, which is longer here.
+COLUMNS, MORE_COLUMNS = 100, 1000
 
 
 def blocks() -> list[str]:
@@ -26,9 +27,9 @@ def blocks() -> list[str]:
 
 
 def printed(machine: Machine, command: str) -> str:
-    _, shown = run_on_terminal(
-        machine, *shlex.split(command), columns=COLUMNS, env={"NO_COLOR": "1"}
-    )
+    columns = COLUMNS if command.startswith("search") else MORE_COLUMNS
+    environment = {"NO_COLOR": "1"}
+    _, shown = run_on_terminal(machine, *shlex.split(command), columns=columns, env=environment)
     return shown.replace(str(machine.home), "~/.hermes")
 
 
