@@ -14,8 +14,8 @@ import stat
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,15 @@ from support.forget_home import KEPT, count, fill, in_child
 
 from hermes_builtin.portable import export_file
 from hermes_core import MemoryManager
-from hermes_core.backup import backup
+from hermes_core.backup import backup, notes
 from hermes_core.backup import restore as restoring
 from hermes_core.backup.backup import create_backup
 from hermes_core.backup.format import CHECKSUM, MANIFEST, SECRETS, work_folder
 from hermes_core.backup.restore import BackupError, restore
 from hermes_core.checkup.handed import Handed
 from hermes_core.errors import HermesError, SecretsError
-from hermes_core.storage.files import file_lock
+from hermes_core.storage.files import LockTimeoutError, file_lock
+from hermes_core.storage.snapshot import Snapshot
 
 pytestmark = [posix_only, pytest.mark.usefixtures("few_distributions")]
 
@@ -289,7 +290,7 @@ import sys
 from pathlib import Path
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
-from hermes_core.backup import backup
+from hermes_core.backup import backup, notes
 from hermes_core.backup import restore as restoring
 from hermes_core.backup.backup import create_backup
 home = Path(sys.argv[1])
@@ -309,9 +310,7 @@ def test_no_database_of_the_home_is_opened_by_anybody_but_sqlite(machine):
 
 
 def test_notes_wait_for_whoever_changes_them(small, tmp_path, monkeypatch):
-    from hermes_core.storage.files import LockTimeoutError
-
-    monkeypatch.setattr(backup, "_LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(notes, "_LOCK_SECONDS", 0.05)
     with (
         file_lock(small / "memories" / "MEMORY.md.lock", 1),
         pytest.raises(LockTimeoutError, match="locked by"),
@@ -319,6 +318,77 @@ def test_notes_wait_for_whoever_changes_them(small, tmp_path, monkeypatch):
         create_backup(small, tmp_path / "b.zip")
     assert not (tmp_path / "b.zip").exists()
     assert beside(tmp_path / "b.zip") == []
+
+
+def _notebooks_of_users(home: Path, count: int) -> list[Path]:
+    """Notebooks of so many users, each with a note."""
+    (home / "config.yaml").write_text("memory:\n  user_notes: per-user\n")
+    for number in range(count):
+        manager = MemoryManager.from_config(home)
+        manager.initialize_all("session", platform="telegram", user_id=str(number))
+        _add_note(manager, f"likes tea {number}")
+        manager.shutdown_all()
+    found = sorted((home / "memories").rglob("USER.md"))
+    assert len(found) == count
+    return found
+
+
+def _add_note(manager: MemoryManager, text: str) -> None:
+    manager.handle_tool_call("memory", {"action": "add", "target": "user", "content": text})
+
+
+def test_many_notebooks_are_locked_in_turns_and_all_of_them(small, tmp_path, monkeypatch):
+    found = _notebooks_of_users(small, 5)
+    monkeypatch.setattr(notes, "_MOST_LOCKS", 2)
+    monkeypatch.setattr(notes, "_LOCK_SECONDS", 0.05)
+    held: list[str] = []
+    most = 0
+
+    @contextmanager
+    def counted(path: Path, seconds: float) -> Iterator[None]:
+        nonlocal most
+        with file_lock(path, seconds):
+            held.append(path.name)
+            most = max(most, len(held))
+            yield
+            held.remove(path.name)
+
+    monkeypatch.setattr(notes, "file_lock", counted)
+    assert create_backup(small, tmp_path / "b.zip").problems == ()
+    assert most == 2
+    for number, each in enumerate(found):
+        with (
+            file_lock(each.with_name("USER.md.lock"), 1),
+            pytest.raises(LockTimeoutError, match="locked by"),
+        ):
+            create_backup(small, tmp_path / f"{number}.zip")
+
+
+@pytest.mark.parametrize("changes", [1, 100])
+def test_many_notebooks_that_change_meanwhile_are_read_again(small, tmp_path, monkeypatch, changes):
+    _notebooks_of_users(small, 5)
+    monkeypatch.setattr(notes, "_MOST_LOCKS", 2)
+    manager = MemoryManager.from_config(small)
+    manager.initialize_all("session", platform="telegram", user_id="0")
+    taken: list[notes.Snapshot] = []
+
+    def snapshot(path: Path) -> notes.Snapshot:
+        taken.append(Snapshot(path))
+        if len(taken) <= changes:
+            _add_note(manager, f"and {len(taken)}")
+        return taken[-1]
+
+    monkeypatch.setattr(notes, "Snapshot", snapshot)
+    made = create_backup(small, tmp_path / "b.zip")
+    manager.shutdown_all()
+    assert len(taken) == (2 if changes == 1 else 6)
+    assert [each.partition(":")[0] for each in made.problems] == ["notes"] * (changes > 1)
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    with closing(sqlite3.connect(tmp_path / "new" / "memories" / "history.db")) as database:
+        known = {row[0] for row in database.execute("SELECT after FROM changes")}
+    texts = [each.read_text() for each in (tmp_path / "new" / "memories").rglob("*.md")]
+    assert len(texts) == 6
+    assert known.issuperset(texts)
 
 
 # -- what other commands have begun -----------------------------------------------------------
