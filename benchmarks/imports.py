@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def measured(kind: str, folder: Path, megabytes: int) -> float:
         at = time.perf_counter()
         peak, done = imported(folder / "home", file)
         seconds = time.perf_counter() - at
-        found = done["messages"] if run == "first" else done["known"] * MESSAGES
+        known = done["known"] * (count if kind in ONE_SESSION else 1) * MESSAGES
+        found = done["messages"] if run == "first" else known
         assert found == count * MESSAGES, done
         highest = max(highest, peak)
         print(
@@ -117,11 +119,21 @@ def lines(count: int) -> Iterator[str]:
                 yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
+def one_session(count: int, **name: str) -> Iterator[str]:
+    """Messages of one conversation."""
+    for number in range(count):
+        for text in texts(number):
+            yield json.dumps({"role": "user", "content": text, **name}, ensure_ascii=False) + "\n"
+
+
 WRITERS: dict[str, Callable[[int], Iterator[str]]] = {
     "chatgpt": lambda count: array(count, chatgpt),
     "claude": lambda count: array(count, claude),
     "jsonl": lines,
+    "jsonl-session": partial(one_session, session_id="s-1"),
+    "jsonl-unnamed": one_session,
 }
+ONE_SESSION = ("jsonl-session", "jsonl-unnamed")
 
 
 if __name__ == "__main__":

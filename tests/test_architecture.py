@@ -606,7 +606,6 @@ def imported(*more: str, folder: Path | None = None) -> subprocess.CompletedProc
 MOST_LINES = 700
 #: The exceptions, with their reasons.
 LONG_FILES = {
-    "hermes_core/checkup/switch.py": "the steps of a replay, which share its journal",
     "plugins/builtin/hermes_builtin/sessions/postgres/schema.py": "every migration there was",
 }
 

@@ -5,9 +5,9 @@ before the one that its content moves to. Pending writes become notes, turns of 
 archive, turns of the archive go to the outbox. What moves meanwhile is in both copies, and both
 stores recognise it.
 
-Notes are read under their locks, together with a snapshot of their history. Databases are copied
-with SQLite's backup API. Every other file is either replaced as a whole or only appended to, so
-what it has when it is opened is complete.
+Notes are read under their locks, together with a snapshot of their history (`notes.py`). Databases
+are copied with SQLite's backup API. Every other file is either replaced as a whole or only appended
+to, so what it has when it is opened is complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import stat
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -39,9 +39,11 @@ from hermes_core.backup.format import (
     OutsidePath,
     SecretFiles,
     StoredFile,
+    is_work_folder,
     publish,
     work_folder,
 )
+from hermes_core.backup.notes import read_notes
 from hermes_core.backup.secret_search import LARGEST, SecretSearch
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.config import Config, load_config
@@ -51,23 +53,19 @@ from hermes_core.loading.activation import activate, deadlines_of
 from hermes_core.secrets import Secrets
 from hermes_core.secrets.encryption import encrypt
 from hermes_core.storage.address import shown_address
-from hermes_core.storage.files import LockTimeoutError, file_lock, open_regular
+from hermes_core.storage.files import open_regular
 from hermes_core.storage.snapshot import Snapshot, is_database
 
 CHUNK: Final = 1 << 20
 #: After so many bytes the file is synced: one sync at the end would hold up those of agents.
 _SYNCED_EVERY: Final = 8 * CHUNK
-_LOCK_SECONDS: Final = 10.0
-#: Notes that are locked at once: a process may have 256 files open on some systems.
-_MOST_LOCKS: Final = 100
-_LARGEST_NOTES: Final = 10_000_000
-#: Secrets are encrypted in memory.
+#: Secrets are encrypted in memory, as JSON, in which files have a third more bytes.
 _LARGEST_CREDENTIALS: Final = 50_000_000
+_MOST_SECRETS: Final = 95_000_000
 
 #: What belongs to a running process, or to one that was killed, or can be made again.
 _SKIPPED: Final = re.compile(
-    r"(.*/)?(__pycache__(/.*)?|\.[^/]*\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?"
-    r"|\.[^/]*\.(backup|restore|export)-[0-9a-f]{8}(/.*)?)"
+    r"(.*/)?(__pycache__(/.*)?|\.[^/]*\.[0-9a-f]{8}\.tmp(-wal|-shm|-journal)?)"
 )
 _BESIDE_DATABASES: Final = ("-wal", "-shm", "-journal")
 #: Copied first, in this order; see the module's docstring.
@@ -153,6 +151,7 @@ class _Backup:
         self._left_out: list[str] = []
         self._problems: list[str] = []
         self._secrets = SecretFiles()
+        self._secrets_size = 0
         self._search = SecretSearch()
 
     def write(self, target: Path) -> Manifest:
@@ -229,40 +228,18 @@ class _Backup:
 
     def _add_notes(self, files: Sequence[SourceFile]) -> None:
         """Copy the notes and their history as they are at one moment."""
-        with ExitStack() as stack:
-            texts: list[tuple[SourceFile, bytes | None]] = []
-            with ExitStack() as locks:
-                for each in [f for f in files if f.path.suffix == ".md"][:_MOST_LOCKS]:
-                    self._lock(locks, each)
-                texts += [(each, _text_of(each)) for each in files if each.path.suffix == ".md"]
-                snapshots = {
-                    each.name: stack.enter_context(closing(snapshot))
-                    for each in files
-                    if each.name == _HISTORY and (snapshot := self._snapshot(each)) is not None
-                }
+        notebooks = [each for each in files if each.path.suffix == ".md"]
+        history = next((each.path for each in files if each.name == _HISTORY), None)
+        read = read_notes([each.path for each in notebooks], history)
+        self._problems += [read.problem] if read.problem else []
+        with closing(read.history) if read.history is not None else nullcontext() as snapshot:
             # The locks are free again; what was read belongs together.
-            for each, text in texts:
-                if text is not None:
+            for each in notebooks:
+                if (text := read.texts[each.path]) is not None:
                     self._store(each, HOME, BytesIO(text))
-            known = {each.name for each, text in texts if text is not None}
             for each in files:
-                if each.name not in known:
-                    self._add(each, HOME, snapshots.get(each.name))
-
-    def _lock(self, locks: ExitStack, notes: SourceFile) -> None:
-        path = notes.path.with_name(f"{notes.path.name}.lock")
-        try:
-            locks.enter_context(file_lock(path, _LOCK_SECONDS))
-        except LockTimeoutError:
-            raise
-        except OSError:  # a folder that can't be written: nobody else changes it either
-            return
-
-    def _snapshot(self, each: SourceFile) -> Snapshot | None:
-        try:
-            return Snapshot(each.path) if is_database(each.path) else None
-        except HermesError:
-            return None  # `_add` reports it
+                if read.texts.get(each.path) is None:
+                    self._add(each, HOME, snapshot if each.name == _HISTORY else None)
 
     # -- one file -------------------------------------------------------------------------
 
@@ -431,10 +408,15 @@ class _Backup:
             self._left_out.append(f"{self._shown(each, place)}: {what}")
         elif len(content) > _LARGEST_CREDENTIALS:
             self._left_out.append(f"{self._shown(each, place)}: too large to encrypt")
-        elif place == HOME:
-            self._secrets.files[each.name] = (each.mode, content)
+        elif (size := self._secrets_size + _encoded_size(each, content)) > _MOST_SECRETS:
+            reason = f"has secrets; all of them may have about {_MOST_SECRETS * 3 // 4 // 10**6} MB"
+            self._left_out.append(f"{self._shown(each, place)}: {reason}")
         else:
-            self._secrets.outside[f"{place}/{each.name}"] = (each.mode, content)
+            self._secrets_size = size
+            if place == HOME:
+                self._secrets.files[each.name] = (each.mode, content)
+            else:
+                self._secrets.outside[f"{place}/{each.name}"] = (each.mode, content)
 
     def _add_secrets(self) -> str:
         """Write the secrets; returns the hash of what is encrypted."""
@@ -494,14 +476,9 @@ def _order(name: str) -> int:
     return next(found, len(_FIRST))
 
 
-def _text_of(notes: SourceFile) -> bytes | None:
-    """The text of a notebook; None if it is too large to be one, or can't be read."""
-    try:
-        with open_regular(notes.path) as file:
-            content = file.read(_LARGEST_NOTES + 1)
-    except OSError:
-        return None
-    return content if len(content) <= _LARGEST_NOTES else None
+def _encoded_size(each: SourceFile, content: bytes) -> int:
+    """At most so many bytes a file has in the JSON that is encrypted."""
+    return len(content) * 4 // 3 + 6 * len(each.name) + 100
 
 
 def _date(modified: float) -> tuple[int, int, int, int, int, int]:
@@ -560,15 +537,16 @@ def home_tree(folder: Path, ignored: Path) -> Tree:
         place, prefix = waiting.pop()
         for entry in sorted(_entries(place, prefix, left_out), key=lambda each: each.name):
             name = f"{prefix}{entry.name}"
-            if Path(entry.path) == ignored or _SKIPPED.fullmatch(name):
+            path = Path(entry.path)
+            if path == ignored or _SKIPPED.fullmatch(name) or is_work_folder(path):
                 continue
             if reason := _reason_to_skip(entry, name):
                 left_out.append(f"{plain_name(name)}: {reason}")
             elif entry.is_dir():
                 folders.append(name)
-                waiting.append((Path(entry.path), f"{name}/"))
+                waiting.append((path, f"{name}/"))
             else:
-                files += _found(Path(entry.path), name)
+                files += _found(path, name)
     paths = {each.name: each.path for each in files}
     kept = [each for each in files if not _is_beside(each.name, paths) and not _is_lock(each)]
     kept.sort(key=lambda each: (_order(each.name), each.name))

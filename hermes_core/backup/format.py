@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_core.errors import HermesError
-from hermes_core.storage.files import LockTimeoutError, file_lock, sync_folder
+from hermes_core.storage.files import LockTimeoutError, file_lock, read_regular, sync_folder
 
 FORMAT: Final = "hermes-plugins backup"
 VERSION: Final = 1
@@ -153,29 +154,46 @@ def manifest_of(data: dict[str, Any]) -> Manifest:
 # -- folders to work in -----------------------------------------------------------------------
 
 
+_WORK_FOLDER: Final = re.compile(r"\..*\.hermes-(backup|restore|export)-[0-9a-f]{16}", re.DOTALL)
+#: A name alone does not decide whether a folder is removed: a person may have chosen it.
+_MARKER: Final = "hermes-plugins-work-folder"
+_MARKER_TEXT: Final = b"Made by hermes-plugins; the next backup, restore or export removes it.\n"
+#: Characters of the name beside it; a name may have 255 bytes.
+_MOST_NAME: Final = 40
+
+
 @contextmanager
 def work_folder(beside: Path, kind: str) -> Iterator[Path]:
     """A private folder beside a path, which is removed afterwards.
 
-    Those of any name that killed processes left there are removed by the next one.
+    Those that killed processes left there, beside whatever name, are removed by the next one.
     """
     parent = beside.parent
-    for each in list(parent.glob(f".*.{kind}-{'[0-9a-f]' * 8}")):
+    for each in list(parent.glob(".*.hermes-*")):
         with suppress(OSError, LockTimeoutError):
             _remove_abandoned(each)
-    folder = parent / f".{beside.name}.{kind}-{os.urandom(4).hex()}"
+    folder = parent / f".{beside.name[:_MOST_NAME]}.hermes-{kind}-{os.urandom(8).hex()}"
     folder.mkdir(mode=0o700)
     try:
         with file_lock(folder / "lock", 0):
-            (folder / "begun").touch()
+            (folder / _MARKER).write_bytes(_MARKER_TEXT)
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def is_work_folder(folder: Path) -> bool:
+    """Whether `work_folder` made a folder; a name that looks like it is not enough."""
+    if not _WORK_FOLDER.fullmatch(folder.name) or folder.is_symlink():
+        return False
+    try:
+        return read_regular(folder / _MARKER, len(_MARKER_TEXT)) == _MARKER_TEXT
+    except OSError:  # also a new one, which gets its marker when it is locked
+        return False
+
+
 def _remove_abandoned(folder: Path) -> None:
-    # In a new folder there is nothing, or the lock alone until it is taken.
-    if folder.is_symlink() or all(each.name == "lock" for each in folder.iterdir()):
+    if not is_work_folder(folder):
         return
     with file_lock(folder / "lock", 0):
         pass

@@ -46,12 +46,13 @@ from hermes_core.storage.home import ensure_folder
 
 #: Streams of other files, devices, and names that Windows changes without a word.
 _NOT_ON_WINDOWS: Final = re.compile(
-    r'[<>:"|?*\x01-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)', re.IGNORECASE
+    r'[<>:"|?*\\\x01-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)', re.IGNORECASE
 )
 _ANOTHER: Final = "use another backup, or copy this one again"
 #: A manifest of a million files has 200 MB.
 _LARGEST_MANIFEST: Final = 500_000_000
-_LARGEST_SECRETS: Final = 100_000_000
+#: `backup` writes at most 100 MB; earlier versions had no limit.
+_LARGEST_SECRETS: Final = 500_000_000
 _BAD_ZIP: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -249,7 +250,7 @@ def is_proper(name: str, system: str = os.name) -> bool:
         parts[0] in (HOME, OUTSIDE)
         and len(parts) > 1
         and not any(part in ("", ".", "..") for part in parts)
-        and not set(name) & {"\\", "\0"}
+        and "\0" not in name
         and not PurePosixPath(name).is_absolute()
         and not (system == "nt" and any(map(_NOT_ON_WINDOWS.search, parts)))
     )
@@ -336,11 +337,14 @@ def _write_secrets(
 ) -> int:
     if manifest.secrets is None:
         return 0
-    encrypted = _small(archive, file, SECRETS, _LARGEST_SECRETS)
-    if hashlib.sha256(encrypted).hexdigest() != manifest.secrets_sha256:
+    hashed = hashlib.sha256()
+    for chunk in _chunks(archive, file, SECRETS):
+        hashed.update(chunk)
+    if hashed.hexdigest() != manifest.secrets_sha256:
         raise _damaged(file, "its secrets are not what was backed up")
     if not passphrase:
         return 0
+    encrypted = _small(archive, file, SECRETS, _LARGEST_SECRETS)
     try:
         found = SecretFiles.from_json(decrypt(encrypted, passphrase))
     except (ValueError, KeyError, TypeError) as error:

@@ -23,9 +23,9 @@ from hermes_core.checkup.deliveries import (
 )
 from hermes_core.checkup.doctor import PROBLEM, home_limits, start_provider
 from hermes_core.checkup.forget import INTERRUPTED
+from hermes_core.checkup.replayed_turns import interrupted
 from hermes_core.checkup.storage import JOURNAL as MIGRATION
 from hermes_core.checkup.survey import JOURNAL
-from hermes_core.checkup.switch import interrupted
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.fields import Field, active_fields, when
 from hermes_core.config.names import normalise, split_choice

@@ -3,8 +3,8 @@
 `replay` hands a provider what the archive and the notes have, through the outbox. It notes a batch
 as begun (`replayed_turns.py`), stores it there in one transaction, notes it as done, delivers it,
 and goes on with the next. So whatever is done is delivered or waits in the outbox. A process that
-ends between these steps leaves one batch that the next run stores again, with the same event ids
-and as a second attempt: a provider that can look a turn up gets it once.
+ends between these steps leaves one batch that is only begun. What the next run finds of it in the
+outbox is done; it stores the rest again, with the same event ids and as a second attempt.
 
 The provider that was active before stays active until the new one has everything: agents go on
 with it, and what they say meanwhile is in the archive, too.
@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from json import dumps
@@ -28,7 +28,6 @@ from hermes_core.call_log import hook_health
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.checkup.deliveries import ActiveProvider, active_provider
 from hermes_core.checkup.doctor import Finding, start_provider
-from hermes_core.checkup.journal import Journal
 from hermes_core.checkup.recall_sample import (
     CONTROL,
     Judgement,
@@ -36,7 +35,13 @@ from hermes_core.checkup.recall_sample import (
     count_words,
     question_about,
 )
-from hermes_core.checkup.replayed_turns import ReplayedTurns
+from hermes_core.checkup.replayed_turns import (
+    REPLAYS,
+    Replay,
+    ReplayedTurns,
+    replays,
+    save_replay,
+)
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.names import normalise, split_choice
 from hermes_core.config.storage import home_database
@@ -54,13 +59,6 @@ from hermes_core.outbox.admin import NewWrite
 from hermes_core.outbox.records import ProviderKey, turn_id
 from hermes_core.provider import BuiltinMethods, PastNote, PastSession
 from hermes_core.session import SessionContext
-
-JOURNAL: Final = "switch.json"
-_JOURNAL: Final = Journal(
-    JOURNAL,
-    "an interrupted replay",
-    "remove the file, and run `hermes-plugins switch NAME --replay` again",
-)
 
 #: A turn of the archive, with its event id.
 _Turn = tuple[str, Mapping[str, Any]]
@@ -86,49 +84,6 @@ _CANDIDATES: Final = 10
 
 #: Seconds for a turn at a provider that was never called here.
 _GUESS: Final = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """How far the replay to one provider is. What it was handed is in `ReplayedTurns`.
-
-    Attributes:
-        provider: The provider's name.
-        owner: Its owner.
-        began: When it began; `--since` begins again.
-        asked: From when on turns are wanted.
-        since: From when on this pass takes turns.
-        until: Up to when.
-        looks_up: Whether the provider may have turns already, so that it has to look.
-        has_notes: Whether the notes are done.
-        turns: How many turns were handed over.
-        notes: How many notes.
-        characters: How many characters they have.
-        finished: When it had everything; 0.0 if it has not.
-    """
-
-    provider: str
-    owner: str
-    began: float = 0.0
-    asked: float = 0.0
-    since: float = 0.0
-    until: float = 0.0
-    looks_up: bool = False
-    has_notes: bool = False
-    turns: int = 0
-    notes: int = 0
-    characters: int = 0
-    finished: float = 0.0
-
-    @property
-    def key(self) -> str:
-        """Its name in the journal."""
-        return f"{normalise(self.provider)}@{self.owner}"
-
-    @property
-    def target(self) -> ProviderKey:
-        """The provider, as the outbox has it."""
-        return ProviderKey(self.provider, self.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,40 +151,7 @@ class ReplayResult:
         return self.waiting + self.skipped + self.failed
 
 
-# -- the journal --------------------------------------------------------------------------------
-
-
-def replays(home: Path) -> dict[str, Replay]:
-    """What the journal says, by provider and owner.
-
-    Raises:
-        HermesError: It can't be read.
-    """
-    return _JOURNAL.read(home, _parsed) or {}
-
-
-def _parsed(data: dict[str, Any]) -> dict[str, Replay]:
-    known = Replay.__dataclass_fields__  # a version of before has more
-    found = []
-    for each in data["replays"]:
-        row = {key: value for key, value in each.items() if key in known}
-        # It did not note which turns it had handed over: the provider has to look.
-        found.append(Replay(**(row if "began" in row else {**row, "looks_up": True})))
-    return {each.key: each for each in found}
-
-
-def _save(home: Path, done: Replay) -> Replay:
-    known = {**replays(home), done.key: done}
-    _JOURNAL.write(home, {"replays": [asdict(each) for each in known.values()]})
-    return done
-
-
-def interrupted(home: Path) -> list[str]:
-    """The providers whose replay did not reach its end."""
-    try:
-        return [each.provider for each in replays(home).values() if not each.finished]
-    except HermesError:
-        return ["NAME"]  # running it says what is wrong
+# -- which replay a run makes -------------------------------------------------------------------
 
 
 def planned(config: Config, target: ProviderKey, since: float | None) -> Replay:
@@ -238,14 +160,17 @@ def planned(config: Config, target: ProviderKey, since: float | None) -> Replay:
     Each begins with the oldest turns: some may have been imported since the last run.
     """
     known = replays(config.home).get(Replay(*target).key)
-    # A date that a person names starts again: the provider may have lost what it had.
-    if known is None or (since is not None and (known.finished or since != known.asked)):
+    now = time.time()
+    if known is None:
         start = since or 0.0
-        now = time.time()
         return Replay(*target, now, start, start, now, looks_up=_was_used(config, target))
+    asked = known.asked if since is None else since
+    # An age counts from when the replay began: it may have been interrupted for days.
+    if not known.finished and 0 <= asked - known.asked <= now - known.began:
+        asked = known.asked
     if known.finished:
         known = replace(known, finished=0.0, looks_up=True, has_notes=False)
-    return replace(known, since=known.asked, until=time.time())
+    return replace(known, asked=asked, since=asked, until=now)
 
 
 def _was_used(config: Config, target: ProviderKey) -> bool:
@@ -286,7 +211,7 @@ def estimate(config: Config, target: ProviderKey, since: float | None) -> Estima
     replay = planned(config, target, since)
     found = Estimate(
         looks_up=replay.looks_up,
-        handed=replay.turns + (replay.notes if replay.has_notes else 0),
+        handed=replay.turns + replay.notes,
         waiting=_result(config, replay).waiting,
     )
     for session, ahead in _ahead(config, replay):
@@ -301,8 +226,8 @@ def estimate(config: Config, target: ProviderKey, since: float | None) -> Estima
             characters=found.characters + sum(map(_length, turns)),
             imported=found.imported + (len(turns) if session.is_imported else 0),
         )
-    past = () if replay.has_notes else _builtin(config).past_notes(config.home, config.memory)
-    notes = list(past)
+    with closing(ReplayedTurns(config.home, replay.key, replay.began)) as handed:
+        notes = [] if replay.has_notes else _notes_ahead(config, replay, handed)
     length = sum(len(each.change["content"]) for each in notes)
     seconds, measured = _pace(config.home, replay.provider)
     return replace(
@@ -455,6 +380,26 @@ def _turns_ahead(replay: Replay, session: PastSession, handed: ReplayedTurns) ->
     return [each for each in turns if each[0] not in done]
 
 
+def _notes_ahead(config: Config, replay: Replay, handed: ReplayedTurns) -> list[PastNote]:
+    """The notes that are there now and still to be handed over."""
+    notes = _builtin(config).past_notes(config.home, config.memory)
+    by_event = {_note_event(replay, note): note for note in notes}
+    done = handed.done([*by_event])
+    return [note for event, note in by_event.items() if event not in done]
+
+
+def _note_key(replay: Replay, note: PastNote) -> StreamKey:
+    context = SessionContext.from_keywords(note.session, note.keywords)
+    return StreamKey.of(*replay.target, context)
+
+
+def _note_event(replay: Replay, note: PastNote) -> str:
+    """The event id of a note: by its text, since a note is there once."""
+    change = note.change
+    text = "\0".join((*_note_key(replay, note), change["target"], change["content"]))
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
 def _length(turn: Mapping[str, Any]) -> int:
     return len(turn["user_content"]) + len(turn["assistant_content"])
 
@@ -476,7 +421,7 @@ def prove_candidate(home: Path, choice: str, grants: tuple[str, ...]) -> Iterato
 
 def replay_in_child(home: Path, wanted: ReplayRequest) -> Iterator[ReplayResult]:
     """Hand a provider its past, and recall a sample of it."""
-    with _JOURNAL.exclusive(home):
+    with REPLAYS.exclusive(home):
         config = candidate(load_config(home), wanted.choice, wanted.grants)
         worker = _Replayer(config, wanted)
         try:
@@ -518,22 +463,33 @@ class _Replayer:
     def run(self) -> ReplayResult:
         """Hand over all there is; pass after pass, until nothing was said meanwhile."""
         self._builtin.spooled(self._config.home, seconds=_SPOOL_SECONDS)
+        self._finish_stored()
         # A person asks for it, so the pause after an earlier failure ends.
         self._store.make_due([each.id for each in self._waiting()])
-        _save(self._config.home, self._replay)
+        save_replay(self._config.home, self._replay)
         reason = self._delivered() or self._notes()
         count = -1
         while not reason and count != self._replay.turns:
             count = self._replay.turns
             reason = self._pass()
             if not reason and count != self._replay.turns:
-                self._replay = _save(self._config.home, _next_pass(self._replay))
+                self._replay = save_replay(self._config.home, _next_pass(self._replay))
         if reason:
             return replace(_result(self._config, self._replay), reason=reason)
-        self._replay = _save(self._config.home, replace(self._replay, finished=time.time()))
+        self._replay = save_replay(self._config.home, replace(self._replay, finished=time.time()))
         return self._recall_sample(_result(self._config, self._replay))
 
     # -- handing over -----------------------------------------------------------------------
+
+    def _finish_stored(self) -> None:
+        """Note what a killed run had stored in the outbox; once delivered, it is not there."""
+        stored = {each.event_id for each in admin.entries(self._store)}
+        self._handed.finish(self._handed.interrupted() & stored)
+        replay, count = self._replay, self._handed.count()
+        if replay.has_notes:
+            self._replay = replace(replay, turns=max(replay.turns, count - replay.notes))
+        else:  # the notes are handed over first
+            self._replay = replace(replay, notes=max(replay.notes, count - replay.turns))
 
     def _pass(self) -> str:
         """Hand over the turns of one period; why it ended early, or ""."""
@@ -577,7 +533,7 @@ class _Replayer:
         if writes and not admin.add_writes(self._store, writes):
             return "the outbox is full (see: hermes-plugins outbox status)"
         self._handed.finish(events)
-        self._replay = _save(self._config.home, after)
+        self._replay = save_replay(self._config.home, after)
         return self._delivered() or self._all_refused(batch)
 
     def _all_refused(self, batch: Sequence[NewWrite]) -> str:
@@ -590,26 +546,21 @@ class _Replayer:
         """Hand over the notes that are there now, before the turns."""
         if self._replay.has_notes:
             return ""
-        notes = list(self._builtin.past_notes(self._config.home, self._config.memory))
         present = {each.event_id for each in admin.entries(self._store)}
-        batch = [each for each in map(self._note, notes) if each.event_id not in present]
+        ahead = _notes_ahead(self._config, self._replay, self._handed)
+        notes = [each for each in ahead if _note_event(self._replay, each) not in present]
         length = sum(len(each.change["content"]) for each in notes)
         cursor = replace(
             self._replay,
             has_notes=True,
-            notes=len(notes),
-            characters=self._replay.characters + (0 if self._replay.notes else length),
+            notes=self._replay.notes + len(notes),
+            characters=self._replay.characters + length,
         )
-        return self._hand_over(batch, cursor)
+        return self._hand_over([self._note(each) for each in notes], cursor)
 
     def _note(self, note: PastNote) -> NewWrite:
-        context = SessionContext.from_keywords(note.session, note.keywords)
-        key = StreamKey.of(*self._replay.target, context)
-        change = note.change
-        # By its text: a note is there once.
-        text = "\0".join((*key, change["target"], change["content"]))
-        event = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        payload = dumps(self._mask(change), default=str)
+        key, event = _note_key(self._replay, note), _note_event(self._replay, note)
+        payload = dumps(self._mask(note.change), default=str)
         return NewWrite(key, event, payload, note.at or time.time(), "on_memory_write")
 
     def _mask(self, value: Any) -> Any:

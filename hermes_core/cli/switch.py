@@ -11,6 +11,7 @@ import click
 
 from hermes_core.checkup.deliveries import writes
 from hermes_core.checkup.doctor import PROBLEM
+from hermes_core.checkup.replayed_turns import Replay, replays
 from hermes_core.checkup.selection import TestedProvider, enable, find_choice
 from hermes_core.checkup.switch import (
     Estimate,
@@ -114,7 +115,10 @@ class _Switch:
 
     @property
     def _continue(self) -> str:
+        """The command to run again; the journal of a replay has its date."""
         since = self._given["since"]
+        if Replay(*self._target).key in replays(self.config.home):
+            since = None
         day = (
             f" --since {time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(since))}" if since else ""
         )

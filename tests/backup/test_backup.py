@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import multiprocessing
@@ -13,8 +14,8 @@ import stat
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,17 @@ from support.commands import Machine, posix_only, run_on_terminal
 from support.forget_home import KEPT, count, fill, in_child
 from support.other_user import bound_by_modes
 
+from hermes_builtin.portable import export_file
 from hermes_core import MemoryManager
+from hermes_core.backup import backup, notes
+from hermes_core.backup import restore as restoring
 from hermes_core.backup.backup import create_backup
-from hermes_core.backup.format import CHECKSUM, MANIFEST
+from hermes_core.backup.format import CHECKSUM, MANIFEST, SECRETS, work_folder
 from hermes_core.backup.restore import BackupError, restore
 from hermes_core.checkup.replayed_turns import ReplayedTurns
 from hermes_core.errors import HermesError, SecretsError
-from hermes_core.storage.files import file_lock
+from hermes_core.storage.files import LockTimeoutError, file_lock
+from hermes_core.storage.snapshot import Snapshot
 
 pytestmark = [posix_only, pytest.mark.usefixtures("few_distributions")]
 
@@ -137,8 +142,6 @@ def test_folders_plugins_modes_and_times_come_back(small, tmp_path):
     (plugin / "run.sh").chmod(0o755)
     (plugin / "uv.lock").write_text("version = 1\n")
     (plugin / "own.lock").touch()
-    (small / ".b.zip.backup-0123abcd").mkdir()
-    (small / ".b.zip.backup-0123abcd" / "backup.zip").write_text("half of it")
     os.utime(plugin / "run.sh", (1_600_000_000, 1_600_000_000))
     (plugin / "__pycache__").mkdir()
     (plugin / "__pycache__" / "x.pyc").write_text("")
@@ -146,7 +149,6 @@ def test_folders_plugins_modes_and_times_come_back(small, tmp_path):
     restore(tmp_path / "b.zip", tmp_path / "new")
     there = tmp_path / "new" / "plugins" / "acme"
     assert sorted(each.name for each in there.iterdir()) == ["__init__.py", "run.sh", "uv.lock"]
-    assert not list((tmp_path / "new").glob(".b.zip*"))
     assert stat.S_IMODE((there / "run.sh").stat().st_mode) == 0o755
     assert (there / "run.sh").stat().st_mtime == 1_600_000_000
     assert (tmp_path / "new" / "empty" / "inside").is_dir()
@@ -173,6 +175,70 @@ def test_a_backup_in_the_home_does_not_contain_itself(small, tmp_path):
     made = create_backup(small, small / "b.zip")
     assert not [each for each in made.files if ".zip" in each.path]
     restore(small / "b.zip", tmp_path / "new")
+
+
+def test_names_with_a_backslash_come_back(small, tmp_path):
+    (small / "a\\b").mkdir()
+    for name in ("a\\b/c\\d.txt", "\\"):
+        (small / name).write_text(name)
+    (small / "\\.env").write_text("x=1")
+    create_backup(small, tmp_path / "b.zip", passphrase=PASSPHRASE)
+    restore(tmp_path / "b.zip", tmp_path / "new", PASSPHRASE)
+    for name in ("a\\b/c\\d.txt", "\\", "\\.env"):
+        assert (tmp_path / "new" / name).read_text() == (small / name).read_text()
+
+
+FOLDERS_OF_A_PERSON = (
+    ".hermes.backup-20261118",
+    ".memories.backup-20261118",
+    ".b.zip.export-0123abcd",
+    ".new.restore-20261118",
+    ".b.zip.hermes-backup-0123456789abcdef",
+)
+
+
+@pytest.mark.parametrize("name", FOLDERS_OF_A_PERSON)
+@pytest.mark.parametrize("command", ["backup", "restore", "export"])
+def test_a_folder_of_a_person_beside_the_file_stays_whatever_its_name(
+    small, tmp_path, name, command
+):
+    create_backup(small, tmp_path / "b.zip")
+    for content in ("begun", "backup.zip", "MEMORY.md"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / content).write_text("mine")
+    work = {
+        "backup": lambda: create_backup(small, tmp_path / "again.zip"),
+        "restore": lambda: restore(tmp_path / "b.zip", tmp_path / "new"),
+        "export": lambda: export_file(small, tmp_path / "e.jsonl", provider=False),
+    }
+    work[command]()
+    found = {each.name: each.read_text() for each in (tmp_path / name).iterdir()}
+    assert found == dict.fromkeys(("begun", "backup.zip", "MEMORY.md"), "mine")
+
+
+def test_a_folder_of_a_person_in_the_home_is_in_the_backup_whatever_its_name(small, tmp_path):
+    for name in FOLDERS_OF_A_PERSON:
+        (small / name).mkdir()
+        (small / name / "MEMORY.md").write_text("mine")
+    made = create_backup(small, tmp_path / "b.zip")
+    assert {f"home/{name}/MEMORY.md" for name in FOLDERS_OF_A_PERSON} <= {
+        each.path for each in made.files
+    }
+
+
+def test_a_link_to_an_abandoned_folder_is_not_followed(small, tmp_path):
+    left = tmp_path / "elsewhere"
+    link = _abandoned(tmp_path / "b.zip", "backup")
+    link.rename(left)
+    link.symlink_to(left)
+    create_backup(small, tmp_path / "b.zip")
+    assert (left / "copy.db").read_text() == "private"
+
+
+def test_what_a_killed_process_left_in_the_home_is_not_in_the_backup(small, tmp_path):
+    left = _abandoned(small / "b.zip", "export")
+    made = create_backup(small, tmp_path / "b.zip")
+    assert not [each for each in (*made.files, *made.folders) if left.name in str(each)]
 
 
 # -- while others write -----------------------------------------------------------------------
@@ -225,6 +291,8 @@ import sys
 from pathlib import Path
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+from hermes_core.backup import backup, notes
+from hermes_core.backup import restore as restoring
 from hermes_core.backup.backup import create_backup
 home = Path(sys.argv[1])
 create_backup(home, home.with_name("b.zip"))
@@ -243,10 +311,7 @@ def test_no_database_of_the_home_is_opened_by_anybody_but_sqlite(machine):
 
 
 def test_notes_wait_for_whoever_changes_them(small, tmp_path, monkeypatch):
-    from hermes_core.backup import backup
-    from hermes_core.storage.files import LockTimeoutError, file_lock
-
-    monkeypatch.setattr(backup, "_LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(notes, "_LOCK_SECONDS", 0.05)
     with (
         file_lock(small / "memories" / "MEMORY.md.lock", 1),
         pytest.raises(LockTimeoutError, match="locked by"),
@@ -254,6 +319,77 @@ def test_notes_wait_for_whoever_changes_them(small, tmp_path, monkeypatch):
         create_backup(small, tmp_path / "b.zip")
     assert not (tmp_path / "b.zip").exists()
     assert beside(tmp_path / "b.zip") == []
+
+
+def _notebooks_of_users(home: Path, count: int) -> list[Path]:
+    """Notebooks of so many users, each with a note."""
+    (home / "config.yaml").write_text("memory:\n  user_notes: per-user\n")
+    for number in range(count):
+        manager = MemoryManager.from_config(home)
+        manager.initialize_all("session", platform="telegram", user_id=str(number))
+        _add_note(manager, f"likes tea {number}")
+        manager.shutdown_all()
+    found = sorted((home / "memories").rglob("USER.md"))
+    assert len(found) == count
+    return found
+
+
+def _add_note(manager: MemoryManager, text: str) -> None:
+    manager.handle_tool_call("memory", {"action": "add", "target": "user", "content": text})
+
+
+def test_many_notebooks_are_locked_in_turns_and_all_of_them(small, tmp_path, monkeypatch):
+    found = _notebooks_of_users(small, 5)
+    monkeypatch.setattr(notes, "_MOST_LOCKS", 2)
+    monkeypatch.setattr(notes, "_LOCK_SECONDS", 0.05)
+    held: list[str] = []
+    most = 0
+
+    @contextmanager
+    def counted(path: Path, seconds: float) -> Iterator[None]:
+        nonlocal most
+        with file_lock(path, seconds):
+            held.append(path.name)
+            most = max(most, len(held))
+            yield
+            held.remove(path.name)
+
+    monkeypatch.setattr(notes, "file_lock", counted)
+    assert create_backup(small, tmp_path / "b.zip").problems == ()
+    assert most == 2
+    for number, each in enumerate(found):
+        with (
+            file_lock(each.with_name("USER.md.lock"), 1),
+            pytest.raises(LockTimeoutError, match="locked by"),
+        ):
+            create_backup(small, tmp_path / f"{number}.zip")
+
+
+@pytest.mark.parametrize("changes", [1, 100])
+def test_many_notebooks_that_change_meanwhile_are_read_again(small, tmp_path, monkeypatch, changes):
+    _notebooks_of_users(small, 5)
+    monkeypatch.setattr(notes, "_MOST_LOCKS", 2)
+    manager = MemoryManager.from_config(small)
+    manager.initialize_all("session", platform="telegram", user_id="0")
+    taken: list[notes.Snapshot] = []
+
+    def snapshot(path: Path) -> notes.Snapshot:
+        taken.append(Snapshot(path))
+        if len(taken) <= changes:
+            _add_note(manager, f"and {len(taken)}")
+        return taken[-1]
+
+    monkeypatch.setattr(notes, "Snapshot", snapshot)
+    made = create_backup(small, tmp_path / "b.zip")
+    manager.shutdown_all()
+    assert len(taken) == (2 if changes == 1 else 6)
+    assert [each.partition(":")[0] for each in made.problems] == ["notes"] * (changes > 1)
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    with closing(sqlite3.connect(tmp_path / "new" / "memories" / "history.db")) as database:
+        known = {row[0] for row in database.execute("SELECT after FROM changes")}
+    texts = [each.read_text() for each in (tmp_path / "new" / "memories").rglob("*.md")]
+    assert len(texts) == 6
+    assert known.issuperset(texts)
 
 
 # -- what other commands have begun -----------------------------------------------------------
@@ -350,6 +486,40 @@ def test_secrets_are_encrypted_and_come_back_with_the_passphrase(small, tmp_path
     for name in (".env", "acme.json", "config.yaml"):
         assert (tmp_path / "new" / name).read_text() == (small / name).read_text()
     assert stat.S_IMODE((tmp_path / "new" / ".env").stat().st_mode) & 0o600 == 0o600
+
+
+def test_more_secrets_than_can_be_encrypted_are_left_out_and_that_is_said(
+    small, tmp_path, monkeypatch
+):
+    _with_secrets(small)
+    for number in range(3):
+        (small / f"{number}.pem").write_bytes(os.urandom(3000))
+    monkeypatch.setattr(backup, "_MOST_SECRETS", 10_000)
+    made = create_backup(small, tmp_path / "b.zip", passphrase=PASSPHRASE)
+    (left_out,) = made.left_out  # smaller ones still fit
+    assert left_out.startswith("2.pem: has secrets; all of them may have about")
+    assert made.secrets == 5
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        assert archive.getinfo(SECRETS).file_size < 10_000
+    restore(tmp_path / "b.zip", tmp_path / "new", PASSPHRASE)
+    assert (tmp_path / "new" / "1.pem").read_bytes() == (small / "1.pem").read_bytes()
+
+
+def test_secrets_that_are_not_restored_are_checked_and_not_read_into_memory(
+    small, tmp_path, monkeypatch
+):
+    _with_secrets(small)
+    create_backup(small, tmp_path / "b.zip", passphrase=PASSPHRASE)
+    monkeypatch.setattr(restoring, "_LARGEST_SECRETS", 100)
+    restore(tmp_path / "b.zip", tmp_path / "new")
+    assert (tmp_path / "new" / "plain.json").exists()
+    with pytest.raises(BackupError, match="too large"):
+        restore(tmp_path / "b.zip", tmp_path / "other", PASSPHRASE)
+
+
+def test_a_backup_never_has_more_secrets_than_restore_reads():
+    # Base64 and the names are counted; the rest of the JSON and the encryption need some bytes.
+    assert backup._MOST_SECRETS + 5_000_000 <= restoring._LARGEST_SECRETS
 
 
 @pytest.mark.parametrize(
@@ -564,7 +734,6 @@ DAMAGE: dict[str, Callable[[dict[str, bytes]], object]] = {
     "more": lambda found: found.update({"home/more": b""}),
     "above": lambda found: _add_file(found, "home/../../evil"),
     "absolute": lambda found: _add_file(found, "/evil"),
-    "backslash": lambda found: _add_file(found, "home/..\\evil"),
     "elsewhere": lambda found: _add_file(found, "evil"),
     "folder above": lambda found: _in_manifest(found, folders=["home/../../evil"]),
     "size": lambda found: _add_file(found, "home/bomb", size=10**15),
@@ -660,20 +829,30 @@ def _killed_at(number: int, run: Callable[[Callable[[str], None]], object]) -> b
 
 @pytest.mark.parametrize("kind", ["backup", "restore"])
 def test_what_killed_processes_left_is_removed_whatever_its_name(small, tmp_path, kind):
-    for name in ("day1.zip", "day[2].zip", "in_use", "starting"):
-        left = tmp_path / f".{name}.{kind}-0123abcd"
-        left.mkdir()
-        (left / "lock").touch()
-        if name != "starting":
-            (left / "copy.db").write_text("private")
-    (tmp_path / f".notes.{kind}-of-mine").mkdir()
-    with file_lock(tmp_path / f".in_use.{kind}-0123abcd" / "lock", 0):
+    folders = {name: _abandoned(tmp_path / name, kind) for name in ("day1.zip", "day[2].zip")}
+    in_use = _abandoned(tmp_path / "in_use.zip", kind)
+    starting = tmp_path / f".starting.hermes-{kind}-0123456789abcdef"
+    starting.mkdir()
+    (starting / "lock").touch()
+    with file_lock(in_use / "lock", 0):
         create_backup(small, tmp_path / "day3.zip")
         restore(tmp_path / "day3.zip", tmp_path / "new")
-    assert {each.name for each in tmp_path.glob(f".*.{kind}-*")} == {
-        f".{name}.{kind}-{end}"
-        for name, end in (("in_use", "0123abcd"), ("starting", "0123abcd"), ("notes", "of-mine"))
-    }
+    assert [each for each in folders.values() if each.exists()] == []
+    assert in_use.exists()
+    assert starting.exists()
+
+
+def _abandoned(beside: Path, kind: str) -> Path:
+    """The folder of a process that was killed."""
+
+    def work() -> None:
+        with work_folder(beside, kind) as folder:
+            (folder / "copy.db").write_text("private")
+            os._exit(0)
+
+    in_child(work)
+    (found,) = beside.parent.glob(f".{glob.escape(beside.name)}.*")
+    return found
 
 
 @pytest.mark.stress

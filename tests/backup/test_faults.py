@@ -15,6 +15,7 @@ from support.commands import Machine, posix_only
 from support.talks import past
 
 from hermes_builtin.portable import export_file, import_file
+from hermes_builtin.sessions import session_merge
 from hermes_builtin.sessions.importers import import_file as import_conversations
 from hermes_builtin.sessions.location import locate
 from hermes_core import HermesError, MemoryManager
@@ -193,6 +194,30 @@ def test_conversations_of_others_are_imported_once_however_often_it_is_killed(pl
         assert archive.stats()[:2] == (20, 20)
 
 
+@pytest.mark.parametrize("name", [{}, {"session_id": "s-1"}])
+def test_a_long_conversation_is_imported_once_however_often_it_is_killed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, name: dict[str, str]
+) -> None:
+    monkeypatch.setattr(session_merge, "BATCH", 3)
+    said = [{"role": "user", "content": f"hello {n % 7}", **name} for n in range(30)]
+    (place / "chat.jsonl").write_text("".join(json.dumps(each) + "\n" for each in said))
+
+    def work(progress: Callable[..., None] | None) -> None:
+        with closing(locate(place / "new").open()) as archive:
+            import_conversations(archive, place / "chat.jsonl", progress=progress)
+
+    for number in (1, 2, 4, 9):
+        # Lines are also counted when the kind of the file is found.
+        code = in_child(lambda n=number: work(killing(n)))[0]
+        assert os.WIFSIGNALED(code) or number == 9
+    work(None)
+    with closing(locate(place / "new").open()) as archive:
+        (session,) = archive.sessions()
+        assert [each.content for each in archive.messages(session)] == [
+            each["content"] for each in said
+        ]
+
+
 # -- agents that write ----------------------------------------------------------------------------
 
 
@@ -232,7 +257,7 @@ def test_an_export_while_agents_write_is_whole_and_can_be_imported(home: Path, p
 @pytest.mark.parametrize(
     "name",
     ["home/a:b", "home/CON", "home/nul.txt", "home/com1.log", "home/a. ", "home/a.", 'home/a"b',
-     "home/x/aux/y", "home/a\x01b"],
+     "home/x/aux/y", "home/a\x01b", "home/a\\b", "home/..\\b"],
 )  # fmt: skip
 def test_names_that_are_something_else_on_windows_are_refused_there(name: str) -> None:
     assert is_proper(name, "posix")

@@ -193,6 +193,9 @@ HALF = (
     b'{"type": "session", "id": "x"}\n'
     b'{"type": "message", "session": "x", "role": "user", "at": 1, "content": "\\ud800"}'
 )
+MEMORY = (
+    b'{"type": "memory", "provider": "mem0", "id": "1", "text": "a", "metadata": {"score": SCORE}}'
+)
 WRONG = {
     "not JSON": (b"{", "line 3: not JSON"),
     "not a record": (b"[]", "line 3: not a record"),
@@ -207,7 +210,22 @@ WRONG = {
         b'{"type": "session", "id": "a", "ended": 1' + b"0" * 400 + b"}",
         "line 3: ended has a wrong value",
     ),
-    "infinite": (b'{"type": "session", "id": "x", "started": Infinity}', "started has a wrong"),
+    "infinite": (
+        b'{"type": "session", "id": "x", "started": Infinity}',
+        "line 3: Infinity is not a number of JSON",
+    ),
+    "infinite in a memory": (
+        MEMORY.replace(b"SCORE", b"-1e999"),
+        "line 3: -1e999 is too large for a number",
+    ),
+    "no number in a memory": (
+        MEMORY.replace(b"SCORE", b"NaN"),
+        "line 3: NaN is not a number of JSON",
+    ),
+    "no number in a message": (
+        HALF.replace(b'"\\ud800"', b'"", "extra": {"score": [NaN]}'),
+        "line 4: NaN is not a number of JSON",
+    ),
     "alone": (
         b'{"type": "message", "session": "x", "role": "user", "at": 1, "content": ""}',
         "a message has to follow its session",
@@ -245,6 +263,42 @@ def test_a_wrong_line_is_named_and_nothing_is_imported(home, tmp_path, damage):
         imported(b"\n".join([first, second, line, *rest]), other)
     assert problem in error.value.what
     assert exported(other) == before
+
+
+def test_a_number_that_json_does_not_have_is_exported_as_text(home, tmp_path):
+    with closing(locate(home).open()) as archive:
+        extra = {"tool_calls": [{"scores": [float("nan"), float("-inf"), 0.5]}]}
+        said = NewMessage("assistant", "", 7.0, extra)
+        archive.append(SessionFacts("s-9", source="cli", started=7.0), [said])
+    content = exported(home)
+    (found,) = [each for each in records(content) if each.get("session") == "s-9"]
+    assert found["extra"] == {"tool_calls": [{"scores": ["NaN", "-Infinity", 0.5]}]}
+    other = new_home(tmp_path, 1)
+    imported(content, other)
+    assert exported(other) == content
+    assert imported(content, home).messages == 0
+
+
+def test_a_note_that_somebody_added_to_the_file_is_imported_with_the_history(home, tmp_path):
+    content = exported(home)
+    notebooks = [each["notebook"] for each in records(content) if each["type"] == "person"]
+    added = [
+        {"type": "note", "notebook": notebook, "origin": "web", "text": f"added to {notebook}"}
+        for notebook in ("memory", *notebooks)
+    ]
+    content += b"".join(json.dumps(each).encode() + b"\n" for each in added)
+    other = new_home(tmp_path, 1)
+    counts = imported(content, other)
+    assert counts.notes == 5
+    with closing(notes_of(other)) as notes:
+        found = notes.book("memory").read().entries
+        assert found == ["likes green tea", "lives in Kyïv\nsince 2020", "added to memory"]
+        assert ("added to memory", "web") in notes.external_texts()
+        assert len(notes.history.changes("memory")) == 5
+    with closing(notes_of(other, ADA)) as notes:
+        assert notes.notebooks["user"].read().entries == ["has a dog", f"added to {notebooks[0]}"]
+    again = imported(content, other)
+    assert (again.notes, again.changes) == (0, 0)
 
 
 @pytest.mark.files_only

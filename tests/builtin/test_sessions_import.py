@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 import zipfile
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from support.archives import open_archive
 from support.commands import Machine
 from support.talks import Talk, past
+
+from hermes_builtin.sessions import importers, json_stream, session_merge
 
 pytestmark = pytest.mark.usefixtures("both_storages")
 
@@ -225,6 +228,47 @@ def test_a_file_that_grew_brings_what_is_new_and_that_once(machine: Machine) -> 
     grown["mapping"]["q3"] = node("q3", "a3", last)
     grown["current_node"] = "q3"
     assert taken(machine, write(machine, [grown]))["messages"] == 1
+
+
+@pytest.mark.files_only
+@pytest.mark.parametrize("name", [{}, {"session_id": "s-1"}])
+def test_a_conversation_of_many_lines_is_not_in_memory_as_a_whole(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, name: dict[str, str]
+) -> None:
+    monkeypatch.setattr(session_merge, "_BATCH_CHARACTERS", 200_000)
+    monkeypatch.setattr(json_stream, "_CHUNK", 1 << 16)
+    said = [message("user", f"walrus {n} " + "x" * 2_000, **name) for n in range(5000)]
+    path = write(machine, lines(*said), "chat.jsonl")
+    size = path.stat().st_size
+    del said
+    for count in (5000, 0):
+        with closing(open_archive(machine.home)) as archive:
+            tracemalloc.start()
+            try:
+                assert importers.import_file(archive, path).messages == count
+                assert tracemalloc.get_traced_memory()[1] < size / 2
+            finally:
+                tracemalloc.stop()
+    ((_, found),) = contents(machine).items()
+    assert [text.split()[1] for _, text in found] == [str(n) for n in range(5000)]
+
+
+def test_lines_of_conversations_that_take_turns_are_stored_in_batches_and_in_order(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_merge, "BATCH", 3)
+    said = [
+        message("user", f"{n} of {name}", session_id=name, timestamp=1000.0 + n)
+        for n in range(10)
+        for name in ("a", "b", "")
+    ]
+    path = write(machine, lines(*said, message("user", " ")), "chat.jsonl")
+    done = taken(machine, path)
+    assert (done["sessions"], done["messages"]) == (3, 30)
+    found = sorted(contents(machine).values())
+    assert found == [[("user", f"{n} of {name}") for n in range(10)] for name in ("", "a", "b")]
+    again = taken(machine, path)
+    assert (again["sessions"], again["messages"], again["known"]) == (0, 0, 3)
 
 
 def test_conversations_without_a_name_that_begin_alike_are_all_taken_over(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +18,8 @@ from support.switches import Past
 
 from hermes_core import MemoryManager
 from hermes_core.checkup import switch
+from hermes_core.checkup.replayed_turns import ReplayedTurns
+from hermes_core.cli import switch as cli_switch
 
 pytestmark = pytest.mark.usefixtures("few_distributions", "forked_children")
 
@@ -96,7 +100,6 @@ def test_users_and_platforms_stay_who_they_were(past: Past) -> None:
 
 def test_notes_arrive_once_with_the_time_at_which_they_were_made(past: Past) -> None:
     past.note("Likes tea.", "Lives in Bonn.")
-    past.machine.run("switch", "beta", "--replay").done()
     past.machine.run("switch", "beta", "--replay").done()
     notes = past.rows("note")
     assert [each["said"] for each in notes] == ["Likes tea.", "Lives in Bonn."]
@@ -254,12 +257,118 @@ def test_what_was_imported_while_a_replay_was_interrupted_arrives_too(past: Past
     assert Counter(past.arrived()) == Counter(past.said)
 
 
-def test_a_date_begins_again_and_the_provider_looks_each_turn_up(past: Past) -> None:
+def test_the_notes_of_an_earlier_replay_are_not_sent_again(past: Past) -> None:
+    past.note("Likes tea.", "Lives in Bonn.")
+    past.machine.run("switch", "beta", "--replay").done()
+    told = past.machine.run("switch", "beta", "--replay", "--dry-run").done()
+    assert "notes:    0" in told.lines
+    assert "time:     nothing to send" in told.lines
+    past.configure()  # alpha gets the next one
+    past.note("Has a dog.")
+    calls = len(past.attempts())
+    told = past.machine.run("switch", "beta", "--replay").done()
+    assert "notes:    1" in told.lines
+    assert "12 turns and 3 notes handed to beta." in told.out
+    assert len(past.attempts()) == calls + 1
+    found = [each["said"] for each in past.rows("note")]
+    assert found == ["Likes tea.", "Lives in Bonn.", "Has a dog."]
+
+
+AFTER_S3 = "2023-11-14T23:30:00+00:00"  # s0 and s2 began later
+
+
+def test_a_repeated_date_sends_only_what_is_new(past: Past) -> None:
+    for since in (AFTER_S3, AFTER_S3, "2023-11-15T00:00:00+00:00"):
+        past.machine.run("switch", "beta", "--replay", "--since", since).done()
+    assert len(past.attempts()) == 6
+    past.talk("s9", 1, 1_750_000_000.0)
+    past.machine.run("switch", "beta", "--replay", "--since", AFTER_S3).done()
+    assert len(past.attempts()) == 7
+
+
+def test_an_earlier_date_adds_what_was_said_before(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay", "--since", AFTER_S3).done()
+    told = past.machine.run("switch", "beta", "--replay", "--since", "2020-01-01").done()
+    assert "turns:    6 turns in 2 sessions" in told.out
+    assert len(past.attempts()) == len(past.said)
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_without_a_date_the_one_of_the_last_run_counts(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay", "--since", AFTER_S3).done()
+    past.talk("s9", 1, 1_750_000_000.0)
+    past.machine.run("switch", "beta", "--replay").done()
+    assert {each["session"] for each in past.rows()} == {"s0", "s2", "s9"}
+    assert len(past.attempts()) == 7
+
+
+def test_an_interrupted_replay_since_an_age_goes_on(past: Past) -> None:
+    (past.home / "blind").touch()
+    past.limit(5)
+    error = past.machine.run("switch", "beta", "--replay", "--since", "20000d").failed()
+    assert error.strip().endswith("to continue, run: hermes-plugins switch beta --replay")
+    past.limit(None)
+    told = past.machine.run("switch", "beta", "--replay", "--since", "20000d").done()
+    assert "12 turns and 0 notes handed to beta." in told.out
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_an_interrupted_replay_can_go_on_with_a_later_date(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switch, "_BATCH", 3)
+    (past.home / "blind").touch()
+    past.limit(2)  # of s1
+    past.machine.run("switch", "beta", "--replay").failed()
+    past.limit(None)
+    past.machine.run("switch", "beta", "--replay", "--since", AFTER_S3).done()
+    assert [each["session"] for each in past.rows()] == [*["s1"] * 3, *["s0"] * 3, *["s2"] * 3]
+
+
+def test_the_command_for_agents_that_still_run_does_not_repeat_the_date(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_switch, "users_of", lambda _: ["the agent in process 7"])
+    told = past.machine.run("switch", "beta", "--replay", "--since", AFTER_S3)
+    assert "restart it, then run `hermes-plugins switch beta --replay`" in told.err
+    past.machine.run("switch", "beta", "--replay").done()
+    assert len(past.attempts()) == 6
+
+
+def test_without_its_journal_a_replay_begins_again_and_the_provider_looks_each_turn_up(
+    past: Past,
+) -> None:
     past.machine.run("switch", "beta", "--replay").done()
     calls = len(past.attempts())
-    past.machine.run("switch", "beta", "--replay", "--since", "2020-01-01").done()
+    (past.home / "switch.json").unlink()
+    past.machine.run("switch", "beta", "--replay").done()
     assert len(past.attempts()) == calls + len(past.said)
     assert Counter(past.arrived()) == Counter(past.said)
+
+
+@posix_only
+@pytest.mark.parametrize("notes", [(), ("Likes tea.",)])
+def test_killed_after_a_batch_was_stored_it_is_not_sent_again(
+    past: Past, monkeypatch: pytest.MonkeyPatch, notes: tuple[str, ...]
+) -> None:
+    past.note(*notes)
+    (past.home / "blind").touch()
+    finish = ReplayedTurns.finish
+
+    def killed(handed: ReplayedTurns, events: list[str]) -> None:
+        if events:
+            os.kill(os.getpid(), signal.SIGKILL)
+        finish(handed, events)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(switch, "_BATCH", 5)
+        patch.setattr(ReplayedTurns, "finish", killed)
+        past.machine.run("switch", "beta", "--replay").failed()
+    assert past.machine.json("outbox", "list")["writes"]
+    told = past.machine.run("switch", "beta", "--replay").done()
+    assert f"12 turns and {len(notes)} note" in told.out
+    assert Counter(past.arrived()) == Counter(past.said)
+    assert [each["said"] for each in past.rows("note")] == [*notes]
 
 
 def test_a_journal_of_before_has_no_list_of_turns_so_the_provider_looks(past: Past) -> None:

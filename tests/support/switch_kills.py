@@ -17,8 +17,10 @@ from types import FrameType
 
 MOST = 1_000_000
 #: Calls are counted in these modules: each of their functions is a step.
-MODULES = ("checkup/switch.py", "checkup/journal.py", "outbox/admin.py", "outbox/delivery.py",
-           "outbox/store.py", "storage/files.py", "beta/__init__.py")  # fmt: skip
+MODULES = (
+    *("checkup/switch.py", "checkup/handed.py", "checkup/journal.py", "beta/__init__.py"),
+    *("outbox/admin.py", "outbox/delivery.py", "outbox/store.py", "storage/files.py"),
+)
 
 
 def replay(home: Path, number: int = 0) -> str:

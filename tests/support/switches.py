@@ -41,7 +41,8 @@ class Provider(MemoryProvider):
             raise WriteRefused("not like this")
         if attempt > 1 or self._limit() < 10**9:
             rows = self._rows()
-            if attempt > 1 and any(each["id"] == event for each in rows):
+            looks_up = attempt > 1 and not (self.home / "blind").exists()
+            if looks_up and any(each["id"] == event for each in rows):
                 return
             if len(rows) >= self._limit():
                 raise ConnectionError("beta is down")

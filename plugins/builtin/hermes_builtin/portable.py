@@ -209,7 +209,24 @@ def _line(record: Record) -> bytes:
         text = json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:  # half of a surrogate pair, from a file that somebody edited
         text = json.dumps(record, allow_nan=False).encode()
+    except ValueError:  # a number that JSON does not have, from a host or from another program
+        return _line(json.loads(json.dumps(record), parse_constant=str))
     return text + b"\n"
+
+
+class _NumberError(ValueError):
+    """A number that JSON does not have, or that is too large for one."""
+
+
+def _refuse_constant(text: str) -> Any:
+    raise _NumberError(f"{text} is not a number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise _NumberError(f"{text:.40} is too large for a number")
+    return value
 
 
 def _records(home: Path, archive: Archive) -> Iterator[dict[str, Any]]:
@@ -416,13 +433,14 @@ class _Check:
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, Any]]:
     """Each line and what it has; an exception in place of what is not JSON."""
+    parse = partial(json.loads, parse_float=_finite, parse_constant=_refuse_constant)
     number = 0
     while line := file.readline(_LONGEST_LINE):
         number += 1
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
+            yield number, parse(line)
         except (ValueError, RecursionError) as error:
             yield number, error
 
@@ -436,7 +454,8 @@ def _checked(file: BinaryIO, where: str) -> None:
         if number == 1:
             _check_header(record, where)
         if isinstance(record, Exception):
-            check.problems.append(f"line {number}: not JSON")
+            problem = str(record) if isinstance(record, _NumberError) else "not JSON"
+            check.problems.append(f"line {number}: {problem}")
         else:
             check.look(number, record)
         if len(check.problems) >= _SHOWN_PROBLEMS:
@@ -641,17 +660,16 @@ def _import_notebook(
     known = notes.history.recorded_origins(contents.origins)
     # A file must not give authority to a text that this home has from somewhere else.
     origins = {text: each for text, each in contents.origins.items() if text not in known}
-    if contents.changes and book.restore(contents.changes, origins):
-        counts["change"] += len(contents.changes)
-        counts["note"] += len(contents.entries)
-        return
+    is_restored = bool(contents.changes) and book.restore(contents.changes, origins)
+    counts["change"] += len(contents.changes) if is_restored else 0
+    # Also after that: somebody may have added a note to the file, and no change.
     present = set(book.read().entries)
     new = [each for each in contents.entries if each not in present]
-    counts["known"] += len(contents.entries) - len(new)
+    counts["known"] += 0 if is_restored else len(contents.entries) - len(new)
+    counts["note"] += len(contents.entries) if is_restored else len(new)
     if new:
         book.merge(new, Author(IMPORT))
         notes.history.record_origins({each: origins[each] for each in new if each in origins})
-        counts["note"] += len(new)
 
 
 def _import_pending(notes: Notes, pending: Mapping[str, Record], counts: Counter[str]) -> None:

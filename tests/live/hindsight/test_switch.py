@@ -25,7 +25,7 @@ from support.mem0_processes import Served
 from support.our_plugins import install_plugin
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
-from hermes_core.checkup.switch import replays
+from hermes_core.checkup.replayed_turns import replays
 
 SESSIONS, TURNS = 20, 50
 START = 1_700_000_000.0

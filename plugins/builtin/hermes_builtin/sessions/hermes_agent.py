@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -112,7 +112,7 @@ class ImportedSession(NamedTuple):
     """A conversation of somebody else; ``position`` says how far it goes."""
 
     facts: SessionFacts
-    messages: list[NewMessage]
+    messages: Collection[NewMessage]
     position: int
 
 

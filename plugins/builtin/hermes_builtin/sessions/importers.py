@@ -12,12 +12,12 @@ import zipfile
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, islice
 from itertools import count as counting
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
@@ -39,6 +39,7 @@ from hermes_builtin.sessions.archive import (
 from hermes_builtin.sessions.display import DEFAULT_PROFILE
 from hermes_builtin.sessions.hermes_agent import ImportedSession, is_ours, names_here
 from hermes_builtin.sessions.json_stream import JsonEntry, JsonStream
+from hermes_builtin.sessions.session_merge import batches
 from hermes_builtin.sessions.words import storable
 from hermes_core.errors import HermesError
 from hermes_core.privacy.origin import IMPORT, is_external
@@ -246,17 +247,16 @@ def _name(archive: Archive, origin: str, imported: ImportedSession) -> str:
     raise AssertionError
 
 
-def _unnamed(messages: list[NewMessage], number: int) -> str:
+def _unnamed(messages: Collection[NewMessage], number: int) -> str:
     """The names of a conversation that has none.
 
     First by its first message. Thousands of conversations may begin with the same instructions, so
     then by all up to what a user says first; only of those that are still the same, by a number.
     """
     if not number:
-        return f"jsonl-{_fingerprint(messages[:1])}"
-    roles = [each.role for each in messages]
-    first = roles.index("user") + 1 if "user" in roles else 1
-    base = f"jsonl-{_fingerprint(messages[:first])}"
+        return f"jsonl-{_fingerprint(islice(messages, 1))}"
+    first = next((at for at, each in enumerate(messages, 1) if each.role == "user"), 1)
+    base = f"jsonl-{_fingerprint(islice(messages, first))}"
     return f"{base}-{number}" if first == 1 or number > 1 else base
 
 
@@ -266,28 +266,30 @@ def _is_of(session: Session, facts: SessionFacts) -> bool:
     return session.owner == Scope(*map(storable, (*facts[2:5], place)))
 
 
-def _alike(stored: Iterable[Message], messages: list[NewMessage]) -> bool:
+def _alike(stored: Iterable[Message], messages: Iterable[NewMessage]) -> bool:
     """Whether two conversations are the same, as far as both go."""
     pairs = zip(stored, messages, strict=False)
     return all((one.role, one.content) == (other.role, other.content) for one, other in pairs)
 
 
 def _not_stored(
-    archive: Archive, session: Session | None, messages: list[NewMessage]
-) -> list[NewMessage]:
+    archive: Archive, session: Session | None, messages: Iterable[NewMessage]
+) -> Iterator[NewMessage]:
     """The messages that we do not have: some may have been rewritten, or inserted."""
-    if session is None:
-        return messages
     # By content and number, not by place: an export may have been edited, and a conversation may
-    # contain "yes" several times.
-    stored = Counter((each.role, each.content) for each in archive.messages(session))
-    left = []
+    # contain "yes" several times. As hashes: a conversation may have a gigabyte.
+    stored = Counter(map(_digest, archive.messages(session) if session is not None else ()))
     for message in messages:
-        if stored[message.role, message.content] > 0:
-            stored[message.role, message.content] -= 1
+        digest = _digest(message) if stored else b""
+        if stored[digest] > 0:
+            stored[digest] -= 1
         else:
-            left.append(message)
-    return left
+            yield message
+
+
+def _digest(message: Message | NewMessage) -> bytes:
+    said = f"{message.role}\0{message.content}"
+    return sha256(said.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 def _take(
@@ -299,21 +301,36 @@ def _take(
     taken = ImportResult(origin)
     # One by one: which name a conversation gets depends on those before it.
     for done, imported in enumerate(conversations, 1):
-        new: list[NewMessage] = []
-        if imported.messages:
-            name = _name(archive, origin, imported)
-            # `position` alone is not trusted: the archive may have lost or deleted messages since.
-            new = _not_stored(archive, archive.session(name, EVERYBODY), imported.messages)
-            new = [_as_imported(each) for each in new]
-            archive.take_over(origin, imported.position, imported.facts._replace(id=name), new)
+        shown = (lambda: None) if progress is None else partial(progress, done - 1)
+        count = _store_new(archive, origin, imported, shown) if imported.messages else 0
         taken = taken._replace(
-            sessions=taken.sessions + bool(new),
-            messages=taken.messages + len(new),
-            known=taken.known + (bool(imported.messages) and not new),
+            sessions=taken.sessions + bool(count),
+            messages=taken.messages + count,
+            known=taken.known + (bool(imported.messages) and not count),
         )
         if progress is not None:
             progress(done)
     return taken
+
+
+def _store_new(
+    archive: Archive, origin: str, imported: ImportedSession, show: Callable[[], object]
+) -> int:
+    """Store what is new of a conversation in batches; returns how many messages that were."""
+    name = _name(archive, origin, imported)
+    facts = imported.facts._replace(id=name)
+    # `position` alone is not trusted: the archive may have lost or deleted messages since.
+    new = _not_stored(archive, archive.session(name, EVERYBODY), imported.messages)
+    count = 0
+    last: list[NewMessage] = []
+    for batch in batches(map(_as_imported, new)):
+        if last:
+            # Not all of it yet: an import that is interrupted here has to look at it again.
+            archive.take_over(origin, min(count, imported.position), facts, last)
+            show()
+        count, last = count + len(batch), batch
+    archive.take_over(origin, imported.position, facts, last)
+    return count
 
 
 def _as_imported(message: NewMessage) -> NewMessage:
@@ -340,7 +357,7 @@ def _import_export(
             owned = (
                 each._replace(facts=_owned(each.facts, owner)) for each in export.conversations()
             )
-            shown = None if progress is None else lambda _: progress(export.at, size)
+            shown = None if progress is None else lambda _: progress(min(export.at, size), size)
             taken = _take(archive, export.origin, owned, shown)
     except (OSError, *_BAD_ZIPS) as error:
         what = f"can't be read: {error}"
@@ -417,7 +434,7 @@ class _Export:
 
     def conversations(self) -> Iterator[ImportedSession]:
         """Each conversation; messages that are lines of their own come last."""
-        loose: dict[str, array[int]] = {}
+        loose: dict[str, _LooseMessages] = {}
         entries = self._entries if self._first is None else chain([self._first], self._entries)
         for entry in entries:
             try:
@@ -427,14 +444,20 @@ class _Export:
                     messages = [new_message(each, self._now) for each in entry.value["messages"]]
                     yield _conversation(_identity(entry.value), messages, entry.value)
                 else:
-                    self._message(entry.value)
-                    # Where it is, not what it says: lines of one conversation may be far apart.
-                    place = loose.setdefault(_identity(entry.value), array("q"))
-                    place.extend((entry.start, entry.length))
+                    self._add_loose(loose, entry)
             except _BAD_FORMS as error:
                 self._skip(entry.place, f"is not of the form it should have: {error!r:.200}")
-        for name, places in loose.items():
-            yield _conversation(name, self._messages_at(places), {})
+        if loose:
+            self.at = 0  # their bytes are read once more
+        for name, each in loose.items():
+            facts = _conversation(name, [], {}).facts._replace(started=each.started)
+            yield ImportedSession(facts, each, len(each))
+
+    def _add_loose(self, loose: dict[str, _LooseMessages], entry: JsonEntry) -> None:
+        message = self._message(entry.value)
+        if _is_kept(message):
+            of = loose.setdefault(_identity(entry.value), _LooseMessages(self, message.at))
+            of.places.extend((entry.start, entry.length))
 
     def _exported(self, entry: Mapping[str, Any]) -> ImportedSession:
         for origin, read in _READERS.values():
@@ -447,12 +470,33 @@ class _Export:
             raise ValueError("neither a message nor a conversation")
         return new_message(entry, self._now)
 
-    def _messages_at(self, places: array[int]) -> list[NewMessage]:
-        messages = []
-        for start, length in zip(places[::2], places[1::2], strict=True):
-            self._file.seek(start)
-            messages.append(self._message(json.loads(self._file.read(length))))
-        return messages
+    def message_at(self, start: int, length: int) -> NewMessage:
+        """Read a message that is a line of its own again."""
+        self.at += length
+        self._file.seek(start)
+        return self._message(json.loads(self._file.read(length)))
+
+
+class _LooseMessages(Collection[NewMessage]):
+    """Messages of a conversation that are lines of their own, and may be far apart.
+
+    It has where they are, not what they say: a file may be one conversation of a gigabyte.
+    """
+
+    def __init__(self, export: _Export, started: float) -> None:
+        self._export = export
+        self.started = started
+        self.places = array("q")
+
+    def __len__(self) -> int:
+        return len(self.places) // 2
+
+    def __iter__(self) -> Iterator[NewMessage]:
+        for start, length in zip(self.places[::2], self.places[1::2], strict=True):
+            yield self._export.message_at(start, length)
+
+    def __contains__(self, message: object) -> bool:
+        return any(each == message for each in self)
 
 
 # -- ChatGPT and Claude ------------------------------------------------------------------------
@@ -545,7 +589,7 @@ def _conversation(
         value = entry.get(key)
         return value if isinstance(value, str) else ""
 
-    kept = [each for each in messages if each.content.strip() or each.extra]
+    kept = list(filter(_is_kept, messages))
     facts = SessionFacts(
         storable(name),
         source=text_of("source") or "import",
@@ -561,7 +605,14 @@ def _conversation(
     return ImportedSession(facts, kept, len(kept))
 
 
-def _fingerprint(messages: list[NewMessage]) -> str:
+def _is_kept(message: NewMessage) -> bool:
+    return bool(message.content.strip() or message.extra)
+
+
+def _fingerprint(messages: Iterable[NewMessage]) -> str:
     """A name for a conversation that has none: what it says, in its order."""
-    said = "\0".join(f"{each.role}\0{each.content}" for each in messages)
-    return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    found = sha256()
+    for number, each in enumerate(messages):
+        said = f"{each.role}\0{each.content}".encode("utf-8", "surrogatepass")
+        found.update(b"\0" + said if number else said)
+    return found.hexdigest()[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
@@ -20,6 +21,25 @@ from hermes_core.session import TERMINAL
 #: Messages that are stored in one transaction, and how many characters they may have.
 BATCH: Final = 500
 _BATCH_CHARACTERS: Final = 4_000_000
+
+
+def batches(messages: Iterable[NewMessage]) -> Iterator[list[NewMessage]]:
+    """Messages in parts that are stored in one transaction each."""
+    batch: list[NewMessage] = []
+    characters = 0
+    for message in messages:
+        batch.append(message)
+        characters += len(message.content)
+        if is_full(len(batch), characters):
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def is_full(messages: int, characters: int) -> bool:
+    """Whether a batch has so much that it is stored."""
+    return messages >= BATCH or characters >= _BATCH_CHARACTERS
 
 
 class MessageIds:
@@ -76,7 +96,7 @@ class SessionMerge:
             return
         self._batch.append(message)
         self._characters += len(message.content)
-        if len(self._batch) >= BATCH or self._characters >= _BATCH_CHARACTERS:
+        if is_full(len(self._batch), self._characters):
             self.store()
 
     def store(self) -> None:
