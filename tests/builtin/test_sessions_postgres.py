@@ -11,7 +11,7 @@ from hashlib import sha256
 
 import psycopg
 import pytest
-from support.archives import search
+from support.archives import Talk, search
 from support.postgres import components
 
 from hermes_builtin.notes import Notes, NotesSettings
@@ -613,6 +613,30 @@ def test_a_server_that_is_down_is_one_line_in_the_commands(home, machine):
     assert done.code == 1
     assert "postgresql://ann@127.0.0.1:1/x: PostgreSQL can't be used" in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_turns_for_a_database_with_another_encoding_wait_in_the_spool(
+    postgres_server, machine, encoding
+):
+    machine.home.mkdir(parents=True, exist_ok=True)
+    template = f"template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
+    with postgres_server.database(template) as name:
+        url = postgres_server.url(name)
+        (machine.home / "config.yaml").write_text(f"memory:\n  storage: {url}\n")
+        talk = Talk(machine.home)
+        talk.say("plain")
+        talk.say("日本語")
+        (warning,) = [each for each in talk.manager.warnings if "turn" in each]
+        assert warning.startswith("2 turns wait in the spool")
+        assert not talk.note("The kettle is blue.")
+        talk.close()
+        for command in ("storage status", "status", "storage check"):
+            done = machine.run(*command.split())
+            assert done.code == 1, done
+            assert f"has the encoding {encoding}" in " ".join((done.out + done.err).split())
+            assert "b'" not in done.out
+        shared_database(url, "default", is_default=True).close()
 
 
 # -- formats --------------------------------------------------------------------------------

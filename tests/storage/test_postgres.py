@@ -12,8 +12,10 @@ import psycopg
 import pytest
 from support.postgres import GUARDED, LONER, PASSWORD, Server
 
+from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage import outages
+from hermes_core.storage.inspection import inspect_server
 from hermes_core.storage.postgres import (
     Component,
     Database,
@@ -141,6 +143,32 @@ def test_a_migration_that_fails_leaves_nothing_behind(postgres_server, empty, da
     with postgres_server.admin(empty) as admin:
         found = admin.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'hermes'")
         assert found.fetchone() is None
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_with_another_encoding_is_refused_and_left_alone(postgres_server, encoding):
+    template = f"template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
+    with postgres_server.database(template) as name:
+        # A name that this encoding has no characters for.
+        database = Database(postgres_server.url(name), "家")
+        for use in (lambda: add(database, "one"), lambda: inspect_server(database, [THINGS])):
+            with pytest.raises(PostgresError, match=f"has the encoding {encoding}") as caught:
+                use()
+            assert caught.value.fault is ServerFault.ENCODING
+            assert "ENCODING 'UTF8'" in caught.value.hint
+            assert may_succeed_later(caught.value)  # turns wait in the spool
+        database.close()
+        with postgres_server.admin(name) as admin:
+            found = admin.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'hermes'")
+            assert found.fetchone() is None
+
+
+def test_what_is_sent_is_utf_8_whatever_the_environment_says(database, monkeypatch):
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    add(database, "茶 ünï 日本語")
+    assert things(database) == ["茶 ünï 日本語"]
+    with database.connected() as connection:
+        assert connection.info.encoding == "utf-8"
 
 
 # -- who sees what -------------------------------------------------------------------------

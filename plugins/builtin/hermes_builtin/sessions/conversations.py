@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from time import time as unix_time
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
@@ -237,9 +237,9 @@ class Conversations:
         if not self.spool.is_ahead(lambda: self.archive):
             try:
                 return self.archive.append(facts, messages, key)
-            except (HermesError, OSError) as error:
+            except Exception as error:  # whatever went wrong: the turn must not be lost
                 if not may_succeed_later(error):
-                    raise
+                    raise self._refused(error, facts, messages, key) from error
                 self.spool.reason = str(error)
         try:
             self.spool.add(facts, messages, durable=_is_durable(self._settings), key=key)
@@ -248,6 +248,16 @@ class Conversations:
             raise DatabaseError(what) from error
         self._spooled(DatabaseError(self.spool.reason))
         return []
+
+    def _refused(
+        self, error: Exception, facts: SessionFacts, messages: list[NewMessage], key: UUID
+    ) -> DatabaseError:
+        """The error for a turn that the archive would refuse again; it is set aside."""
+        try:
+            path = self.spool.set_aside(facts, messages, key, str(error))
+        except (HermesError, OSError) as found:
+            return DatabaseError(f"{error}; nor can it be written to the spool: {found}")
+        return DatabaseError(f"{error}; it is set aside in {path}")
 
     def _notice(self, facts: SessionFacts, messages: Iterable[NewMessage]) -> None:
         text = self.text(facts.id)
