@@ -26,6 +26,7 @@ from hermes_builtin.sessions.archive import (
     Scope,
     SearchOptions,
     SessionFacts,
+    Span,
 )
 from hermes_builtin.sessions.postgres import PostgresArchive
 from hermes_builtin.sessions.postgres.archive import _APPEND
@@ -42,6 +43,10 @@ pytestmark = pytest.mark.postgres_only("about row-level security, and what else 
 
 ANN = SessionFacts("of-ann", "telegram", "1001", "c1", "default", platform="telegram")
 BOB = SessionFacts("of-bob", "telegram", "1002", "c2", "default", platform="telegram")
+#: What a host says of her.
+ANN_SPEAKS = {
+    "platform": "telegram", "user_id": "1001", "chat_id": "c1", "agent_identity": "default",
+}  # fmt: skip
 OF_ANN = Scope.of("telegram", "1001", "c1", "default")
 
 
@@ -248,6 +253,43 @@ def test_a_scope_that_names_no_notebook_sees_nothing_of_notes_and_outbox(tmp_pat
                 with suppress(psycopg.Error), connection.transaction():
                     rows = connection.execute(f"SELECT * FROM hermes.{name}").fetchall()
                     assert rows == [], (scope, name)
+
+
+def test_reads_of_one_call_see_one_person_also_after_lineages(archive):
+    archive.append(ANN._replace(id="before"), said("first"))
+    archive.append(ANN._replace(parent="before"), said("walnut of ann"))
+    (number,) = archive.append(BOB, said("walnut of bob"))
+    of_bob = Span(number, number, 1)
+    with archive.reading(OF_ANN) as reader:
+        session = reader.session("of-ann", OF_ANN)
+        assert reader.read([of_bob]) == [[]]
+        assert reader.lineages([session]) == [["of-ann", "before"]]
+        assert reader.has_profile(["default"])
+        assert reader.read([of_bob]) == [[]]
+        assert [each.content for each in reader.first(session, 9)] == ["walnut of ann"]
+    assert archive.read([of_bob], OF_ANN) == [[]]
+    assert archive.read([of_bob])[0][0].content == "walnut of bob"
+
+
+def test_the_tool_reads_messages_as_the_person_who_asks(tmp_path, database_url, monkeypatch):
+    """A session of somebody else, however it came into a call, shows nothing."""
+    settings = {"provider_config": {"storage": database_url, "storage_namespace": "ours"}}
+    conversations = Conversations(tmp_path, "now", {**ANN_SPEAKS, **settings})
+    conversations.archive.append(BOB, said("walnut of bob"))
+    found = conversations.archive.session("of-bob", EVERYBODY)
+    monkeypatch.setattr(PostgresArchive, "session", lambda *given: found)
+    monkeypatch.setattr(PostgresArchive, "browse", lambda *given, **more: [found])
+    tool = SessionSearch(conversations)
+    for arguments in (
+        {"session_id": "of-bob"},
+        {"session_id": "of-bob", "around_message_id": found.number << 22},
+        {},
+    ):
+        assert "walnut" not in tool.call(arguments)
+    monkeypatch.undo()
+    assert "walnut" in str(list(conversations.archive.messages(found)))
+    conversations.close()
+    shared_database(database_url, "ours").close()
 
 
 #: Facts of a session of Bob's, as whoever acts for Ann might pass them.

@@ -304,7 +304,9 @@ class Conversations:
         """What our own tools returned in a session before this process began."""
         try:
             session = self.archive.session(name, self.scope)
-            stored = self.archive.last(session, _READ_BACK, ("tool",)) if session else ()
+            stored: list[Message] = []
+            if session is not None:
+                stored = self.archive.last(session, _READ_BACK, ("tool",), self.scope)
         except (HermesError, OSError) as error:
             logger.warning("sessions: %s", error)
             return set()
@@ -358,7 +360,7 @@ class Conversations:
         try:
             found = [self.archive.session(name, self.scope) for name in names]
             for session in filter(None, found):
-                for each in self.archive.last(session, _READ_BACK):
+                for each in self.archive.last(session, _READ_BACK, scope=self.scope):
                     if not _is_ours(each):
                         yield each.content, message_origin(session.source, each)
         except HermesError as error:
@@ -376,7 +378,9 @@ class Conversations:
             return []
         try:
             session = self.archive.session(facts.id, self._owner)
-            stored = self.archive.last(session, _RECENT) if session is not None else []
+            stored: list[Message] = []
+            if session is not None:
+                stored = self.archive.last(session, _RECENT, scope=self._owner)
         except (HermesError, OSError) as error:  # better stored twice than not at all
             logger.warning("sessions: %s", error)
             stored = []

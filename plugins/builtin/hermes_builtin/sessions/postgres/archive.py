@@ -447,9 +447,9 @@ class PostgresArchive(Reader):
         with self._reader(EVERYBODY) as reader:
             return reader.lineages(sessions)
 
-    def read(self, spans: Sequence[Span]) -> list[list[Message]]:
-        """For each span its messages, in their order."""
-        with self._reader(EVERYBODY) as reader:
+    def read(self, spans: Sequence[Span], scope: Scope | None = None) -> list[list[Message]]:
+        """For each span its messages, in their order; of everybody, if no scope is given."""
+        with self._reader(EVERYBODY if scope is None else scope) as reader:
             return reader.read(spans)
 
     def messages(self, session: Session) -> Iterator[Message]:

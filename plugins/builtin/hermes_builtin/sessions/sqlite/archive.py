@@ -349,7 +349,11 @@ class SqliteArchive(Reader):
             self._totals = (time.monotonic(), totals)
         return totals
 
-    def read(self, spans: Sequence[Span]) -> list[list[Message]]:
+    def read(
+        self,
+        spans: Sequence[Span],
+        scope: Scope | None = None,  # noqa: ARG002 - compared by PostgreSQL alone
+    ) -> list[list[Message]]:
         """For each span its messages, in their order."""
         with self._file.reading() as database:
             return [self._read(database, span) for span in spans]
