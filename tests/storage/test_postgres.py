@@ -406,6 +406,25 @@ def test_a_standby_is_read_only(postgres_server, empty, database):
     assert fault_of(caught.value) is ServerFault.READ_ONLY
 
 
+def test_variables_of_libpq_override_our_defaults(postgres_server, empty, monkeypatch):
+    """But not the two that we rely on: see `storage.inspection`, and the encoding."""
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"ALTER DATABASE {empty} SET default_transaction_read_only = on")
+    read_only = pytest.raises(PostgresError, match="read-only")
+    with read_only, Database(postgres_server.url(empty)).connected():
+        pass
+    monkeypatch.setenv("PGTARGETSESSIONATTRS", "any")
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "17")
+    monkeypatch.setenv("PGAPPNAME", "another")
+    with Database(postgres_server.url(empty)).connected() as connection:
+        assert connection.info.get_parameters()["connect_timeout"] == "17"
+        assert connection.info.get_parameters()["application_name"] == "hermes-plugins"
+    given = Database(f"{postgres_server.url(empty)}?connect_timeout=19&application_name=mine")
+    with given.connected() as connection:
+        assert connection.info.get_parameters()["connect_timeout"] == "19"
+        assert connection.info.get_parameters()["application_name"] == "mine"
+
+
 def test_of_several_hosts_the_one_that_answers_is_used(postgres_server, empty):
     url = f"postgresql://hermes@127.0.0.1:1,127.0.0.1:{postgres_server.port}/{empty}"
     database = Database(url, "ours")

@@ -79,9 +79,15 @@ _DEFAULTS: Final[Mapping[str, str]] = {
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
+    # Also if PGAPPNAME is set: `storage migrate` recognises other agents by it.
     "application_name": "hermes-plugins",
     # Of several hosts in the URL, the one that takes writes: a standby is passed over.
     "target_session_attrs": "read-write",
+}
+#: The variables that override our defaults, as they do those of libpq.
+_VARIABLES: Final[Mapping[str, str]] = {
+    "connect_timeout": "PGCONNECT_TIMEOUT",
+    "target_session_attrs": "PGTARGETSESSIONATTRS",
 }
 
 
@@ -475,7 +481,12 @@ class Database:
         # Time for each of several hosts, the last of which may be the one that answers.
         hosts = str(given.get("host") or given.get("hostaddr") or "").count(",") + 1
         each = max(CONNECT_SECONDS // hosts, _SHORTEST_TIMEOUT)
-        values = {**_DEFAULTS, "connect_timeout": str(each), **given, "client_encoding": _ENCODING}
+        defaults = {
+            name: value
+            for name, value in {**_DEFAULTS, "connect_timeout": str(each)}.items()
+            if not os.environ.get(_VARIABLES.get(name, ""))
+        }
+        values = {**defaults, **given, "client_encoding": _ENCODING}
         if self._password:
             values["password"] = self._password
         return make_conninfo("", **values)
