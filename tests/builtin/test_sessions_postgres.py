@@ -681,12 +681,107 @@ def test_turns_for_a_database_with_another_encoding_wait_in_the_spool(
         shared_database(url, "default", is_default=True).close()
 
 
+# -- what nothing refers to any more ---------------------------------------------------------
+
+
+@pytest.fixture
+def rows(postgres_server, database):
+    """Looks into the private tables: the words that begin like one, and the ids of people."""
+
+    def look(word: str = "walnut") -> tuple[list[str], list[str]]:
+        terms = "SELECT term FROM hermes.archive_terms WHERE starts_with(term, %s) ORDER BY term"
+        owners = "SELECT user_id FROM hermes.archive_owners ORDER BY user_id"
+        found = (admin.execute(terms, (word,)).fetchall(), admin.execute(owners).fetchall())
+        return [term for (term,) in found[0]], [user for (user,) in found[1]]
+
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        yield look
+
+
+def test_a_word_that_was_in_many_messages_leaves_the_vocabulary_with_them(archive, rows):
+    # Some of these are in the sample, so the word counts as frequent.
+    texts = [f"walnut number {number}" for number in range(200)]
+    archive.append(ANN, said(*texts, "hazelnut"))
+    archive.append(BOB, said("hazelnut of bob"))
+    assert search(archive, "walnut") == ["of-ann"]
+    archive.replace_texts(lambda text: "walnut" in text)
+    assert rows()[0] == []
+    assert rows("hazelnut")[0] == ["hazelnut"]
+    assert search(archive, "hazelnut")
+    assert archive.check() == []
+
+
+def test_a_word_of_messages_that_are_not_new_stays_in_the_vocabulary(archive, rows):
+    """The newest messages of each session are looked at first; this one is not among them."""
+    archive.append(ANN, said("walnut", *["filler"] * 120))
+    archive.append(BOB, said("walnut"))
+    assert sorted(search(archive, "walnut")) == ["of-ann", "of-bob"]
+    archive.delete([archive.session("of-bob", EVERYBODY)])
+    assert rows()[0] == ["walnut"]
+    assert archive.check() == []
+
+
+def test_the_ids_of_a_person_leave_with_the_last_session(archive, rows):
+    archive.append(ANN, said("walnut"))
+    archive.append(ANN._replace(id="second"), said("walnut"))
+    archive.append(BOB, said("hazelnut"))
+    archive.delete([archive.session("second", EVERYBODY)])
+    assert rows()[1] == ["1001", "1002"]
+    archive.delete([archive.session("of-ann", EVERYBODY)])
+    assert rows() == ([], ["1002"])
+    archive.append(ANN, said("walnut"))
+    assert archive.session("of-ann", OF_ANN) is not None
+    assert archive.check() == []
+
+
+def test_whoever_begins_a_session_keeps_the_person_that_another_deletes(
+    database_url, database, archive, rows
+):
+    archive.append(ANN, said("walnut"))
+    with psycopg.connect(database_url) as other:
+        # Another agent is about to store the first turn of another session of the same person.
+        other.execute("SELECT set_config('hermes.namespace', 'ours', false)")
+        other.execute("SELECT set_config('hermes.scope', '{}', false)")
+        facts = {**json.loads(FACTS), "id": "new", "key": str(key_of("new"))}
+        turn = '[{"role": 1, "size": 1, "at": 1, "content": "x"}]'
+        other.execute(
+            "SELECT hermes.archive_append(gen_random_uuid(), %s, %s, 1)", (json.dumps(facts), turn)
+        )
+        archive.delete([archive.session("of-ann", EVERYBODY)])
+    assert rows()[1] == ["1001"]
+    assert archive.session("new", OF_ANN) is not None
+    assert archive.check() == []
+
+
+def test_forget_finds_and_removes_what_is_left_of_a_text_and_a_person(
+    postgres_server, database_url, machine, rows
+):
+    machine.home.mkdir(parents=True, exist_ok=True)
+    (machine.home / "config.yaml").write_text(
+        f"memory:\n  storage: {database_url}\n  storage_namespace: ours\n"
+    )
+    with postgres_server.admin(database_url.rpartition("/")[2]) as admin:
+        # As an earlier version left them.
+        admin.execute("SET hermes.namespace = 'ours'; SELECT hermes.archive_begin()")
+        admin.execute("INSERT INTO hermes.archive_terms VALUES (1, 'walnut', 96)")
+        admin.execute("SELECT hermes.archive_owner('1001', 'c1', 'default', 'telegram')")
+    for given, what in (
+        (("walnut",), "unused words of the index"),
+        (("--user", "1001", "--platform", "telegram"), "unused ids of users"),
+    ):
+        assert what in machine.run("forget", *given, "--dry-run").out
+        assert machine.run("forget", *given, "--yes").code == 0
+        assert what not in machine.run("forget", *given, "--dry-run").out
+    assert rows() == ([], [])
+
+
 # -- formats --------------------------------------------------------------------------------
 
 #: What made these formats: they are in databases of users, and a change belongs into a new one.
 MIGRATIONS = {
     "archive": (
         "36759f4ee0a091f6", "6c82654dd5e3554e", "40c3812236389baa", "158dc3272e4ebfd0",
+        "ec0a29fd611aa82a",
     ),
     "notes": ("9093e8c18c2db133", "2ba4c3cb706cd5f9"),
     "outbox": ("a1d20201a9fe16f0", "1a2eccbc31ebec37"),

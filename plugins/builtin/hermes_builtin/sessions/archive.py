@@ -455,6 +455,13 @@ class TextOccurrences(NamedTuple):
     previews: list[str]
 
 
+class Unused(NamedTuple):
+    """How many words of the vocabulary, and ids of a person, no conversation has any more."""
+
+    words: int = 0
+    people: int = 0
+
+
 #: How the marks begin that a deletion and a replacement of texts leave: see `Archive.marked`.
 DELETED: Final = "deleted:"
 REPLACED: Final = "replaced:"
@@ -637,6 +644,11 @@ class Archive(Reader, Protocol):
 
     def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put `FORGOTTEN` in the place of messages that have a text, and remove such titles."""
+
+    def unused(
+        self, text: str = "", user_id: str | None = None, platform: str = "", *, delete: bool
+    ) -> Unused:
+        """What is left of a text or a person that no conversation has; it can be deleted."""
 
     def erase_deleted(self) -> bool:
         """Leave no trace of what was deleted or replaced; returns whether that could be done."""

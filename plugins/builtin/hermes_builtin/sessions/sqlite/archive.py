@@ -32,6 +32,7 @@ from hermes_builtin.sessions.archive import (
     Stats,
     TextOccurrences,
     TitleMatch,
+    Unused,
     deletion_mark,
     facts_of,
 )
@@ -220,6 +221,10 @@ class SqliteArchive(Reader):
         self._index_before_deleting()
         self.once(f"{REPLACED}{urandom(8).hex()}")
         return maintenance.replace_texts(self._file, matches)
+
+    def unused(self, *_: object, **__: object) -> Unused:
+        """Nothing: words leave with their messages, and sessions alone name people."""
+        return Unused()
 
     def erase_deleted(self) -> bool:
         """Leave no trace of what was deleted or replaced; returns whether that could be done."""
