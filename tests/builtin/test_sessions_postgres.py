@@ -11,7 +11,7 @@ from hashlib import sha256
 
 import psycopg
 import pytest
-from support.archives import search
+from support.archives import Talk, search
 from support.postgres import components
 
 from hermes_builtin.notes import Notes, NotesSettings
@@ -26,6 +26,7 @@ from hermes_builtin.sessions.archive import (
     Scope,
     SearchOptions,
     SessionFacts,
+    Span,
 )
 from hermes_builtin.sessions.postgres import PostgresArchive
 from hermes_builtin.sessions.postgres.archive import _APPEND
@@ -42,6 +43,10 @@ pytestmark = pytest.mark.postgres_only("about row-level security, and what else 
 
 ANN = SessionFacts("of-ann", "telegram", "1001", "c1", "default", platform="telegram")
 BOB = SessionFacts("of-bob", "telegram", "1002", "c2", "default", platform="telegram")
+#: What a host says of her.
+ANN_SPEAKS = {
+    "platform": "telegram", "user_id": "1001", "chat_id": "c1", "agent_identity": "default",
+}  # fmt: skip
 OF_ANN = Scope.of("telegram", "1001", "c1", "default")
 
 
@@ -248,6 +253,43 @@ def test_a_scope_that_names_no_notebook_sees_nothing_of_notes_and_outbox(tmp_pat
                 with suppress(psycopg.Error), connection.transaction():
                     rows = connection.execute(f"SELECT * FROM hermes.{name}").fetchall()
                     assert rows == [], (scope, name)
+
+
+def test_reads_of_one_call_see_one_person_also_after_lineages(archive):
+    archive.append(ANN._replace(id="before"), said("first"))
+    archive.append(ANN._replace(parent="before"), said("walnut of ann"))
+    (number,) = archive.append(BOB, said("walnut of bob"))
+    of_bob = Span(number, number, 1)
+    with archive.reading(OF_ANN) as reader:
+        session = reader.session("of-ann", OF_ANN)
+        assert reader.read([of_bob]) == [[]]
+        assert reader.lineages([session]) == [["of-ann", "before"]]
+        assert reader.has_profile(["default"])
+        assert reader.read([of_bob]) == [[]]
+        assert [each.content for each in reader.first(session, 9)] == ["walnut of ann"]
+    assert archive.read([of_bob], OF_ANN) == [[]]
+    assert archive.read([of_bob])[0][0].content == "walnut of bob"
+
+
+def test_the_tool_reads_messages_as_the_person_who_asks(tmp_path, database_url, monkeypatch):
+    """A session of somebody else, however it came into a call, shows nothing."""
+    settings = {"provider_config": {"storage": database_url, "storage_namespace": "ours"}}
+    conversations = Conversations(tmp_path, "now", {**ANN_SPEAKS, **settings})
+    conversations.archive.append(BOB, said("walnut of bob"))
+    found = conversations.archive.session("of-bob", EVERYBODY)
+    monkeypatch.setattr(PostgresArchive, "session", lambda *given: found)
+    monkeypatch.setattr(PostgresArchive, "browse", lambda *given, **more: [found])
+    tool = SessionSearch(conversations)
+    for arguments in (
+        {"session_id": "of-bob"},
+        {"session_id": "of-bob", "around_message_id": found.number << 22},
+        {},
+    ):
+        assert "walnut" not in tool.call(arguments)
+    monkeypatch.undo()
+    assert "walnut" in str(list(conversations.archive.messages(found)))
+    conversations.close()
+    shared_database(database_url, "ours").close()
 
 
 #: Facts of a session of Bob's, as whoever acts for Ann might pass them.
@@ -615,12 +657,131 @@ def test_a_server_that_is_down_is_one_line_in_the_commands(home, machine):
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_turns_for_a_database_with_another_encoding_wait_in_the_spool(
+    postgres_server, machine, encoding
+):
+    machine.home.mkdir(parents=True, exist_ok=True)
+    template = f"template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
+    with postgres_server.database(template) as name:
+        url = postgres_server.url(name)
+        (machine.home / "config.yaml").write_text(f"memory:\n  storage: {url}\n")
+        talk = Talk(machine.home)
+        talk.say("plain")
+        talk.say("日本語")
+        (warning,) = [each for each in talk.manager.warnings if "turn" in each]
+        assert warning.startswith("2 turns wait in the spool")
+        assert not talk.note("The kettle is blue.")
+        talk.close()
+        for command in ("storage status", "status", "storage check"):
+            done = machine.run(*command.split())
+            assert done.code == 1, done
+            assert f"has the encoding {encoding}" in " ".join((done.out + done.err).split())
+            assert "b'" not in done.out
+        shared_database(url, "default", is_default=True).close()
+
+
+# -- what nothing refers to any more ---------------------------------------------------------
+
+
+@pytest.fixture
+def rows(postgres_server, database):
+    """Looks into the private tables: the words that begin like one, and the ids of people."""
+
+    def look(word: str = "walnut") -> tuple[list[str], list[str]]:
+        terms = "SELECT term FROM hermes.archive_terms WHERE starts_with(term, %s) ORDER BY term"
+        owners = "SELECT user_id FROM hermes.archive_owners ORDER BY user_id"
+        found = (admin.execute(terms, (word,)).fetchall(), admin.execute(owners).fetchall())
+        return [term for (term,) in found[0]], [user for (user,) in found[1]]
+
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        yield look
+
+
+def test_a_word_that_was_in_many_messages_leaves_the_vocabulary_with_them(archive, rows):
+    # Some of these are in the sample, so the word counts as frequent.
+    texts = [f"walnut number {number}" for number in range(200)]
+    archive.append(ANN, said(*texts, "hazelnut"))
+    archive.append(BOB, said("hazelnut of bob"))
+    assert search(archive, "walnut") == ["of-ann"]
+    archive.replace_texts(lambda text: "walnut" in text)
+    assert rows()[0] == []
+    assert rows("hazelnut")[0] == ["hazelnut"]
+    assert search(archive, "hazelnut")
+    assert archive.check() == []
+
+
+def test_a_word_of_messages_that_are_not_new_stays_in_the_vocabulary(archive, rows):
+    """The newest messages of each session are looked at first; this one is not among them."""
+    archive.append(ANN, said("walnut", *["filler"] * 120))
+    archive.append(BOB, said("walnut"))
+    assert sorted(search(archive, "walnut")) == ["of-ann", "of-bob"]
+    archive.delete([archive.session("of-bob", EVERYBODY)])
+    assert rows()[0] == ["walnut"]
+    assert archive.check() == []
+
+
+def test_the_ids_of_a_person_leave_with_the_last_session(archive, rows):
+    archive.append(ANN, said("walnut"))
+    archive.append(ANN._replace(id="second"), said("walnut"))
+    archive.append(BOB, said("hazelnut"))
+    archive.delete([archive.session("second", EVERYBODY)])
+    assert rows()[1] == ["1001", "1002"]
+    archive.delete([archive.session("of-ann", EVERYBODY)])
+    assert rows() == ([], ["1002"])
+    archive.append(ANN, said("walnut"))
+    assert archive.session("of-ann", OF_ANN) is not None
+    assert archive.check() == []
+
+
+def test_whoever_begins_a_session_keeps_the_person_that_another_deletes(
+    database_url, database, archive, rows
+):
+    archive.append(ANN, said("walnut"))
+    with psycopg.connect(database_url) as other:
+        # Another agent is about to store the first turn of another session of the same person.
+        other.execute("SELECT set_config('hermes.namespace', 'ours', false)")
+        other.execute("SELECT set_config('hermes.scope', '{}', false)")
+        facts = {**json.loads(FACTS), "id": "new", "key": str(key_of("new"))}
+        turn = '[{"role": 1, "size": 1, "at": 1, "content": "x"}]'
+        other.execute(
+            "SELECT hermes.archive_append(gen_random_uuid(), %s, %s, 1)", (json.dumps(facts), turn)
+        )
+        archive.delete([archive.session("of-ann", EVERYBODY)])
+    assert rows()[1] == ["1001"]
+    assert archive.session("new", OF_ANN) is not None
+    assert archive.check() == []
+
+
+def test_forget_finds_and_removes_what_is_left_of_a_text_and_a_person(
+    postgres_server, database_url, machine, rows
+):
+    machine.home.mkdir(parents=True, exist_ok=True)
+    (machine.home / "config.yaml").write_text(
+        f"memory:\n  storage: {database_url}\n  storage_namespace: ours\n"
+    )
+    with postgres_server.admin(database_url.rpartition("/")[2]) as admin:
+        # As an earlier version left them.
+        admin.execute("SET hermes.namespace = 'ours'; SELECT hermes.archive_begin()")
+        admin.execute("INSERT INTO hermes.archive_terms VALUES (1, 'walnut', 96)")
+        admin.execute("SELECT hermes.archive_owner('1001', 'c1', 'default', 'telegram')")
+    for given, what in (
+        (("walnut",), "unused words of the index"),
+        (("--user", "1001", "--platform", "telegram"), "unused ids of users"),
+    ):
+        assert what in machine.run("forget", *given, "--dry-run").out
+        assert machine.run("forget", *given, "--yes").code == 0
+        assert what not in machine.run("forget", *given, "--dry-run").out
+    assert rows() == ([], [])
+
+
 # -- formats --------------------------------------------------------------------------------
 
 #: What made these formats: they are in databases of users, and a change belongs into a new one.
 MIGRATIONS = {
     "archive": (
         "36759f4ee0a091f6", "6c82654dd5e3554e", "40c3812236389baa", "158dc3272e4ebfd0",
+        "ec0a29fd611aa82a",
     ),
     "notes": ("9093e8c18c2db133", "2ba4c3cb706cd5f9"),
     "outbox": ("a1d20201a9fe16f0", "1a2eccbc31ebec37"),

@@ -292,7 +292,7 @@ def test_a_torn_last_line_is_dropped_and_a_damaged_one_set_aside(machine: Machin
     start_again(home)
     assert questions(home) == ["question 0", "question 2", "after"]
     assert (home / "spool" / "damaged.jsonl").read_bytes() == damaged
-    assert "1 line of the spool could not be read" in machine.run("status").out
+    assert "1 line is damaged or refused, and set aside" in machine.run("status").out
 
 
 @pytest.mark.files_only("about damage of the file")
@@ -329,6 +329,53 @@ def test_a_turn_that_would_be_refused_again_is_not_spooled() -> None:
     assert may_succeed_later(DatabaseError("server is down"))
     assert may_succeed_later(OSError(5, "I/O"))
     assert not may_succeed_later(ValueError())
+
+
+@pytest.mark.files_only("the error is that of any storage")
+def test_a_turn_that_no_storage_takes_is_set_aside_and_the_next_one_is_stored(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = machine.home
+    append = SqliteArchive.append
+
+    def refuse(self: SqliteArchive, *given: Any) -> list[int]:
+        if "odd" in given[1][0].content:
+            given[1][0].content.encode("latin-1")
+        return append(self, *given)
+
+    monkeypatch.setattr(SqliteArchive, "append", refuse)
+    talk = Talk(home)
+    talk.say("odd: 日本語")
+    talk.say("even")
+    (warning,) = [each for each in talk.manager.warnings if "not stored" in each]
+    assert "damaged.jsonl" in warning
+    talk.close()
+    assert questions(home) == ["even"]
+    assert spool_files(home) == []
+    kept = json.loads((home / "spool" / "damaged.jsonl").read_text("ascii"))
+    assert kept["messages"][0][1] == "odd: 日本語"
+    assert "1 line is damaged or refused" in machine.run("status").out
+
+
+@pytest.mark.files_only("the error is that of any storage")
+def test_an_error_that_nobody_expects_sends_the_turn_to_the_spool(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        for name in ("append", "take_over"):
+            patched.setattr(SqliteArchive, name, fail)
+        talk = Talk(home)
+        talk.say("one")
+        with closing(open_archive(home)) as archive:
+            assert "can't start new thread" in str(spool_of(home).hand_over(archive))
+        talk.close()
+        assert len(spool_files(home)) == 1
+        assert not (home / "spool" / "damaged.jsonl").exists()
+    start_again(home)
+    assert questions(home) == ["one", "after"]
 
 
 # -- exactly once, whatever happens ------------------------------------------------------------

@@ -34,18 +34,30 @@ def _few_distributions(few_distributions: None) -> None:
 
 
 @pytest.fixture
-def url(postgres_server: Any, database_url: str) -> Iterator[str]:
-    """The address for a login that is bound to a namespace."""
+def unbound_url(postgres_server: Any, database_url: str) -> Iterator[str]:
+    """The address for a login that is not bound yet."""
     name = database_url.rpartition("/")[2]
     login = f"bound_{name}"
     with closing(postgres_server.admin(name)) as admin:
         admin.execute(f"CREATE ROLE {login} LOGIN IN ROLE hermes_tenant")
-        admin.execute("INSERT INTO hermes.tenants VALUES (%s, %s)", (login, BOUND))
         yield postgres_server.url(name, login)
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (login,)
         )
         admin.execute(f"DROP ROLE {login}")
+
+
+@pytest.fixture
+def url(postgres_server: Any, unbound_url: str) -> str:
+    """The address for a login that is bound to a namespace."""
+    bind(postgres_server, unbound_url)
+    return unbound_url
+
+
+def bind(server: Any, url: str) -> None:
+    name = url.rpartition("/")[2]
+    with closing(server.admin(name)) as admin:
+        admin.execute("INSERT INTO hermes.tenants VALUES (%s, %s)", (f"bound_{name}", BOUND))
 
 
 def configure(home: Path, *lines: str) -> None:
@@ -113,20 +125,19 @@ def test_a_home_that_names_no_namespace_uses_that_of_its_login(
         each.close()
 
 
-def test_a_login_may_be_bound_while_agents_run(postgres_server: Any, home: Path, url: str) -> None:
-    name = url.rpartition("/")[2]
-    with closing(postgres_server.admin(name)) as admin:
-        admin.execute("DELETE FROM hermes.tenants")
-        configure(home, f"storage: {url}")
-        fill(home)
-        database = home_database(home)
-        assert database is not None
-        assert database.namespace == "default"
-        admin.execute("INSERT INTO hermes.tenants VALUES (%s, %s)", (f"bound_{name}", BOUND))
-        database.close()  # as after five idle minutes
-        fill(home)
-        assert database.namespace == BOUND
-        assert contents(home, database) == EVERYTHING
+def test_a_login_may_be_bound_while_agents_run(
+    postgres_server: Any, home: Path, unbound_url: str
+) -> None:
+    configure(home, f"storage: {unbound_url}")
+    fill(home)
+    database = home_database(home)
+    assert database is not None
+    assert database.namespace == "default"
+    bind(postgres_server, unbound_url)
+    database.close()  # as after five idle minutes
+    fill(home)
+    assert database.namespace == BOUND
+    assert contents(home, database) == EVERYTHING
     database.close()
 
 

@@ -583,28 +583,50 @@ def test_a_cancelled_migration_thaws_the_namespace_that_it_froze(
         assert archive.append(SessionFacts("new"), [NewMessage("user", "kept", 1.0)])
 
 
+def delete_namespace(url: str, namespace: str) -> None:
+    """What the page says about it."""
+    text = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
+    statement = text.partition("```sql\n")[2].partition("```")[0]
+    assert "support-team" in statement
+    with psycopg.connect(url) as owner:
+        owner.execute(statement.replace("support-team", namespace).encode())
+
+
 def test_a_namespace_that_was_moved_away_can_be_deleted(
     full: Path, url: str, tmp_path: Path, postgres_server: Any
 ) -> None:
     migrate(full, url)
     move_away(full, tmp_path / "old")
     migrate(full, "files")
-    text = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
-    statement = text.partition("```sql\n")[2].partition("```")[0]
-    assert "support-team" in statement
-
-    with psycopg.connect(url) as owner:
-        owner.execute(statement.replace("support-team", "default").encode())
-
     with closing(postgres_server.admin(url.rpartition("/")[2])) as admin:
+        # A login that is bound to it, and would see all others without that.
+        admin.execute("INSERT INTO hermes.tenants VALUES (current_user, 'default')")
+
+        delete_namespace(url, "default")
+
+        bound = admin.execute("SELECT hermes.current_namespace()").fetchone()
+        assert bound == ("default",)
         tables = admin.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
-            " AND relkind = 'r' AND relname != 'versions'"
+            " AND relkind = 'r' AND relname NOT IN ('versions', 'tenants')"
         ).fetchall()
         assert len(tables) > 10
         for (table,) in tables:
             left = admin.execute(f"SELECT count(*) FROM hermes.{table}").fetchone()
             assert (table, left) == (table, (0,))
+
+
+def test_a_namespace_that_has_notes_alone_can_be_deleted(postgres_server: Any, home: Path) -> None:
+    with postgres_server.database("template0") as name:
+        url = postgres_server.url(name)
+        database = shared_database(url, "other")
+        notebook = Notes(home, database=database).notebooks["memory"]
+        assert notebook.change([Operation("add", "a note")], Author("agent")).changed
+
+        delete_namespace(url, "other")
+
+        assert not notebook.text.exists
+        database.close()
 
 
 @pytest.mark.stress

@@ -12,8 +12,10 @@ import psycopg
 import pytest
 from support.postgres import GUARDED, LONER, PASSWORD, Server
 
+from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError, ForeignDatabase
 from hermes_core.storage import outages
+from hermes_core.storage.inspection import inspect_server
 from hermes_core.storage.postgres import (
     Component,
     Database,
@@ -112,6 +114,23 @@ def test_a_schema_of_another_program_is_left_alone(postgres_server, empty, datab
         assert tables.fetchall() == [("theirs",)]
 
 
+def test_a_database_with_tables_of_another_program_is_left_alone(postgres_server, empty, database):
+    with postgres_server.admin(empty) as admin:
+        admin.execute('CREATE SCHEMA cloud; CREATE TABLE cloud."Users" (uid text)')
+        for use in (lambda: add(database, "one"), lambda: inspect_server(database, [THINGS])):
+            with pytest.raises(ForeignDatabase, match=r'which has the table cloud\."Users"'):
+                use()
+        found = admin.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'hermes'")
+        assert found.fetchone() is None
+        # What an extension brings is no other program's.
+        admin.execute('ALTER EXTENSION plpgsql ADD TABLE cloud."Users"')
+        add(database, "one")
+        # And once our tables are there, others may be as well.
+        admin.execute("CREATE TABLE public.later (a int)")
+        database.close()
+        assert things(database) == ["one"]
+
+
 def test_processes_that_start_together_create_the_tables_once(postgres_server, empty):
     url = postgres_server.url(empty)
     databases = [Database(url, f"space{number}") for number in range(6)]
@@ -141,6 +160,32 @@ def test_a_migration_that_fails_leaves_nothing_behind(postgres_server, empty, da
     with postgres_server.admin(empty) as admin:
         found = admin.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'hermes'")
         assert found.fetchone() is None
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_with_another_encoding_is_refused_and_left_alone(postgres_server, encoding):
+    template = f"template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
+    with postgres_server.database(template) as name:
+        # A name that this encoding has no characters for.
+        database = Database(postgres_server.url(name), "家")
+        for use in (lambda: add(database, "one"), lambda: inspect_server(database, [THINGS])):
+            with pytest.raises(PostgresError, match=f"has the encoding {encoding}") as caught:
+                use()
+            assert caught.value.fault is ServerFault.ENCODING
+            assert "ENCODING 'UTF8'" in caught.value.hint
+            assert may_succeed_later(caught.value)  # turns wait in the spool
+        database.close()
+        with postgres_server.admin(name) as admin:
+            found = admin.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'hermes'")
+            assert found.fetchone() is None
+
+
+def test_what_is_sent_is_utf_8_whatever_the_environment_says(database, monkeypatch):
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    add(database, "茶 ünï 日本語")
+    assert things(database) == ["茶 ünï 日本語"]
+    with database.connected() as connection:
+        assert connection.info.encoding == "utf-8"
 
 
 # -- who sees what -------------------------------------------------------------------------
@@ -198,6 +243,59 @@ def test_a_role_that_is_created_later_is_used_from_the_next_start_on(postgres_se
         finally:
             before.close()
             admin.execute(f"REVOKE hermes_tenant FROM {LONER}")
+
+
+@pytest.fixture
+def bound(postgres_server, empty, database):
+    """A login that is bound to the namespace "ours", in a database with two namespaces."""
+    add(database, "our secret")
+    theirs = Database(postgres_server.url(empty), "theirs")
+    add(theirs, "their secret")
+    theirs.close()
+    login = f"bound_{empty}"
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"CREATE ROLE {login} LOGIN IN ROLE hermes_tenant")
+        admin.execute("INSERT INTO hermes.tenants VALUES (%s, 'ours')", (login,))
+    yield login
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"DROP ROLE IF EXISTS {login}; DROP ROLE IF EXISTS {login}_new")
+
+
+def seen_of_theirs(postgres_server: Server, database: str, login: str) -> list[str]:
+    """What a login sees that asks for the other namespace."""
+    with psycopg.connect(postgres_server.url(database, login)) as connection:
+        connection.execute("SET hermes.namespace = 'theirs'")
+        return [row[1] for row in connection.execute("SELECT * FROM hermes.things_all")]
+
+
+def test_a_login_stays_bound_as_long_as_it_exists(postgres_server, empty, bound):
+    with postgres_server.admin(empty) as admin:
+        for unbind in (
+            "DELETE FROM hermes.tenants",
+            "UPDATE hermes.tenants SET login = 'another'",
+        ):
+            with pytest.raises(psycopg.Error, match="is bound to the namespace ours") as caught:
+                admin.execute(unbind)
+            assert "drop the role first" in caught.value.diag.message_hint
+        assert seen_of_theirs(postgres_server, empty, bound) == ["our secret"]
+        admin.execute("UPDATE hermes.tenants SET namespace = 'empty'")
+        assert seen_of_theirs(postgres_server, empty, bound) == []
+        admin.execute(f"ALTER ROLE {bound} RENAME TO {bound}_new")
+        admin.execute("UPDATE hermes.tenants SET login = login || '_new'")
+        assert seen_of_theirs(postgres_server, empty, f"{bound}_new") == []
+        admin.execute(f"DROP ROLE {bound}_new")
+        assert admin.execute("DELETE FROM hermes.tenants").rowcount == 1
+
+
+def test_a_database_from_before_keeps_its_logins_bound_too(postgres_server, empty, bound):
+    with postgres_server.admin(empty) as admin:
+        admin.execute("DROP FUNCTION hermes.tenant_kept CASCADE")
+        admin.execute("DELETE FROM hermes.versions WHERE component = 'tenants'")
+        later = Database(postgres_server.url(empty), "ours")
+        assert things(later) == ["our secret"]
+        later.close()
+        with pytest.raises(psycopg.Error, match="is bound to the namespace ours"):
+            admin.execute("DELETE FROM hermes.tenants")
 
 
 # -- errors --------------------------------------------------------------------------------
@@ -306,6 +404,25 @@ def test_a_standby_is_read_only(postgres_server, empty, database):
     with pytest.raises(PostgresError) as caught:
         add(database, "two")
     assert fault_of(caught.value) is ServerFault.READ_ONLY
+
+
+def test_variables_of_libpq_override_our_defaults(postgres_server, empty, monkeypatch):
+    """But not the two that we rely on: see `storage.inspection`, and the encoding."""
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"ALTER DATABASE {empty} SET default_transaction_read_only = on")
+    read_only = pytest.raises(PostgresError, match="read-only")
+    with read_only, Database(postgres_server.url(empty)).connected():
+        pass
+    monkeypatch.setenv("PGTARGETSESSIONATTRS", "any")
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "17")
+    monkeypatch.setenv("PGAPPNAME", "another")
+    with Database(postgres_server.url(empty)).connected() as connection:
+        assert connection.info.get_parameters()["connect_timeout"] == "17"
+        assert connection.info.get_parameters()["application_name"] == "hermes-plugins"
+    given = Database(f"{postgres_server.url(empty)}?connect_timeout=19&application_name=mine")
+    with given.connected() as connection:
+        assert connection.info.get_parameters()["connect_timeout"] == "19"
+        assert connection.info.get_parameters()["application_name"] == "mine"
 
 
 def test_of_several_hosts_the_one_that_answers_is_used(postgres_server, empty):

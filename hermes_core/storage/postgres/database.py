@@ -33,6 +33,7 @@ from hermes_core.storage.postgres.errors import (
     NoAnswer,
     PostgresError,
     ServerFault,
+    WrongEncoding,
     WrongNamespace,
     fault_of,
     reason_of,
@@ -70,15 +71,23 @@ _POOL: Final = "hermes-plugins"
 #: libpq takes no shorter one.
 _SHORTEST_TIMEOUT: Final = 2
 
+#: The encoding of the database and of what we send. Another one has no place for most characters.
+_ENCODING: Final = "UTF8"
 # A failover, or a cable that was pulled: TCP alone would wait for a quarter of an hour.
 _DEFAULTS: Final[Mapping[str, str]] = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
+    # Also if PGAPPNAME is set: `storage migrate` recognises other agents by it.
     "application_name": "hermes-plugins",
     # Of several hosts in the URL, the one that takes writes: a standby is passed over.
     "target_session_attrs": "read-write",
+}
+#: The variables that override our defaults, as they do those of libpq.
+_VARIABLES: Final[Mapping[str, str]] = {
+    "connect_timeout": "PGCONNECT_TIMEOUT",
+    "target_session_attrs": "PGTARGETSESSIONATTRS",
 }
 
 
@@ -133,6 +142,13 @@ def _is_of_others(record: logging.LogRecord) -> bool:
         isinstance(each, _LimitedConnection) or (isinstance(each, str) and each.startswith(_POOL))
         for each in args
     )
+
+
+def _check_encoding(connection: Connection) -> None:
+    """Raise if the database would refuse or garble what we store; before anything is sent."""
+    found = connection.info.parameter_status("server_encoding")
+    if found != _ENCODING:
+        raise WrongEncoding(found or "of an unknown name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +306,7 @@ class Database:
     def connected(self) -> Iterator[Connection]:
         """A connection of the user who connects, without our role; nothing is created."""
         with self.errors(), psycopg.connect(self._conninfo(), autocommit=True) as connection:
+            _check_encoding(connection)
             connection.execute(self._settings())
             self._agree(connection)
             yield connection
@@ -464,7 +481,12 @@ class Database:
         # Time for each of several hosts, the last of which may be the one that answers.
         hosts = str(given.get("host") or given.get("hostaddr") or "").count(",") + 1
         each = max(CONNECT_SECONDS // hosts, _SHORTEST_TIMEOUT)
-        values = {**_DEFAULTS, "connect_timeout": str(each), **given}
+        defaults = {
+            name: value
+            for name, value in {**_DEFAULTS, "connect_timeout": str(each)}.items()
+            if not os.environ.get(_VARIABLES.get(name, ""))
+        }
+        values = {**defaults, **given, "client_encoding": _ENCODING}
         if self._password:
             values["password"] = self._password
         return make_conninfo("", **values)
@@ -479,6 +501,7 @@ class Database:
 
     def _configure(self, connection: Connection) -> None:
         """Set up a connection of the pool: its limits, its role, and its namespace."""
+        _check_encoding(connection)
         connection.execute(self._settings())
         if has_role(connection):
             connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(ROLE)))

@@ -25,6 +25,7 @@ class ServerFault(Enum):
     DISK_FULL = "disk full"
     REFUSED = "refused"
     NAMESPACE = "namespace"
+    ENCODING = "encoding"
     ADDRESS = "address"
     OTHER = "other"
 
@@ -62,6 +63,13 @@ class WrongNamespace(psycopg.OperationalError):
         )
 
 
+class WrongEncoding(psycopg.OperationalError):
+    """The database can't store every character, or does not know which ones it stores."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"the database has the encoding {encoding}; it must be UTF8")
+
+
 HINTS: Final = {
     ServerFault.UNREACHABLE: "check that the server is running and that memory.storage is right",
     ServerFault.BUSY: "try again; if it persists, look at the server's load and max_connections",
@@ -73,6 +81,10 @@ HINTS: Final = {
     ),
     ServerFault.NAMESPACE: (
         "set memory.storage_namespace to the namespace of the login, or remove the setting"
+    ),
+    ServerFault.ENCODING: (
+        "it was not changed; set memory.storage to a database that was created with "
+        "ENCODING 'UTF8' TEMPLATE template0"
     ),
     ServerFault.ADDRESS: "correct memory.storage, or the PG* variables",
     ServerFault.OTHER: "",
@@ -127,6 +139,8 @@ def fault_of(error: BaseException | None) -> ServerFault:
 def _server_fault(error: psycopg.Error) -> ServerFault:
     if isinstance(error, WrongNamespace):
         return ServerFault.NAMESPACE
+    if isinstance(error, WrongEncoding):
+        return ServerFault.ENCODING
     if error.sqlstate:
         beginnings = (error.sqlstate[:length] for length in range(len(error.sqlstate), 0, -1))
         return next((_FAULTS[each] for each in beginnings if each in _FAULTS), ServerFault.OTHER)

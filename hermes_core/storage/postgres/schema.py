@@ -91,26 +91,33 @@ def migrate(connection: Connection, component: Component, where: str) -> None:
             f"PostgreSQL {found} is too old", where=where, hint="it must be 14 or newer"
         )
     with connection.transaction():
-        if component_version(connection, component, where) == component.version:
-            _grant(connection, component)
-            return
-        # Only now: whoever starts with a current schema waits for nobody. Then look again.
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        version = component_version(connection, component, where)
-        if version < 0:
-            _create(connection)
-            version = 0
-        for migration in component.migrations[version:]:
-            if callable(migration):
-                migration(connection)
-            else:
-                connection.execute(sql.SQL(migration))
-        connection.execute(
-            "INSERT INTO hermes.versions VALUES (%s, %s)"
-            " ON CONFLICT (component) DO UPDATE SET version = excluded.version",
-            (component.name, component.version),
-        )
+        wanted = (_TENANTS_KEPT, component)
+        if any(component_version(connection, each, where) != each.version for each in wanted):
+            # Only now: whoever starts with a current schema waits for nobody. Then look again.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            for each in wanted:
+                _upgrade(connection, each, where)
         _grant(connection, component)
+
+
+def _upgrade(connection: Connection, component: Component, where: str) -> None:
+    """Bring a component to its newest version; create the schema, if there is none."""
+    version = component_version(connection, component, where)
+    if version < 0:
+        _create(connection)
+        version = 0
+    if version == component.version:
+        return
+    for migration in component.migrations[version:]:
+        if callable(migration):
+            migration(connection)
+        else:
+            connection.execute(sql.SQL(migration))
+    connection.execute(
+        "INSERT INTO hermes.versions VALUES (%s, %s)"
+        " ON CONFLICT (component) DO UPDATE SET version = excluded.version",
+        (component.name, component.version),
+    )
 
 
 def component_version(connection: Connection, component: Component, where: str) -> int:
@@ -122,6 +129,7 @@ def component_version(connection: Connection, component: Component, where: str) 
         (SCHEMA,),
     ).fetchone()
     if row is None:
+        _refuse_tables_of_others(connection, where)
         return -1
     if row != (_MARK, True):
         raise ForeignDatabase(
@@ -143,6 +151,24 @@ def component_version(connection: Connection, component: Component, where: str) 
     return version
 
 
+def _refuse_tables_of_others(connection: Connection, where: str) -> None:
+    """Raise if a database without our schema has tables; those of extensions don't count."""
+    found = connection.execute(
+        "SELECT relnamespace::regnamespace || '.' || quote_ident(relname) FROM pg_class AS found"
+        " WHERE relkind IN ('r', 'p') AND relpersistence != 't'"
+        " AND relnamespace NOT IN (SELECT oid FROM pg_namespace"
+        " WHERE starts_with(nspname, 'pg_') OR nspname = 'information_schema')"
+        " AND NOT EXISTS (SELECT 1 FROM pg_depend WHERE classid = 'pg_class'::regclass"
+        " AND objid = found.oid AND deptype = 'e') ORDER BY found.oid LIMIT 1"
+    ).fetchone()
+    if found is not None:
+        raise ForeignDatabase(
+            f"it belongs to another program, which has the table {found[0]}",
+            where=where,
+            hint="it was not changed; create an empty database for hermes-plugins",
+        )
+
+
 # A session can set every setting and give up its role, but can't change who logged in.
 _TENANTS: Final = """
 CREATE TABLE hermes.tenants (login name PRIMARY KEY, namespace text NOT NULL);
@@ -154,6 +180,30 @@ BEGIN
         current_setting('hermes.namespace', true));
 END $$;
 """
+# Without its row, a login would see every namespace that it sets. So the row can go only when the
+# role is gone, or when it was renamed and its row with it.
+_TENANTS_KEPT: Final = Component(
+    "tenants",
+    (
+        """
+CREATE FUNCTION hermes.tenant_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = OLD.login) THEN
+        RAISE 'the login % is bound to the namespace %; without that, it sees all of them',
+            OLD.login, OLD.namespace
+            USING HINT = 'drop the role first, or bind it to another namespace with UPDATE',
+                  ERRCODE = '2BP01';
+    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER tenant_kept_deleted BEFORE DELETE ON hermes.tenants
+    FOR EACH ROW EXECUTE FUNCTION hermes.tenant_kept();
+CREATE TRIGGER tenant_kept_updated BEFORE UPDATE ON hermes.tenants
+    FOR EACH ROW WHEN (OLD.login != NEW.login) EXECUTE FUNCTION hermes.tenant_kept();
+""",
+    ),
+)
 
 
 def _create(connection: Connection) -> None:

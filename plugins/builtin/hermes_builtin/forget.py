@@ -319,12 +319,21 @@ def _forget_conversations(home: Path, request: ForgetRequest) -> Iterator[Forget
                 archive.delete(chosen)
             yield ForgetItem("conversations", len(chosen), tuple(map(_described, chosen)))
             yield ForgetItem("messages", messages)
+        yield from _forget_unused(archive, request)
         if request.delete and not archive.erase_deleted():
             raise DatabaseError(
                 "an agent reads it, so its free space could not be emptied",
                 where=where.shown,
                 hint="run the same command again, or when no agent runs",
             )
+
+
+def _forget_unused(archive: Archive, request: ForgetRequest) -> Iterator[ForgetItem]:
+    """What an earlier version, or another process at the same moment, has not removed."""
+    user = identity_text(request.user_id) if request.user_id else None
+    found = archive.unused(request.text, user, request.platform, delete=request.delete)
+    yield ForgetItem("unused words of the index", found.words)
+    yield ForgetItem("unused ids of users", found.people)
 
 
 def _forget_messages(archive: Archive, request: ForgetRequest) -> Iterator[ForgetItem]:

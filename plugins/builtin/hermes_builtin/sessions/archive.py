@@ -455,6 +455,13 @@ class TextOccurrences(NamedTuple):
     previews: list[str]
 
 
+class Unused(NamedTuple):
+    """How many words of the vocabulary, and ids of a person, no conversation has any more."""
+
+    words: int = 0
+    people: int = 0
+
+
 #: How the marks begin that a deletion and a replacement of texts leave: see `Archive.marked`.
 DELETED: Final = "deleted:"
 REPLACED: Final = "replaced:"
@@ -510,12 +517,13 @@ class Reader(Protocol):
     def has_profile(self, profiles: Iterable[str]) -> bool:
         """Whether there is a session of one of these profiles."""
 
-    # Whoever has a session may see it: it came from a read with a scope.
+    # Whoever has a session may see it: it came from a read with a scope. PostgreSQL compares each
+    # message with a scope as well: with the one that is given, or else with that of the reader.
 
     def lineages(self, sessions: Sequence[Session]) -> list[list[str]]:
         """For each session its id and the ids of those that it continues, up to the first."""
 
-    def read(self, spans: Sequence[Span]) -> list[list[Message]]:
+    def read(self, spans: Sequence[Span], scope: Scope | None = None) -> list[list[Message]]:
         """For each span its messages, in their order."""
 
     def lineage(self, session: Session) -> list[str]:
@@ -523,19 +531,36 @@ class Reader(Protocol):
         return self.lineages([session])[0]
 
     def around(
-        self, session: Session, message_id: int, window: int, roles: Iterable[str]
+        self,
+        session: Session,
+        message_id: int,
+        window: int,
+        roles: Iterable[str],
+        scope: Scope | None = None,
     ) -> Window:
         """The messages on either side of one, and that one."""
         spans = Span.around(session, message_id, window, roles)
-        return window_of(session, *self.read(spans))
+        return window_of(session, *self.read(spans, scope))
 
-    def first(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+    def first(
+        self,
+        session: Session,
+        count: int,
+        roles: Iterable[str] = (),
+        scope: Scope | None = None,
+    ) -> list[Message]:
         """How a session begins."""
-        return self.read([Span.first_of(session, count, roles)])[0]
+        return self.read([Span.first_of(session, count, roles)], scope)[0]
 
-    def last(self, session: Session, count: int, roles: Iterable[str] = ()) -> list[Message]:
+    def last(
+        self,
+        session: Session,
+        count: int,
+        roles: Iterable[str] = (),
+        scope: Scope | None = None,
+    ) -> list[Message]:
         """How a session ends, in order."""
-        return self.read([Span.last_of(session, count, roles)])[0]
+        return self.read([Span.last_of(session, count, roles)], scope)[0]
 
 
 class Archive(Reader, Protocol):
@@ -619,6 +644,11 @@ class Archive(Reader, Protocol):
 
     def replace_texts(self, matches: Matches) -> TextOccurrences:
         """Put `FORGOTTEN` in the place of messages that have a text, and remove such titles."""
+
+    def unused(
+        self, text: str = "", user_id: str | None = None, platform: str = "", *, delete: bool
+    ) -> Unused:
+        """What is left of a text or a person that no conversation has; it can be deleted."""
 
     def erase_deleted(self) -> bool:
         """Leave no trace of what was deleted or replaced; returns whether that could be done."""

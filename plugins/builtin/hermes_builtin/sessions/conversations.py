@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from time import time as unix_time
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
@@ -238,9 +238,9 @@ class Conversations:
         if not self.spool.is_ahead(lambda: self.archive):
             try:
                 return self.archive.append(facts, messages, key)
-            except (HermesError, OSError) as error:
+            except Exception as error:  # whatever went wrong: the turn must not be lost
                 if not may_succeed_later(error):
-                    raise
+                    raise self._refused(error, facts, messages, key) from error
                 self.spool.reason = str(error)
         try:
             self.spool.add(facts, messages, durable=_is_durable(self._settings), key=key)
@@ -249,6 +249,16 @@ class Conversations:
             raise DatabaseError(what) from error
         self._spooled(DatabaseError(self.spool.reason))
         return []
+
+    def _refused(
+        self, error: Exception, facts: SessionFacts, messages: list[NewMessage], key: UUID
+    ) -> DatabaseError:
+        """The error for a turn that the archive would refuse again; it is set aside."""
+        try:
+            path = self.spool.set_aside(facts, messages, key, str(error))
+        except (HermesError, OSError) as found:
+            return DatabaseError(f"{error}; nor can it be written to the spool: {found}")
+        return DatabaseError(f"{error}; it is set aside in {path}")
 
     def _notice(self, facts: SessionFacts, messages: Iterable[NewMessage]) -> None:
         text = self.text(facts.id)
@@ -295,7 +305,9 @@ class Conversations:
         """What our own tools returned in a session before this process began."""
         try:
             session = self.archive.session(name, self.scope)
-            stored = self.archive.last(session, _READ_BACK, ("tool",)) if session else ()
+            stored: list[Message] = []
+            if session is not None:
+                stored = self.archive.last(session, _READ_BACK, ("tool",), self.scope)
         except (HermesError, OSError) as error:
             logger.warning("sessions: %s", error)
             return set()
@@ -349,7 +361,7 @@ class Conversations:
         try:
             found = [self.archive.session(name, self.scope) for name in names]
             for session in filter(None, found):
-                for each in self.archive.last(session, _READ_BACK):
+                for each in self.archive.last(session, _READ_BACK, scope=self.scope):
                     if not _is_ours(each):
                         yield each.content, message_origin(session.source, each)
         except HermesError as error:
@@ -367,7 +379,9 @@ class Conversations:
             return []
         try:
             session = self.archive.session(facts.id, self._owner)
-            stored = self.archive.last(session, _RECENT) if session is not None else []
+            stored: list[Message] = []
+            if session is not None:
+                stored = self.archive.last(session, _RECENT, scope=self._owner)
         except (HermesError, OSError) as error:  # better stored twice than not at all
             logger.warning("sessions: %s", error)
             stored = []

@@ -56,11 +56,13 @@ _REFUSED_STATES: Final = ("22", "23", "54")
 _TAKEN_STATE: Final = "23505"
 
 
+#: A value that Python can't encode or convert. Any other error says something about the storage.
+_REFUSED_TYPES: Final = (ValueError, TypeError, ArithmeticError, RecursionError)
+
+
 def may_succeed_later(error: BaseException) -> bool:
     """Whether storing failed because of the storage, whichever it is, not because of the turn."""
-    if isinstance(error, OSError):
-        return True
-    if not isinstance(error, DatabaseError):
+    if isinstance(error, _REFUSED_TYPES):
         return False
     if is_frozen(error):  # it moves to another storage, which takes the turn then
         return True
@@ -145,8 +147,8 @@ class SpoolStatus(NamedTuple):
             many = "1 turn waits" if self.turns == 1 else f"{self.turns:,} turns wait"
             parts.append(f"{many} in the spool since {since}, because {self.why}")
         if self.damaged:
-            lines = "1 line" if self.damaged == 1 else f"{self.damaged:,} lines"
-            parts.append(f"{lines} of the spool could not be read: see {_FOLDER}/{_DAMAGED}")
+            lines = "1 line is" if self.damaged == 1 else f"{self.damaged:,} lines are"
+            parts.append(f"{lines} damaged or refused, and set aside: see {_FOLDER}/{_DAMAGED}")
         return "; ".join(parts)
 
 
@@ -245,6 +247,17 @@ class Spool:
             self._due = self._clock() + self._pause
             self._worker.wake()
 
+    def set_aside(
+        self, facts: SessionFacts, messages: Sequence[NewMessage], key: UUID, why: str
+    ) -> Path:
+        """Keep a turn that the archive would refuse again; returns the file with such turns.
+
+        No turn waits behind it, and a person may look at it. Raises what `add` does.
+        """
+        ensure_folder(self._folder)
+        turn = SpooledTurn(0, unix_time(), why, facts, list(messages), key.hex)
+        return self._set_aside(turn.to_line(), why)
+
     def _next(self) -> tuple[Path, int]:
         """The file for the next turn of this process, and the turn's number."""
         path = self._path
@@ -276,6 +289,8 @@ class Spool:
             return None
         except (HermesError, OSError) as error:
             return error
+        except Exception as error:  # noqa: BLE001 - whatever it is, the turns are still there
+            return DatabaseError(f"{type(error).__name__}: {error}")
         if not self._files():
             self._is_behind = False
         return None
@@ -308,18 +323,19 @@ class Spool:
         try:
             key = UUID(turn.key) if turn.key else None
             archive.take_over(origin, turn.number, turn.facts, turn.messages, key)
-        except (HermesError, OSError) as error:
+        except Exception as error:
             if may_succeed_later(error):
                 raise
             self._set_aside(line, str(error))
 
-    def _set_aside(self, line: bytes, why: str) -> None:
+    def _set_aside(self, line: bytes, why: str) -> Path:
         path = self._folder / _DAMAGED
-        logger.error("sessions: a turn of the spool is moved to %s: %s", path, why)
+        logger.error("sessions: a turn is set aside in %s: %s", path, why)
         with self._locked():
             # A process that was killed may have done it before.
             if not path.exists() or line not in path.read_bytes():
                 append_line(path, line, durable=True)
+        return path
 
     def _drop(self, path: Path, size: int) -> None:
         """Remove the beginning of a file that was handed over."""

@@ -289,14 +289,14 @@ class SessionSearch:
         named = self._session(request)
         around = request.around or 0
         session = self._owner(named, around)
-        window = archive.around(session, around, request.window, ())
+        window = archive.around(session, around, request.window, (), self._scope)
         if not window.messages:
             raise BadRequest(f"around_message_id {around} is not in session {named.id[:200]}")
         share = min(LONGEST_MESSAGE, _ANSWER // len(window.messages))
         origins = MessageLabels(
             session,
             self._current,
-            lambda: archive.last(session, TOOL_MESSAGES, ("tool", "")),
+            lambda: archive.last(session, TOOL_MESSAGES, ("tool", ""), self._scope),
         )
         answer = {
             "success": True,
@@ -332,13 +332,14 @@ class SessionSearch:
         session = self._session(request)
         # Whole if both parts cover it: "0 messages are left out" would be nonsense.
         whole = session.messages <= _READ_FIRST + _READ_LAST
-        messages = archive.first(session, session.messages if whole else _READ_FIRST)
-        last = [] if whole else archive.last(session, _READ_LAST)
+        count = session.messages if whole else _READ_FIRST
+        messages = archive.first(session, count, scope=self._scope)
+        last = [] if whole else archive.last(session, _READ_LAST, scope=self._scope)
         share = min(LONGEST_MESSAGE, _ANSWER // max(len(messages) + len(last), 1))
         origins = MessageLabels(
             session,
             self._current,
-            lambda: archive.last(session, TOOL_MESSAGES, ("tool", "")),
+            lambda: archive.last(session, TOOL_MESSAGES, ("tool", ""), self._scope),
         )
         answer: dict[str, Any] = {
             "success": True,
@@ -410,7 +411,7 @@ class SessionSearch:
                 "started_at": session.started,
                 "last_active": session.active,
                 "message_count": session.messages,
-                "preview": preview(archive.first(session, 1, ("user",))),
+                "preview": preview(archive.first(session, 1, ("user",), self._scope)),
             }
             for session in sessions
         ]

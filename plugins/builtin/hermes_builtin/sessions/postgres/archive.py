@@ -35,6 +35,7 @@ from hermes_builtin.sessions.archive import (
     Stats,
     TextOccurrences,
     TitleMatch,
+    Unused,
     deletion_mark,
     facts_of,
     indexed_words,
@@ -337,6 +338,17 @@ class PostgresArchive(Reader):
         database.execute("SELECT hermes.archive_unindex(%s)", (numbers,))
         self._index.put(database, rows)
 
+    def unused(
+        self, text: str = "", user_id: str | None = None, platform: str = "", *, delete: bool
+    ) -> Unused:
+        """What is left of a text or a person that no conversation has; it can be deleted."""
+        words = " ".join(dict.fromkeys(indexed_words(text, None)))
+        user = None if user_id is None else to_text(storable(user_id))
+        with self._transaction(EVERYBODY) as database:
+            query = "SELECT * FROM hermes.archive_unused(%s, %s, %s, %s)"
+            found = _one(database, query, words, user, to_text(platform) or None, delete)
+        return Unused(*map(int, found))
+
     def erase_deleted(self) -> bool:
         """Have the server free what was deleted or replaced; returns whether that could be done.
 
@@ -447,9 +459,9 @@ class PostgresArchive(Reader):
         with self._reader(EVERYBODY) as reader:
             return reader.lineages(sessions)
 
-    def read(self, spans: Sequence[Span]) -> list[list[Message]]:
-        """For each span its messages, in their order."""
-        with self._reader(EVERYBODY) as reader:
+    def read(self, spans: Sequence[Span], scope: Scope | None = None) -> list[list[Message]]:
+        """For each span its messages, in their order; of everybody, if no scope is given."""
+        with self._reader(EVERYBODY if scope is None else scope) as reader:
             return reader.read(spans)
 
     def messages(self, session: Session) -> Iterator[Message]:

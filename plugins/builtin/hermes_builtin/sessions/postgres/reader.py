@@ -66,7 +66,7 @@ class PostgresReader(Reader):
 
     Args:
         database: A connection in a transaction.
-        scope: What the transaction sees.
+        scope: What the transaction sees, and what is read where no other scope is given.
         totals: Returns about how much there is.
         behind: Why the newest messages are not in the index.
     """
@@ -79,7 +79,7 @@ class PostgresReader(Reader):
         behind: DatabaseError | None = None,
     ) -> None:
         self._database = database
-        self._scope = scope
+        self._own = self._scope = scope
         self._totals = totals
         self._behind = behind
 
@@ -166,13 +166,14 @@ class PostgresReader(Reader):
 
     # -- messages -------------------------------------------------------------------------
 
-    def read(self, spans: Sequence[Span]) -> list[list[Message]]:
+    def read(self, spans: Sequence[Span], scope: Scope | None = None) -> list[list[Message]]:
         """For each span its messages, in their order."""
         found: list[list[Message]] = [[] for _ in spans]
         if not spans:
             return found
+        database = self._see(self._own if scope is None else scope)
         columns = zip(*((*each[:3], _mask(each.roles), each.last) for each in spans), strict=True)
-        for place, *row in self._database.execute(_READ, [list(each) for each in columns]):
+        for place, *row in database.execute(_READ, [list(each) for each in columns]):
             found[place - 1].append(_message(*row))
         return found
 

@@ -32,6 +32,7 @@ from hermes_builtin.sessions.archive import (
     Stats,
     TextOccurrences,
     TitleMatch,
+    Unused,
     deletion_mark,
     facts_of,
 )
@@ -221,6 +222,10 @@ class SqliteArchive(Reader):
         self.once(f"{REPLACED}{urandom(8).hex()}")
         return maintenance.replace_texts(self._file, matches)
 
+    def unused(self, *_: object, **__: object) -> Unused:
+        """Nothing: words leave with their messages, and sessions alone name people."""
+        return Unused()
+
     def erase_deleted(self) -> bool:
         """Leave no trace of what was deleted or replaced; returns whether that could be done."""
         return maintenance.erase_deleted(self._file)
@@ -349,7 +354,11 @@ class SqliteArchive(Reader):
             self._totals = (time.monotonic(), totals)
         return totals
 
-    def read(self, spans: Sequence[Span]) -> list[list[Message]]:
+    def read(
+        self,
+        spans: Sequence[Span],
+        scope: Scope | None = None,  # noqa: ARG002 - compared by PostgreSQL alone
+    ) -> list[list[Message]]:
         """For each span its messages, in their order."""
         with self._file.reading() as database:
             return [self._read(database, span) for span in spans]
