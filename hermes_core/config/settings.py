@@ -171,7 +171,7 @@ class Sources:
     def _find(self, field: Field) -> Value | None:
         if field.key in self._arguments:
             return Value(self._arguments[field.key], "argument")
-        # The process's environment, then .env, then the keyring: see `Secrets.get`.
+        # The process's environment (`_inherited`), then .env and the keyring (`Secrets.get`).
         stored = self._variable(field)
         if stored is not None:
             return stored
