@@ -28,9 +28,10 @@ from hermes_builtin.sessions.archive import (
     SessionFacts,
 )
 from hermes_builtin.sessions.postgres import PostgresArchive
+from hermes_builtin.sessions.postgres import search as postgres_search
 from hermes_builtin.sessions.postgres.archive import _APPEND
 from hermes_builtin.sessions.postgres.schema import COMPONENT
-from hermes_builtin.sessions.postgres.search import key_of
+from hermes_builtin.sessions.postgres.search import key_of, session_from
 from hermes_builtin.sessions.query import Query, Term
 from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError
@@ -601,6 +602,29 @@ def test_what_another_machine_stored_is_found_at_once(database_url, archive):
     assert search(archive, "walnut") == ["of-ann"]
     other.append(ANN, said("hazelnut"))
     assert search(archive, "hazelnut") == ["of-ann"]
+    elsewhere.close()
+
+
+def test_all_sessions_are_listed_once_while_somebody_speaks_in_them(
+    database_url, archive, monkeypatch
+):
+    names = [f"of-ann-{number}" for number in range(7)]
+    for at, name in enumerate(names):
+        archive.append(ANN._replace(id=name), [NewMessage("user", "walnut", 1.7e9 + at)])
+    monkeypatch.setattr("hermes_builtin.sessions.postgres.archive._PAGE", 2)
+    elsewhere = Database(database_url, "ours")
+    spoken = iter(names)
+
+    def speak_while_read(row):
+        with suppress(StopIteration), closing(PostgresArchive(elsewhere)) as other:
+            facts = ANN._replace(id=next(spoken))
+            other.append(facts, [NewMessage("user", "hazelnut", 1.8e9)])
+        return session_from(row)
+
+    monkeypatch.setattr(postgres_search, "session_from", speak_while_read)
+
+    assert sorted(each.id for each in archive.sessions(EVERYBODY)) == names
+    assert next(spoken, None) is None
     elsewhere.close()
 
 

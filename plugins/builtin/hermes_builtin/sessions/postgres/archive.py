@@ -47,7 +47,7 @@ from hermes_builtin.sessions.numbers import (
 from hermes_builtin.sessions.postgres.index import IS_PENDING, PostgresIdleIndexer, PostgresIndex
 from hermes_builtin.sessions.postgres.reader import PostgresReader, scope_values
 from hermes_builtin.sessions.postgres.schema import COMPONENT
-from hermes_builtin.sessions.postgres.search import key_of, sessions_where
+from hermes_builtin.sessions.postgres.search import all_sessions, key_of
 from hermes_builtin.sessions.postgres.turn_json import (
     extra_text,
     json_text,
@@ -464,14 +464,11 @@ class PostgresArchive(Reader):
 
     def sessions(self, scope: Scope = EVERYBODY) -> Iterator[Session]:
         """All sessions, the oldest first."""
-        found: list[Session] = []
-        while True:
-            with self._transaction(scope) as database:
-                condition = "true ORDER BY active, number LIMIT %s OFFSET %s"
-                some = list(sessions_where(database, condition, _PAGE, len(found)))
-            found += some
-            if len(some) < _PAGE:
-                return (each for each in found if each.is_in(scope))
+        # One statement, so one moment: by pages of their own, sessions in which somebody speaks
+        # meanwhile would move from one page to another, and others be left out.
+        with self._transaction(scope) as database:
+            found = list(all_sessions(database, _PAGE))
+        return (each for each in found if each.is_in(scope))
 
     # -- maintenance ----------------------------------------------------------------------
 

@@ -203,6 +203,14 @@ def sessions_where(database: Connection, condition: str, *values: Any) -> Iterat
     return map(session_from, database.execute(query, values))
 
 
+def all_sessions(database: Connection, page: int) -> Iterator[Session]:
+    """The sessions of one moment that the scope of the transaction includes, the oldest first."""
+    query = f"SELECT {_COLUMNS} FROM hermes.archive_sessions ORDER BY active, number"  # noqa: S608
+    with database.cursor("sessions") as cursor:
+        cursor.itersize = page
+        yield from map(session_from, cursor.execute(query))
+
+
 def sessions_named(database: Connection, name: str) -> Iterator[Session]:
     """The session of this id, then those that hosts call so, the last active first."""
     values = {"key": key_of(name), "name": to_text(name)}
