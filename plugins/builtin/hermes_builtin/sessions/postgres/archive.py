@@ -67,6 +67,7 @@ from hermes_core.storage.postgres import (
     fault_of,
     from_text,
     is_temporary,
+    is_undone,
     to_text,
 )
 
@@ -138,9 +139,10 @@ class PostgresArchive(Reader):
             except DatabaseError as error:
                 if _is_known_turn(error.__cause__) and (stored := self._stored_before(turn)):
                     return stored[0]
-                # The connection was cut, maybe after the server had stored the turn. With the same
-                # key, another attempt stores it once.
-                if is_last or fault_of(error) is not ServerFault.UNREACHABLE:
+                # The connection was cut, maybe after the server had stored the turn; or the server
+                # has undone it, to end a deadlock. With the same key, another attempt stores it
+                # once.
+                if is_last or not (fault_of(error) is ServerFault.UNREACHABLE or is_undone(error)):
                     raise
         self._forget_turns(len(messages))
         self._backlog.add(len(messages))

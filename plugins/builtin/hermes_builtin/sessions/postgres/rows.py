@@ -19,10 +19,11 @@ from hermes_core.storage.migration import (
 )
 from hermes_core.storage.postgres import Connection, Database, from_text, to_text
 
-# A search puts messages into the index, which changes another column of their session.
+# In the order in which a turn changes them. A search puts messages into the index, which changes
+# another column of their session.
 _TABLES: Final[Tables] = {
-    "archive_messages": "",
     "archive_sessions": "messages, ended, title",
+    "archive_messages": "",
     "archive_imports": "",
 }
 _OWN: Final = "namespace = current_setting('hermes.namespace')"
