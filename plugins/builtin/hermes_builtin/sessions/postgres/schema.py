@@ -24,6 +24,7 @@ from hermes_builtin.sessions.postgres.scopes import (
     NOT_OF_OTHERS,
     TRUSTED,
 )
+from hermes_builtin.sessions.postgres.word_counts import WORD_COUNTS
 from hermes_core.storage.postgres import (
     FOR_NOBODY,
     NAMESPACE,
@@ -703,6 +704,7 @@ COMPONENT: Final = Component(
         + policy_changed("archive_turns", FOR_ALL)
         + policy_changed("archive_imports", FOR_ALL)
         + policy_changed("archive_meta", FOR_ALL),
+        WORD_COUNTS,
     ),
     private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
     # Numbers are unique in the database, not in a namespace: whoever could choose one could take
