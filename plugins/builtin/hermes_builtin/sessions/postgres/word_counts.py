@@ -12,6 +12,9 @@ from hermes_builtin.sessions.numbers import SESSION_BITS
 from hermes_builtin.sessions.postgres.scopes import TRUSTED
 from hermes_core.storage.postgres import NAMESPACE
 
+#: For a person with more chats than this, it is not worth knowing whether there are others.
+_FEW_OWNERS: Final = 64
+
 WORD_COUNTS: Final = f"""
 -- How many messages and sessions the namespace has, for whoever sees any conversation of it. It
 -- gives the transaction its scope back, as an error does.
@@ -31,18 +34,26 @@ BEGIN
 END $$;
 
 -- For each group of words: how many messages and sessions of the namespace have one of them. Until
--- so many messages were counted in all; then NULL.
+-- so many messages were counted in all; then NULL. No rows, if the scope includes all of them: then
+-- a search finds what there is to count.
 CREATE FUNCTION hermes.archive_spread(groups text[], without text, roles integer[], most integer)
 RETURNS TABLE (messages integer, sessions integer) LANGUAGE plpgsql STABLE {TRUSTED}
 SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off SET jit = off
 AS $$
 DECLARE
     space integer := hermes.archive_namespace();
+    visible integer[] := hermes.archive_visible();
     condition text := format('namespace = %L', space);
     remaining integer := most;
     words text;
 BEGIN
-    IF cardinality(hermes.archive_visible()) = 0 THEN RETURN; END IF;
+    IF cardinality(visible) = 0 THEN RETURN; END IF;
+    IF cardinality(visible) <= {_FEW_OWNERS} AND NOT EXISTS (
+        SELECT 1 FROM archive_owners WHERE archive_owners.namespace = {NAMESPACE}
+        AND number != ALL (visible))
+    THEN
+        RETURN;
+    END IF;
     IF without != '' THEN
         condition := condition
             || format(' AND NOT words && %L::bigint[]', hermes.archive_hashes(without, space));
