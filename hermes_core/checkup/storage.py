@@ -502,19 +502,30 @@ def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mappi
     for new, old in zip(target.parts, source.parts, strict=True):
         new.copy_from(old, report(f"Copying the {new.name}"))
     for new, old in zip(target.parts, source.parts, strict=True):
-        before, after = old.counts(), new.counts()
-        if before != after:
-            raise HermesError(
-                f"the copy of the {new.name} is not complete: {_listed(before)} at the source, "
-                f"{_listed(after)} at the target", hint="run it again; nothing was switched",
-            )  # fmt: skip
-        checked = report(f"Comparing the {new.name}")
-        if old.digest(checked) != new.digest(checked):
-            raise HermesError(
-                f"the copy of the {new.name} has another checksum than the source",
-                hint="run it again, or report this; nothing was switched",
-            )
+        problem = _difference(new, old, report)
+        if problem is not None and new is target.parts[0]:
+            # Somebody has deleted or replaced something at the source after it was copied.
+            target.conversations.correct(old, report(f"Correcting the {new.name}"))
+            problem = _difference(new, old, report)
+        if problem is not None:
+            raise problem
     return source.counts()
+
+
+def _difference(new: StoragePart, old: StoragePart, report: Report) -> HermesError | None:
+    before, after = old.counts(), new.counts()
+    if before != after:
+        return HermesError(
+            f"the copy of the {new.name} is not complete: {_listed(before)} at the source, "
+            f"{_listed(after)} at the target", hint="run it again; nothing was switched",
+        )  # fmt: skip
+    checked = report(f"Comparing the {new.name}")
+    if old.digest(checked) != new.digest(checked):
+        return HermesError(
+            f"the copy of the {new.name} has another checksum than the source",
+            hint="run it again, or report this; nothing was switched",
+        )
+    return None
 
 
 def _listed(counts: Mapping[str, int]) -> str:

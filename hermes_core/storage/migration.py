@@ -15,6 +15,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -103,6 +104,13 @@ MOVED_HINT: Final = (
 )
 #: The SQLSTATE of a change that is refused; PostgreSQL has none that begins with these letters.
 FROZEN_STATE: Final = "HP001"
+#: How long to try to lock the tables of a namespace; how long one attempt waits, which is less than
+#: the server's ``deadlock_timeout`` (1 s); and the time in between, in which turns go on.
+_LOCK_SECONDS: Final = 30.0
+_LOCK_ATTEMPT: Final = "250ms"
+_LOCK_PAUSE: Final = 0.05
+#: Not in time; or a deadlock after all, if that is how the server is configured.
+_NOT_LOCKED: Final = ("55P03", "40P01")
 # Whoever deletes a namespace that was moved away says so with a setting: see docs/fleet.md.
 _FUNCTION: Final = f"""
 CREATE OR REPLACE FUNCTION hermes.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -182,6 +190,7 @@ def freeze_namespace(connection: Connection, namespace: str, tables: Tables, why
         why: The error that writers get.
     """
     connection.execute(_FUNCTION)
+    _lock(connection, tables, "SHARE ROW EXCLUSIVE")
     for table, columns in tables.items():
         for name, event in _events(columns):
             row = "NEW" if name == "insert" else "OLD"
@@ -194,10 +203,44 @@ def freeze_namespace(connection: Connection, namespace: str, tables: Tables, why
 
 def thaw_namespace(connection: Connection, namespace: str, tables: Tables) -> None:
     """Let the rows of a namespace be changed again."""
-    for table, columns in tables.items():
-        for name, _ in _events(columns):
-            statement = f"DROP TRIGGER IF EXISTS {_trigger(name, namespace)} ON hermes.{table}"
-            connection.execute(statement.encode())
+    names = [_trigger(name, namespace) for name, _ in _events("")]
+    rows = connection.execute(
+        "SELECT tgname, relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
+        " WHERE relnamespace = to_regnamespace('hermes') AND relname = ANY (%s)"
+        " AND tgname = ANY (%s)",
+        (list(tables), names),
+    ).fetchall()
+    # To drop a trigger needs a lock that keeps readers out, too.
+    frozen = {table for _, table in rows}
+    if frozen:
+        _lock(connection, [each for each in tables if each in frozen], "ACCESS EXCLUSIVE")
+    for name, table in rows:
+        connection.execute(f"DROP TRIGGER IF EXISTS {name} ON hermes.{table}".encode())
+
+
+def _lock(connection: Connection, tables: Iterable[str], mode: str) -> None:
+    """Lock tables, all or none.
+
+    Whoever holds some of them and waits for another can deadlock with a turn. So this never waits
+    for long: before the server looks for a deadlock, which could end the turn instead of this, it
+    gives up and tries again.
+    """
+    names = ", ".join(f"hermes.{table}" for table in tables)
+    end = monotonic() + _LOCK_SECONDS
+    (before,) = connection.execute("SELECT current_setting('lock_timeout')").fetchone() or ("",)
+    while True:
+        try:
+            with connection.transaction():  # a savepoint: after an error, nothing is locked
+                limit = "SELECT set_config('lock_timeout', %s, true)"
+                connection.execute(limit, (_LOCK_ATTEMPT,))
+                connection.execute(f"LOCK TABLE {names} IN {mode} MODE".encode())
+                connection.execute(limit, (before,))
+        except Exception as error:
+            if getattr(error, "sqlstate", "") not in _NOT_LOCKED or monotonic() > end:
+                raise
+            sleep(_LOCK_PAUSE)
+        else:
+            return
 
 
 def why_namespace_is_frozen(connection: Connection, namespace: str, table: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import uuid
 from contextlib import closing, suppress
@@ -29,11 +30,14 @@ from hermes_builtin.sessions.archive import (
     Span,
 )
 from hermes_builtin.sessions.postgres import PostgresArchive
+from hermes_builtin.sessions.postgres import search as postgres_search
 from hermes_builtin.sessions.postgres.archive import _APPEND
+from hermes_builtin.sessions.postgres.index import PostgresIndex
 from hermes_builtin.sessions.postgres.schema import COMPONENT
-from hermes_builtin.sessions.postgres.search import key_of
-from hermes_builtin.sessions.query import Query, Term
+from hermes_builtin.sessions.postgres.search import key_of, session_from
+from hermes_builtin.sessions.query import Query, Term, parse
 from hermes_builtin.sessions.spool import may_succeed_later
+from hermes_builtin.sessions.sqlite import SqliteArchive
 from hermes_core.errors import DatabaseError
 from hermes_core.outbox import OutboxStore, StreamKey
 from hermes_core.outbox.postgres import PostgresOutbox
@@ -47,6 +51,7 @@ BOB = SessionFacts("of-bob", "telegram", "1002", "c2", "default", platform="tele
 ANN_SPEAKS = {
     "platform": "telegram", "user_id": "1001", "chat_id": "c1", "agent_identity": "default",
 }  # fmt: skip
+ANYTHING = SearchOptions(EVERYBODY, frozenset(ROLES), 10)
 OF_ANN = Scope.of("telegram", "1001", "c1", "default")
 
 
@@ -558,6 +563,126 @@ def test_an_index_that_lost_messages_is_found_and_built_again(postgres_server, d
     assert search(archive, "hazelnut") == ["of-ann"]
 
 
+def lose_words(postgres_server, database):
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        admin.execute("DELETE FROM hermes.archive_terms WHERE term LIKE 'hazel%'")
+
+
+def beginning(archive, word):
+    return [hit.session.id for hit in archive.search(parse(f"{word}*"), ANYTHING).hits]
+
+
+def test_words_that_are_missing_in_their_table_are_found_and_stored_again(
+    postgres_server, database, archive
+):
+    archive.append(ANN, said("walnut", "hazelnut"))
+    assert beginning(archive, "haz") == ["of-ann"]
+    lose_words(postgres_server, database)
+    assert beginning(archive, "haz") == []
+    (problem,) = archive.check()
+    assert problem == ("index: its table of words lacks 1 word", True)
+    archive.repair()
+    assert archive.check() == []
+    assert beginning(archive, "haz") == ["of-ann"]
+
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_repair_that_is_killed_leaves_everything_to_be_found(
+    postgres_server, database, archive, monkeypatch
+):
+    archive.append(ANN, said("walnut", "hazelnut"))
+    archive.append(BOB, said("chestnut"))
+    assert archive.check() == []
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        admin.execute("UPDATE hermes.archive_sessions SET messages = 7")
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresIndex, "put", stop)
+        patch.setattr(PostgresIndex, "put_again", stop, raising=False)
+        with pytest.raises(KeyboardInterrupt):
+            archive.repair()
+    assert beginning(archive, "haz") == ["of-ann"]
+    assert archive.check() == []
+
+
+def test_a_repair_counts_words_again_and_drops_those_that_nobody_said(
+    postgres_server, database, archive, monkeypatch
+):
+    monkeypatch.setattr("hermes_builtin.sessions.postgres.index.SAMPLE", 1)
+    monkeypatch.setattr("hermes_builtin.sessions.postgres.index._TERMS", 2)
+    archive.append(ANN, said("walnut", "walnut hazelnut"))
+    assert archive.check() == []
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        count = "SELECT term, count FROM hermes.archive_terms ORDER BY term"
+        before = admin.execute(count).fetchall()
+        admin.execute(
+            "INSERT INTO hermes.archive_terms SELECT namespace, 'said by nobody', 32"
+            " FROM hermes.archive_terms LIMIT 1"
+        )
+        admin.execute("UPDATE hermes.archive_sessions SET messages = 7")
+        archive.repair()
+        assert admin.execute(count).fetchall() == before
+    assert ("walnut", 2) in before
+
+
+def test_words_weigh_the_same_for_everybody_whoever_searched_before(tmp_path, archive):
+    """As in files, which find the messages of all people before they leave any out.
+
+    There are few messages, all of one length: files also look at lengths and at words side by
+    side before that.
+    """
+    chance = random.Random(3)
+    spoken = [f"{a}{b}" for a in ("kor", "mal", "tiv", "zun") for b in ("ban", "dil", "gos", "fam")]
+    with closing(SqliteArchive(tmp_path / "state.db")) as files:
+        for number in range(36):
+            facts = (BOB if number % 3 else ANN)._replace(id=f"s{number}")
+            own = spoken if facts.user_id == ANN.user_id else spoken[:8]
+            texts = [" ".join(chance.choices(own, k=12)) for _ in range(3)]
+            for each in (files, archive):
+                each.append(facts, said(*texts))
+        queries = [" ".join(chance.sample(spoken, 3)) for _ in range(40)]
+        for scope in (OF_ANN, EVERYBODY, OF_ANN):
+            options = SearchOptions(scope, frozenset((*ROLES, "")), 5)
+            for query in queries:
+                in_files, here = (
+                    [(hit.session.id, pytest.approx(hit.score)) for hit in found.hits]
+                    for found in (each.search(parse(query), options) for each in (files, archive))
+                )
+                assert here == in_files, (scope, query)
+
+
+def test_only_numbers_are_told_of_what_others_said(database, archive):
+    archive.append(ANN, said("walnut"))
+    archive.append(BOB, said("walnut", "hazelnut"))
+    assert archive.index_pending() is None
+    spread = "SELECT * FROM hermes.archive_spread(ARRAY['walnut', 'hazelnut'], '', '{}', %s)"
+    totals = "SELECT * FROM hermes.archive_totals()"
+    seen = "SELECT count(*) FROM hermes.archive_sessions"
+    with database.transaction(COMPONENT, AS_ANN) as connection:
+        assert connection.execute(spread, (3,)).fetchall() == [(2, 2), (1, 1)]
+        assert connection.execute(spread, (2,)).fetchall() == [(2, 2), (None, None)]
+        assert connection.execute(totals).fetchone() == (3, 2)
+        assert connection.execute(seen).fetchone() == (1,)  # the scope is as before
+    for scope in ({}, AS_ANN):
+        other = Database(database._url, "theirs")
+        with other.transaction(COMPONENT, scope) as connection:
+            assert connection.execute(spread, (3,)).fetchall() in ([], [(0, 0), (0, 0)])
+            assert connection.execute(totals).fetchone() == (0, 0)
+        other.close()
+    alone = Database(database._url, "of ann")
+    with closing(PostgresArchive(alone)) as of_ann:
+        of_ann.append(ANN, said("walnut"))
+        assert search(of_ann, "walnut") == ["of-ann"]
+        with alone.transaction(COMPONENT, AS_ANN) as connection:  # a search counts the same
+            assert connection.execute(spread, (3,)).fetchall() == []
+    alone.close()
+    with database.transaction(COMPONENT) as connection:
+        assert connection.execute(spread, (3,)).fetchall() == []
+        assert connection.execute(totals).fetchone() == (0, 0)
+
+
 #: What only a person notices: whoever sees everything finds all of it.
 DAMAGE = {
     "UPDATE hermes.archive_messages SET owner = 2 WHERE owner = 1": "another person",
@@ -643,6 +768,29 @@ def test_what_another_machine_stored_is_found_at_once(database_url, archive):
     assert search(archive, "walnut") == ["of-ann"]
     other.append(ANN, said("hazelnut"))
     assert search(archive, "hazelnut") == ["of-ann"]
+    elsewhere.close()
+
+
+def test_all_sessions_are_listed_once_while_somebody_speaks_in_them(
+    database_url, archive, monkeypatch
+):
+    names = [f"of-ann-{number}" for number in range(7)]
+    for at, name in enumerate(names):
+        archive.append(ANN._replace(id=name), [NewMessage("user", "walnut", 1.7e9 + at)])
+    monkeypatch.setattr("hermes_builtin.sessions.postgres.archive._PAGE", 2)
+    elsewhere = Database(database_url, "ours")
+    spoken = iter(names)
+
+    def speak_while_read(row):
+        with suppress(StopIteration), closing(PostgresArchive(elsewhere)) as other:
+            facts = ANN._replace(id=next(spoken))
+            other.append(facts, [NewMessage("user", "hazelnut", 1.8e9)])
+        return session_from(row)
+
+    monkeypatch.setattr(postgres_search, "session_from", speak_while_read)
+
+    assert sorted(each.id for each in archive.sessions(EVERYBODY)) == names
+    assert next(spoken, None) is None
     elsewhere.close()
 
 
@@ -781,7 +929,7 @@ def test_forget_finds_and_removes_what_is_left_of_a_text_and_a_person(
 MIGRATIONS = {
     "archive": (
         "36759f4ee0a091f6", "6c82654dd5e3554e", "40c3812236389baa", "158dc3272e4ebfd0",
-        "ec0a29fd611aa82a",
+        "ec0a29fd611aa82a", "36a4c2a865b57a9c",
     ),
     "notes": ("9093e8c18c2db133", "2ba4c3cb706cd5f9"),
     "outbox": ("a1d20201a9fe16f0", "1a2eccbc31ebec37"),

@@ -25,6 +25,7 @@ from hermes_core.storage.postgres.errors import (
     ServerFault,
     fault_of,
     is_temporary,
+    is_undone,
 )
 from hermes_core.storage.postgres.schema import (
     FOR_NOBODY,
@@ -68,6 +69,7 @@ __all__ = [
     "from_text",
     "has_role",
     "is_temporary",
+    "is_undone",
     "migrate",
     "policy_changed",
     "protect_table",

@@ -160,6 +160,13 @@ def is_temporary(error: BaseException) -> bool:
     )
 
 
+def is_undone(error: BaseException | None) -> bool:
+    """Whether the server undid a transaction because of others: a deadlock, or serialisation."""
+    while isinstance(error, DatabaseError):
+        error = error.__cause__
+    return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("40")
+
+
 def reason_of(error: BaseException) -> str:
     """The first line of an error's text; libpq adds what was tried, and SQL its context."""
     diagnosis = getattr(getattr(error, "diag", None), "message_primary", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
@@ -18,11 +18,11 @@ from hermes_builtin.notes.notebook import TARGETS
 from hermes_builtin.notes.notes_text import NotesText
 from hermes_builtin.notes.pending import RecordFiles
 from hermes_builtin.notes.storage import open_storage
-from hermes_builtin.sessions.archive import EVERYBODY, Message, Session
+from hermes_builtin.sessions.archive import EVERYBODY, Message, NewMessage, Session, StoredTurn
 from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.hermes_agent import archive_files, theirs_in
 from hermes_builtin.sessions.location import Location
-from hermes_builtin.sessions.numbers import place_of
+from hermes_builtin.sessions.numbers import SESSION_BITS, place_of, session_of
 from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.sqlite.rows import SqliteRows
 from hermes_core.config.storage import home_database
@@ -35,6 +35,7 @@ from hermes_core.storage.migration import (
     Tables,
     freeze_file,
     freeze_namespace,
+    no_progress,
     thaw_file,
     thaw_namespace,
 )
@@ -86,6 +87,18 @@ class ArchiveRows(Protocol):
 
     def restore(self, session: Session, messages: Sequence[Message]) -> None:
         """Store a session as it is, and more messages of it at their places."""
+
+    def copied(self) -> dict[int, int]:
+        """Up to which place the sessions are a copy and nothing else, by their numbers."""
+
+    def forget_copied(self) -> None:
+        """Forget which sessions are a copy."""
+
+    def turns(self) -> Iterator[list[StoredTurn]]:
+        """The turns whose keys are known, some at a time."""
+
+    def restore_turns(self, turns: Iterable[StoredTurn]) -> None:
+        """Remember the keys of turns, so that the spool does not store them again."""
 
     def imports(self) -> list[tuple[str, str, int]]:
         """Up to where sessions of others were taken over: origin, session, position."""
@@ -162,6 +175,17 @@ class ConversationsPart:
             progress(done, max(total, done))
         self._rows.restore_imports(source._rows.imports())
         self._rows.set_marks(each for each in source._rows.marks() if each != _INCOMPLETE)
+        self._copy_turns(source)
+
+    def _copy_turns(self, source: ConversationsPart) -> None:
+        """Copy the keys of turns: one may wait in the spool of a machine that does not know yet."""
+        names = {each.number: each.id for each in source._sessions()}
+        numbers = {each.id: each.number for each in self._sessions()}
+        for page in source._rows.turns():
+            self._rows.restore_turns(
+                turn._replace(ids=[new for old in turn.ids if (new := _moved(old, names, numbers))])
+                for turn in page
+            )
 
     def _copy(self, source: ConversationsPart, session: Session, known: Session | None) -> None:
         """Copy the messages behind those that are here. The last step has the facts as well."""
@@ -174,11 +198,51 @@ class ConversationsPart:
                 return
         self._rows.restore(session, ())
 
+    def correct(self, source: ConversationsPart, progress: Progress) -> None:
+        """Make this copy like the source, where something was deleted or replaced since.
+
+        What somebody else has stored here stays: only messages of this copy are touched, which
+        have numbers below those of all others in their session.
+        """
+        copied = self._rows.copied()
+        there = {each.id: each for each in source._sessions()}
+        here = self._sessions()
+        for done, session in enumerate(here, 1):
+            if (most := copied.get(session.number)) is not None:
+                self._correct(source, session, there.get(session.id), most)
+            progress(done, len(here))
+        self.copy_from(source, no_progress)
+
+    def _correct(
+        self, source: ConversationsPart, session: Session, other: Session | None, most: int
+    ) -> None:
+        """Remove the messages of a session that the source lacks, and replace those that differ.
+
+        Args:
+            source: Where it is copied from.
+            session: The copy.
+            other: The session of that id at the source, if there is one.
+            most: Up to which place it is a copy.
+        """
+        here = _by_place(self._archive.messages(session))
+        is_same = other is not None and _is_same_talk(session, other)
+        there = _by_place(source._archive.messages(other)) if other and is_same else {}
+        copies = {at: each for at, each in here.items() if at < most}
+        if not _is_beginning(here, copies, there):
+            is_same, there = False, {}  # another conversation of that name: it is copied again
+        gone = [each.id for at, each in copies.items() if at not in there]
+        if gone or not (here or is_same):
+            self._archive.remove(session, gone)
+        for at, each in copies.items():
+            if at in there and each[1:] != there[at][1:]:
+                self._archive.replace_message(each.id, NewMessage(*there[at][1:]))
+
     def digest(self, progress: Progress) -> str:
         """A checksum of all facts and messages, read as everybody reads them."""
         digest = Digest()
         total, done = self.counts()["messages"], 0
-        for session in self._sessions():
+        # By id: what was deleted at the source and stored again has another number here.
+        for session in sorted(self._sessions(), key=_id):
             digest.add(session[1:])
             for each in self._archive.messages(session):
                 extra = dict(each.extra)
@@ -203,6 +267,7 @@ class ConversationsPart:
     def end_copy(self) -> None:
         """Note that this is complete."""
         self._rows.set_marks(removed=[_INCOMPLETE])
+        self._rows.forget_copied()
 
     def freeze(self, why: str) -> None:
         """Refuse changes from now on."""
@@ -220,6 +285,38 @@ class ConversationsPart:
         """Close the archive."""
         self._rows.close()
         self._archive.close()
+
+
+def _id(session: Session) -> str:
+    return session.id
+
+
+def _is_same_talk(session: Session, other: Session) -> bool:
+    """Whether two sessions are of the same person and have the same source."""
+    return (session.source, session.name, *session.owner, session.platform) == (
+        other.source, other.name, *other.owner, other.platform,
+    )  # fmt: skip
+
+
+def _by_place(messages: Iterable[Message]) -> dict[int, Message]:
+    return {place_of(each.id): each for each in messages}
+
+
+def _is_beginning(
+    here: Mapping[int, Message], copies: Mapping[int, Message], there: Mapping[int, Message]
+) -> bool:
+    """Whether messages are a copy of those of the source, as they were at some time."""
+    missing = (at for at in there if at not in here and at < max(here, default=-1))
+    both = (at for at in copies if at in there)
+    return next(missing, None) is None and all(
+        (copies[at].role, copies[at].at) == (there[at].role, there[at].at) for at in both
+    )
+
+
+def _moved(message: int, names: Mapping[int, str], numbers: Mapping[str, int]) -> int:
+    """The number that a message has in the copy; 0 if its session was deleted."""
+    number = numbers.get(names.get(session_of(message), ""))
+    return 0 if number is None else message + ((number - session_of(message)) << SESSION_BITS)
 
 
 # -- notes --------------------------------------------------------------------------------------

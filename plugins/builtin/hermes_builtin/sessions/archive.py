@@ -334,6 +334,14 @@ class SearchOptions(NamedTuple):
     profiles: frozenset[str] = frozenset()  # empty: any
 
 
+class StoredTurn(NamedTuple):
+    """A turn that was stored under a key: when, and the ids of its messages."""
+
+    key: UUID
+    at: float
+    ids: list[int]
+
+
 class Period(NamedTuple):
     """Which sessions to browse, by time.
 
@@ -465,6 +473,9 @@ class Unused(NamedTuple):
 #: How the marks begin that a deletion and a replacement of texts leave: see `Archive.marked`.
 DELETED: Final = "deleted:"
 REPLACED: Final = "replaced:"
+#: How the name begins under which an unfinished copy notes up to which place a session, by its
+#: number, is a copy and nothing else.
+COPIED: Final = "copied:"
 
 
 def deletion_mark(session: Session) -> str:

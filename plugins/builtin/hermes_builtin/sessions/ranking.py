@@ -48,6 +48,13 @@ class Totals(NamedTuple):
     sessions: int
 
 
+class Spread(NamedTuple):
+    """In how many messages and sessions a word is."""
+
+    messages: int
+    sessions: int
+
+
 class SessionScore(NamedTuple):
     """A session, its best message, and how good it is."""
 
@@ -64,12 +71,17 @@ def rarity(count: int, total: int) -> float:
     return log(1 + (total - count + 0.5) / (count + 0.5))
 
 
-def weight(numbers: Collection[int], totals: Totals) -> float:
-    """Return how much a word counts that is in these messages."""
+def spread_of(numbers: Collection[int]) -> Spread:
+    """Return in how many messages and sessions a word is that these messages have."""
+    return Spread(len(numbers), len({number >> SESSION_BITS for number in numbers}))
+
+
+def weight(spread: Spread, totals: Totals) -> float:
+    """Return how much a word counts that is in so many messages and sessions."""
     # A word that one long session repeats is rare among sessions, and that is what is searched for.
-    sessions = len({number >> SESSION_BITS for number in numbers})
-    of_messages = rarity(len(numbers), totals.messages)
-    return (1 - _OF_SESSIONS) * of_messages + _OF_SESSIONS * rarity(sessions, totals.sessions)
+    of_messages = rarity(spread.messages, totals.messages)
+    of_sessions = rarity(spread.sessions, totals.sessions)
+    return (1 - _OF_SESSIONS) * of_messages + _OF_SESSIONS * of_sessions
 
 
 class Ranking:

@@ -25,7 +25,15 @@ from hermes_builtin.sessions.archive import (
 from hermes_builtin.sessions.numbers import session_of
 from hermes_builtin.sessions.phrases import MOST_READ, beginning, having, without
 from hermes_builtin.sessions.query import Query, Term, TitleQuery, agreement, days, reach
-from hermes_builtin.sessions.ranking import Ranking, SessionScore, Totals, rarity, weight
+from hermes_builtin.sessions.ranking import (
+    Ranking,
+    SessionScore,
+    Spread,
+    Totals,
+    rarity,
+    spread_of,
+    weight,
+)
 from hermes_builtin.sessions.source import Group, Lineages, Source
 from hermes_builtin.sessions.vocabulary import Clause, Vocabulary
 from hermes_builtin.sessions.words import WEIGHT, related
@@ -87,6 +95,8 @@ class Search:
         self._vocabulary = Vocabulary(source, query.forms)
         self._lineages = Lineages(source.parents)
         self._approximate = False
+        #: In how many messages of all people words are; None for those that are too frequent.
+        self._spread: dict[Group, Spread | None] = {}
         self._allowed: set[int] | None = None
         self._shown: set[str] = set()
 
@@ -158,6 +168,8 @@ class Search:
         common: list[Clause] = []
         rare: list[str] = []
         left, reach_ = BUDGET, 0
+        if self._allowed is None:
+            self._count_everybody(clauses)
         for clause in clauses:
             if self._allowed is not None:
                 numbers = self._among_allowed(clause)
@@ -190,13 +202,35 @@ class Search:
         if others and self._allowed is None:
             instead = self._source.newest((tuple(others),), left + 1)
             instead = [] if len(instead) > left else instead
-        # A misspelt word is in no message; it weighs what its correction weighs.
-        value = weight(numbers or instead, self._totals)
+        value = self._weight(clause, others, numbers, instead)
         ranking.add(clause.term.word, numbers, value)
         ranking.add(clause.term.word, instead, value, strength)
         if instead:
             self._shown.update(others)
         return len(instead)
+
+    def _count_everybody(self, clauses: Iterable[Clause]) -> None:
+        """Count the messages of all people that have a word, where only some are returned."""
+        groups = [each.match for each in clauses if not each.partial and each.messages <= BUDGET]
+        found = self._source.spread(groups, BUDGET)
+        if found is not None:
+            self._spread = dict(zip(groups, found, strict=False))
+
+    def _weight(
+        self,
+        clause: Clause,
+        others: Iterable[str],
+        numbers: Sequence[int],
+        instead: Sequence[int],
+    ) -> float:
+        """The weight of a word, which is the same for all people."""
+        if clause.match not in self._spread:
+            # A misspelt word is in no message; it weighs what its correction weighs.
+            return weight(spread_of(numbers or instead), self._totals)
+        known = self._spread[clause.match]
+        if known is not None and not known.messages and instead:
+            (known,) = self._source.spread([tuple(others)], BUDGET) or [None]
+        return self._guess(clause) if known is None else weight(known, self._totals)
 
     def _longer(self, clause: Clause) -> list[int]:
         """Messages with a word that begins as it should, though its stem does not."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from hermes_builtin.sessions.archive import Scope, Session
+from hermes_builtin.sessions.ranking import Spread
 
 #: Words of which a message has one. ``word*`` stands for all words that begin so: no index word
 #: has an asterisk in it.
@@ -31,6 +32,17 @@ class Source(Protocol):
 
     def newest(self, match: Match, limit: int, below: int | None = None) -> list[int]:
         """The messages that match, at most so many, those with the largest numbers."""
+
+    def spread(self, groups: Sequence[Group], most: int) -> list[Spread | None] | None:
+        """In how many messages and sessions of all people a word of each group is.
+
+        Args:
+            groups: What is looked up, the rarest first.
+            most: How many messages are counted in all. For groups behind that, it is None.
+
+        Returns:
+            None if `newest` returns the messages of all people, too: then they can be counted.
+        """
 
     def within(
         self, groups: Sequence[Group], sessions: Sequence[int], limit: int | None

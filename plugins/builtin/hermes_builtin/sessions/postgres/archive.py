@@ -7,6 +7,7 @@ import logging
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
@@ -45,10 +46,15 @@ from hermes_builtin.sessions.numbers import (
     SESSION_BITS,
     bounds,
 )
-from hermes_builtin.sessions.postgres.index import IS_PENDING, PostgresIdleIndexer, PostgresIndex
+from hermes_builtin.sessions.postgres.index import (
+    IS_PENDING,
+    IndexedRow,
+    PostgresIdleIndexer,
+    PostgresIndex,
+)
 from hermes_builtin.sessions.postgres.reader import PostgresReader, scope_values
 from hermes_builtin.sessions.postgres.schema import COMPONENT
-from hermes_builtin.sessions.postgres.search import key_of, sessions_where
+from hermes_builtin.sessions.postgres.search import all_sessions, key_of
 from hermes_builtin.sessions.postgres.turn_json import (
     extra_text,
     json_text,
@@ -61,6 +67,7 @@ from hermes_builtin.sessions.words import storable
 from hermes_core.errors import DatabaseError
 from hermes_core.session import TERMINAL
 from hermes_core.storage.logger import SafeLogger
+from hermes_core.storage.migration import counted
 from hermes_core.storage.postgres import (
     Connection,
     Database,
@@ -68,6 +75,7 @@ from hermes_core.storage.postgres import (
     fault_of,
     from_text,
     is_temporary,
+    is_undone,
     to_text,
 )
 
@@ -84,10 +92,6 @@ _SHOWN: Final = 20
 #: A turn whose outcome is unknown is handed over again within this time, or a person looks at it.
 _REMEMBERED: Final = "30 days"
 _FORGET_EVERY: Final = 1000
-
-
-#: What the index has of a message: its number, its content, and the rest of it.
-_Indexed = tuple[int, str, str | None]
 
 
 class PostgresArchive(Reader):
@@ -139,9 +143,10 @@ class PostgresArchive(Reader):
             except DatabaseError as error:
                 if _is_known_turn(error.__cause__) and (stored := self._stored_before(turn)):
                     return stored[0]
-                # The connection was cut, maybe after the server had stored the turn. With the same
-                # key, another attempt stores it once.
-                if is_last or fault_of(error) is not ServerFault.UNREACHABLE:
+                # The connection was cut, maybe after the server had stored the turn; or the server
+                # has undone it, to end a deadlock. With the same key, another attempt stores it
+                # once.
+                if is_last or not (fault_of(error) is ServerFault.UNREACHABLE or is_undone(error)):
                     raise
         self._forget_turns(len(messages))
         self._backlog.add(len(messages))
@@ -420,10 +425,8 @@ class PostgresArchive(Reader):
         """About how much there is."""
         at, totals = self._totals
         if not totals.messages or time.monotonic() - at > _TOTAL_SECONDS:
-            row = _one(
-                database,
-                "SELECT coalesce(sum(messages), 0), count(*) FROM hermes.archive_sessions",
-            )
+            # Of the namespace, whatever the scope: a word weighs the same for everybody.
+            row = _one(database, "SELECT messages, sessions FROM hermes.archive_totals()")
             totals = Totals(int(row[0]), int(row[1]))
             self._totals = (time.monotonic(), totals)
         return totals
@@ -476,14 +479,11 @@ class PostgresArchive(Reader):
 
     def sessions(self, scope: Scope = EVERYBODY) -> Iterator[Session]:
         """All sessions, the oldest first."""
-        found: list[Session] = []
-        while True:
-            with self._transaction(scope) as database:
-                condition = "true ORDER BY active, number LIMIT %s OFFSET %s"
-                some = list(sessions_where(database, condition, _PAGE, len(found)))
-            found += some
-            if len(some) < _PAGE:
-                return (each for each in found if each.is_in(scope))
+        # One statement, so one moment: by pages of their own, sessions in which somebody speaks
+        # meanwhile would move from one page to another, and others be left out.
+        with self._transaction(scope) as database:
+            found = list(all_sessions(database, _PAGE))
+        return (each for each in found if each.is_in(scope))
 
     # -- maintenance ----------------------------------------------------------------------
 
@@ -544,29 +544,46 @@ class PostgresArchive(Reader):
     def _index_problems(
         self, progress: Progress | None, newest: int | None
     ) -> Iterator[ArchiveProblem]:
-        """Whether each message can be found by each of its words."""
+        """Whether each message can be found by each of its words, and by their beginnings."""
+        known: set[str] = set()
+        unlisted: set[str] = set()
         for rows, done, total in self._pages(newest):
             if progress is not None:
                 progress(done, total)
-            missing = self._missing(rows)
-            if missing:
+            missing, lost = self._missing(rows, known)
+            if missing or lost:
                 # Others write meanwhile: what is not indexed yet, or deleted by now, is no damage.
                 error = self.index_pending()
                 if error is not None and is_temporary(error):
                     raise error
-                missing = self._missing(self._messages_of(missing))
+                again = self._messages_of([row[0] for row in rows])
+                missing, lost = self._missing(again, known)
+            unlisted |= lost
             for each in missing:
                 yield ArchiveProblem(f"index: message {each} is missing in it", index_only=True)
+        if unlisted:
+            what = f"index: its table of words lacks {counted(len(unlisted), 'words')}"
+            yield ArchiveProblem(what, index_only=True)
 
-    def _missing(self, rows: Sequence[_Indexed]) -> list[int]:
-        """The messages that can't be found by all of their words."""
-        words = [" ".join(indexed_words(content, extra)) for _, content, extra in rows]
+    def _missing(self, rows: Sequence[IndexedRow], known: set[str]) -> tuple[list[int], set[str]]:
+        """The messages that can't be found by all of their words, and words that are not listed.
+
+        Args:
+            rows: The messages.
+            known: Words that are listed; those of the messages are added.
+        """
+        words = [indexed_words(content, extra) for _, content, extra in rows]
+        unknown = {word for each in words for word in each} - known
+        texts = list(map(" ".join, words))
         with self._transaction(EVERYBODY) as database:
             query = "SELECT * FROM hermes.archive_missing(%s::bigint[], %s::text[])"
-            found = database.execute(query, ([row[0] for row in rows], words)).fetchall()
-        return [number for (number,) in found]
+            found = database.execute(query, ([row[0] for row in rows], texts)).fetchall()
+            query = "SELECT term FROM hermes.archive_counts(%s)"
+            listed = {term for (term,) in database.execute(query, (list(unknown),))}
+        known |= listed
+        return [number for (number,) in found], unknown - listed
 
-    def _messages_of(self, numbers: Sequence[int]) -> list[_Indexed]:
+    def _messages_of(self, numbers: Sequence[int]) -> list[IndexedRow]:
         with self._transaction(EVERYBODY) as database:
             rows = database.execute(
                 "SELECT id, content, extra FROM hermes.archive_messages WHERE id = ANY(%s)",
@@ -574,7 +591,7 @@ class PostgresArchive(Reader):
             ).fetchall()
         return [_indexed(row) for row in rows]
 
-    def _pages(self, newest: int | None = None) -> Iterator[tuple[list[_Indexed], int, int]]:
+    def _pages(self, newest: int | None = None) -> Iterator[tuple[list[IndexedRow], int, int]]:
         """Messages, the newest first, some at a time; with how many were before, and in all."""
         total = min(self.stats().messages, newest if newest is not None else 1 << 62)
         below, done = 1 << 62, 0
@@ -614,11 +631,13 @@ class PostgresArchive(Reader):
         with self._transaction(EVERYBODY) as database:
             database.execute("SELECT hermes.archive_recount(), hermes.archive_repair()")
             database.execute("SELECT hermes.archive_forget_index()")
+        counts: Counter[str] = Counter()
         for rows, before, total in self._pages():
             with self._transaction(EVERYBODY) as database:
-                self._index.put(database, rows)
+                self._index.put_again(database, rows, counts)
             if progress is not None:
                 progress(before + len(rows), total)
+        self._index.settle(counts)
         return done
 
     def index_pending(self, step: Callable[[], object] | None = None) -> DatabaseError | None:
@@ -642,7 +661,7 @@ _MISCOUNTED: Final = (
 )
 
 
-def _indexed(row: tuple[Any, ...]) -> _Indexed:
+def _indexed(row: tuple[Any, ...]) -> IndexedRow:
     return row[0], from_text(row[1]), row[2] and from_text(row[2])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 from zlib import crc32
@@ -23,6 +23,8 @@ logger = SafeLogger(logging.getLogger("hermes_builtin"), {})
 SAMPLE: Final = 32
 #: So many messages are indexed in one transaction.
 BATCH: Final = 512
+#: Words per transaction, when their counts are set.
+_TERMS: Final = 2000
 #: How long nothing must have been stored. A model takes longer than this to answer.
 _QUIET_SECONDS: Final = 0.25
 #: So long may the index hold up the end; what is left, the next search pays for.
@@ -35,6 +37,10 @@ IS_PENDING: Final = (
     "SELECT (SELECT number FROM hermes.archive_sessions WHERE indexed < next"
     " ORDER BY namespace, number LIMIT 1) IS NOT NULL"
 )
+
+
+#: What the index has of a message: its number, its content, and the rest of it.
+IndexedRow = tuple[int, str, str | None]
 
 
 class PostgresIndex:
@@ -84,14 +90,54 @@ class PostgresIndex:
             self.put(database, texts)
         return len(rows)
 
-    def put(self, database: Connection, rows: Sequence[tuple[int, str, str | None]]) -> None:
+    def put(self, database: Connection, rows: Sequence[IndexedRow]) -> None:
         """Put messages into the index."""
         words = [indexed_words(content, extra) for _, content, extra in rows]
-        counted = _counted(zip(words, (hash_of(row[1]) for row in rows), strict=True))
+        self._put(database, rows, words, _counted(words, rows))
+
+    def put_again(
+        self, database: Connection, rows: Sequence[IndexedRow], counts: Counter[str]
+    ) -> None:
+        """Put messages into the index that were counted before; count them for `settle`."""
+        words = [indexed_words(content, extra) for _, content, extra in rows]
+        counted = _counted(words, rows)
+        counts.update(counted)
+        self._put(database, rows, words, dict.fromkeys(counted, 0))
+
+    @staticmethod
+    def _put(
+        database: Connection,
+        rows: Sequence[IndexedRow],
+        words: Sequence[Sequence[str]],
+        counts: Mapping[str, int],
+    ) -> None:
+        texts = [" ".join(dict.fromkeys(each)) for each in words]
         database.execute(
             "SELECT hermes.archive_index(%s::bigint[], %s::text[], %s::text[], %s::integer[])",
-            ([row[0] for row in rows], [" ".join(dict.fromkeys(each)) for each in words], *counted),
+            ([row[0] for row in rows], texts, list(counts), list(counts.values())),
         )
+
+    def settle(self, counts: Mapping[str, int]) -> None:
+        """Have the table of words say what was counted, without words that no message has."""
+        number = self.namespace()
+        words = sorted(counts)
+        for at in range(0, len(words), _TERMS):
+            some = words[at : at + _TERMS]
+            with self._database.transaction(COMPONENT, {}) as database:
+                values = (some, [counts[each] for each in some])
+                database.execute("SELECT hermes.archive_set_counts(%s, %s::integer[])", values)
+        last = ""
+        while True:
+            with self._database.transaction(COMPONENT, {}) as database:
+                # Nobody else indexes meanwhile: a word may come into use again.
+                database.execute("SELECT pg_advisory_xact_lock(%s, %s)", (_INDEX_LOCK, number))
+                query = "SELECT hermes.archive_terms_after(%s, %s)"
+                found = [term for (term,) in database.execute(query, (last, _TERMS))]
+                unused = [each for each in found if each not in counts]
+                database.execute("SELECT hermes.archive_drop_unused(%s::text[])", (unused,))
+            if len(found) < _TERMS:
+                return
+            last = found[-1]
 
 
 class PostgresIdleIndexer:
@@ -142,11 +188,11 @@ def hash_of(content: str) -> int:
     return crc32(content.encode("utf-8", "replace"))
 
 
-def _counted(messages: Iterable[tuple[Sequence[str], int]]) -> tuple[list[str], list[int]]:
+def _counted(words: Iterable[Sequence[str]], rows: Iterable[IndexedRow]) -> Counter[str]:
     """Each word, and in about how many messages it is: so many as the sampled ones stand for."""
     counts: Counter[str] = Counter()
-    for words, mark in messages:
-        amount = SAMPLE if mark % SAMPLE == 0 else 0
-        for word in set(words):
+    for found, row in zip(words, rows, strict=True):
+        amount = SAMPLE if hash_of(row[1]) % SAMPLE == 0 else 0
+        for word in set(found):
             counts[word] += amount
-    return list(counts), list(counts.values())
+    return counts

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
+from uuid import UUID
 
-from hermes_builtin.sessions.archive import Message, Session
+from hermes_builtin.sessions.archive import COPIED, Message, Session, StoredTurn
 from hermes_builtin.sessions.numbers import OTHER, place_of, role_code
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of
@@ -19,10 +20,11 @@ from hermes_core.storage.migration import (
 )
 from hermes_core.storage.postgres import Connection, Database, from_text, to_text
 
-# A search puts messages into the index, which changes another column of their session.
+# In the order in which a turn changes them. A search puts messages into the index, which changes
+# another column of their session.
 _TABLES: Final[Tables] = {
-    "archive_messages": "",
     "archive_sessions": "messages, ended, title",
+    "archive_messages": "",
     "archive_imports": "",
 }
 _OWN: Final = "namespace = current_setting('hermes.namespace')"
@@ -31,6 +33,21 @@ _RESTORE: Final = (
     " %s::double precision, %s::integer[], %s::integer[], %s::double precision[], %s::integer[],"
     " %s::text[], %s::text[])"
 )
+#: Of a session: the place of its next message, and up to which place it is a copy.
+_COPY: Final = f"""
+SELECT session.next, coalesce(mark.value, '0') FROM hermes.archive_sessions AS session
+LEFT JOIN hermes.archive_meta AS mark
+ON mark.namespace = session.namespace AND mark.key = '{COPIED}' || session.number
+WHERE session.key = %s AND session.id = %s FOR UPDATE OF session
+"""  # noqa: S608
+_MARK: Final = f"""
+INSERT INTO hermes.archive_meta
+SELECT namespace, '{COPIED}' || number, next::text FROM hermes.archive_sessions
+WHERE key = %s AND id = %s
+ON CONFLICT (namespace, key) DO UPDATE SET value = excluded.value
+"""  # noqa: S608
+_PAGE: Final = 1000
+_NO_KEY: Final = UUID(int=0)
 
 
 class PostgresRows:
@@ -60,8 +77,52 @@ class PostgresRows:
             [to_text(each.content) for each in messages],
             [_extra(each) for each in messages],
         )
+        wanted = (key_of(session.id), to_text(session.id))
         with self._transaction() as database:
+            before = database.execute(_COPY, wanted).fetchone()
             database.execute(_RESTORE, values)
+            if before is None or before[0] == int(before[1]):
+                database.execute(_MARK, wanted)
+
+    def copied(self) -> dict[int, int]:
+        """Up to which place the sessions are a copy and nothing else, by their numbers."""
+        query = f"SELECT key, value FROM hermes.archive_meta WHERE {_OWN} AND starts_with(key, %s)"  # noqa: S608
+        with self._transaction() as database:
+            rows = database.execute(query, (COPIED,)).fetchall()
+        return {int(key.removeprefix(COPIED)): int(place) for key, place in rows}
+
+    def forget_copied(self) -> None:
+        """Forget which sessions are a copy: from now on, all of this is as good as any other."""
+        query = f"DELETE FROM hermes.archive_meta WHERE {_OWN} AND starts_with(key, %s)"  # noqa: S608
+        with self._transaction() as database:
+            database.execute(query, (COPIED,))
+
+    def turns(self) -> Iterator[list[StoredTurn]]:
+        """The turns whose keys are known, some at a time."""
+        query = (
+            "SELECT key, extract(epoch FROM at)::double precision, ids FROM hermes.archive_turns"  # noqa: S608
+            f" WHERE {_OWN} AND key > %s ORDER BY key LIMIT {_PAGE}"
+        )
+        last = _NO_KEY
+        while True:
+            with self._transaction() as database:
+                rows = database.execute(query, (last,)).fetchall()
+            if rows:
+                yield list(map(StoredTurn._make, rows))
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1][0]
+
+    def restore_turns(self, turns: Iterable[StoredTurn]) -> None:
+        """Remember the keys of turns, so that they are not stored again."""
+        given = [(each.key, each.at, each.ids) for each in turns]
+        with self._transaction() as database:
+            database.cursor().executemany(
+                "INSERT INTO hermes.archive_turns (namespace, key, at, ids)"
+                " VALUES (current_setting('hermes.namespace'), %s, to_timestamp(%s), %s::bigint[])"
+                " ON CONFLICT DO NOTHING",
+                given,
+            )
 
     def imports(self) -> list[tuple[str, str, int]]:
         """Up to where sessions of others were taken over: origin, session, position."""

@@ -25,6 +25,7 @@ from hermes_builtin.sessions.postgres.scopes import (
     TRUSTED,
 )
 from hermes_builtin.sessions.postgres.unused import UNUSED
+from hermes_builtin.sessions.postgres.word_counts import WORD_COUNTS
 from hermes_core.storage.postgres import (
     FOR_NOBODY,
     NAMESPACE,
@@ -705,6 +706,7 @@ COMPONENT: Final = Component(
         + policy_changed("archive_imports", FOR_ALL)
         + policy_changed("archive_meta", FOR_ALL),
         UNUSED,
+        WORD_COUNTS,
     ),
     private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
     # Numbers are unique in the database, not in a namespace: whoever could choose one could take

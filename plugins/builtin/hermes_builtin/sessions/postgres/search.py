@@ -7,9 +7,10 @@ from hashlib import md5
 from typing import Any, Final
 from uuid import UUID
 
-from hermes_builtin.sessions.archive import Scope, SearchOptions, Session
+from hermes_builtin.sessions.archive import EVERYBODY, Scope, SearchOptions, Session
 from hermes_builtin.sessions.numbers import OTHER, bounds, role_code
 from hermes_builtin.sessions.query import Query
+from hermes_builtin.sessions.ranking import Spread
 from hermes_builtin.sessions.source import Group, Match
 from hermes_core.storage.postgres import Connection, from_text, to_text
 
@@ -37,6 +38,7 @@ class PostgresSource:
         self._database = database
         codes = sorted({role_code(role) for role in query.roles or options.roles})
         self._roles = codes if len(codes) <= OTHER else []
+        self._sees_all = options.scope == EVERYBODY
         lone = [phrase.words[0] for phrase in query.excluded if len(phrase.words) == 1]
         self._without = " ".join(lone)
         self._expanded: dict[str, list[str]] = {}
@@ -67,6 +69,16 @@ class PostgresSource:
             "SELECT * FROM hermes.archive_find(%s, %s, %s, %s, %s)",
             groups, self._without, self._roles, limit, below,
         )  # fmt: skip
+
+    def spread(self, groups: Sequence[Group], most: int) -> list[Spread | None] | None:
+        """In how many messages and sessions of all people a word of each group is."""
+        if self._sees_all or not groups:
+            return None
+        rows = self._rows(
+            "SELECT messages, sessions FROM hermes.archive_spread(%s, %s, %s, %s)",
+            self._groups(groups), self._without, self._roles, most,
+        )  # fmt: skip
+        return [None if row[0] is None else Spread(*row) for row in rows]
 
     def within(
         self, groups: Sequence[Group], sessions: Sequence[int], limit: int | None
@@ -201,6 +213,14 @@ def sessions_where(database: Connection, condition: str, *values: Any) -> Iterat
     """The sessions that fulfil a condition, and that the scope of the transaction includes."""
     query = f"SELECT {_COLUMNS} FROM hermes.archive_sessions WHERE {condition}"  # noqa: S608
     return map(session_from, database.execute(query, values))
+
+
+def all_sessions(database: Connection, page: int) -> Iterator[Session]:
+    """The sessions of one moment that the scope of the transaction includes, the oldest first."""
+    query = f"SELECT {_COLUMNS} FROM hermes.archive_sessions ORDER BY active, number"  # noqa: S608
+    with database.cursor("sessions") as cursor:
+        cursor.itersize = page
+        yield from map(session_from, cursor.execute(query))
 
 
 def sessions_named(database: Connection, name: str) -> Iterator[Session]:

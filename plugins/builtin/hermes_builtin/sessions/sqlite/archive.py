@@ -52,6 +52,7 @@ from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.index import index_in_memory
 from hermes_builtin.sessions.sqlite.maintenance import SqliteIdleIndexer, totals_of
 from hermes_builtin.sessions.sqlite.repair import check, repair
+from hermes_builtin.sessions.sqlite.rows import is_known_turn
 from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, append, name_session
 from hermes_builtin.sessions.words import storable
@@ -163,11 +164,13 @@ class SqliteArchive(Reader):
         position: int,
         facts: SessionFacts,
         messages: Sequence[NewMessage],
-        key: UUID | None = None,  # noqa: ARG002 - as above
+        key: UUID | None = None,
     ) -> None:
         """Store imported messages, and that this was done up to ``position``."""
         with self._file.transaction() as database:
-            if messages:
+            # A file says whether a turn was stored. But the database that was moved to this file
+            # may have stored it without being able to say so.
+            if messages and not (key is not None and is_known_turn(database, key)):
                 # Inside the transaction: messages and position are stored together, or an import
                 # that was interrupted would store messages twice.
                 self.append(facts, messages)

@@ -102,6 +102,15 @@ def _name_aliases(database: sqlite3.Connection) -> None:
             )
 
 
+def _add_turns(database: sqlite3.Connection) -> None:
+    """Keep the keys of turns that came from a database: see `SqliteRows.restore_turns`."""
+    with suppress(sqlite3.DatabaseError):  # damage must not keep the archive from being opened
+        database.execute(
+            "CREATE TABLE archive_turns (key TEXT PRIMARY KEY, at REAL NOT NULL, ids TEXT NOT NULL)"
+            " WITHOUT ROWID"
+        )
+
+
 ARCHIVE: Final = Schema(
     "the archive of conversations",
     application_id=0x48504152,  # "HPAR"
@@ -156,7 +165,7 @@ DROP TABLE archive_pending;
         _index_again,
     ),
     prepare="PRAGMA auto_vacuum = INCREMENTAL;",
-    additions={"archive_sessions.platform": _add_owners},
+    additions={"archive_sessions.platform": _add_owners, "archive_turns.key": _add_turns},
 )
 
 

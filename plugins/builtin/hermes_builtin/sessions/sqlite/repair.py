@@ -358,6 +358,9 @@ def _salvage(file: SqliteFile, progress: Progress | None) -> tuple[int, bool]:
                 "INSERT OR IGNORE INTO archive_imports VALUES (?, ?, ?)",
                 (origin, session, position),
             )
+        with suppress(sqlite3.Error):
+            turns = original.execute("SELECT key, at, ids FROM archive_turns").fetchall()
+            new.executemany("INSERT OR IGNORE INTO archive_turns VALUES (?, ?, ?)", turns)
         lost, nameless = _recount(new)
         new.execute("COMMIT")
     # Indexed before it takes the place of the old one: a crash leaves the damaged archive as it

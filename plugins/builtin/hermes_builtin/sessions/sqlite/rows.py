@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
-from hermes_builtin.sessions.archive import Message, Session
+from hermes_builtin.sessions.archive import COPIED, Message, Session, StoredTurn
 from hermes_builtin.sessions.numbers import OTHER, message_id, place_of, role_code
 from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.tables import checksum, session_checksum
@@ -33,6 +34,7 @@ class SqliteRows:
         """Store a session as it is, and more messages of it at their places."""
         with self._file.transaction() as database:
             number = self._number(database, session)
+            is_copy = _next_of(database, number) == _copied_of(database, number)
             stored = _insert(database, number, messages)
             facts = (session.title, session.parent, session.started)
             check = session_checksum(*session[1:6], *facts)
@@ -43,6 +45,36 @@ class SqliteRows:
                 " WHERE number = ?",
                 (*facts, session.ended, session.active, check, stored, following, number),
             )
+            if is_copy:
+                row = (f"{COPIED}{number}", str(_next_of(database, number)))
+                database.execute("INSERT OR REPLACE INTO archive_meta VALUES (?, ?)", row)
+
+    def copied(self) -> dict[int, int]:
+        """Up to which place the sessions are a copy and nothing else, by their numbers."""
+        query = "SELECT substr(key, ?), value FROM archive_meta WHERE key GLOB ?"
+        with self._file.reading() as database:
+            rows = database.execute(query, (len(COPIED) + 1, f"{COPIED}*"))
+            return {int(number): int(place) for number, place in rows}
+
+    def forget_copied(self) -> None:
+        """Forget which sessions are a copy: from now on, all of this is as good as any other."""
+        with self._file.transaction() as database:
+            database.execute("DELETE FROM archive_meta WHERE key GLOB ?", (f"{COPIED}*",))
+
+    def turns(self) -> Iterator[list[StoredTurn]]:
+        """The turns whose keys are known, some at a time."""
+        with self._file.reading() as database:
+            query = "SELECT 1 FROM sqlite_master WHERE name = 'archive_turns'"
+            if database.execute(query).fetchone() is None:  # nobody has written to it lately
+                return
+            rows = database.execute("SELECT key, at, ids FROM archive_turns").fetchall()
+        yield [StoredTurn(UUID(key), at, json.loads(ids)) for key, at, ids in rows]
+
+    def restore_turns(self, turns: Iterable[StoredTurn]) -> None:
+        """Remember the keys of turns, so that the spool does not store them again."""
+        rows = [(each.key.hex, each.at, json.dumps(each.ids)) for each in turns]
+        with self._file.transaction() as database:
+            database.executemany("INSERT OR IGNORE INTO archive_turns VALUES (?, ?, ?)", rows)
 
     @staticmethod
     def _number(database: sqlite3.Connection, session: Session) -> int:
@@ -104,6 +136,25 @@ class SqliteRows:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def is_known_turn(database: sqlite3.Connection, key: UUID) -> bool:
+    """Whether a turn was stored under this key, where these messages were before."""
+    query = "SELECT 1 FROM archive_turns WHERE key = ?"
+    return database.execute(query, (key.hex,)).fetchone() is not None
+
+
+def _next_of(database: sqlite3.Connection, number: int) -> int:
+    """The place of the next message of a session."""
+    query = "SELECT next FROM archive_sessions WHERE number = ?"
+    return int(database.execute(query, (number,)).fetchone()[0])
+
+
+def _copied_of(database: sqlite3.Connection, number: int) -> int:
+    """Up to which place a session is a copy; 0 for one that was just begun."""
+    query = "SELECT value FROM archive_meta WHERE key = ?"
+    row = database.execute(query, (f"{COPIED}{number}",)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _insert(database: sqlite3.Connection, session: int, messages: Sequence[Message]) -> int:

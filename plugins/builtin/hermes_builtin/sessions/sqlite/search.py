@@ -79,6 +79,9 @@ class SqliteSource:
             return self._rows(match, order, limit)
         return self._rows(match, f" AND rowid < ?{order}", below, limit)
 
+    def spread(self, groups: Sequence[Group], most: int) -> None:
+        """Nothing: `newest` returns the messages of all people."""
+
     def within(
         self, groups: Sequence[Group], sessions: Sequence[int], limit: int | None
     ) -> list[list[int]]:

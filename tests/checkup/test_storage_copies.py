@@ -1,0 +1,246 @@
+"""A migration that was interrupted, and what was deleted, replaced or stored in between."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_builtin.sessions.archive import EVERYBODY, Archive, NewMessage, Session, SessionFacts
+from hermes_builtin.sessions.location import locate
+from hermes_builtin.sessions.spool import Spool
+from hermes_builtin.storage_parts import ConversationsPart
+from hermes_core import HermesError
+from hermes_core.checkup import storage
+from hermes_core.config import load_config
+from hermes_core.config.storage import home_database
+from hermes_core.storage.migration import Progress, no_progress
+from hermes_core.storage.postgres import shared_database
+
+NAMES = tuple(f"s{number}" for number in range(4))
+
+
+class StoppedError(Exception):
+    """Stands for kill -9: nothing after it is done."""
+
+
+@pytest.fixture(autouse=True)
+def _few_distributions(few_distributions: None) -> None:
+    """The built-in is found among few distributions."""
+
+
+@pytest.fixture
+def urls(postgres_server: Any) -> Iterator[tuple[str, str]]:
+    """The addresses of two databases."""
+    with postgres_server.database() as one, postgres_server.database() as two:
+        yield (found := (postgres_server.url(one), postgres_server.url(two)))
+        for url in found:
+            for is_default in (False, True):
+                shared_database(url, "default", is_default=is_default).close()
+
+
+def home_in(folder: Path, url: str = "") -> Path:
+    """A home that stores to a database, or to files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(f"memory:\n  storage: {url}\n" if url else "memory: {}\n")
+    return folder
+
+
+def opened(home: Path) -> Any:
+    return closing(locate(home).open())
+
+
+def fill(home: Path) -> None:
+    with opened(home) as archive:
+        for number, name in enumerate(NAMES):
+            said = [NewMessage("user", f"walnut {number} {at}", 1e9 + at) for at in range(3)]
+            archive.append(SessionFacts(name, source="cli", started=1e9 + number), said)
+
+
+def session_of(archive: Archive, name: str) -> Session:
+    found = archive.session(name, EVERYBODY)
+    assert found is not None
+    return found
+
+
+def talks(home: Path) -> dict[str, Any]:
+    with opened(home) as archive:
+        return {
+            each.id: [each[1:], [message[1:] for message in archive.messages(each)]]
+            for each in archive.sessions(EVERYBODY)
+        }
+
+
+def migrate(home: Path, to: str, **options: Any) -> None:
+    storage.migrate(load_config(home), to, **options)
+
+
+def interrupted(home: Path, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migrate; end it like kill -9 when the conversations were copied for the first time."""
+
+    def copy(self: ConversationsPart, source: ConversationsPart, progress: Progress) -> None:
+        copied(self, source, progress)
+        raise StoppedError
+
+    copied = ConversationsPart.copy_from
+    with monkeypatch.context() as patch:
+        patch.setattr(ConversationsPart, "copy_from", copy)
+        with pytest.raises(StoppedError):
+            migrate(home, to)
+
+
+def delete(archive: Archive) -> None:
+    archive.delete([session_of(archive, "s2")])
+
+
+def delete_some(archive: Archive) -> None:
+    session = session_of(archive, "s1")
+    archive.remove(session, [next(iter(archive.messages(session))).id])
+
+
+def replace(archive: Archive) -> None:
+    archive.replace_texts(lambda text: "walnut 1 2" in text)
+
+
+def begin_again(archive: Archive) -> None:
+    archive.delete([session_of(archive, "s0")])
+    archive.append(SessionFacts("s0", source="cli"), [NewMessage("user", "another talk", 2e9)])
+
+
+def begin_as_somebody_else(archive: Archive) -> None:
+    archive.delete([session_of(archive, "s0")])
+    facts = SessionFacts("s0", source="telegram", user_id="bob", platform="telegram")
+    archive.append(facts, [NewMessage("user", "another talk", 2e9)])
+
+
+CHANGES = [delete, delete_some, replace, begin_again, begin_as_somebody_else]
+
+
+@pytest.mark.parametrize(
+    "direction",
+    [
+        "to the database",
+        pytest.param("to files", marks=pytest.mark.stress),
+        pytest.param("between databases", marks=pytest.mark.stress),
+    ],
+)
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_was_deleted_or_replaced_meanwhile_is_not_in_the_copy(
+    tmp_path: Path,
+    urls: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Any,
+    direction: str,
+) -> None:
+    source, target = {
+        "to the database": ("", urls[0]),
+        "to files": (urls[0], "files"),
+        "between databases": urls,
+    }[direction]
+    fill(home := home_in(tmp_path / "home", source))
+    interrupted(home, target, monkeypatch)
+    with opened(home) as archive:
+        change(archive)
+    wanted = talks(home)
+
+    migrate(home, target)
+
+    assert talks(home) == wanted
+    assert load_config(home).storage == target.removeprefix("files")
+    with opened(home) as archive:
+        assert archive.check() == []
+
+
+def test_a_cancelled_migration_can_begin_again_with_the_same_target(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    interrupted(home, urls[0], monkeypatch)
+    storage.cancel(load_config(home))
+    with opened(home) as archive:
+        delete(archive)
+    wanted = talks(home)
+
+    migrate(home, urls[0])
+
+    assert talks(home) == wanted
+    with closing(ConversationsPart(home, home_database(home))) as part:
+        assert part._rows.copied() == {}
+
+
+def test_what_is_deleted_while_it_is_copied_is_not_in_the_copy(
+    tmp_path: Path, urls: tuple[str, str]
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    changed = False
+
+    def report(what: str) -> Progress:
+        nonlocal changed
+        if what == "Copying the conversations" and not changed:
+            changed = True
+            return delete_at_the_end
+        return no_progress
+
+    def delete_at_the_end(done: int, total: int) -> None:
+        if done == total:
+            with opened(home) as archive:
+                delete(archive)
+
+    migrate(home, urls[0], report=report)
+
+    assert sorted(talks(home)) == ["s0", "s1", "s3"]
+
+
+def test_what_somebody_else_has_stored_in_the_target_stays(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    other = home_in(tmp_path / "other", urls[0])
+    interrupted(home, urls[0], monkeypatch)
+    with opened(other) as archive:
+        archive.append(SessionFacts("theirs", source="cli"), [NewMessage("user", "peanut", 3e9)])
+        archive.append(SessionFacts("s2", source="cli"), [NewMessage("user", "cashew", 3e9)])
+    with opened(home) as archive:
+        delete(archive)
+        delete_some(archive)
+
+    with pytest.raises(HermesError, match="is not complete"):
+        migrate(home, urls[0])
+
+    said = talks(other)
+    assert [each[1] for each in said["theirs"][1]] == ["peanut"]
+    assert [each[1] for each in said["s2"][1]] == ["cashew"]
+    assert load_config(home).storage == ""
+
+
+@pytest.mark.parametrize("is_by_files", [False, True])
+def test_a_turn_whose_answer_was_lost_is_not_doubled_by_a_migration(
+    tmp_path: Path, urls: tuple[str, str], is_by_files: bool
+) -> None:
+    home = home_in(tmp_path / "home", urls[0])
+    key, facts, said = uuid.uuid4(), SessionFacts("s"), [NewMessage("user", "only once", 5.0)]
+    fill(home)
+    with opened(home) as archive:
+        (stored,) = archive.append(facts, said, key)
+    waiting = Spool(tmp_path / "another machine", lambda: locate(home).open())
+    waiting.add(facts, said, durable=False, key=key)
+    waiting._worker.stop(1)
+    assert stored
+
+    if is_by_files:
+        migrate(home, "files")
+        with opened(home) as archive:
+            archive.take_over("spool:elsewhere", 1, facts, said, key)
+    migrate(home, urls[1])
+
+    with opened(home) as archive:
+        assert waiting.hand_over(archive) is None
+        assert waiting.waiting().turns == 0
+        session = session_of(archive, "s")
+        assert [each.content for each in archive.messages(session)] == ["only once"]
+        (number,) = archive.append(facts, said, key)
+        assert [each.id for each in archive.messages(session)] == [number]
