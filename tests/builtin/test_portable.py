@@ -230,7 +230,7 @@ WRONG = {
         b'{"type": "message", "session": "x", "role": "user", "at": 1, "content": ""}',
         "a message has to follow its session",
     ),
-    "notebook": (b'{"type": "note", "notebook": "user/../x", "text": "x"}', "nobody has"),
+    "notebook": (b'{"type": "note", "notebook": "user/../x", "text": "x"}', "belongs to no person"),
     "person": (
         b'{"type": "person", "notebook": "user/../x", "platform": "a", "user_id": "b"}',
         "not that of this person",

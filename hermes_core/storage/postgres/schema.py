@@ -152,14 +152,18 @@ def component_version(connection: Connection, component: Component, where: str) 
 
 
 def _refuse_tables_of_others(connection: Connection, where: str) -> None:
-    """Raise if a database without our schema has tables; those of extensions don't count."""
+    """Raise if a database without our schema has tables; those of extensions don't count.
+
+    Nor do ours: another process may have created them a moment ago.
+    """
     found = connection.execute(
         "SELECT relnamespace::regnamespace || '.' || quote_ident(relname) FROM pg_class AS found"
         " WHERE relkind IN ('r', 'p') AND relpersistence != 't'"
         " AND relnamespace NOT IN (SELECT oid FROM pg_namespace"
-        " WHERE starts_with(nspname, 'pg_') OR nspname = 'information_schema')"
+        " WHERE starts_with(nspname, 'pg_') OR nspname IN ('information_schema', %s))"
         " AND NOT EXISTS (SELECT 1 FROM pg_depend WHERE classid = 'pg_class'::regclass"
-        " AND objid = found.oid AND deptype = 'e') ORDER BY found.oid LIMIT 1"
+        " AND objid = found.oid AND deptype = 'e') ORDER BY found.oid LIMIT 1",
+        (SCHEMA,),
     ).fetchone()
     if found is not None:
         raise ForeignDatabase(
