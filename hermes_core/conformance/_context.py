@@ -201,7 +201,7 @@ class CheckContext:
         available = driver.ask("is_available")
         if not available.value:
             why = driver.ask("unavailable_reason").value
-            return f"{UNAVAILABLE}: {why or 'the plugin gives no reason'}"
+            return f"{UNAVAILABLE}: {why or 'the plugin reports no reason'}"
         answer = self.initialize(driver, session, **more)
         return f"its initialize {failure_text(answer.error)}" if answer.error is not None else ""
 

@@ -373,7 +373,7 @@ def require_available(info: ProviderInfo, provider: MemoryProvider, deadlines: D
         # The plugin's own words first; what its plugin.yaml declares is a guess about the cause.
         reason = single.call("unavailable_reason").value or "; ".join(missing_needs(info))
     raise ProviderUnavailableError(
-        f"is not available: {reason or 'the plugin gives no reason'}",
+        f"is not available: {reason or 'the plugin reports no reason'}",
         where=f"plugin {info.name}",
         hint="see its documentation for what it needs: credentials, a server, a setting",
     )

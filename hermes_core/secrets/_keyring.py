@@ -79,7 +79,7 @@ class Keyring:
         self._call(lambda backends: _set(backends, service, variable, value))
         if self.get(variable, provider) != value:
             raise SecretsError(
-                "the keyring took the value, but does not give it back", where=variable, hint=_HINT
+                "the keyring stored the value, but does not return it", where=variable, hint=_HINT
             )
 
     def delete(self, variable: str, provider: str) -> bool:
@@ -100,7 +100,7 @@ class Keyring:
                 _delete(backends, service, marker)
 
         found = self._call(write_and_read, tell=True)
-        return "" if found == marker else "the keyring does not give back what was written to it"
+        return "" if found == marker else "the keyring does not return what was written to it"
 
     def _call(self, task: Callable[[list[Any]], _Result], *, tell: bool = False) -> _Result:
         """Run a task with the backends that count, within the deadline.

@@ -63,7 +63,7 @@ LOADING = {
 }
 
 AVAILABILITY = {
-    "no": ("return False", "the plugin gives no reason"),
+    "no": ("return False", "the plugin reports no reason"),
     "raises": ("raise RuntimeError('boom')", "boom"),
     "exits": ("raise SystemExit(2)", "SystemExit"),
     "gives a number": ("return 1", "int"),

@@ -34,7 +34,7 @@ def test_a_real_one_is_usable_and_nothing_of_the_proof_is_left(home, use):
     [
         (fail.Keyring(), "no keyring is available"),
         (null.Keyring(), "the keyring is disabled (null backend)"),
-        (keyrings.Forgetful(), "the keyring does not give back what was written to it"),
+        (keyrings.Forgetful(), "the keyring does not return what was written to it"),
         (keyrings.Locked(), "the keyring is locked"),
         (keyrings.ReadOnly(), "the keyring can only be read"),
         (

@@ -99,7 +99,7 @@ def import_folder(
         shown = None if progress is None else partial(_further, progress, before, total)
         try:
             result = _import_transcript(archive, path, owner, shown)
-        except NotImportedError as error:  # one of thousands is no reason to leave the others
+        except NotImportedError as error:  # one of thousands: import the others
             place = path.relative_to(folder)
             result = ImportResult("", skipped=1, problem=f"{place}: {error.what}")
         taken = taken if result is None else _sum(taken, result)

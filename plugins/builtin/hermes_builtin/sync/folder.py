@@ -244,7 +244,7 @@ class _Run:
 
     def _exchange(self, notes: NotesSync, sessions: SessionsSync, logs: list[MachineLog]) -> None:
         dry, state = self._dry_run, self._state
-        # Who is new here, or was interrupted, reads first: what is known is not told again.
+        # Who is new here, or was interrupted, reads first: what is known is not reported again.
         joined = state.get("joined")
         reads_first = bool(state.get("token")) or joined != "yes"
         if joined != "yes" and not dry:

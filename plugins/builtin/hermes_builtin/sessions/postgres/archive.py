@@ -538,7 +538,7 @@ class PostgresArchive(Reader):
                 progress(done, total)
             missing = self._missing(rows)
             if missing:
-                # Others write meanwhile: what is not indexed yet, or deleted by now, is no damage.
+                # Others write meanwhile: what is not indexed yet, or deleted by now, is not damage.
                 error = self.index_pending()
                 if error is not None and is_temporary(error):
                     raise error
